@@ -1,0 +1,97 @@
+"""netcl: a small OpenCL autograd core and a market of kernels.
+
+Importing this package imports nothing heavy: every name below is fetched from
+its module on first use. Namespaces such as `nn` come from installed plugins.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any, Final
+
+from netcl_core.registry import functions as _functions
+from netcl_core.registry import registry as _registry
+
+if TYPE_CHECKING:
+    from netcl_core import autograd, errors, plugins
+    from netcl_core.device import Device
+    from netcl_core.device_table import all_devices as devices
+    from netcl_core.device_table import default_device, use_device
+    from netcl_core.hookspecs import API_VERSION, hookimpl
+    from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
+    from netcl_core.tensors import Tensor
+
+__version__ = "0.1.0"
+
+#: name -> (module, attribute); the attribute "" is the module itself
+_NAMES: Final = {
+    "API_VERSION": ("hookspecs", "API_VERSION"),
+    "Bound": ("runtime.kernels", "Bound"),
+    "Device": ("device", "Device"),
+    "Kernel": ("runtime.kernels", "Kernel"),
+    "Kernels": ("runtime.kernels", "Kernels"),
+    "Spec": ("runtime.kernels", "Spec"),
+    "Tensor": ("tensors", "Tensor"),
+    "autograd": ("autograd", ""),
+    "default_device": ("device_table", "default_device"),
+    "devices": ("device_table", "all_devices"),
+    "errors": ("errors", ""),
+    "hookimpl": ("hookspecs", "hookimpl"),
+    "plugins": ("plugins", ""),
+    "use_device": ("device_table", "use_device"),
+}
+
+__all__ = [
+    "API_VERSION",
+    "Bound",
+    "Device",
+    "Kernel",
+    "Kernels",
+    "Spec",
+    "Tensor",
+    "__version__",
+    "autograd",
+    "default_device",
+    "devices",
+    "errors",
+    "hookimpl",
+    "plugins",
+    "tensor",
+    "use_device",
+]
+
+
+def tensor(array_like: Any, *args: Any, **kwargs: Any) -> Tensor:
+    """A tensor with a copy of host data: `Tensor.from_host`."""
+    made: Tensor = __getattr__("Tensor").from_host(array_like, *args, **kwargs)
+    return made
+
+
+def _load_plugins() -> None:
+    importlib.import_module("netcl_core.plugins").load_installed()
+
+
+def _build_function(name: str) -> Any:
+    return importlib.import_module("netcl_core.autograd.ops").build(name)
+
+
+_registry.loader = _load_plugins
+_functions.build = _build_function
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        module, attribute = _NAMES[name]
+        found: Any = importlib.import_module(f"netcl_core.{module}")
+        found = getattr(found, attribute) if attribute else found
+        globals()[name] = found
+        return found
+    # `from netcl_core import icd` asks here before it looks for the module of that name.
+    if name.startswith("_") or importlib.util.find_spec(f"netcl_core.{name}") is not None:
+        raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
+    return importlib.import_module("netcl_core.plugins").namespace(name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,76 @@
+"""netcl_core.autograd: tapes, nodes, gradients, and `ag.<op>` for every installed op.
+
+    import netcl_core.autograd as ag
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netcl_core.autograd.compiler import AutogradPrimitive, register_primitive
+from netcl_core.autograd.debug import debug_tape
+from netcl_core.autograd.engine import (
+    Node,
+    Tape,
+    apply_op,
+    backward,
+    get_current_tape,
+    grad,
+    set_current_tape,
+    tensor,
+)
+from netcl_core.autograd.modes import (
+    detect_anomaly,
+    enable_grad,
+    is_grad_enabled,
+    no_grad,
+    set_detect_anomaly,
+    set_grad_enabled,
+)
+from netcl_core.autograd.operators import (
+    Composite,
+    Implementation,
+    Operator,
+    Request,
+    Requirements,
+    Saved,
+)
+from netcl_core.autograd.ops import __dir__ as _op_names
+from netcl_core.autograd.ops import __getattr__ as _op
+from netcl_core.autograd.reduction import Combine, reduction_kernels
+
+__all__ = [
+    "AutogradPrimitive",
+    "Combine",
+    "Composite",
+    "Implementation",
+    "Node",
+    "Operator",
+    "Request",
+    "Requirements",
+    "Saved",
+    "Tape",
+    "apply_op",
+    "backward",
+    "debug_tape",
+    "detect_anomaly",
+    "enable_grad",
+    "get_current_tape",
+    "grad",
+    "is_grad_enabled",
+    "no_grad",
+    "reduction_kernels",
+    "register_primitive",
+    "set_current_tape",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+    "tensor",
+]
+
+
+def __getattr__(name: str) -> Any:
+    return _op(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_op_names()})

@@ -1,0 +1,191 @@
+"""The public function of a primitive: binds arguments, plans, launches, records.
+
+An eager elementwise op is a region of one step, planned and launched by the same
+lowering that fused regions use.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from netcl_core.autograd.engine import apply_op
+from netcl_core.autograd.kernels import run_plan, sum_to
+from netcl_core.autograd.lowering import Needs, Plan
+from netcl_core.autograd.operators import common_device
+from netcl_core.autograd.primitives import AutogradPrimitive
+from netcl_core.autograd.region import Ref, Region, Signature, Step
+from netcl_core.backends import backend_of
+from netcl_core.device import Device
+from netcl_core.device_table import default_device
+from netcl_core.dtypes import DTYPES, category_of_scalar
+from netcl_core.errors import ArgumentError, message
+from netcl_core.tensors import Operand, Tensor
+
+_PLANS: Final = 8192
+
+
+def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
+    """The public function of a primitive: data first, then attributes in their order.
+
+    Data may be Tensors, Nodes, host arrays and Python numbers; a number is a
+    scalar argument of the kernel, so that a new value builds nothing.
+    """
+    plans: dict[Any, Plan] = {}
+    names = tuple(record.attrs)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        data, given = (args, kwargs) if record.arity == len(args) else _split(record, args, kwargs)
+        attrs = record.bind_attrs(given) if names or given else {}
+        operands, device = _operands(record.name, data)
+        tensors = [x for x in operands if isinstance(x, Operand)]
+        numbers = [x for x in operands if not isinstance(x, Operand)]
+        numbers += [x for x in attrs.values() if _numeric(x)]
+        key = (
+            device,
+            tuple([(x.shape, x.dtype) if isinstance(x, Operand) else None for x in operands]),
+            tuple([category_of_scalar(x) for x in numbers]),
+            tuple([None if _numeric(x) else (x,) for x in attrs.values()]),
+        )
+        plan = plans.get(key)
+        if plan is None:
+            if len(plans) >= _PLANS:
+                plans.clear()
+            plan = plans[key] = _plan(record, device, operands, attrs, numbers)
+        return _apply(record, plan, tensors, numbers, attrs)
+
+    call.__name__ = call.__qualname__ = record.name
+    call.__doc__ = record.doc or f"The elementwise op {record.name}."
+    return call
+
+
+def _numeric(value: Any) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
+def _split(
+    record: AutogradPrimitive, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Data by position or by its name, then attributes in order of their declaration."""
+    arity, names = record.arity, tuple(record.attrs)
+    if arity is None:
+        return args, kwargs
+    kwargs = dict(kwargs)
+    data = list(args[:arity])
+    for name in (record.inputs or ())[len(data) :]:
+        if name in kwargs:
+            data.append(kwargs.pop(name))
+    extra = args[arity:]
+    if len(data) != arity or len(extra) > len(names):
+        wanted = ", ".join([*(record.inputs or [f"x{i}" for i in range(arity)]), *names])
+        raise ArgumentError(
+            message(record.name, f"{len(args)} positional arguments", f"({wanted})")
+        )
+    for name, value in zip(names, extra, strict=False):
+        if name in kwargs:
+            raise ArgumentError(message(record.name, f"{name!r} given twice", "one value"))
+        kwargs[name] = value
+    return tuple(data), kwargs
+
+
+def _operands(who: str, data: Sequence[Any]) -> tuple[list[Any], Device]:
+    """Operands and Python numbers on one device; a call with numbers alone gets a 0-d tensor."""
+    device = common_device(who, data) or default_device()
+    operands = [x if isinstance(x, Operand) else _host_operand(who, x, device) for x in data]
+    if not any(isinstance(x, Operand) for x in operands):
+        if not operands:
+            raise ArgumentError(message(who, "no operand", "at least one"))
+        operands[0] = Tensor.from_host(operands[0], device)
+    return operands, device
+
+
+def _host_operand(who: str, value: Any, device: Device) -> Any:
+    if isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 and value.dtype.kind in "biuf":
+        return value.item()
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if value is None or isinstance(value, (str, bytes, dict, set)):
+        raise ArgumentError(
+            message(who, f"an operand of type {type(value).__name__}", "tensors, arrays or numbers")
+        )
+    return Tensor.from_host(value, device)
+
+
+def _plan(
+    record: AutogradPrimitive,
+    device: Device,
+    operands: Sequence[Any],
+    attrs: dict[str, Any],
+    scalars: Sequence[Any],
+) -> Plan:
+    """The region of one step for these operands, planned for their shapes and dtypes."""
+    refs: list[Ref] = []
+    counts = {"in": 0, "scalar": 0}
+    for operand in operands:
+        kind = "in" if isinstance(operand, Operand) else "scalar"
+        refs.append((kind, counts[kind]))
+        counts[kind] += 1
+    slots: list[tuple[str, int]] = []
+    for name, value in attrs.items():
+        if _numeric(value):
+            slots.append((name, counts["scalar"]))
+            counts["scalar"] += 1
+    choices = tuple((name, value) for name, value in attrs.items() if not _numeric(value))
+    step = Step(record, tuple(refs), choices, tuple(slots))
+    region = Region(counts["in"], counts["scalar"], (step,), (("step", 0),))
+    tensors = tuple((x.shape, x.dtype) for x in operands if isinstance(x, Operand))
+    return Plan(region, device, Signature(tensors, tuple(category_of_scalar(x) for x in scalars)))
+
+
+def _apply(
+    record: AutogradPrimitive,
+    plan: Plan,
+    tensors: Sequence[Any],
+    scalars: Sequence[Any],
+    attrs: dict[str, Any],
+) -> Any:
+    needs: Needs = tuple([x.requires_grad for x in tensors])
+    differentiable = plan.differentiable and any(needs)
+    return apply_op(
+        partial(_forward, plan, scalars),
+        partial(plan_gradients, plan, tensors, scalars, needs) if differentiable else None,
+        *tensors,
+        op_name=record.name,
+        attrs=attrs,
+        saves=plan.backward(needs).reads if differentiable else None,
+    )
+
+
+def _forward(plan: Plan, scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
+    return run_plan(plan, [tensor.buffer for tensor in tensors], scalars)[0]
+
+
+def plan_gradients(
+    plan: Plan, operands: Sequence[Any], scalars: Sequence[Any], needs: Needs, *grads: Tensor
+) -> list[Tensor | None]:
+    """The gradients of a plan's inputs from the gradients of its outputs.
+
+    One backward kernel writes full-size gradients; those of broadcast inputs are
+    then summed to the input's shape. A gradient that is the upstream one needs no kernel.
+    """
+    stage = plan.backward(needs)
+    inputs = [x.value for x in operands]
+    found: list[Tensor | None] = [None] * len(inputs)
+    for i, j in stage.generated.passes:
+        found[i] = grads[j]
+    if stage.writes:
+        allocate = backend_of(plan.device).allocate
+        targets = [allocate(plan.size, DTYPES[dtype]) for _, dtype in stage.writes]
+        stage([x.buffer for x in inputs], [g.buffer for g in grads], scalars, targets)
+        for (i, dtype), buffer in zip(stage.writes, targets, strict=True):
+            found[i] = Tensor(buffer, plan.shape, dtype, plan.device)
+    return [
+        None if gradient is None else sum_to(gradient, x.shape)
+        for gradient, x in zip(found, inputs, strict=True)
+    ]

@@ -1,0 +1,227 @@
+"""Printers of SSA blocks: OpenCL C in scalar and vector form, and NumPy."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+
+from netcl_core.autograd.expressions import COMPARISONS
+from netcl_core.autograd.ssa import INTEGERS, Block, Value
+from netcl_core.dtypes import NUMPY_OF_COMPUTE
+from netcl_core.errors import DtypeError, message
+
+_LANE: Final = {"mask4": "int", "mask8": "long"}
+_INFIX: Final = COMPARISONS | {"+", "-", "*", "/", "&&", "||"}
+
+
+def literal(value: float, ctype: str) -> str:
+    """A number as an OpenCL C literal of a type; infinite and NaN included."""
+    if ctype in INTEGERS:
+        if not math.isfinite(value) or value != int(value):
+            raise DtypeError(
+                message("kernel", f"the constant {value!r} in {ctype} arithmetic", "an integer")
+            )
+        text = f"{int(value)}{'L' if ctype == 'long' else ''}"
+    elif math.isnan(value):
+        text = "NAN" if ctype == "float" else "(double)NAN"
+    elif math.isinf(value):
+        text = ("-" if value < 0 else "") + ("INFINITY" if ctype == "float" else "(double)INFINITY")
+    else:
+        text = f"{float(value)!r}{'f' if ctype == 'float' else ''}"
+    return f"({text})" if text.startswith("-") else text
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How a slot is read: the expression for one element, that for a vector, or a uniform."""
+
+    scalar: str
+    vector: str | None
+
+
+@final
+class OpenCLPrinter:
+    """Prints the live values of a block as OpenCL C statements.
+
+    With `width` 1 everything is scalar. Otherwise values that depend on a vector
+    load are vectors of that width and all others stay scalars, widened where the
+    language asks for it (arguments of functions, branches of a selection).
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        roots: Sequence[int],
+        width: int,
+        sources: dict[str, Source],
+        comments: Sequence[str],
+    ) -> None:
+        self.block = block
+        self.width = width
+        self.sources = sources
+        self.comments = comments
+        self.order = block.live(roots)
+        self.roots = frozenset(roots)
+        self.uses = Counter(arg for number in self.order for arg in block.values[number].args)
+        self.user = {arg: number for number in self.order for arg in block.values[number].args}
+        self.vector: dict[int, bool] = {}
+        self.text: dict[int, str] = {}
+        self.lines: list[str] = []
+        for number in self.order:
+            self._define(number)
+
+    def result(self, number: int) -> str:
+        """The text of a value, widened to a vector if this is the vector form."""
+        return self._widen(number) if self.width > 1 else self.text[number]
+
+    def _define(self, number: int) -> None:
+        value = self.block.values[number]
+        self.vector[number] = self._is_vector(value)
+        text = self._expression(value)
+        if value.op in {"const", "scalar"} or (value.op == "load" and not self._moving(value)):
+            self.text[number] = text
+        elif self._inlined(number, value):
+            self.text[number] = f"({text})"
+        else:
+            self.text[number] = name = f"v{number}"
+            note = f"  // {self.comments[value.origin]}" if value.origin >= 0 else ""
+            self.lines.append(f"const {self._type(value.ctype, number)} {name} = {text};{note}")
+
+    def _moving(self, value: Value) -> bool:
+        return self.sources[value.payload].vector is not None
+
+    def _is_vector(self, value: Value) -> bool:
+        if self.width == 1 or value.op in {"const", "scalar"}:
+            return False
+        if value.op == "load":
+            return self._moving(value)
+        return any(self.vector[arg] for arg in value.args)
+
+    def _inlined(self, number: int, value: Value) -> bool:
+        if value.op == "load" or self.uses[number] != 1 or number in self.roots:
+            return False
+        return self.block.values[self.user[number]].origin == value.origin
+
+    def _type(self, ctype: str, number: int) -> str:
+        base = _LANE.get(ctype, ctype)
+        if self.vector[number]:
+            return f"{base}{self.width}"
+        return "int" if ctype in _LANE else base
+
+    def _widen(self, number: int) -> str:
+        if self.vector[number]:
+            return self.text[number]
+        return f"({self.block.values[number].ctype}{self.width})({self.text[number]})"
+
+    def _expression(self, value: Value) -> str:
+        if value.op == "const":
+            return literal(value.payload, value.ctype)
+        if value.op == "scalar":
+            return str(value.payload)
+        if value.op == "load":
+            source = self.sources[value.payload]
+            return source.vector if self.width > 1 and source.vector else source.scalar
+        wide = any(self.vector[arg] for arg in value.args)
+        texts = [self.text[arg] for arg in value.args]
+        if value.op in _INFIX:
+            return f"{texts[0]} {value.op} {texts[1]}"
+        if value.op in {"neg", "!"}:
+            return f"{'-' if value.op == 'neg' else '!'}{texts[0]}"
+        if value.op == "convert":
+            return f"convert_{value.ctype}{self.width if wide else ''}({texts[0]})"
+        if value.op == "remask":
+            return f"convert_{_LANE[value.ctype]}{self.width}({texts[0]})" if wide else texts[0]
+        if value.op == "?:":
+            branches = [self._widen(arg) if wide else self.text[arg] for arg in value.args[1:]]
+            return f"{texts[0]} ? {branches[0]} : {branches[1]}"
+        args = [self._widen(arg) if wide else self.text[arg] for arg in value.args]
+        return f"{value.op}({', '.join(args)})"
+
+
+def _elementwise(function: Callable[[float], float]) -> Callable[[Any], Any]:
+    ufunc = np.frompyfunc(function, 1, 1)
+
+    def apply(x: Any) -> Any:
+        return np.asarray(ufunc(x)).astype(np.asarray(x).dtype)
+
+    return apply
+
+
+#: What each function of an expression is on the NumPy path.
+NUMPY_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    **{
+        name: getattr(np, name)
+        for name in "exp exp2 expm1 log log1p log2 log10 sqrt cbrt sin cos tan tanh sinh cosh "
+        "fmax fmin fmod copysign floor ceil rint trunc isnan isinf isfinite sign".split()
+    },
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "pow": np.power,
+    "fabs": np.abs,
+    "rsqrt": lambda x: np.reciprocal(np.sqrt(x)),
+    "round": lambda x: np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x),
+    "fma": lambda x, y, z: x * y + z,
+    "erf": _elementwise(math.erf),
+    "erfc": _elementwise(math.erfc),
+}
+_NUMPY_LOGICAL: Final = {"&&": "logical_and", "||": "logical_or", "!": "logical_not"}
+
+
+def numpy_source(block: Block, roots: Sequence[int], slots: Sequence[str], name: str) -> str:
+    """The Python source of a function that computes the roots from arrays and scalars.
+
+    The arguments are the slots in order; each is an array or a NumPy scalar of the
+    type that the block expects. Names `np_<function>` are NUMPY_FUNCTIONS.
+    """
+    lines = [f"def {name}({', '.join(slots)}):"]
+    for number in block.live(roots):
+        lines.append(f"    v{number} = {_numpy_expression(block.values[number])}")
+    lines.append(f"    return ({''.join(f'v{root}, ' for root in roots)})")
+    return "\n".join(lines) + "\n"
+
+
+def _numpy_expression(value: Value) -> str:
+    args = [f"v{arg}" for arg in value.args]
+    if value.op == "const":
+        return f"{NUMPY_OF_COMPUTE[value.ctype].name}({_python_number(value)})"
+    if value.op in {"load", "scalar"}:
+        return str(value.payload)
+    if value.op == "neg":
+        return f"-{args[0]}"
+    if value.op in _NUMPY_LOGICAL:
+        return f"{_NUMPY_LOGICAL[value.op]}({', '.join(args)})"
+    if value.op in _INFIX:
+        return f"{args[0]} {value.op} {args[1]}"
+    if value.op == "convert":
+        return f"{args[0]}.astype({NUMPY_OF_COMPUTE[value.ctype].name})"
+    if value.op == "remask":
+        return args[0]
+    if value.op == "?:":
+        return f"where({', '.join(args)})"
+    return f"np_{value.op}({', '.join(args)})"
+
+
+def _python_number(value: Value) -> str:
+    if value.ctype in INTEGERS:
+        return str(literal(value.payload, value.ctype)).rstrip("L)").lstrip("(")
+    return f"float('{float(value.payload)!r}')"
+
+
+#: The names that a function made from `numpy_source` sees.
+NUMPY_NAMES: Final[dict[str, Any]] = {
+    **{f"np_{name}": function for name, function in NUMPY_FUNCTIONS.items()},
+    **{dtype.name: dtype.type for dtype in NUMPY_OF_COMPUTE.values()},
+    "where": np.where,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_not": np.logical_not,
+    "float": float,
+}

@@ -1,0 +1,45 @@
+"""The user's own frame: the innermost one that is neither netcl's nor a plugin's."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from types import CodeType
+from typing import Final
+
+
+_own: Final[list[tuple[str, ...]]] = [("netcl_core",)]
+
+
+def add_own(package: str) -> None:
+    """Treat the frames of a plugin's package as ours, not as the user's."""
+    _own[0] = (*_own[0], package)
+
+
+def user_frame() -> tuple[CodeType, int] | None:
+    """The code object and instruction of the user's frame; cheap, the line is found later."""
+    frame = sys._getframe(2)
+    own = _own[0]
+    while frame is not None:
+        if not frame.f_globals.get("__name__", "").startswith(own):
+            return frame.f_code, frame.f_lasti
+        frame = frame.f_back  # type: ignore[assignment]  # None ends the walk
+    return None
+
+
+def describe(frame: tuple[CodeType, int] | None) -> str:
+    """`file:line, in function: source line` of a kept frame."""
+    if frame is None:
+        return "an unknown place"
+    code, instruction = frame
+    positions = list(code.co_positions())
+    line = positions[instruction // 2][0] or code.co_firstlineno
+    text = linecache.getline(code.co_filename, line).strip()
+    return f"{code.co_filename}:{line}, in {code.co_name}" + (f": {text}" if text else "")
+
+
+def caller_name() -> str:
+    """The name of the function that called `apply_op`."""
+    return sys._getframe(2).f_code.co_name
+
+

@@ -1,0 +1,112 @@
+"""The few computations that the engine itself needs; none is an op.
+
+Casting, adding up gradients, summing a gradient down to a broadcast input's
+shape, copying between devices. They run through the same lowering and templates
+as everything that plugins bring.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from netcl_core.autograd.layout import Shape
+from netcl_core.autograd.lowering import Plan, allocate_results, plan
+from netcl_core.autograd.primitives import AutogradPrimitive
+from netcl_core.autograd.reduction import SUM, reduction_kernels
+from netcl_core.autograd.region import Region, Signature, Step
+from netcl_core.backends import backend_of
+from netcl_core.device import Device
+from netcl_core.dtypes import DTYPES
+from netcl_core.runtime.kernels import Bound, Spec
+from netcl_core.tensors import Tensor, check_dtype
+
+_SUM: Final = AutogradPrimitive("accumulate", lambda args, _: f"{args[0]} + {args[1]}", None, 2)
+_ACCUMULATE: Final = Region(2, 0, (Step(_SUM, (("in", 0), ("in", 1))),), (("step", 0),))
+
+
+def run_plan(made: Plan, inputs: Sequence[Any], scalars: Sequence[Any]) -> list[Tensor]:
+    """Fresh tensors with the results of a plan."""
+    buffers = allocate_results(made)
+    made.forward(inputs, (), scalars, buffers)
+    return [
+        Tensor(buffer, made.shape, dtype, made.device)
+        for buffer, dtype in zip(buffers, made.types.outputs, strict=True)
+    ]
+
+
+def accumulate(total: Tensor, term: Tensor, *, in_place: bool) -> Tensor:
+    """`total + term`, written into `total` if that is allowed."""
+    term = convert(term, total.dtype)
+    tensors = ((total.shape, total.dtype), (term.shape, term.dtype))
+    made = plan(_ACCUMULATE, total.device, Signature(tensors, ()))
+    if not in_place:
+        return run_plan(made, (total.buffer, term.buffer), ())[0]
+    made.forward((total.buffer, term.buffer), (), (), (total.buffer,))
+    return total
+
+
+@lru_cache(maxsize=len(DTYPES))
+def _cast(dtype: str) -> Region:
+    return Region(1, 0, (), (("in", 0),), cast=dtype)
+
+
+def convert(tensor: Tensor, dtype: str) -> Tensor:
+    """A tensor in another dtype; itself if it has that dtype."""
+    if tensor.dtype == dtype:
+        return tensor
+    check_dtype(dtype, tensor.device)
+    signature = Signature(((tensor.shape, tensor.dtype),), ())
+    return run_plan(plan(_cast(dtype), tensor.device, signature), (tensor.buffer,), ())[0]
+
+
+def duplicate(tensor: Tensor) -> Tensor:
+    """A copy with a buffer of its own."""
+    dtype = DTYPES[tensor.dtype]
+    backend = backend_of(tensor.device)
+    buffer = backend.allocate(tensor.size, dtype)
+    backend.copy(buffer, tensor.buffer, tensor.size, dtype)
+    return Tensor(buffer, tensor.shape, tensor.dtype, tensor.device)
+
+
+def move(tensor: Tensor, device: Device) -> Tensor:
+    """A tensor on another device, through the host; itself if it is there already."""
+    if tensor.device is device:
+        return tensor
+    return Tensor.from_host(tensor.to_host(), device)
+
+
+@lru_cache(maxsize=4096)
+def _sum_kernel(device: Device, shape: Shape, axes: tuple[int, ...], dtype: str) -> Bound:
+    out = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    inputs, outputs = (Spec(shape, dtype),), (Spec(out, dtype),)
+    return Bound(device, reduction_kernels(SUM, device, inputs[0], axes, dtype), inputs, outputs)
+
+
+def sum_to(gradient: Tensor, shape: Shape) -> Tensor:
+    """A gradient summed over the dimensions along which its input was broadcast."""
+    if gradient.shape == shape:
+        return gradient
+    lead = gradient.ndim - len(shape)
+    axes = tuple(
+        axis
+        for axis, size in enumerate(gradient.shape)
+        if axis < lead or (shape[axis - lead] == 1 and size != 1)
+    )
+    dtype, device = gradient.dtype, gradient.device
+    if device.backend == "numpy":
+        wide = gradient.buffer.reshape(gradient.shape)
+        with np.errstate(all="ignore"):
+            buffer = wide.sum(axis=axes, dtype=_accumulator(dtype)).astype(dtype).reshape(-1)
+        return Tensor(buffer, shape, dtype, device)
+    buffer = backend_of(device).allocate(math.prod(shape), DTYPES[dtype])
+    _sum_kernel(device, gradient.shape, axes, dtype)((gradient.buffer,), (buffer,))
+    return Tensor(buffer, shape, dtype, device)
+
+
+def _accumulator(dtype: str) -> str:
+    return "float32" if dtype == "float16" else dtype

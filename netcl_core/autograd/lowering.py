@@ -1,0 +1,360 @@
+"""Lowering: a region on a device becomes one forward and one backward kernel.
+
+`plan` prepares a region for the shapes and dtypes of one use. On OpenCL the
+programs are printed as scalar and vector C and rendered into
+`templates/kernels/elementwise.cl.j2`; on the NumPy path the same programs are
+printed as a Python function. Sizes are kernel arguments, so another batch size
+builds nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+
+from netcl_core.autograd.emit import NUMPY_NAMES, OpenCLPrinter, Source, numpy_source
+from netcl_core.autograd.layout import Layout, collapse
+from netcl_core.autograd.region import (
+    Program,
+    Region,
+    Signature,
+    Types,
+    backward_program,
+    forward_program,
+    infer,
+)
+from netcl_core.backends import backend_of
+from netcl_core.device import Device
+from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
+from netcl_core.rendering import render
+from netcl_core.runtime.launch import Launch, pack
+
+Needs: TypeAlias = tuple[bool, ...]
+#: How a kernel is written: "numpy", or the vector form of a kind of device.
+Style: TypeAlias = str
+
+GPU_LOCAL: Final = 128
+_MIN_CHUNK: Final = 256
+_MAX_CHUNK: Final = 4096
+
+
+@final
+class Plan:
+    """A region for given shapes and dtypes on one device.
+
+    `shape` and `types.outputs` describe the results; `forward` and `backward(needs)`
+    are the stages that compute them and the inputs' gradients.
+    """
+
+    def __init__(self, region: Region, device: Device, signature: Signature) -> None:
+        self.region = region
+        self.device = device
+        self.signature = signature
+        self.types, self.shape = infer(region, signature)
+        self.size = math.prod(self.shape)
+        self.layout = collapse([shape for shape, _ in signature.tensors], self.shape)
+        self.differentiable = any(DTYPES[dtype].floating for dtype in self.types.outputs) and any(
+            step.parsed.backward is not None for step in region.steps
+        )
+        self._forward: Stage | None = None
+        self._backward: dict[Needs, Stage] = {}
+
+    @property
+    def forward(self) -> Stage:
+        """The forward kernel; made on first use."""
+        if self._forward is None:
+            self._forward = Stage(self, forward_source(self.region, self.types, *self._style()))
+        return self._forward
+
+    def backward(self, needs: Needs) -> Stage:
+        """The backward kernel for the inputs that need a gradient; made on first use."""
+        stage = self._backward.get(needs)
+        if stage is None:
+            source = backward_source(self.region, self.types, needs, *self._style())
+            stage = self._backward[needs] = Stage(self, source)
+        return stage
+
+    def _style(self) -> tuple[Style, tuple[int, tuple[str, ...]]]:
+        if self.device.backend == "numpy":
+            return "numpy", self.layout.key
+        if self.device.kind != "gpu":
+            return "vector16", self.layout.key
+        aligned = not self.layout.dims or self.layout.length % 4 == 0
+        return ("aligned4" if aligned else "vector4"), self.layout.key
+
+
+_WIDTHS: Final = {"vector16": 16, "vector4": 4, "aligned4": 4}
+
+
+@final
+class Generated:
+    """A rendered kernel (or NumPy function) and the slots that it reads and writes."""
+
+    def __init__(self, program: Program, text: str, entry: str, width: int) -> None:
+        self.text = text
+        self.entry = entry
+        self.width = width
+        self.reads = tuple((kind(slot), number(slot)) for slot in program.loads)
+        self.passes = program.passes
+        self.writes = tuple((number(slot), dtype) for slot, dtype, _ in program.stores)
+        self.scalars = tuple(number(slot) for slot in program.scalars)
+        self.function: Callable[..., Any] | None = None
+        if width == 0 and program.stores:
+            names: dict[str, Any] = dict(NUMPY_NAMES)
+            exec(compile(text, f"<netcl {entry}>", "exec"), names)
+            self.function = names[entry]
+
+
+def kind(slot: str) -> str:
+    """`in`, `gout`, `out` or `grad`: a slot without its number."""
+    return slot.rstrip("0123456789")
+
+
+def number(slot: str) -> int:
+    """The number of a slot."""
+    return int(slot[len(kind(slot)) :])
+
+
+@lru_cache(maxsize=4096)
+def forward_source(region: Region, types: Types, style: Style, key: Any) -> Generated:
+    """The forward kernel of a region; equal requests share it."""
+    return _generate(forward_program(region, types), region, types, style, key, "forward")
+
+
+@lru_cache(maxsize=4096)
+def backward_source(
+    region: Region, types: Types, needs: Needs, style: Style, key: Any
+) -> Generated:
+    """The backward kernel of a region for the inputs that need a gradient."""
+    return _generate(backward_program(region, types, needs), region, types, style, key, "backward")
+
+
+def _generate(
+    program: Program, region: Region, types: Types, style: Style, key: Any, phase: str
+) -> Generated:
+    entry = f"{region.name[:48]}_{phase}"
+    roots = [value for _, _, value in program.stores]
+    if style == "numpy":
+        slots = [*program.loads, *program.scalars]
+        return Generated(program, numpy_source(program.block, roots, slots, entry), entry, 0)
+    width = _WIDTHS[style]
+    text = _OpenCLText(program, region, types, key, width, style == "aligned4").render(entry)
+    return Generated(program, text, entry, width)
+
+
+class _OpenCLText:
+    """Puts a program's statements, loads and stores into the elementwise template."""
+
+    def __init__(
+        self,
+        program: Program,
+        region: Region,
+        types: Types,
+        key: tuple[int, tuple[str, ...]],
+        width: int,
+        aligned: bool,
+    ) -> None:
+        self.program = program
+        self.outer, self.kinds = key
+        self.width = width
+        self.aligned = aligned
+        self.types = types
+        self.comments = [step.primitive.name for step in region.steps]
+        self.dtypes = {f"in{i}": name for i, name in enumerate(types.inputs)}
+        self.dtypes |= {f"gout{i}": name for i, name in enumerate(types.outputs)}
+        self.dtypes |= {slot: dtype for slot, dtype, _ in program.stores}
+
+    def render(self, entry: str) -> str:
+        return render(
+            "core/kernels/elementwise.cl.j2",
+            entry=entry,
+            parameters=self._parameters(),
+            outer=self.outer,
+            width=self.width,
+            pointers=self._pointers(),
+            vector_lines=self._lines(self.width),
+            scalar_lines=self._lines(1),
+        )
+
+    def _layout_of(self, slot: str) -> str:
+        return self.kinds[number(slot)] if kind(slot) == "in" else "full"
+
+    def _parameters(self) -> list[str]:
+        def storage(slot: str) -> str:
+            return DTYPES[self.dtypes[slot]].storage
+
+        result = [f"__global const {storage(slot)} *{slot}" for slot in self.program.loads]
+        result += [f"__global {storage(slot)} *{slot}" for slot, _, _ in self.program.stores]
+        result += [f"const {self.types.scalars[number(s)]} {s}" for s in self.program.scalars]
+        names = ["length", "chunk"]
+        if self.outer:
+            names += ["rows", "rows_per_item", "pieces", *(f"d{i}" for i in range(self.outer))]
+            for slot in self.program.loads:
+                if self._layout_of(slot) in {"rows", "splat"}:
+                    names += [f"t{number(slot)}_{axis}" for axis in range(self.outer)]
+        return result + [f"const ulong {name}" for name in names]
+
+    def _pointers(self) -> list[str]:
+        lines = []
+        for slot in [*self.program.loads, *(slot for slot, _, _ in self.program.stores)]:
+            const = "const " if slot in self.program.loads else ""
+            layout, dtype = self._layout_of(slot), DTYPES[self.dtypes[slot]]
+            offset = ""
+            if layout == "full" and self.outer:
+                offset = " + row * length"
+            elif layout in {"rows", "splat"}:
+                terms = (f"c{axis} * t{number(slot)}_{axis}" for axis in range(self.outer))
+                offset = " + " + " + ".join(terms)
+            lines.append(f"__global {const}{dtype.storage} *p_{slot} = {slot}{offset};")
+            if layout in {"one", "splat"}:
+                lines.append(f"const {dtype.compute} u_{slot} = {_read(dtype.storage, slot, '0')};")
+        return lines
+
+    def _lines(self, width: int) -> list[str]:
+        sources = {slot: self._source(slot, width) for slot in self.program.loads}
+        roots = [value for _, _, value in self.program.stores]
+        printer = OpenCLPrinter(self.program.block, roots, width, sources, self.comments)
+        stores = (
+            self._store(slot, dtype, printer.result(value), width)
+            for slot, dtype, value in self.program.stores
+        )
+        return [*printer.lines, *stores]
+
+    def _source(self, slot: str, width: int) -> Source:
+        if self._layout_of(slot) in {"one", "splat"}:
+            return Source(f"u_{slot}", None)
+        storage = DTYPES[self.dtypes[slot]].storage
+        scalar = _read(storage, slot, "i")
+        if width == 1:
+            return Source(scalar, None)
+        if storage == "half":
+            return Source(scalar, f"vload_half{width}(0, p_{slot} + i)")
+        if self.aligned and storage != "uchar":
+            return Source(scalar, f"*((__global const {storage}{width} *)(p_{slot} + i))")
+        vector = f"vload{width}(0, p_{slot} + i)"
+        return Source(scalar, f"convert_int{width}({vector})" if storage == "uchar" else vector)
+
+    def _store(self, slot: str, dtype: str, value: str, width: int) -> str:
+        storage = DTYPES[dtype].storage
+        if storage == "half":
+            if width == 1:
+                return f"vstore_half({value}, i, p_{slot});"
+            return f"vstore_half{width}({value}, 0, p_{slot} + i);"
+        if storage == "uchar":
+            value = f"convert_uchar{width if width > 1 else ''}({value})"
+        if width == 1:
+            return f"p_{slot}[i] = {value};"
+        if self.aligned and storage != "uchar":
+            return f"*((__global {storage}{width} *)(p_{slot} + i)) = {value};"
+        return f"vstore{width}({value}, 0, p_{slot} + i);"
+
+
+def _read(storage: str, slot: str, index: str) -> str:
+    if storage == "half":
+        return f"vload_half({index}, p_{slot})"
+    return f"p_{slot}[{index}]"
+
+
+@final
+class Stage:
+    """A generated kernel with the geometry of one plan, ready to run.
+
+    Call it with the inputs' buffers, the gradients of the outputs (forward: none),
+    the scalars and the buffers to fill.
+    """
+
+    def __init__(self, plan: Plan, generated: Generated) -> None:
+        self.generated = generated
+        self.plan = plan
+        self.writes = generated.writes
+        self.reads = tuple(index for kind, index in generated.reads if kind == "in")
+        who = plan.region.name
+        self._scalars = tuple(
+            (index, plan.types.scalars[index]) for index in generated.scalars
+        )
+        self._who = who
+        self._launch: Launch | None = None
+        if generated.width and generated.writes and plan.size:
+            items, constants = _geometry(plan.layout, plan.size, generated, plan.device)
+            local = (GPU_LOCAL,) if plan.device.kind == "gpu" else (1,)
+            rounded = -(-items // local[0]) * local[0]
+            self._launch = Launch(
+                plan.device, generated.text, generated.entry, (rounded,), local, constants, who
+            )
+
+    def __call__(
+        self,
+        inputs: Sequence[Any],
+        grads: Sequence[Any],
+        scalars: Sequence[Any],
+        targets: Sequence[Any],
+    ) -> None:
+        launch = self._launch
+        if launch is not None:
+            buffers = [inputs[i] if k == "in" else grads[i] for k, i in self.generated.reads]
+            buffers += targets
+            launch(buffers, [pack(scalars[i], c, self._who) for i, c in self._scalars])
+        elif self.writes and self.plan.size:
+            self._run_numpy(inputs, grads, scalars, targets)
+
+    def _run_numpy(
+        self,
+        inputs: Sequence[Any],
+        grads: Sequence[Any],
+        scalars: Sequence[Any],
+        targets: Sequence[Any],
+    ) -> None:
+        plan, function = self.plan, self.generated.function
+        args: list[Any] = []
+        for slot, i in self.generated.reads:
+            shape, dtype = (
+                plan.signature.tensors[i] if slot == "in" else (plan.shape, plan.types.outputs[i])
+            )
+            array = (inputs[i] if slot == "in" else grads[i]).reshape(shape)
+            args.append(array.astype(NUMPY_OF_COMPUTE[DTYPES[dtype].compute], copy=False))
+        args += [
+            np.frombuffer(pack(scalars[i], c, self._who), NUMPY_OF_COMPUTE[c])[0]
+            for i, c in self._scalars
+        ]
+        assert function is not None  # a stage without a launch is a NumPy stage
+        with np.errstate(all="ignore"):
+            for target, value in zip(targets, function(*args), strict=True):
+                target.reshape(plan.shape)[...] = value
+
+
+def _geometry(
+    layout: Layout, size: int, generated: Generated, device: Device
+) -> tuple[int, list[bytes]]:
+    """The number of work-items and the constant arguments, in the template's order."""
+    if device.kind == "gpu":
+        chunk = generated.width
+    else:
+        chunk = min(max(size // 4, _MIN_CHUNK), _MAX_CHUNK)
+        chunk = -(-chunk // generated.width) * generated.width
+    pieces = max(1, -(-layout.length // chunk))
+    numbers = [layout.length, chunk]
+    items = pieces
+    if layout.dims:
+        per_item = 1 if pieces > 1 or device.kind == "gpu" else max(1, chunk // layout.length)
+        items = pieces * -(-layout.rows // per_item)
+        numbers += [layout.rows, per_item, pieces, *layout.dims]
+        for slot, i in generated.reads:
+            if slot == "in" and layout.kinds[i] in {"rows", "splat"}:
+                numbers += layout.strides[i]
+    return items, [pack(n, "ulong", generated.entry) for n in numbers]
+
+
+@lru_cache(maxsize=8192)
+def plan(region: Region, device: Device, signature: Signature) -> Plan:
+    """The plan of a region for one use; equal uses share it, the least used are dropped."""
+    return Plan(region, device, signature)
+
+
+def allocate_results(made: Plan) -> list[Any]:
+    """Fresh buffers for the outputs of a plan."""
+    allocate = backend_of(made.device).allocate
+    return [allocate(made.size, DTYPES[dtype]) for dtype in made.types.outputs]

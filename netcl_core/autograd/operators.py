@@ -1,0 +1,310 @@
+"""Structured ops: Operator, its Implementations, and how one is chosen and run.
+
+An Operator says what an op means (shape and dtype rule, NumPy reference,
+backward); an Implementation says how one kind of device computes it. The core
+picks, per device and shape, the implementation of highest priority whose
+requirements hold.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+
+from netcl_core.autograd.engine import apply_op
+from netcl_core.backends import backend_of
+from netcl_core.device import Device
+from netcl_core.dtypes import DTYPES
+from netcl_core.errors import DeviceError, RegistrationError, message
+from netcl_core.registry import registry
+from netcl_core.runtime.kernels import Bound, Kernels, Spec
+from netcl_core.tensors import Operand, Tensor, check_dtype
+
+Attrs: TypeAlias = Mapping[str, Any]
+Bind: TypeAlias = Callable[..., tuple[Sequence[Any], dict[str, Any]]]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be computed where: all that an implementation may base its plan on."""
+
+    operator: str
+    device: Device
+    inputs: tuple[Spec, ...]
+    output: Spec
+    attrs: Attrs
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """What an implementation needs; empty sets and None mean: anything.
+
+    `reject` looks at the whole request and returns a reason against it, or None.
+    """
+
+    device_kinds: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    reject: Callable[[Request], str | None] | None = None
+
+    def unmet(self, request: Request) -> str | None:
+        """Why a request cannot be served, or None."""
+        device = request.device
+        if self.device_kinds and device.kind not in self.device_kinds:
+            return f"it needs a {' or '.join(self.device_kinds)}, {device} is a {device.kind}"
+        dtype = request.output.dtype
+        if self.dtypes and dtype not in self.dtypes:
+            return f"it computes {', '.join(self.dtypes)}, not {dtype}"
+        missing = [name for name in self.extensions if name not in device.extensions]
+        if missing:
+            return f"{device} lacks {', '.join(missing)}"
+        return self.reject(request) if self.reject is not None else None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Implementation:
+    """One way to compute an operator on OpenCL devices.
+
+    `plan(request)` returns the launches; it is called once per device, shapes,
+    dtypes and attributes, and never for an output without elements.
+    """
+
+    operator: str
+    label: str
+    plan: Callable[[Request], Kernels]
+    requires: Requirements = field(default_factory=Requirements)
+    priority: int = 0
+
+    @property
+    def name(self) -> str:
+        """The operator's name, under which the registry keeps it."""
+        return self.operator
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a backward may read: the op's inputs, its output, its attributes.
+
+    `needs` says for each input whether its gradient is wanted.
+    """
+
+    inputs: tuple[Any, ...]
+    output: Tensor
+    attrs: Attrs
+    needs: tuple[bool, ...]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """A structured op.
+
+    Args:
+        name: The op's name.
+        bind: The public signature: `(*args, **kwargs) -> (inputs, attrs)`; `inputs` are the
+            operands (None for an absent one), `attrs` hashable metadata.
+        infer: `(*specs, **attrs) -> Spec`, the result's shape and dtype; raises
+            ShapeError or DtypeError that names the op.
+        reference: `(*arrays, **attrs) -> array`, the op in NumPy.
+        backward: `(saved, grad) -> [gradient or None per input]`, computed with other ops;
+            None: not differentiable.
+        saves: Which inputs `backward` reads (default: all).
+        implementations: Those that come with the operator.
+        view: The result is the input's buffer in another shape; no kernel is launched.
+        doc: A text for the documentation.
+    """
+
+    name: str
+    bind: Bind
+    infer: Callable[..., Spec]
+    reference: Callable[..., Any]
+    backward: Callable[[Saved, Tensor], Sequence[Any]] | None = None
+    saves: Sequence[int] | None = None
+    implementations: Sequence[Implementation] = ()
+    view: bool = False
+    doc: str = ""
+
+    def candidates(self) -> list[tuple[str, Implementation]]:
+        """`(provider, implementation)` of all that is registered for this operator."""
+        rows = registry.rows("implementation", self.name)
+        return [("with the operator", each) for each in self.implementations] + [
+            (row.provider, row.record) for row in rows
+        ]
+
+    def select(self, request: Request) -> Implementation:
+        """The implementation for a request.
+
+        Raises DeviceError that lists why each candidate is out, or RegistrationError for
+        a tie.
+        """
+        reasons: list[str] = []
+        fitting: list[tuple[str, Implementation]] = []
+        for provider, each in self.candidates():
+            unmet = each.requires.unmet(request)
+            if unmet is None:
+                fitting.append((provider, each))
+            else:
+                reasons.append(f"{each.label} ({provider}): {unmet}")
+        if not fitting:
+            raise DeviceError(
+                message(
+                    self.name,
+                    f"no implementation fits {request.output.dtype} on {request.device!r}",
+                    "one of: " + ("; ".join(reasons) or "none is registered"),
+                    "Use the NumPy path with nc.use_device('cpu')",
+                )
+            )
+        best = max(each.priority for _, each in fitting)
+        winners = [pair for pair in fitting if pair[1].priority == best]
+        if len(winners) > 1:
+            names = " and ".join(f"{each.label} ({provider})" for provider, each in winners)
+            raise RegistrationError(
+                message(self.name, f"{names} have the same priority {best}", "one winner")
+            )
+        return winners[0][1]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Composite:
+    """An op that is a Python function of other ops: its gradient follows from theirs."""
+
+    name: str
+    function: Callable[..., Any]
+    doc: str = ""
+
+
+class _OperatorPlan:
+    """An operator prepared for one device, shapes, dtypes and attributes."""
+
+    def __init__(self, operator: Operator, device: Device, specs: tuple[Any, ...], attrs: Attrs):
+        self.operator = operator
+        self.device = device
+        self.specs = specs
+        self.attrs = attrs
+        self.output = operator.infer(*specs, **attrs)
+        check_dtype(self.output.dtype, device)
+        self.bound: Bound | None = None
+        if device.backend == "opencl" and not operator.view and self.output.size:
+            inputs = tuple(spec for spec in specs if spec is not None)
+            request = Request(operator.name, device, inputs, self.output, attrs)
+            kernels = operator.select(request).plan(request)
+            self.bound = Bound(device, kernels, inputs, (self.output,))
+
+    def run(self, *inputs: Tensor | None) -> Tensor:
+        """The result for inputs of these shapes."""
+        out, device = self.output, self.device
+        present = [tensor for tensor in inputs if tensor is not None]
+        if self.operator.view:
+            return present[0].alias(out.shape)
+        if device.backend == "numpy":
+            return self._reference(inputs)
+        buffer = backend_of(device).allocate(out.size, DTYPES[out.dtype])
+        if self.bound is not None:
+            self.bound([tensor.buffer for tensor in present], [buffer])
+        return Tensor(buffer, out.shape, out.dtype, device)
+
+    def _reference(self, inputs: Sequence[Tensor | None]) -> Tensor:
+        out = self.output
+        arrays = [None if t is None else t.buffer.reshape(t.shape) for t in inputs]
+        with np.errstate(all="ignore"):
+            result = np.asarray(self.operator.reference(*arrays, **self.attrs))
+        if result.shape != out.shape:
+            raise RegistrationError(
+                message(
+                    self.operator.name,
+                    f"its reference returned shape {result.shape}",
+                    f"{out.shape}, as its shape rule says",
+                )
+            )
+        flat = np.array(result, DTYPES[out.dtype].numpy, order="C").reshape(-1)
+        return Tensor(flat, out.shape, out.dtype, self.device)
+
+
+_PLANS: Final = 8192
+
+
+def operator_function(operator: Operator) -> Callable[..., Any]:
+    """The public function of an operator."""
+    plans: dict[Any, _OperatorPlan] = {}
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        inputs, attrs = operator.bind(*args, **kwargs)
+        device = common_device(operator.name, inputs)
+        operands = [as_operand(x, device) for x in inputs]
+        key = (
+            device,
+            tuple([None if x is None else (x.shape, x.dtype) for x in operands]),
+            tuple(attrs.values()),
+        )
+        made = plans.get(key)
+        if made is None:
+            specs = tuple(None if x is None else Spec(x.shape, x.dtype) for x in operands)
+            if len(plans) >= _PLANS:
+                plans.clear()
+            made = plans[key] = _OperatorPlan(operator, device, specs, attrs)
+        return _apply(operator, made, operands)
+
+    call.__name__ = call.__qualname__ = operator.name
+    call.__doc__ = operator.doc
+    functools.update_wrapper(call, operator.bind, assigned=("__annotations__",), updated=())
+    return call
+
+
+def _apply(operator: Operator, made: _OperatorPlan, operands: Sequence[Any]) -> Any:
+    kept: list[Tensor] = []
+
+    def forward(*values: Tensor | None) -> Tensor:
+        kept[:] = [made.run(*values)]
+        return kept[0]
+
+    def gradients(grad: Tensor) -> Sequence[Any]:
+        assert operator.backward is not None  # passed to apply_op only if there is one
+        needs = tuple(isinstance(x, Operand) and x.requires_grad for x in operands)
+        values = tuple(None if x is None else x.value for x in operands)
+        return operator.backward(Saved(values, kept[0], made.attrs, needs), grad)
+
+    differentiable = operator.backward is not None and DTYPES[made.output.dtype].floating
+    return apply_op(
+        forward,
+        gradients if differentiable else None,
+        *operands,
+        op_name=operator.name,
+        attrs=dict(made.attrs),
+        saves=operator.saves,
+    )
+
+
+def common_device(who: str, operands: Sequence[Any]) -> Device | None:
+    """The device of all operands that have one; raises DeviceError if they differ."""
+    device: Device | None = None
+    for operand in operands:
+        if isinstance(operand, Operand):
+            own = operand.device
+            if device is None:
+                device = own
+            elif own is not device:
+                raise DeviceError(
+                    message(
+                        who,
+                        f"operands on {device!r} and on {own!r}",
+                        "all on one device",
+                        f"Move one of them with .to('{device}')",
+                    )
+                )
+    return device
+
+
+def as_operand(value: Any, device: Device | None) -> Any:
+    """A Node or Tensor as it is, None as None, host data as a Tensor on the device."""
+    if value is None or isinstance(value, Operand):
+        return value
+    return Tensor.from_host(value, device)

@@ -1,0 +1,147 @@
+"""`ag.<op>`: the public function of every op that is installed, made on first use.
+
+Also the three functions that are the core's own because no plugin could give
+them: `backward`, `astype` and `to_device`, which Tensor's methods call.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable
+from difflib import get_close_matches
+from importlib import resources
+from typing import Any, Final
+
+from netcl_core.autograd.elementwise import primitive_function
+from netcl_core.autograd.engine import apply_op, backward
+from netcl_core.autograd.kernels import convert, move
+from netcl_core.autograd.operators import Composite, Operator, operator_function
+from netcl_core.autograd.primitives import AutogradPrimitive
+from netcl_core.device import Device
+from netcl_core.dtypes import DTYPES
+from netcl_core.errors import ArgumentError, MissingOpError, message
+from netcl_core.registry import functions, registry
+from netcl_core.tensors import Operand, Tensor
+
+#: NumPy's names of arguments beside PyTorch's; both are accepted everywhere.
+_ALIASES: Final = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def astype(x: Any, dtype: str) -> Any:
+    """`x` in another dtype; gradients are cast back."""
+    operand = x if isinstance(x, Operand) else Tensor.from_host(x)
+    if operand.dtype == dtype:
+        return operand
+    floating = DTYPES[dtype].floating and DTYPES[operand.dtype].floating
+    return apply_op(
+        functools.partial(_convert, dtype),
+        functools.partial(_convert_back, operand.dtype) if floating else None,
+        operand,
+        op_name="astype",
+        attrs={"dtype": dtype},
+        saves=(),
+    )
+
+
+def _convert(dtype: str, value: Tensor) -> Tensor:
+    return convert(value, dtype)
+
+
+def _convert_back(dtype: str, grad: Tensor) -> list[Tensor]:
+    return [convert(grad, dtype)]
+
+
+def to_device(x: Any, device: Device) -> Any:
+    """`x` on another device; gradients go back the same way."""
+    source = x.device
+    if source is device:
+        return x
+    return apply_op(
+        lambda value: move(value, device),
+        lambda grad: [move(grad, source)],
+        x,
+        op_name="to",
+        attrs={"device": str(device)},
+        saves=(),
+    )
+
+
+_CORE: Final[dict[str, Callable[..., Any]]] = {
+    "backward": backward,
+    "astype": astype,
+    "to_device": to_device,
+}
+
+
+def build(name: str) -> Callable[..., Any]:
+    """The function of an op; raises MissingOpError that says which package provides it."""
+    if name in _CORE:
+        return _CORE[name]
+    row = registry.find_op(name)
+    if row is None:
+        raise missing(name)
+    record = row.record
+    if isinstance(record, AutogradPrimitive):
+        return primitive_function(record)
+    if isinstance(record, Operator):
+        return with_aliases(operator_function(record), record.bind)
+    assert isinstance(record, Composite)  # the registrar takes nothing else
+    return with_aliases(record.function, record.function)
+
+
+def with_aliases(function: Callable[..., Any], signature: Callable[..., Any]) -> Callable[..., Any]:
+    """Accept NumPy's `axis` and `keepdims` where the signature says `dim` and `keepdim`."""
+    accepted = inspect.signature(signature).parameters
+    aliases = {old: new for old, new in _ALIASES.items() if new in accepted}
+    if not aliases:
+        return function
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for old, new in aliases.items():
+            if old in kwargs:
+                if new in kwargs:
+                    raise ArgumentError(
+                        message(function.__name__, f"{old} and {new} were given", "one of them")
+                    )
+                kwargs[new] = kwargs.pop(old)
+        return function(*args, **kwargs)
+
+    return call
+
+
+@functools.lru_cache(maxsize=1)
+def providers() -> dict[str, dict[str, str]]:
+    """Which package provides which op and namespace, from the bundled data file."""
+    text = resources.files("netcl_core").joinpath("providers.json").read_text(encoding="utf-8")
+    table: dict[str, dict[str, str]] = json.loads(text)
+    return table
+
+
+def missing(name: str) -> MissingOpError:
+    """The error for an op that no installed plugin provides."""
+    package = providers()["ops"].get(name)
+    if package is not None:
+        remedy = f"Install it with: pip install {package}"
+    else:
+        known = [*registry.op_names(), *providers()["ops"]]
+        close = get_close_matches(name, known, n=3)
+        remedy = f"Did you mean {' or '.join(close)}?" if close else "See: netcl plugins list"
+    return MissingOpError(
+        message(f"netcl_core.autograd.{name}", "no installed plugin provides this op", "", remedy)
+    )
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return functions[name]
+
+
+def __dir__() -> list[str]:
+    registry.load()
+    return sorted({*registry.op_names(), *_CORE})
+
+

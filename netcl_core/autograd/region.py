@@ -1,0 +1,270 @@
+"""Regions: a DAG of primitives, its types, and its forward and backward SSA programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+from netcl_core.autograd.layout import Shape, broadcast
+from netcl_core.autograd.primitives import GRAD, OUT, AutogradPrimitive, Choices, Parsed
+from netcl_core.autograd.ssa import Block
+from netcl_core.dtypes import DEFAULT_OF_CATEGORY, DTYPES, promote
+
+#: ("in", i), ("scalar", i) or ("step", i)
+Ref: TypeAlias = tuple[str, int]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One primitive in a region.
+
+    `choices` are the attributes that steer the expression (words, absent ones);
+    `attrs` are the numeric attributes with the scalar slot that holds their value.
+    """
+
+    primitive: AutogradPrimitive
+    operands: tuple[Ref, ...]
+    choices: Choices = ()
+    attrs: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def parsed(self) -> Parsed:
+        """The primitive's expressions for this use."""
+        return self.primitive.parsed(len(self.operands), self.choices)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A DAG of primitives over tensor inputs and scalar arguments; steps in order.
+
+    `cast` gives outputs another dtype than the one that follows from the inputs.
+    """
+
+    inputs: int
+    scalars: int
+    steps: tuple[Step, ...]
+    outputs: tuple[Ref, ...]
+    cast: str | None = None
+
+    @property
+    def name(self) -> str:
+        """A readable name: the ops in order."""
+        return "_".join(step.primitive.name for step in self.steps) or f"cast_{self.cast}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Types:
+    """What follows from a region and its inputs' dtypes: all that its source depends on."""
+
+    inputs: tuple[str, ...]
+    scalars: tuple[str, ...]  # compute types
+    dtypes: tuple[str, ...]  # of the steps
+    computes: tuple[str, ...]  # of the steps
+    outputs: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The inputs of one use: shape and dtype of each tensor, category of each scalar."""
+
+    tensors: tuple[tuple[Shape, str], ...]
+    scalars: tuple[int, ...]
+
+
+def infer(region: Region, signature: Signature) -> tuple[Types, Shape]:
+    """The types of all steps and the shape of the outputs.
+
+    Raises ShapeError or DtypeError that names the op.
+    """
+    shapes: dict[Ref, Shape] = {}
+    names: dict[Ref, str] = {}
+    for i, (shape, dtype) in enumerate(signature.tensors):
+        shapes["in", i], names["in", i] = shape, dtype
+    scalar_types = ["float"] * region.scalars
+    dtypes: list[str] = []
+    computes: list[str] = []
+    for k, step in enumerate(region.steps):
+        arrays = [ref for ref in step.operands if ref[0] != "scalar"]
+        slots = [i for kind, i in step.operands if kind == "scalar"]
+        slots += [slot for _, slot in step.attrs]
+        common = promote(
+            [(names[ref], len(shapes[ref])) for ref in arrays],
+            [signature.scalars[slot] for slot in slots],
+        )
+        result = step.parsed.result
+        if result == "float" and not DTYPES[common].floating:
+            common = DEFAULT_OF_CATEGORY[2]
+        compute = DTYPES[common].compute
+        for slot in slots:
+            scalar_types[slot] = compute
+        ref = ("step", k)
+        shapes[ref] = broadcast([shapes[each] for each in arrays], step.primitive.name)
+        names[ref] = "bool" if result == "bool" else common
+        dtypes.append(names[ref])
+        computes.append(compute)
+    outputs = tuple(region.cast or names[ref] for ref in region.outputs)
+    shape = broadcast([shapes[ref] for ref in region.outputs], region.name)
+    types = Types(
+        tuple(dtype for _, dtype in signature.tensors),
+        tuple(scalar_types),
+        tuple(dtypes),
+        tuple(computes),
+        outputs,
+    )
+    return types, shape
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An SSA program: loads, then values, then what is stored.
+
+    `stores` are `(slot, dtype, value)`; `loads` the tensor slots that are read.
+    `passes` are the inputs whose gradient is an output's gradient as it stands:
+    `(input, output)`; nothing is computed for them.
+    """
+
+    block: Block
+    stores: tuple[tuple[str, str, int], ...]
+    loads: tuple[str, ...]
+    scalars: tuple[str, ...]
+    passes: tuple[tuple[int, int], ...] = ()
+
+
+def _load(block: Block, slot: str, dtype: str) -> int:
+    return block.load(slot, DTYPES[dtype].compute)
+
+
+class _Builder:
+    """Builds the forward values of a region, and the gradients on top of them."""
+
+    def __init__(self, region: Region, types: Types) -> None:
+        self.region = region
+        self.types = types
+        self.block = Block()
+        self.values: dict[Ref, int] = {}
+        self.scopes: list[dict[str, int]] = []
+        for i, dtype in enumerate(types.inputs):
+            self.values["in", i] = _load(self.block, f"in{i}", dtype)
+        for i, ctype in enumerate(types.scalars):
+            self.values["scalar", i] = self.block.scalar(f"s{i}", ctype)
+        for k, step in enumerate(region.steps):
+            self._forward(k, step)
+        self.block.origin = -1
+
+    def _forward(self, k: int, step: Step) -> None:
+        block, compute = self.block, self.types.computes[k]
+        block.origin = k
+        scope = {
+            name: block.convert(self.values[ref], compute)
+            for name, ref in zip(step.parsed.inputs, step.operands, strict=True)
+        }
+        scope |= {name: block.convert(self.values["scalar", s], compute) for name, s in step.attrs}
+        value = block.build(step.parsed.forward, scope, compute)
+        if step.parsed.result == "bool":
+            value = block.convert(block.truth(value, compute), "int")
+        else:
+            value = block.convert(value, compute)
+        self.values["step", k] = value
+        self.scopes.append(scope)
+
+    def output(self, i: int) -> tuple[str, str, int]:
+        """The store of an output; a cast to bool asks for 1 or 0."""
+        ref, dtype = self.region.outputs[i], self.types.outputs[i]
+        value = self.values[ref]
+        source = self.types.dtypes[ref[1]] if ref[0] == "step" else self.types.inputs[ref[1]]
+        if dtype == "bool" and source != "bool":
+            value = self.block.truth(value, self.block.values[value].ctype)
+        return f"out{i}", dtype, self.block.convert(value, DTYPES[dtype].compute)
+
+    def gradients(self, needs: Sequence[bool]) -> dict[int, int]:
+        """The gradient value of each needed input, from loads of `gout<i>`."""
+        wanted = self._wanted(needs)
+        sums: dict[Ref, list[int]] = {ref: [] for ref in wanted}
+        for i, (ref, dtype) in enumerate(
+            zip(self.region.outputs, self.types.outputs, strict=True)
+        ):
+            if ref in wanted:
+                grad = _load(self.block, f"gout{i}", dtype)
+                sums[ref].append(self.block.convert(grad, self._compute(ref)))
+        for k in range(len(self.region.steps) - 1, -1, -1):
+            if sums.get(("step", k)):
+                self._backward(k, sums)
+        self.block.origin = -1
+        return {
+            i: self._total(("in", i), sums) for i in range(self.region.inputs) if needs[i]
+        }
+
+    def _compute(self, ref: Ref) -> str:
+        kind, i = ref
+        return self.types.computes[i] if kind == "step" else DTYPES[self.types.inputs[i]].compute
+
+    def _total(self, ref: Ref, sums: dict[Ref, list[int]]) -> int:
+        compute = self._compute(ref)
+        return self.block.add(sums[ref] or [self.block.const(0, compute)], compute)
+
+    def _backward(self, k: int, sums: dict[Ref, list[int]]) -> None:
+        block, step, compute = self.block, self.region.steps[k], self.types.computes[k]
+        block.origin = k
+        trees = step.parsed.backward
+        if trees is None:
+            return
+        scope = {
+            **self.scopes[k],
+            OUT: self.values["step", k],
+            GRAD: self._total(("step", k), sums),
+        }
+        for ref, tree in zip(step.operands, trees, strict=True):
+            if ref in sums and tree is not None:
+                grad = block.convert(block.build(tree, scope, compute), compute)
+                sums[ref].append(block.convert(grad, self._compute(ref)))
+
+    def _wanted(self, needs: Sequence[bool]) -> set[Ref]:
+        """The values that a needed input flows into: nothing else gets a gradient."""
+        wanted: set[Ref] = {("in", i) for i, need in enumerate(needs) if need}
+        for k, step in enumerate(self.region.steps):
+            floating = DTYPES[self.types.dtypes[k]].floating
+            if floating and any(ref in wanted for ref in step.operands):
+                wanted.add(("step", k))
+        return wanted
+
+
+def forward_program(region: Region, types: Types) -> Program:
+    """The program that computes the outputs `out<i>`."""
+    builder = _Builder(region, types)
+    return _finish(builder.block, tuple(builder.output(i) for i in range(len(region.outputs))))
+
+
+def backward_program(region: Region, types: Types, needs: Sequence[bool]) -> Program:
+    """The program that computes `grad<i>` of the needed inputs; the forward is recomputed."""
+    builder = _Builder(region, types)
+    grads = builder.gradients(needs)
+    same = {
+        builder.block.load(f"gout{i}", DTYPES[dtype].compute): (i, dtype)
+        for i, dtype in enumerate(types.outputs)
+    }
+    passes = {
+        i: same[value][0]
+        for i, value in grads.items()
+        if value in same and same[value][1] == types.inputs[i]
+    }
+    stores = tuple(
+        (f"grad{i}", types.inputs[i], value) for i, value in grads.items() if i not in passes
+    )
+    return _finish(builder.block, stores, tuple(passes.items()))
+
+
+def _finish(
+    block: Block,
+    stores: tuple[tuple[str, str, int], ...],
+    passes: tuple[tuple[int, int], ...] = (),
+) -> Program:
+    live = [block.values[n] for n in block.live(value for _, _, value in stores)]
+    loads = tuple(str(value.payload) for value in live if value.op == "load")
+    scalars = tuple(str(value.payload) for value in live if value.op == "scalar")
+    return Program(block, stores, loads, scalars, passes)

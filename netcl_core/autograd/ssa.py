@@ -1,0 +1,168 @@
+"""Typed SSA: expression trees become numbered values, equal ones are computed once.
+
+A `Block` holds the values of one kernel body in the order of their definition.
+Types are the OpenCL C scalar types of arithmetic (`float`, `double`, `int`,
+`long`) and `mask4`/`mask8`, the truth value of a comparison of 4- or 8-byte
+operands (in vector form a comparison yields lanes of that size).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from netcl_core.autograd.expressions import (
+    COMPARISONS,
+    LOGICAL,
+    PREDICATES,
+    Apply,
+    Expr,
+    Name,
+    Number,
+)
+
+INTEGERS: Final = frozenset({"int", "long"})
+_SIZE: Final = {"float": 4, "int": 4, "double": 8, "long": 8}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value: an operation on earlier values, or a `load`, `scalar` or `const`."""
+
+    op: str
+    args: tuple[int, ...]
+    ctype: str
+    payload: Any
+    origin: int
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether this is a truth value."""
+        return self.ctype.startswith("mask")
+
+
+def mask_of(ctype: str) -> str:
+    """The type of a comparison between operands of a type."""
+    return f"mask{_SIZE[ctype]}"
+
+
+@final
+class Block:
+    """Values in order of definition, numbered by what they compute.
+
+    `origin` marks which step of the region the next values belong to; printers
+    inline a value that is used once if it shares the origin of its user.
+    """
+
+    def __init__(self) -> None:
+        self.values: list[Value] = []
+        self.origin = -1
+        self._numbers: dict[tuple[Any, ...], int] = {}
+
+    def _add(self, op: str, args: tuple[int, ...], ctype: str, payload: Any = None) -> int:
+        key = (op, args, ctype, repr(payload))
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.values)
+            self.values.append(Value(op, args, ctype, payload, self.origin))
+        return number
+
+    def load(self, slot: str, ctype: str) -> int:
+        """The element of an input."""
+        return self._add("load", (), ctype, slot)
+
+    def scalar(self, slot: str, ctype: str) -> int:
+        """A scalar kernel argument."""
+        return self._add("scalar", (), ctype, slot)
+
+    def const(self, value: float, ctype: str) -> int:
+        """A literal."""
+        return self._add("const", (), ctype, value)
+
+    def convert(self, number: int, ctype: str) -> int:
+        """A value in another type; a mask becomes 1 or 0."""
+        value = self.values[number]
+        if value.ctype == ctype:
+            return number
+        if value.is_mask:
+            own = "int" if value.ctype == "mask4" else "long"
+            picked = self._add("?:", (number, self.const(1, own), self.const(0, own)), own)
+            return self.convert(picked, ctype)
+        if value.op == "const":
+            return self.const(value.payload, ctype)
+        return self._add("convert", (number,), ctype)
+
+    def add(self, numbers: Iterable[int], ctype: str) -> int:
+        """The sum of some values of one type (the gradients of a value with several users)."""
+        first, *rest = numbers
+        for number in rest:
+            first = self._add("+", (first, number), ctype)
+        return first
+
+    def truth(self, number: int, ctype: str) -> int:
+        """A value as a mask whose lanes fit `ctype`."""
+        value = self.values[number]
+        if not value.is_mask:
+            zero = self.const(0, value.ctype)
+            number = self._add("!=", (number, zero), mask_of(value.ctype))
+        wanted = mask_of(ctype)
+        if self.values[number].ctype == wanted:
+            return number
+        return self._add("remask", (number,), wanted)
+
+    def build(self, tree: Expr, names: Mapping[str, int], ctype: str) -> int:
+        """Enter an expression whose arithmetic is done in `ctype`; names stand for values."""
+        if isinstance(tree, Number):
+            return self.const(tree.value, ctype)
+        if isinstance(tree, Name):
+            return names[tree.id]
+        if tree.op == "?:":
+            return self._choose(tree, names, ctype)
+        if tree.op in LOGICAL:
+            masks = [self.truth(self.build(arg, names, ctype), ctype) for arg in tree.args]
+            return self._add(tree.op, tuple(masks), mask_of(ctype))
+        args = tuple(self.convert(self.build(arg, names, ctype), ctype) for arg in tree.args)
+        if ctype in INTEGERS and tree.op not in {"+", "-", "*", "neg", *COMPARISONS}:
+            return self._integer(tree.op, args, ctype)
+        if tree.op in COMPARISONS or tree.op in PREDICATES:
+            return self._add(tree.op, args, mask_of(ctype))
+        return self._add(tree.op, args, ctype)
+
+    def _choose(self, tree: Apply, names: Mapping[str, int], ctype: str) -> int:
+        condition = self.truth(self.build(tree.args[0], names, ctype), ctype)
+        branches = (self.convert(self.build(arg, names, ctype), ctype) for arg in tree.args[1:])
+        return self._add("?:", (condition, *branches), ctype)
+
+    def _integer(self, op: str, args: tuple[int, ...], ctype: str) -> int:
+        """A function on integers: exact where it has an integer meaning, else through double."""
+        mask, first = mask_of(ctype), args[0]
+        if op in {"floor", "ceil", "rint", "round", "trunc"}:
+            return first
+        if op in PREDICATES:
+            return self._add("==" if op == "isfinite" else "!=", (first, first), mask)
+        zero = self.const(0, ctype)
+        if op == "fabs":
+            negative = self._add("<", (first, zero), mask)
+            return self._add("?:", (negative, self._add("neg", args, ctype), first), ctype)
+        if op in {"fmax", "fmin"}:
+            wins = self._add(">" if op == "fmax" else "<", args, mask)
+            return self._add("?:", (wins, *args), ctype)
+        if op == "sign":
+            above = self.convert(self._add(">", (first, zero), mask), ctype)
+            below = self.convert(self._add("<", (first, zero), mask), ctype)
+            return self._add("-", (above, below), ctype)
+        wide = tuple(self.convert(arg, "double") for arg in args)
+        return self.convert(self._add(op, wide, "double"), ctype)
+
+    def live(self, roots: Iterable[int]) -> list[int]:
+        """The numbers of the values that the roots need, in order of definition."""
+        needed: set[int] = set()
+        stack = list(roots)
+        while stack:
+            number = stack.pop()
+            if number not in needed:
+                needed.add(number)
+                stack.extend(self.values[number].args)
+        return sorted(needed)

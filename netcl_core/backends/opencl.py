@@ -1,0 +1,59 @@
+"""The OpenCL backend: pooled buffers, asynchronous copies on the device's one queue."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, TypeAlias, final
+
+import numpy as np
+
+from netcl_core.device import Device, opencl_module
+from netcl_core.dtypes import Dtype
+from netcl_core.runtime.memory import allocate
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@final
+class OpenCLBackend:
+    """Memory of one OpenCL device."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self._uploads: deque[Any] = deque()
+
+    def allocate(self, size: int, dtype: Dtype) -> Any:
+        return allocate(self.device, size * dtype.itemsize) if size else None
+
+    def upload(self, array: Array, dtype: Dtype) -> Any:
+        """Copy without waiting: the event keeps our host copy alive until it is done."""
+        if not array.size:
+            return None
+        cl = opencl_module()
+        staging = np.array(array, dtype.numpy, copy=True, order="C")
+        buffer = allocate(self.device, staging.nbytes)
+        event = cl.enqueue_copy(self.device.queue, buffer, staging, is_blocking=False)
+        done = cl.command_execution_status.COMPLETE
+        while self._uploads and self._uploads[0].command_execution_status == done:
+            self._uploads.popleft()
+        self._uploads.append(event)
+        return buffer
+
+    def download(self, buffer: Any, size: int, dtype: Dtype) -> Array:
+        array = np.empty(size, dtype.numpy)
+        if size:
+            opencl_module().enqueue_copy(self.device.queue, array, buffer, is_blocking=True)
+        return array
+
+    def copy(self, target: Any, source: Any, size: int, dtype: Dtype) -> None:
+        if size:
+            opencl_module().enqueue_copy(
+                self.device.queue, target, source, byte_count=size * dtype.itemsize
+            )
+
+    def fill(self, buffer: Any, size: int, dtype: Dtype, value: Any) -> None:
+        if size:
+            pattern = np.asarray(value, dtype.numpy)
+            opencl_module().enqueue_fill_buffer(
+                self.device.queue, buffer, pattern, 0, size * dtype.itemsize
+            )

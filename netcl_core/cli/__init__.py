@@ -1,0 +1,1 @@
+"""The `netcl` command."""

@@ -1,0 +1,96 @@
+"""The `netcl` command's group: its built-in commands, plugins' commands, and how errors end.
+
+Exit codes: 0 ok, 1 findings, 2 wrong usage, 3 the environment. A command's own
+module is imported when the command runs, so `netcl --help` starts fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+from netcl_core.errors import NetclError
+
+
+def plugin_commands() -> dict[str, click.Command]:
+    """The commands that installed plugins add; loads the plugins."""
+    try:
+        plugins = importlib.import_module("netcl_core.plugins")
+    except ModuleNotFoundError as error:
+        if error.name != "netcl_core.plugins":
+            raise
+        return {}
+    commands: dict[str, click.Command] = plugins.plugin_commands()
+    return commands
+
+
+class NetclGroup(click.Group):
+    """A group that asks the plugins for what it does not know and ends NetclErrors cleanly."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The built-in commands and the plugins'; a broken plugin leaves the built-in ones."""
+        own = super().list_commands(ctx)
+        try:
+            return sorted({*own, *plugin_commands()})
+        except NetclError as error:
+            _complain(error)
+            return own
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A built-in command, else a plugin's."""
+        return super().get_command(ctx, cmd_name) or plugin_commands().get(cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a NetclError becomes one line on stderr and exit code 3."""
+        try:
+            return super().invoke(ctx)
+        except NetclError as error:
+            _complain(error)
+            ctx.exit(3)
+
+
+def _complain(error: NetclError) -> None:
+    lines = str(error).splitlines() or [type(error).__name__]
+    click.secho(f"netcl: {lines[0]}", fg="red", err=True)
+
+
+def _run(function: str, *arguments: Any) -> Any:
+    """Call a function of `cli.reports`, imported only now."""
+    return getattr(importlib.import_module("netcl_core.cli.reports"), function)(*arguments)
+
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+
+
+@click.group(cls=NetclGroup, context_settings={"help_option_names": ["-h", "--help"]})
+def netcl() -> None:
+    """Train on whatever OpenCL device is there."""
+
+
+@netcl.command()
+@_json
+def devices(as_json: bool) -> None:
+    """List the devices, which one is the default, and what was rejected."""
+    _run("show_devices", as_json)
+
+
+@netcl.command()
+@_json
+@click.pass_context
+def doctor(ctx: click.Context, as_json: bool) -> None:
+    """Report runtimes, drivers, devices, cache and settings, and what is wrong.
+
+    Exit code 1 when there are findings, 3 when no OpenCL device is usable.
+    """
+    ctx.exit(_run("show_doctor", as_json))
+
+
+def main() -> None:
+    """The entry point of the `netcl` script."""
+    netcl(prog_name="netcl")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Every NETCL_* variable and every `[tool.netcl]` key, read in one place.
+
+`get(name)` returns the validated value of a setting. The environment wins over
+the file; the file is the nearest `pyproject.toml` with a `[tool.netcl]` table
+above the working directory, else `netcl.toml` in the working directory. Values
+are read when they are asked for, so a changed variable counts at once.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from netcl_core.errors import ConfigError, message
+
+
+def _text(raw: Any) -> str:
+    if not isinstance(raw, str):
+        raise ValueError("a text")
+    return raw.strip()
+
+
+def _flag(raw: Any) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    word = str(raw).strip().lower()
+    if word in {"1", "true", "yes", "on"}:
+        return True
+    if word in {"0", "false", "no", "off", ""}:
+        return False
+    raise ValueError("one of 1, 0, true, false, yes, no, on, off")
+
+
+def _positive(raw: Any) -> int:
+    try:
+        number = int(raw)
+    except (TypeError, ValueError):
+        number = 0
+    if number < 1:
+        raise ValueError("a whole number of at least 1")
+    return number
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: its name in the file, its default, its check and its meaning."""
+
+    name: str
+    default: Any
+    check: Callable[[Any], Any]
+    doc: str
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return "NETCL_" + self.name.upper().replace("-", "_")
+
+
+SETTINGS: dict[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "device",
+            "",
+            _text,
+            "The default device: 'opencl:<index>', 'opencl:<part of a name>' or 'cpu' (the NumPy "
+            "path). Empty: a GPU, else an OpenCL CPU device that passes its probe, else NumPy.",
+        ),
+        Setting(
+            "icd-discovery",
+            True,
+            _flag,
+            "Whether pip-installed OpenCL runtimes and an unlisted NVIDIA library are shown to the "
+            "OpenCL loader. Off: the loader sees only what the system lists.",
+        ),
+        Setting("cache", True, _flag, "Whether built OpenCL programs are kept on disk."),
+        Setting(
+            "cache-dir",
+            "",
+            _text,
+            "The folder of the disk cache. Empty: the platform's cache folder for netcl.",
+        ),
+        Setting("cache-size-mb", 256, _positive, "The disk cache's bound in MiB."),
+        Setting(
+            "plugins-autoload",
+            True,
+            _flag,
+            "Whether installed plugins are loaded on the first use of an op. Off: only plugins "
+            "given to `nc.plugins.register` exist.",
+        ),
+    )
+}
+
+
+@lru_cache(maxsize=8)
+def _file_table(folder: Path) -> dict[str, Any]:
+    """The `[tool.netcl]` table that holds for a working directory."""
+    for place in (folder, *folder.parents):
+        project = place / "pyproject.toml"
+        if project.is_file():
+            table = _parse(project).get("tool", {}).get("netcl")
+            if isinstance(table, dict):
+                return table
+            break
+    own = folder / "netcl.toml"
+    return _parse(own) if own.is_file() else {}
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(
+            message("netcl config", f"{path.name} cannot be read: {error}", "valid TOML")
+        ) from error
+
+
+def get(name: str) -> Any:
+    """The value of a setting: environment, else file, else default.
+
+    Raises ConfigError, which names where the value stands, if it cannot be used.
+    """
+    setting = SETTINGS[name]
+    if setting.variable in os.environ:
+        raw: Any = os.environ[setting.variable]
+        place = setting.variable
+    else:
+        table = _file_table(Path.cwd())
+        if name not in table:
+            return setting.default
+        raw = table[name]
+        place = f"[tool.netcl] {name}"
+    try:
+        return setting.check(raw)
+    except ValueError as error:
+        raise ConfigError(
+            message(place, f"the value {raw!r} cannot be used", str(error), setting.doc)
+        ) from None

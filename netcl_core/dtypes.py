@@ -1,0 +1,123 @@
+"""The dtypes of netcl: names, storage and compute types in OpenCL C, and promotion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+
+from netcl_core.errors import DtypeError, message
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Dtype:
+    """One dtype.
+
+    `storage` is the OpenCL C type in memory, `compute` the type that arithmetic
+    uses: float16 is stored as half and computed in float (vload_half is core
+    OpenCL, half arithmetic is an extension), bool and uint8 are computed in int.
+    """
+
+    name: str
+    numpy: np.dtype[Any]
+    storage: str
+    compute: str
+    category: int  # 0 bool, 1 integer, 2 floating
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self.numpy.itemsize
+
+    @property
+    def floating(self) -> bool:
+        """Whether a tensor of this dtype can have a gradient."""
+        return self.category == 2
+
+
+DTYPES: Final[dict[str, Dtype]] = {
+    name: Dtype(name, np.dtype(name), storage, compute, category)
+    for name, storage, compute, category in (
+        ("bool", "uchar", "int", 0),
+        ("uint8", "uchar", "int", 1),
+        ("int32", "int", "int", 1),
+        ("int64", "long", "long", 1),
+        ("float16", "half", "float", 2),
+        ("float32", "float", "float", 2),
+        ("float64", "double", "double", 2),
+    )
+}
+_ORDER: Final = {name: rank for rank, name in enumerate(DTYPES)}
+#: The NumPy type in which an OpenCL C compute type is evaluated on the NumPy path.
+NUMPY_OF_COMPUTE: Final = {
+    "float": np.dtype("float32"),
+    "double": np.dtype("float64"),
+    "int": np.dtype("int32"),
+    "long": np.dtype("int64"),
+}
+#: The dtype that a Python scalar brings when no tensor of its category is there.
+DEFAULT_OF_CATEGORY: Final = ("bool", "int32", "float32")
+
+
+def dtype_name(dtype: Any, who: str = "dtype") -> str:
+    """The canonical name of a dtype given as name, NumPy dtype or Python type.
+
+    Raises DtypeError for dtypes that netcl does not have, complex and object included.
+    """
+    if isinstance(dtype, str) and dtype in DTYPES:
+        return dtype
+    if dtype is float:
+        return "float32"
+    if dtype is int:
+        return "int32"
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = repr(dtype)
+    if name not in DTYPES:
+        raise DtypeError(
+            message(
+                who,
+                f"the dtype {name} is not supported",
+                "one of " + ", ".join(DTYPES),
+                "Convert the data first, for example with numpy's astype",
+            )
+        )
+    return name
+
+
+def category_of_scalar(value: bool | int | float) -> int:
+    """0 for bool, 1 for int, 2 for float."""
+    if isinstance(value, bool):
+        return 0
+    return 1 if isinstance(value, int) else 2
+
+
+def _widest(names: Sequence[str]) -> str:
+    return max(names, key=_ORDER.__getitem__)
+
+
+def promote(arrays: Iterable[tuple[str, int]], scalars: Iterable[int] = ()) -> str:
+    """The dtype of a result, by PyTorch's rule.
+
+    `arrays` are pairs of dtype name and number of dimensions, `scalars` the
+    categories of Python scalars. Tensors with dimensions come first; 0-d tensors
+    and then Python scalars only count if their category is higher.
+    """
+    pairs = list(arrays)
+    full = [name for name, ndim in pairs if ndim > 0]
+    zero = [name for name, ndim in pairs if ndim == 0]
+    result = _widest(full) if full else None
+    if zero:
+        other = _widest(zero)
+        if result is None or DTYPES[other].category > DTYPES[result].category:
+            result = other
+    for category in scalars:
+        if result is None or category > DTYPES[result].category:
+            result = DEFAULT_OF_CATEGORY[category]
+    if result is None:
+        raise DtypeError(message("promotion", "no operand was given", "at least one"))
+    return result

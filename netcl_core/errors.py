@@ -1,0 +1,90 @@
+"""The family of netcl's errors.
+
+Every message answers four questions: who raised it, what was given, what was
+expected, and what to do about it. `message` assembles the four parts, so that
+all errors of the project read alike.
+"""
+
+from __future__ import annotations
+
+
+def message(who: str, given: str, expected: str = "", remedy: str = "") -> str:
+    """Join the four parts of an error text into one readable line."""
+    text = f"{who}: {given.rstrip('.')}"
+    if expected:
+        text += f"; expected {expected.rstrip('.')}"
+    if remedy:
+        text += f". {remedy.rstrip('.')}"
+    return text + "."
+
+
+class NetclError(Exception):
+    """Base of every error that netcl raises on purpose."""
+
+
+class ConfigError(NetclError, ValueError):
+    """A NETCL_* variable or a [tool.netcl] key has a value that cannot be used."""
+
+
+class DeviceError(NetclError, RuntimeError):
+    """A device does not exist, cannot be used, or a build or launch on it failed."""
+
+
+class BuildError(DeviceError):
+    """An OpenCL program did not build; the message shows the numbered source and the log."""
+
+
+class DtypeError(NetclError, TypeError):
+    """A dtype that an op or a device cannot take."""
+
+
+class ShapeError(NetclError, ValueError):
+    """Shapes that do not fit each other or the op."""
+
+
+class ArgumentError(NetclError, TypeError):
+    """Wrong number or kind of arguments of an op."""
+
+
+class AttributeValueError(NetclError, ValueError):
+    """An op's attribute (an axis, a slope, a mode) has a value that cannot be used."""
+
+
+class GradientError(NetclError, RuntimeError):
+    """A gradient cannot be computed: no graph, wrong number of gradients, wrong shape."""
+
+
+class MutationError(GradientError):
+    """A tensor that backward needs was changed in place after the forward pass."""
+
+
+class AnomalyError(GradientError):
+    """A gradient is NaN or infinite, or contradicts a finite difference."""
+
+
+class PrimitiveError(NetclError, ValueError):
+    """A primitive's record or one of its C expressions is wrong."""
+
+
+class TemplateError(NetclError, RuntimeError):
+    """A Jinja template is missing or failed to render."""
+
+
+class RegistrationError(NetclError, ValueError):
+    """A record cannot be entered into the registry."""
+
+
+class PluginError(NetclError, RuntimeError):
+    """A plugin could not be found, imported or registered."""
+
+
+class AmbiguousOpError(NetclError, LookupError):
+    """Two plugins provide an op with equal priority; nobody is picked by chance."""
+
+
+class MissingOpError(NetclError, AttributeError):
+    """No installed plugin provides this op."""
+
+
+class MissingNamespaceError(NetclError, ImportError):
+    """No installed plugin provides this namespace."""

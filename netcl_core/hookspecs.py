@@ -1,0 +1,48 @@
+"""Every hook that a plugin may implement, and nothing else.
+
+The project name of the markers is `netcl`. Each hook takes one registrar or one
+request; none is called per op: hooks run at registration only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pluggy
+
+PROJECT = "netcl"
+API_VERSION = (1, 0)
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def netcl_register_primitives(registry: Any) -> None:
+    """Add elementwise ops: `registry.add_template("swiglu.cl.j2")` or `registry.add(record)`."""
+
+
+@hookspec
+def netcl_register_operators(registry: Any) -> None:
+    """Add structured ops and implementations: `registry.add(Operator(...))`."""
+
+
+@hookspec
+def netcl_register_namespaces(registry: Any) -> None:
+    """Add a namespace of the face: `registry.add("nn", "netcl_plugin_nn")`."""
+
+
+@hookspec
+def netcl_template_loader() -> Any:
+    """Return the folder of the plugin's templates; default: `templates` in its package."""
+
+
+@hookspec
+def netcl_doctor() -> Any:
+    """Return a list of `(name, ok, text)` that `netcl doctor` shows."""
+
+
+@hookspec
+def netcl_cli_commands(add_command: Callable[[Any], None]) -> None:
+    """Add click commands to `netcl`."""

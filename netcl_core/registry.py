@@ -1,0 +1,224 @@
+"""The registry: passive tables of what plugins have brought, and nothing that loads them.
+
+A `Row` says which record, who provides it and with which priority. A name may
+have rows of several providers; the highest priority wins and a tie is an error
+that names both, so that the order of installation never decides.
+
+Rows enter through a `Transaction` that belongs to one provider: either all of
+a provider's rows appear or none does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, final
+
+from netcl_core.errors import AmbiguousOpError, RegistrationError, message
+
+KINDS: Final = ("primitive", "operator", "implementation", "pattern", "amp_policy", "namespace")
+OP_KINDS: Final = ("primitive", "operator")
+
+
+class Record(Protocol):
+    """What every record has: the name under which it is looked up."""
+
+    @property
+    def name(self) -> str: ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace such as `nn`: its name and the module that the face hands out for it."""
+
+    name: str
+    module: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record in a table, with its provider (a distribution's name) and its priority."""
+
+    kind: str
+    record: Any
+    provider: str
+    priority: int = 0
+
+    @property
+    def id(self) -> str:
+        """`<distribution>:<op>`, the name that is never ambiguous."""
+        return f"{self.provider}:{self.record.name}"
+
+
+@final
+class Registry:
+    """All tables of one process.
+
+    `version` grows with every change; whoever caches something that was derived
+    from the tables keeps the version with it. `loader` is called once, before the
+    first look-up that misses; the plugin manager puts it there from above.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.loader: Callable[[], None] | None = None
+        self._tables: dict[str, dict[str, tuple[Row, ...]]] = {kind: {} for kind in KINDS}
+        self._lock = threading.RLock()
+        self._listeners: list[Callable[[], None]] = []
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after every change of the tables (to drop derived caches)."""
+        self._listeners.append(listener)
+
+    def rows(self, kind: str, name: str | None = None) -> tuple[Row, ...]:
+        """The rows of one kind, all or those of one name, without loading anything."""
+        table = self._tables[kind]
+        if name is not None:
+            return table.get(name, ())
+        return tuple(row for rows in table.values() for row in rows)
+
+    def op_rows(self, name: str) -> tuple[Row, ...]:
+        """The rows that could serve an op of this name, primitives and operators alike."""
+        return tuple(row for kind in OP_KINDS for row in self._tables[kind].get(name, ()))
+
+    def op_names(self) -> list[str]:
+        """The names of all ops, sorted."""
+        return sorted({name for kind in OP_KINDS for name in self._tables[kind]})
+
+    def load(self) -> None:
+        """Let the plugin manager fill the tables, if it has not done so yet."""
+        with self._lock:
+            loader, self.loader = self.loader, None
+            if loader is not None:
+                try:
+                    loader()
+                except BaseException:
+                    self.loader = loader
+                    raise
+
+    def find_op(self, name: str) -> Row | None:
+        """The row that serves an op, loading the plugins if need be; None if there is none.
+
+        Raises AmbiguousOpError if two providers offer it with equal priority.
+        """
+        return self._find(name, self.op_rows)
+
+    def find(self, kind: str, name: str) -> Row | None:
+        """The row of one kind and name, loading the plugins if need be; None if there is none."""
+        return self._find(name, lambda wanted: self.rows(kind, wanted))
+
+    def _find(self, name: str, rows_of: Callable[[str], tuple[Row, ...]]) -> Row | None:
+        if self.loader is not None:
+            self.load()
+        rows = rows_of(name)
+        if not rows:
+            return None
+        best = max(row.priority for row in rows)
+        winners = [row for row in rows if row.priority == best]
+        if len(winners) > 1:
+            names = " and ".join(sorted(row.id for row in winners))
+            raise AmbiguousOpError(
+                message(
+                    name,
+                    f"{names} offer it with the same priority {best}",
+                    "one winner",
+                    "Uninstall one of the two, or give one of them a higher priority",
+                )
+            )
+        return winners[0]
+
+    def transaction(self, provider: str, *, override: bool = False) -> Transaction:
+        """Begin to enter rows for one provider; nothing is visible before `commit`."""
+        return Transaction(self, provider, override)
+
+    def remove_provider(self, provider: str) -> None:
+        """Take all rows of a provider out of the tables."""
+        with self._lock:
+            for table in self._tables.values():
+                for name in list(table):
+                    table[name] = tuple(row for row in table[name] if row.provider != provider)
+                    if not table[name]:
+                        del table[name]
+            self._changed()
+
+    def _enter(self, rows: list[Row], provider: str, override: bool) -> None:
+        with self._lock:
+            for row in rows:
+                table, name = self._tables[row.kind], row.record.name
+                kept = table.get(name, ())
+                if override:
+                    kept = tuple(old for old in kept if old.provider != provider)
+                table[name] = (*kept, row)
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        for listener in self._listeners:
+            listener()
+
+
+@final
+@dataclass(slots=True)
+class Transaction:
+    """The rows that one provider wants to enter, checked as they come, entered all at once."""
+
+    registry: Registry
+    provider: str
+    override: bool = False
+    rows: list[Row] = field(default_factory=list)
+
+    def add(self, kind: str, record: Record, priority: int = 0) -> None:
+        """Note a record.
+
+        Raises RegistrationError for a name that is not an identifier and for a
+        second record of the same kind and name from the same provider.
+        """
+        name = record.name
+        if not isinstance(name, str) or not name.isidentifier():
+            raise RegistrationError(
+                message(self.provider, f"the {kind} name {name!r} is no identifier", "a name")
+            )
+        if kind != "implementation" and not self.override and self._has(kind, name):
+            raise RegistrationError(
+                message(
+                    self.provider,
+                    f"the {kind} {name!r} is registered already",
+                    "each name once",
+                    "Choose another name, or pass override=True to replace it",
+                )
+            )
+        self.rows.append(Row(kind, record, self.provider, priority))
+
+    def _has(self, kind: str, name: str) -> bool:
+        entered = self.registry.rows(kind, name)
+        return any(row.provider == self.provider for row in entered) or any(
+            row.kind == kind and row.record.name == name for row in self.rows
+        )
+
+    def commit(self) -> None:
+        """Make all rows visible in one step."""
+        self.registry._enter(self.rows, self.provider, self.override)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+
+class _Functions(dict[str, Callable[..., Any]]):
+    """The public function of each op by name; made on the first look-up by `build`."""
+
+    build: Callable[[str], Callable[..., Any]] | None = None
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        if self.build is None:
+            raise KeyError(name)
+        function = self.build(name)
+        self[name] = function
+        return function
+
+
+registry: Final = Registry()
+functions: Final = _Functions()
+registry.on_change(functions.clear)

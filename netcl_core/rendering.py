@@ -1,0 +1,102 @@
+"""Templates: the Jinja environment, one prefix per plugin, rendering and digests.
+
+`core/...` is the core's own folder, `<prefix>/...` a plugin's. Undefined names
+are errors, so a misspelt variable never becomes an empty kernel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+
+from netcl_core.errors import TemplateError, message
+
+_prefixes: Final[dict[str, jinja2.BaseLoader]] = {}
+_lock: Final = threading.RLock()
+
+
+def _core_folder() -> Path:
+    inside = Path(__file__).with_name("templates")
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "templates"
+
+
+def core_source(name: str) -> str:
+    """The text of a file below the core's template folder, such as `kernels/probe.cl.j2`."""
+    return (_core_folder() / name).read_text(encoding="utf-8")
+
+
+_prefixes["core"] = jinja2.FileSystemLoader(_core_folder())
+
+
+@lru_cache(maxsize=1)
+def environment() -> jinja2.Environment:
+    """The one Jinja environment of the process."""
+    return jinja2.Environment(
+        loader=jinja2.PrefixLoader(_prefixes),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+    )
+
+
+def add_prefix(prefix: str, folder: str | Path) -> None:
+    """Make `<prefix>/<file>` mean a file in `folder`; raises TemplateError if it is no folder."""
+    path = Path(folder)
+    if not path.is_dir():
+        raise TemplateError(
+            message(f"templates of {prefix!r}", f"{path} is no folder", "a folder of templates")
+        )
+    with _lock:
+        _prefixes[prefix] = jinja2.FileSystemLoader(path)
+        environment().cache.clear()  # type: ignore[union-attr]  # an LRUCache unless size 0
+
+
+def has_prefix(prefix: str) -> bool:
+    """Whether templates of this prefix can be found."""
+    return prefix in _prefixes
+
+
+def get_template(name: str) -> jinja2.Template:
+    """A template by `<prefix>/<file>`; raises TemplateError with the known prefixes."""
+    try:
+        return environment().get_template(name)
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(
+            message(f"template {name!r}", f"line {error.lineno}: {error.message}", "valid Jinja")
+        ) from error
+    except jinja2.TemplateNotFound as error:
+        raise TemplateError(
+            message(
+                f"template {name!r}",
+                f"{error.name} was not found",
+                f"a file below one of the prefixes {', '.join(sorted(_prefixes))}",
+                "A plugin's prefix is the name of its entry point",
+            )
+        ) from error
+
+
+def render(name: str, **context: Any) -> str:
+    """Render a template; raises TemplateError that names template, line and variable."""
+    template = get_template(name)
+    try:
+        return template.render(**context)
+    except jinja2.TemplateError as error:
+        raise TemplateError(
+            message(f"template {name!r}", str(error), "every variable defined")
+        ) from error
+
+
+def digest(*texts: str) -> str:
+    """The sha256 of some texts, as hexadecimal digits."""
+    sha = hashlib.sha256()
+    for text in texts:
+        sha.update(text.encode("utf-8"))
+        sha.update(b"\0")
+    return sha.hexdigest()

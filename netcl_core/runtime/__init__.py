@@ -1,0 +1,1 @@
+"""Programs, memory and launches: what runs kernels on OpenCL devices."""

@@ -1,0 +1,106 @@
+"""One kernel launch, prepared as far as possible before its buffers are known.
+
+A `Launch` knows its program, geometry and constant arguments. Kernel objects are
+made per thread, because an OpenCL kernel object holds its arguments: shared
+between threads, one thread would launch with the buffers of another.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from threading import get_ident
+from typing import Any, Final, final
+
+import numpy as np
+
+from netcl_core.device import Device, opencl_module
+from netcl_core.errors import DeviceError, DtypeError, message
+from netcl_core.runtime import cache
+
+_FORMATS: Final = {"float": "f", "double": "d", "int": "i", "long": "q", "ulong": "Q"}
+_PACK: Final[dict[str, Callable[..., bytes]]] = {
+    ctype: struct.Struct(code).pack for ctype, code in _FORMATS.items()
+}
+
+
+def pack(value: Any, ctype: str, who: str) -> bytes:
+    """A Python number as the bytes of a kernel argument; raises DtypeError if it does not fit."""
+    try:
+        return _PACK[ctype](value)
+    except OverflowError:
+        return np.float32(value).tobytes()  # beyond float32: infinite, as in NumPy
+    except struct.error:
+        raise DtypeError(
+            message(who, f"the scalar {value!r} as {ctype}", f"a value that fits {ctype}")
+        ) from None
+
+
+@final
+class Launch:
+    """A kernel with its geometry: call it with buffers, then with packed scalars.
+
+    Kernel arguments stand in the order: buffers, scalars, then the constants that
+    are given here as packed bytes.
+    """
+
+    __slots__ = (
+        "_enqueue",
+        "_kernels",
+        "constants",
+        "device",
+        "entry",
+        "global_size",
+        "local_size",
+        "source",
+        "who",
+    )
+
+    def __init__(
+        self,
+        device: Device,
+        source: str,
+        entry: str,
+        global_size: Sequence[int],
+        local_size: Sequence[int] | None = None,
+        constants: Sequence[bytes] = (),
+        who: str = "",
+    ) -> None:
+        self.device = device
+        self.source = source
+        self.entry = entry
+        self.global_size = tuple(global_size)
+        self.local_size = None if local_size is None else tuple(local_size)
+        self.constants = tuple(constants)
+        self.who = who or entry
+        self._kernels: dict[int, Any] = {}
+        self._enqueue = opencl_module().enqueue_nd_range_kernel
+
+    def __call__(self, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
+        """Enqueue the kernel on the device's queue; returns at once."""
+        kernel = self._kernels.get(get_ident()) or self._make(len(buffers) + len(scalars))
+        index = 0
+        set_arg = kernel.set_arg
+        for buffer in buffers:
+            set_arg(index, buffer)
+            index += 1
+        for scalar in scalars:
+            kernel._set_arg_buf(index, scalar)
+            index += 1
+        self._enqueue(self.device.queue, kernel, self.global_size, self.local_size)
+
+    def _make(self, first: int) -> Any:
+        cl = opencl_module()
+        program = cache.build(self.device, self.source, self.who)
+        try:
+            kernel = cl.Kernel(program, self.entry)
+            for index, constant in enumerate(self.constants, start=first):
+                kernel._set_arg_buf(index, constant)
+        except cl.Error as error:
+            raise DeviceError(
+                message(self.who, f"the kernel {self.entry!r} cannot be prepared: {error}")
+            ) from error
+        if len(self._kernels) > 64:  # threads come and go; their identifiers do not return
+            self._kernels.clear()
+        self._kernels[get_ident()] = kernel
+        return kernel

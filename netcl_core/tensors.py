@@ -1,0 +1,373 @@
+"""Tensor: a buffer with a shape and a dtype on a device; it knows nothing of gradients.
+
+`Operand` holds what Tensor and Node share: read-outs, and Python's operators,
+which call the op of their name.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, final
+
+import numpy as np
+
+from netcl_core.backends import backend_of
+from netcl_core.device import Device
+from netcl_core.device_table import default_device, get_device
+from netcl_core.dtypes import DTYPES, dtype_name
+from netcl_core.errors import DtypeError, ShapeError, message
+from netcl_core.registry import functions
+
+Shape: TypeAlias = tuple[int, ...]
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+def _unary(op: str) -> Callable[[Any], Any]:
+    return lambda self: functions[op](self)
+
+
+def _binary(op: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
+    """An operator and its reflected form, which Python calls with swapped operands."""
+    return (
+        lambda self, other: functions[op](self, other),
+        lambda self, other: functions[op](other, self),
+    )
+
+
+class Operand:
+    """What Tensor and Node have in common. `value` is the Tensor that holds the data."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    #: NumPy leaves binary operators with arrays on the left to us.
+    __array_ufunc__ = None
+
+    @property
+    def value(self) -> Tensor:
+        """The tensor that holds the data."""
+        raise TypeError("Operand is abstract")
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the dimensions."""
+        return self.value.shape
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's name, such as `'float32'`."""
+        return self.value.dtype
+
+    @property
+    def device(self) -> Device:
+        """The device that holds the data."""
+        return self.value.device
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.value.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.value.shape)
+
+    def to_host(self) -> Array:
+        """The data as a fresh NumPy array; waits for the device."""
+        value = self.value
+        dtype = DTYPES[value.dtype]
+        flat = backend_of(value.device).download(value.buffer, self.size, dtype)
+        return flat.reshape(value.shape)
+
+    numpy = to_host
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("netcl: the data is on a device, so an array is always a copy")
+        array = self.to_host()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def item(self) -> Any:
+        """The only element as a Python number; raises ShapeError if there are more."""
+        if self.size != 1:
+            raise ShapeError(
+                message("item", f"a tensor of shape {self.shape}", "one element", "Use to_host()")
+            )
+        return self.to_host().reshape(-1)[0].item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __index__(self) -> int:
+        item = self.item()
+        if not isinstance(item, int):
+            raise TypeError(f"netcl: a {self.dtype} tensor is no index")
+        return item
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("netcl: len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        with np.printoptions(precision=4, threshold=8, edgeitems=3):
+            values = np.array2string(self.to_host(), separator=", ", prefix="       ")
+        place = f"dtype={self.dtype}, device={self.device}"
+        return f"{type(self).__name__}({values}, shape={self.shape}, {place})"
+
+    def backward(self, grad: Any = None) -> None:
+        """Compute the gradients of this value's leaves; see `netcl_core.autograd.backward`."""
+        functions["backward"](self, grad)
+
+    def detach(self) -> Tensor:
+        """The same data as a leaf that needs no gradient."""
+        return self.value.alias(self.shape)
+
+    def astype(self, dtype: Any) -> Any:
+        """The values in another dtype (differentiable between floating dtypes)."""
+        return functions["astype"](self, dtype_name(dtype, "astype"))
+
+    def to(self, device: str | Device) -> Any:
+        """The values on another device (differentiable); itself if it is there already."""
+        return functions["to_device"](self, get_device(device))
+
+    def reshape(self, *shape: Any) -> Any:
+        """The same elements in another shape: `reshape(2, 3)` or `reshape((2, 3))`."""
+        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        return functions["reshape"](self, tuple(sizes))
+
+    @property
+    def T(self) -> Any:
+        """The transpose: all dimensions reversed."""
+        return functions["transpose"](self)
+
+    def __getitem__(self, index: Any) -> Any:
+        return functions["getitem"](self, index)
+
+    # The one table that binds Python's operators to the names of ops. `==` stays identity,
+    # so that tensors can be keys.
+    __add__, __radd__ = _binary("add")
+    __sub__, __rsub__ = _binary("sub")
+    __mul__, __rmul__ = _binary("mul")
+    __truediv__, __rtruediv__ = _binary("div")
+    __pow__, __rpow__ = _binary("pow")
+    __matmul__, __rmatmul__ = _binary("matmul")
+    __lt__, __gt__ = _binary("lt")[0], _binary("gt")[0]
+    __le__, __ge__ = _binary("le")[0], _binary("ge")[0]
+    __neg__ = _unary("neg")
+    __abs__ = _unary("abs")
+
+
+@final
+class Tensor(Operand):
+    """An N-dimensional array of one dtype on one device, contiguous in C order.
+
+    `requires_grad` marks a leaf: `backward` leaves its gradient in `grad`. Two
+    tensors may share a buffer (a reshape); `version` counts the in-place changes
+    of that buffer.
+    """
+
+    __slots__ = ("__weakref__", "_base", "_version", "buffer", "device", "dtype", "grad",
+                 "leaf_node", "requires_grad", "shape")  # fmt: skip
+
+    buffer: Any
+    shape: Shape
+    dtype: str
+    device: Device
+    requires_grad: bool
+    grad: Tensor | None
+
+    def __init__(self, buffer: Any, shape: Shape, dtype: str, device: Device) -> None:
+        self.buffer = buffer
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device
+        self.requires_grad = False
+        self.grad = None
+        self.leaf_node: weakref.ref[Any] | None = None
+        self._base: Tensor | None = None
+        self._version = 0
+
+    @property
+    def value(self) -> Tensor:
+        return self
+
+    @property
+    def version(self) -> int:
+        """How often the buffer has been changed in place."""
+        return self._version if self._base is None else self._base.version
+
+    @classmethod
+    def from_host(
+        cls,
+        array_like: Any,
+        device: str | Device | None = None,
+        dtype: Any = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        """A tensor with a copy of host data.
+
+        NumPy arrays keep their dtype; Python floats become float32, ints int32 (int64
+        if they need it), bools bool.
+
+        Raises DtypeError for dtypes that netcl or the device does not have.
+        """
+        target = default_device() if device is None else get_device(device)
+        array = host_array(array_like, dtype)
+        name = dtype_name(array.dtype, "tensor")
+        check_dtype(name, target)
+        buffer = backend_of(target).upload(array, DTYPES[name])
+        return cls(buffer, array.shape, name, target).requires_grad_(requires_grad)
+
+    @classmethod
+    def empty(cls, shape: Any, dtype: Any = "float32", device: Any = None) -> Tensor:
+        """An uninitialised tensor."""
+        target = default_device() if device is None else get_device(device)
+        name = dtype_name(dtype, "empty")
+        check_dtype(name, target)
+        sizes = normalize_shape(shape)
+        buffer = backend_of(target).allocate(math.prod(sizes), DTYPES[name])
+        return cls(buffer, sizes, name, target)
+
+    @classmethod
+    def full(
+        cls,
+        shape: Any,
+        value: float,
+        dtype: Any = None,
+        device: str | Device | None = None,
+        requires_grad: bool = False,
+    ) -> Tensor:
+        """A tensor whose elements all have one value; the dtype follows from it by default."""
+        name = dtype_name(dtype if dtype is not None else host_array(value, None).dtype, "full")
+        made = cls.empty(shape, name, device)
+        backend_of(made.device).fill(made.buffer, made.size, DTYPES[name], value)
+        return made.requires_grad_(requires_grad)
+
+    @classmethod
+    def zeros(cls, shape: Any, dtype: Any = "float32", device: Any = None,
+              requires_grad: bool = False) -> Tensor:  # fmt: skip
+        """A tensor of zeros."""
+        return cls.full(shape, 0, dtype, device, requires_grad)
+
+    @classmethod
+    def ones(cls, shape: Any, dtype: Any = "float32", device: Any = None,
+             requires_grad: bool = False) -> Tensor:  # fmt: skip
+        """A tensor of ones."""
+        return cls.full(shape, 1, dtype, device, requires_grad)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Mark this tensor as a leaf (or not); raises DtypeError unless it is floating."""
+        if requires_grad and not DTYPES[self.dtype].floating:
+            raise DtypeError(
+                message("requires_grad", f"a {self.dtype} tensor", "a floating dtype")
+            )
+        self.requires_grad = bool(requires_grad)
+        return self
+
+    def alias(self, shape: Shape) -> Tensor:
+        """A tensor of another shape on the same buffer."""
+        made = Tensor(self.buffer, shape, self.dtype, self.device)
+        made._base = self if self._base is None else self._base
+        return made
+
+    def mark_changed(self) -> None:
+        """Note that the buffer was changed in place, so that a stale graph is noticed."""
+        (self._base or self)._version += 1
+
+    def copy_(self, source: Any) -> Tensor:
+        """Overwrite the elements in place with those of a tensor or host array of this shape.
+
+        Raises ShapeError if the shapes differ.
+        """
+        if isinstance(source, Operand) and source.device is self.device:
+            other = source.value
+            if other.dtype != self.dtype:
+                other = functions["astype"](other.detach(), self.dtype).value
+        else:
+            data = source.to_host() if isinstance(source, Operand) else source
+            array = host_array(data, None).astype(DTYPES[self.dtype].numpy)
+            other = Tensor.from_host(array, self.device)
+        if other.shape != self.shape:
+            raise ShapeError(message("copy_", f"shape {other.shape}", f"{self.shape}"))
+        dtype = DTYPES[self.dtype]
+        backend_of(self.device).copy(self.buffer, other.buffer, self.size, dtype)
+        self.mark_changed()
+        return self
+
+    def __copy__(self) -> Tensor:
+        return self.alias(self.shape).requires_grad_(self.requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        made = Tensor.empty(self.shape, self.dtype, self.device).copy_(self)
+        memo[id(self)] = made
+        return made.requires_grad_(self.requires_grad)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tensor.from_host, (self.to_host(), None, None, self.requires_grad)
+
+
+def host_array(data: Any, dtype: Any) -> Array:
+    """A C-contiguous NumPy array of host data, by netcl's rules for Python numbers.
+
+    Raises DtypeError for complex, object and ragged input.
+    """
+    wanted = None if dtype is None else DTYPES[dtype_name(dtype, "tensor")].numpy
+    if isinstance(data, Operand):
+        data = data.to_host()
+    typed = hasattr(data, "dtype")
+    try:
+        array = np.asarray(data)
+    except (ValueError, TypeError) as error:
+        raise DtypeError(message("tensor", f"the data is no array ({error})", "numbers")) from None
+    if array.dtype.kind in "cOSUVMm":
+        raise DtypeError(
+            message(
+                "tensor",
+                f"data of dtype {array.dtype}",
+                "real numbers or bools",
+                "Pass real and imaginary parts separately"
+                if array.dtype.kind == "c"
+                else "Convert the data to numbers first",
+            )
+        )
+    if wanted is not None:
+        array = array.astype(wanted)
+    elif not typed and array.dtype == np.float64:
+        array = array.astype(np.float32)
+    elif not typed and array.dtype == np.int64:
+        fits = not array.size or (array.min() >= -(2**31) and array.max() < 2**31)
+        array = array.astype(np.int32) if fits else array
+    return np.asarray(array, order="C")
+
+
+def normalize_shape(shape: Any) -> Shape:
+    """A shape as a tuple of ints; raises ShapeError if a size is negative or no int."""
+    sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if not all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes):
+        raise ShapeError(message("shape", f"{shape!r}", "non-negative ints"))
+    return tuple(int(size) for size in sizes)
+
+
+def check_dtype(name: str, device: Device) -> None:
+    """Raise DtypeError if a device cannot hold a dtype."""
+    if name == "float64" and not device.supports_fp64:
+        raise DtypeError(
+            message(
+                str(device),
+                "it has no float64 (cl_khr_fp64)",
+                "float32 or float16 here",
+                "Convert with astype('float32'), or use another device: 'cpu' has float64",
+            )
+        )

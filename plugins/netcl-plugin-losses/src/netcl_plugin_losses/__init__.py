@@ -1,0 +1,1 @@
+"""Loss functions for netcl."""

@@ -1,0 +1,1 @@
+"""Modules, layers and activations for netcl."""

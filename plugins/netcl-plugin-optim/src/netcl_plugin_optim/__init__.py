@@ -1,0 +1,1 @@
+"""Optimizers for netcl: one kernel per step."""

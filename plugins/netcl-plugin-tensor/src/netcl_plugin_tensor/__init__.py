@@ -1,0 +1,1 @@
+"""Shape ops, reductions and the softmax family for netcl."""

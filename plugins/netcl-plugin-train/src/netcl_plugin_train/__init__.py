@@ -1,0 +1,1 @@
+"""The command netcl train: reference training runs."""

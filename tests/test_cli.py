@@ -1,0 +1,313 @@
+"""The command line: what it prints, its exit codes, and how errors and plugins reach it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from netcl_core import device_table, doctor, icd
+from netcl_core.cli import main, reports
+from netcl_core.errors import DeviceError, PluginError
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main.netcl, list(arguments))
+
+
+DEVICE = doctor.DeviceReport(
+    id="opencl:0",
+    backend="opencl",
+    kind="gpu",
+    name="A card with a rather long name [rev 2] and a codename in brackets",
+    platform="A platform with a long name as well",
+    vendor="V",
+    driver_version="1.2",
+    simulator=False,
+    probe="fine",
+    supports_fp16=True,
+    supports_fp64=False,
+    compute_units=80,
+    max_work_group_size=1024,
+    local_mem_bytes=49152,
+    extensions=["cl_khr_fp64"],
+)
+
+
+def report(**changes: Any) -> doctor.Report:
+    values: dict[str, Any] = {
+        "python": "3.11.7 (/usr/bin/python)",
+        "system": "Linux x86_64",
+        "netcl": "0.1.0",
+        "pyopencl": "2026.1",
+        "opencl_problem": "",
+        "vendors_status": "generated",
+        "vendors_folder": "/cache/netcl-icd-0",
+        "vendors_reason": "lists them",
+        "runtimes": [doctor.RuntimeReport("pocl", "system", "libpocl.so", None, True, True, "ok")],
+        "devices": [DEVICE],
+        "rejected": [],
+        "default": "opencl:0",
+        "default_rule": "the first GPU",
+        "cache": doctor.CacheReport("/cache", True, 2, 3 * 2**20),
+        "variables": {"NETCL_DEVICE": "opencl"},
+    }
+    return doctor.Report(**{**values, **changes})
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def give(**changes: Any) -> None:
+        made = report(**changes)
+        monkeypatch.setattr(doctor, "collect", lambda: made)
+
+    return give
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, 0),
+        ({"findings": ["device x of P: boom"]}, 1),
+        ({"devices": []}, 3),
+        ({"devices": [], "findings": ["x"]}, 3),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_doctor_exit_codes(
+    given: Callable[..., None], changes: dict[str, Any], code: int, options: tuple[str, ...]
+) -> None:
+    given(**changes)
+    assert run("doctor", *options).exit_code == code
+
+
+def test_doctor_json_is_the_whole_report(given: Callable[..., None]) -> None:
+    given()
+    data = json.loads(run("doctor", "--json").stdout)
+    assert data == doctor.as_data(report())
+    assert data["devices"][0]["local_mem_bytes"] == 49152
+
+
+def test_doctor_in_a_pipe_is_not_wrapped(given: Callable[..., None]) -> None:
+    given(
+        rejected=[doctor.RejectedReport("Old", "P", "reason " * 40 + "end")],
+        checks=[doctor.Check("wheels", False, "two copies")],
+        findings=["something [odd]"],
+    )
+    text = run("doctor").stdout
+    assert any(DEVICE.name in line and DEVICE.platform in line for line in text.splitlines())
+    assert any("Old" in line and "end" in line for line in text.splitlines())
+    for part in ("3.0 MiB", "NETCL_DEVICE", "two copies", "- something [odd]", "the first GPU"):
+        assert part in text
+    assert "\x1b" not in text
+
+
+def test_table_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(width=80, markup=False, highlight=False)
+    reports._print_devices(console, [DEVICE], "opencl:0")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert all(len(line) <= 80 for line in lines)
+    assert "opencl:0" in lines[1] and "A card" in lines[1] and "A pla" in lines[1]
+
+
+def test_real_devices() -> None:
+    result = run("devices", "--json")
+    data = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert data["devices"][-1]["id"] == "cpu"
+    assert data["default"] in {one["id"] for one in data["devices"]}
+    text = run("devices").stdout
+    assert "NumPy" in text and "* the default: " in text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+def test_real_doctor_on_a_terminal(tmp_path: Path) -> None:
+    """On an 80-column terminal, with the real devices: no line is longer, nothing crashes."""
+    controller, terminal = pty.openpty()
+    root = str(Path(main.__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": root, "COLUMNS": "80", "TERM": "dumb"}
+    command = [sys.executable, "-m", "netcl_core.cli.main", "doctor"]
+    with (tmp_path / "errors").open("wb") as errors:
+        child = subprocess.Popen(command, stdout=terminal, stderr=errors, env=environment)
+    os.close(terminal)
+    text = b""
+    while True:
+        try:
+            piece = os.read(controller, 65536)
+        except OSError:  # Linux says so when the child has closed its end
+            break
+        if not piece:
+            break
+        text += piece
+    os.close(controller)
+    assert child.wait(60) in {0, 1, 3}
+    assert (tmp_path / "errors").read_text() == ""
+    assert all(len(line.rstrip()) <= 80 for line in text.decode().splitlines())
+
+
+def test_netcl_error_is_one_line_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise DeviceError("device: it broke.\nnumbered source\n")
+
+    monkeypatch.setattr(reports, "show_devices", fail)
+    result = run("devices")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr == "netcl: device: it broke.\n"
+
+
+def test_netcl_error_is_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise DeviceError("it broke")
+
+    monkeypatch.setattr(reports, "show_devices", fail)
+    assert "\x1b[31m" in CliRunner().invoke(main.netcl, ["devices"], color=True).stderr
+
+
+def test_wrong_environment_variable(python: Callable[..., str]) -> None:
+    code = """
+from click.testing import CliRunner
+from netcl_core.cli.main import netcl
+result = CliRunner().invoke(netcl, ["devices"])
+assert result.exit_code == 3, result
+print(result.stderr)
+"""
+    assert python(code, NETCL_DEVICE="opencl:77").startswith("netcl: NETCL_DEVICE: ")
+
+
+def test_unknown_command_is_wrong_usage() -> None:
+    result = run("frobnicate")
+    assert result.exit_code == 2
+    assert "No such command" in result.stderr
+
+
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A plugin that brings `matrix` and another `devices`; the list records each asking."""
+    asked: list[str] = []
+
+    def commands() -> dict[str, click.Command]:
+        asked.append("asked")
+        matrix = click.Command("matrix", callback=lambda: click.echo("cells"), help="Run it.")
+        return {"matrix": matrix, "devices": click.Command("devices")}
+
+    fake = SimpleNamespace(plugin_commands=commands)
+    monkeypatch.setitem(sys.modules, "netcl_core.plugins", fake)
+    return asked
+
+
+def test_plugin_command(plugins: list[str]) -> None:
+    assert run("matrix").stdout == "cells\n"
+    assert "matrix" in run("--help").stdout
+
+
+def test_plugins_are_not_asked_for_built_in_commands(
+    plugins: list[str], given: Callable[..., None]
+) -> None:
+    given()
+    assert run("doctor").exit_code == 0
+    assert plugins == []
+
+
+def test_a_broken_plugin_leaves_the_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> dict[str, click.Command]:
+        raise PluginError("plugin 'x': cannot be imported")
+
+    monkeypatch.setattr(main, "plugin_commands", broken)
+    result = run("--help")
+    assert result.exit_code == 0 and "doctor" in result.stdout
+    assert "cannot be imported" in result.stderr
+    assert run("other").exit_code == 3
+
+
+def test_importing_the_command_line_is_light(python: Callable[..., str]) -> None:
+    code = """
+import sys
+import netcl_core.cli.main
+heavy = {'pyopencl', 'jinja2', 'pluggy', 'numpy', 'rich'} & set(sys.modules)
+assert not heavy, heavy
+"""
+    python(code)
+
+
+# -- the doctor's own collecting ---------------------------------------------------------
+
+
+def test_collect_is_plain_data(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/program.bin").write_bytes(b"x" * 100)
+    made = doctor.collect(tmp_path, [doctor.Check("wheels", False, "two copies")])
+    data = doctor.as_data(made)
+    assert json.loads(json.dumps(data)) == data
+    assert data["cache"]["files"] == 1 and data["cache"]["size_bytes"] == 100
+    assert "check wheels: two copies" in data["findings"]
+    assert data["devices"][-1]["backend"] == "numpy"
+    assert made.opencl_usable is (len(made.devices) > 1)
+
+
+def test_collect_says_why_a_runtime_was_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = icd.Runtime("x", "/nowhere/libx.so", "pip", None, True, "installed by pip")
+    monkeypatch.setattr(icd, "discover", lambda: [bad])
+    monkeypatch.setattr(doctor, "_loaded", lambda _: False)
+    (finding,) = [one for one in doctor.collect().findings if one.startswith("runtime")]
+    assert "not loaded" in finding and "/nowhere/libx.so" in finding
+
+
+def test_collect_reports_a_wrong_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_table, "_choice", device_table._Choice())
+    monkeypatch.setenv("NETCL_DEVICE", "opencl:77")
+    made = doctor.collect()
+    assert made.default is None
+    assert any("opencl:77" in one for one in made.findings)
+
+
+def test_discovery_switched_off_is_no_finding(python: Callable[..., str]) -> None:
+    code = """
+from netcl_core import doctor
+made = doctor.collect()
+assert made.vendors_status == 'off' and made.vendors_folder is None, made
+assert not [one for one in made.findings if one.startswith('runtime')], made.findings
+"""
+    python(code, NETCL_ICD_DISCOVERY="0")
+
+
+def test_a_loader_that_started_too_early_is_explained(python: Callable[..., str]) -> None:
+    """Someone called OpenCL before netcl could list the environment's runtimes."""
+    pytest.importorskip("pyopencl")
+    code = """
+import pyopencl
+try:
+    pyopencl.get_platforms()
+except pyopencl.Error:
+    pass
+from netcl_core import doctor
+made = doctor.collect()
+late = [one for one in made.runtimes if one.accepted and one.loaded is False]
+assert all('had started before' in one.reason for one in late), late
+assert len(made.findings) >= len(late)
+print(len(late))
+"""
+    assert int(python(code)) >= 0
+
+
+def test_a_users_choice_of_runtimes_is_reported_and_no_finding(python: Callable[..., str]) -> None:
+    code = """
+from netcl_core import doctor
+made = doctor.collect()
+assert made.vendors_status == 'user' and not made.opencl_usable, made
+assert 'OCL_ICD_VENDORS' in made.vendors_reason
+assert not [one for one in made.findings if one.startswith('runtime')], made.findings
+assert made.opencl_problem, made
+"""
+    python(code, OCL_ICD_VENDORS="/nowhere/at/all")
