@@ -178,7 +178,7 @@ class Tensor(Operand):
     of that buffer.
     """
 
-    __slots__ = ("__weakref__", "_base", "_version", "buffer", "device", "dtype", "grad",
+    __slots__ = ("__weakref__", "_base", "_range", "_version", "buffer", "device", "dtype", "grad",
                  "leaf_node", "requires_grad", "shape")  # fmt: skip
 
     buffer: Any
@@ -198,10 +198,25 @@ class Tensor(Operand):
         self.leaf_node: weakref.ref[Any] | None = None
         self._base: Tensor | None = None
         self._version = 0
+        self._range: tuple[int, int, int] | None = None
 
     @property
     def value(self) -> Tensor:
         return self
+
+    def int_range(self) -> tuple[int, int]:
+        """The smallest and largest element of a non-empty integer tensor.
+
+        Known without asking the device for data that came from the host and has not
+        been changed since; else it is read once and remembered.
+        """
+        if self._range is None or self._range[0] != self.version:
+            self._remember_range(self.to_host())
+        assert self._range is not None  # remembered just now
+        return self._range[1:]
+
+    def _remember_range(self, array: Array) -> None:
+        self._range = (self.version, int(array.min()), int(array.max()))
 
     @property
     def version(self) -> int:
@@ -227,8 +242,10 @@ class Tensor(Operand):
         array = host_array(array_like, dtype)
         name = dtype_name(array.dtype, "tensor")
         check_dtype(name, target)
-        buffer = backend_of(target).upload(array, DTYPES[name])
-        return cls(buffer, array.shape, name, target).requires_grad_(requires_grad)
+        made = cls(backend_of(target).upload(array, DTYPES[name]), array.shape, name, target)
+        if array.size and array.dtype.kind in "iu":
+            made._remember_range(array)
+        return made.requires_grad_(requires_grad)
 
     @classmethod
     def empty(cls, shape: Any, dtype: Any = "float32", device: Any = None) -> Tensor:

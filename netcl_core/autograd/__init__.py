@@ -37,9 +37,10 @@ from netcl_core.autograd.operators import (
 )
 from netcl_core.autograd.ops import __dir__ as _op_names
 from netcl_core.autograd.ops import __getattr__ as _op
-from netcl_core.autograd.reduction import Combine, reduction_kernels
+from netcl_core.autograd.reduction import SUM, Combine, reduction_kernels
 
 __all__ = [
+    "SUM",
     "AutogradPrimitive",
     "Combine",
     "Composite",

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias, final
 
 from netcl_core.autograd import anomaly, frames
 from netcl_core.autograd.kernels import accumulate, convert, duplicate, move
-from netcl_core.autograd.modes import anomaly_mode, is_grad_enabled
+from netcl_core.autograd.modes import anomaly_mode, is_grad_enabled, no_grad
 from netcl_core.errors import ArgumentError, GradientError, MutationError, ShapeError, message
 from netcl_core.tensors import Operand, Tensor, host_array
 
@@ -365,7 +365,9 @@ def _run_backward(
         if retain:
             node.grad = gradient
             taken.add(id(gradient.buffer))
-        for parent, part in zip(node.inputs, _gradients(node, gradient), strict=True):
+        with no_grad():
+            parts = _gradients(node, gradient)
+        for parent, part in zip(node.inputs, parts, strict=True):
             if part is not None and isinstance(parent, Operand) and parent.requires_grad:
                 push(_target(parent), part)
     for leaf in leaves.values():

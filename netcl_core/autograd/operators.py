@@ -117,6 +117,8 @@ class Operator:
         backward: `(saved, grad) -> [gradient or None per input]`, computed with other ops;
             None: not differentiable.
         saves: Which inputs `backward` reads (default: all).
+        check: `(inputs, attrs)`, called before each run: raises if the *values* of an input
+            cannot be used (class indices out of range).
         implementations: Those that come with the operator.
         view: The result is the input's buffer in another shape; no kernel is launched.
         doc: A text for the documentation.
@@ -128,6 +130,7 @@ class Operator:
     reference: Callable[..., Any]
     backward: Callable[[Saved, Tensor], Sequence[Any]] | None = None
     saves: Sequence[int] | None = None
+    check: Callable[[Sequence[Any], Attrs], None] | None = None
     implementations: Sequence[Implementation] = ()
     view: bool = False
     doc: str = ""
@@ -251,6 +254,8 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
             if len(plans) >= _PLANS:
                 plans.clear()
             made = plans[key] = _OperatorPlan(operator, device, specs, attrs)
+        if operator.check is not None:
+            operator.check([None if x is None else x.value for x in operands], attrs)
         return _apply(operator, made, operands)
 
     call.__name__ = call.__qualname__ = operator.name

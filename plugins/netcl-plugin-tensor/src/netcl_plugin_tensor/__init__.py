@@ -1,1 +1,21 @@
-"""Shape ops, reductions and the softmax family for netcl."""
+"""Shape ops, reductions and the softmax family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netcl_core import hookimpl
+from netcl_plugin_tensor import indexing, reductions, shapes, softmax
+
+
+class TensorPlugin:
+    """Registers the operators of this package's modules."""
+
+    @hookimpl
+    def netcl_register_operators(self, registry: Any) -> None:
+        for module in (shapes, indexing, reductions, softmax):
+            for record in module.OPERATORS:
+                registry.add(record)
+
+
+plugin = TensorPlugin()

@@ -1,0 +1,66 @@
+"""Axes and shapes as users give them: negative, several, none; checked and made plain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from netcl_core.errors import AttributeValueError, ShapeError, message
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of a tensor, node or host array."""
+    return tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
+
+
+def axis(who: str, given: Any, ndim: int) -> int:
+    """One axis as a non-negative int; raises AttributeValueError if it is out of range."""
+    if isinstance(given, (bool, float)) or not hasattr(given, "__index__"):
+        raise AttributeValueError(message(who, f"the axis {given!r}", "an int"))
+    number = int(given)
+    bound = max(ndim, 1)
+    if not -bound <= number < bound:
+        raise AttributeValueError(
+            message(who, f"axis {number} of a tensor with {ndim} dimensions",
+                    f"{-bound} to {bound - 1}")
+        )  # fmt: skip
+    return number % bound
+
+
+def axes(who: str, given: Any, ndim: int) -> tuple[int, ...]:
+    """Axes as a sorted tuple; None means all."""
+    if given is None:
+        return tuple(range(ndim))
+    items = list(given) if isinstance(given, Sequence) else [given]
+    if not items:
+        return tuple(range(ndim))
+    found = sorted(axis(who, item, ndim) for item in items)
+    if len(set(found)) != len(found):
+        raise AttributeValueError(message(who, f"the axes {given!r}", "each axis once"))
+    return tuple(number for number in found if number < ndim)
+
+
+def reduced(shape: Sequence[int], over: Sequence[int], keepdim: bool) -> tuple[int, ...]:
+    """A shape without the reduced axes, or with 1 in their places."""
+    if keepdim:
+        return tuple(1 if i in over else size for i, size in enumerate(shape))
+    return tuple(size for i, size in enumerate(shape) if i not in over)
+
+
+def target_shape(who: str, shape: Sequence[int], given: Any) -> tuple[int, ...]:
+    """The shape of a reshape with at most one -1 filled in; raises ShapeError if it cannot be."""
+    sizes = [given] if isinstance(given, (int, np.integer)) else list(given)
+    if not all(isinstance(size, (int, np.integer)) and size >= -1 for size in sizes):
+        raise ShapeError(message(who, f"the shape {given!r}", "ints of at least -1"))
+    wanted = [int(size) for size in sizes]
+    total, known = math.prod(shape), math.prod(size for size in wanted if size != -1)
+    if wanted.count(-1) == 1 and known > 0 and total % known == 0:
+        wanted[wanted.index(-1)] = total // known
+    if -1 in wanted or math.prod(wanted) != total:
+        raise ShapeError(
+            message(who, f"{tuple(shape)} to {tuple(sizes)}", f"a shape of {total} elements")
+        )
+    return tuple(wanted)

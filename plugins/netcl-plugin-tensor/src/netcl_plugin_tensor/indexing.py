@@ -1,0 +1,137 @@
+"""Basic indexing: ints, slices, None and Ellipsis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from netcl_core import Spec, Tensor
+from netcl_core.autograd import Operator, Request, Saved
+from netcl_core.errors import ArgumentError, ShapeError, message
+from netcl_plugin_tensor import strided
+from netcl_plugin_tensor.axes import shape_of
+
+#: ("int", position) | ("slice", start, step, length) | ("new",), one per entry of the index
+Entry = tuple[Any, ...]
+
+
+def _bind(x: Any, index: Any) -> Any:
+    return (x,), {"index": normalize(shape_of(x), index)}
+
+
+def normalize(shape: Sequence[int], index: Any) -> tuple[Entry, ...]:
+    """A hashable form of an index, checked; raises ShapeError or ArgumentError."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    used = sum(item is not None and item is not Ellipsis for item in items)
+    if used > len(shape) or sum(item is Ellipsis for item in items) > 1:
+        raise ShapeError(
+            message("getitem", f"{index!r} for shape {tuple(shape)}", f"{len(shape)} entries")
+        )
+    if Ellipsis not in items:
+        items.append(Ellipsis)
+    place = items.index(Ellipsis)
+    items[place : place + 1] = [slice(None)] * (len(shape) - used)
+    entries: list[Entry] = []
+    axis = 0
+    for item in items:
+        if item is None:
+            entries.append(("new",))
+            continue
+        entries.append(_entry(item, shape[axis], axis))
+        axis += 1
+    return tuple(entries)
+
+
+def _entry(item: Any, size: int, axis: int) -> Entry:
+    if isinstance(item, slice):
+        start, stop, step = item.indices(size)
+        return "slice", start, step, len(range(start, stop, step))
+    if isinstance(item, bool) or not hasattr(item, "__index__"):
+        raise ArgumentError(
+            message(
+                "getitem",
+                f"an index of type {type(item).__name__}",
+                "ints, slices, None and Ellipsis",
+                "Pick elements by an index tensor with ag.index_select or ag.gather",
+            )
+        )
+    number = item.__index__()
+    if not -size <= number < size:
+        raise IndexError(message("getitem", f"{number} on axis {axis}", f"-{size} to {size - 1}"))
+    return "int", number % size
+
+
+def _view(shape: Sequence[int], index: Sequence[Entry]) -> strided.View:
+    own = iter(strided.strides_of(shape))
+    sizes: list[int] = []
+    strides: list[int] = []
+    offset = 0
+    for entry in index:
+        if entry[0] == "new":
+            sizes.append(1)
+            strides.append(0)
+            continue
+        stride = next(own)
+        offset += entry[1] * stride
+        if entry[0] == "slice":
+            sizes.append(entry[3])
+            strides.append(entry[2] * stride)
+    return strided.View(tuple(sizes), tuple(strides), offset)
+
+
+def _reference(x: Any, index: Sequence[Entry]) -> Any:
+    view = _view(x.shape, index)
+    places = np.full(view.shape, view.offset, dtype=np.int64)
+    for axis, (size, stride) in enumerate(zip(view.shape, view.strides, strict=True)):
+        places += (np.arange(size) * stride).reshape([-1] + [1] * (len(view.shape) - axis - 1))
+    return x.reshape(-1)[places]
+
+
+def _infer(x: Spec, index: Sequence[Entry]) -> Spec:
+    return Spec(_view(x.shape, index).shape, x.dtype)
+
+
+def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    return [ag.getitem_backward(grad, saved.inputs[0].shape, saved.attrs["index"])]
+
+
+def _bind_backward(grad: Any, shape: Any, index: Any) -> Any:
+    return (grad,), {"shape": tuple(shape), "index": tuple(index)}
+
+
+def _reference_backward(grad: Any, shape: Sequence[int], index: Sequence[Entry]) -> Any:
+    out = np.zeros(shape, grad.dtype)
+    places = _reference(np.arange(out.size).reshape(shape), index)
+    out.reshape(-1)[places] = grad
+    return out
+
+
+def _backward_view(request: Request) -> strided.View:
+    return _view(request.output.shape, request.attrs["index"])
+
+
+OPERATORS = (
+    Operator(
+        name="getitem",
+        bind=_bind,
+        infer=_infer,
+        reference=_reference,
+        backward=_backward,
+        saves=(),
+        implementations=(
+            strided.gather("getitem", lambda x, attrs: _view(x.shape, attrs["index"])),
+        ),
+        doc="getitem(x, index): x[index] for ints, slices, None and Ellipsis.",
+    ),
+    Operator(
+        name="getitem_backward",
+        bind=_bind_backward,
+        infer=lambda grad, shape, index: Spec(shape, grad.dtype),
+        reference=_reference_backward,
+        implementations=(strided.scatter("getitem_backward", _backward_view),),
+        doc="getitem_backward(grad, shape, index): zeros of a shape with grad at index.",
+    ),
+)

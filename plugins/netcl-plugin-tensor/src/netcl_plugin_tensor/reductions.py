@@ -1,0 +1,157 @@
+"""Reductions over any axes: sum, mean, max, min."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from netcl_core import Kernels, Spec, Tensor
+from netcl_core.autograd import (
+    SUM,
+    Combine,
+    Implementation,
+    Operator,
+    Request,
+    Saved,
+    reduction_kernels,
+)
+from netcl_core.errors import DtypeError, ShapeError, message
+from netcl_plugin_tensor.axes import axes, reduced, shape_of
+from netcl_plugin_tensor.strided import fill
+
+_LOWEST = {"float": "-INFINITY", "double": "-INFINITY", "int": "INT_MIN", "long": "LONG_MIN"}
+_HIGHEST = {"float": "INFINITY", "double": "INFINITY", "int": "INT_MAX", "long": "LONG_MAX"}
+MAX: Final = Combine("max", "(a > b || a != a) ? a : b", _LOWEST)
+MIN: Final = Combine("min", "(a < b || a != a) ? a : b", _HIGHEST)
+_INTEGERS: Final = ("bool", "uint8", "int32", "int64")
+
+
+def _bind(name: str) -> Callable[..., Any]:
+    def bind(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        return (x,), {"dim": axes(name, dim, len(shape_of(x))), "keepdim": bool(keepdim)}
+
+    return bind
+
+
+def _over(x: Spec, dim: Sequence[int]) -> int:
+    """The number of elements that one result is made of."""
+    return math.prod(x.shape[i] for i in dim)
+
+
+def _infer_sum(x: Spec, dim: Sequence[int], keepdim: bool) -> Spec:
+    dtype = "int64" if x.dtype in _INTEGERS else x.dtype
+    return Spec(reduced(x.shape, dim, keepdim), dtype)
+
+
+def _infer_mean(x: Spec, dim: Sequence[int], keepdim: bool) -> Spec:
+    if x.dtype in _INTEGERS:
+        raise DtypeError(
+            message("mean", f"a {x.dtype} tensor", "a floating dtype", "Use astype('float32')")
+        )
+    return Spec(reduced(x.shape, dim, keepdim), x.dtype)
+
+
+def _infer_extreme(name: str) -> Callable[..., Spec]:
+    def infer(x: Spec, dim: Sequence[int], keepdim: bool) -> Spec:
+        out = Spec(reduced(x.shape, dim, keepdim), x.dtype)
+        if out.size and not _over(x, dim):
+            raise ShapeError(message(name, f"no elements in {x.shape} over {dim}", "at least one"))
+        return out
+
+    return infer
+
+
+def _plan(combine: Combine, mean: bool = False) -> Callable[[Request], Kernels]:
+    def plan(request: Request) -> Kernels:
+        (source,), out = request.inputs, request.output
+        if not source.size:
+            return Kernels((fill(out, "empty", ("float", math.nan if mean else 0.0)),))
+        dim = request.attrs["dim"]
+        scale = 1.0 / _over(source, dim) if mean else 1.0
+        return reduction_kernels(combine, request.device, source, dim, out.dtype, scale)
+
+    return plan
+
+
+def _expanded(grad: Tensor, saved: Saved) -> Any:
+    """The gradient of the result, with 1 in the places of the reduced axes."""
+    x, dim = saved.inputs[0], saved.attrs["dim"]
+    return ag.reshape(grad, reduced(x.shape, dim, True))
+
+
+def _sum_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    return [ag.expand(_expanded(grad, saved), saved.inputs[0].shape)]
+
+
+def _mean_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    x = saved.inputs[0]
+    count = math.prod(x.shape[i] for i in saved.attrs["dim"])
+    return [ag.expand(ag.mul(_expanded(grad, saved), 1.0 / max(count, 1)), x.shape)]
+
+
+def _extreme_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    """Elements that tie share the gradient evenly, as in PyTorch's amax."""
+    x, dim = saved.inputs[0], saved.attrs["dim"]
+    best = ag.eq(x, _expanded(saved.output, saved))
+    count = ag.sum(best, dim, True).astype(x.dtype)
+    return [ag.where(best, ag.div(_expanded(grad, saved), count), 0.0)]
+
+
+def _reference_sum(x: Any, dim: Sequence[int], keepdim: bool) -> Any:
+    if x.dtype.name in _INTEGERS:
+        return x.sum(axis=tuple(dim), keepdims=keepdim, dtype=np.int64)
+    return _wide(x).sum(axis=tuple(dim), keepdims=keepdim)
+
+
+def _reference_mean(x: Any, dim: Sequence[int], keepdim: bool) -> Any:
+    total = _wide(x).sum(axis=tuple(dim), keepdims=keepdim)
+    return total / total.dtype.type(math.prod(x.shape[i] for i in dim))
+
+
+def _wide(x: Any) -> Any:
+    """float16 is added up in float32, as the kernels do."""
+    return x.astype(np.float32) if x.dtype == np.float16 else x
+
+
+def _extreme(name: str, combine: Combine, numpy: Callable[..., Any]) -> Operator:
+    return Operator(
+        name=name,
+        bind=_bind(name),
+        infer=_infer_extreme(name),
+        reference=lambda x, dim, keepdim: numpy(x, axis=tuple(dim), keepdims=keepdim),
+        backward=_extreme_backward,
+        implementations=(Implementation(name, "tree reduction", _plan(combine)),),
+        doc=f"{name}(x, dim=None, keepdim=False): the {name} over one, several or all axes; "
+        "NaN propagates, ties share the gradient.",
+    )
+
+
+OPERATORS = (
+    Operator(
+        name="sum",
+        bind=_bind("sum"),
+        infer=_infer_sum,
+        reference=_reference_sum,
+        backward=_sum_backward,
+        saves=(),
+        implementations=(Implementation("sum", "tree reduction", _plan(SUM)),),
+        doc="sum(x, dim=None, keepdim=False): the sum over one, several or all axes; "
+        "integers and bools are summed in int64.",
+    ),
+    Operator(
+        name="mean",
+        bind=_bind("mean"),
+        infer=_infer_mean,
+        reference=_reference_mean,
+        backward=_mean_backward,
+        saves=(),
+        implementations=(Implementation("mean", "tree reduction", _plan(SUM, mean=True)),),
+        doc="mean(x, dim=None, keepdim=False): the mean over one, several or all axes.",
+    ),
+    _extreme("max", MAX, np.max),
+    _extreme("min", MIN, np.min),
+)

@@ -1,0 +1,141 @@
+"""softmax and log_softmax along one axis, each with one forward and one backward kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from netcl_core import Kernel, Kernels, Spec, Tensor
+from netcl_core.autograd import Implementation, Operator, Request, Saved
+from netcl_core.errors import DtypeError, ShapeError, message
+from netcl_plugin_tensor.axes import axis, shape_of
+
+TEMPLATE: Final = "tensor/softmax.cl.j2"
+_STORAGE: Final = {"float16": "half", "float32": "float", "float64": "double"}
+
+
+def _bind(name: str) -> Callable[..., Any]:
+    def bind(x: Any, dim: int = -1) -> Any:
+        return (x,), {"dim": axis(name, dim, len(shape_of(x)))}
+
+    return bind
+
+
+def _infer(name: str) -> Callable[..., Spec]:
+    def infer(x: Spec, dim: int) -> Spec:
+        if x.dtype not in _STORAGE:
+            raise DtypeError(
+                message(name, f"a {x.dtype} tensor", "a floating dtype", "Use astype('float32')")
+            )
+        return x
+
+    return infer
+
+
+def _infer_backward(name: str) -> Callable[..., Spec]:
+    def infer(out: Spec, grad: Spec, dim: int) -> Spec:
+        if out != grad:
+            raise ShapeError(message(name, f"{out} and {grad}", "equal shapes and dtypes"))
+        return grad
+
+    return infer
+
+
+def _plan(entry: str) -> Callable[[Request], Kernels]:
+    """Lines along the axis: one work-item per line, or per vector of neighbouring lines."""
+
+    def plan(request: Request) -> Kernels:
+        spec, dim = request.inputs[0], request.attrs["dim"]
+        size = spec.shape[dim] if spec.shape else 1
+        inner = math.prod(spec.shape[dim + 1 :])
+        outer = spec.size // (size * inner)
+        storage = _STORAGE[spec.dtype]
+        width = 4 if request.device.kind == "gpu" else 16
+        context = {
+            "storage": storage,
+            "acc": "double" if storage == "double" else "float",
+            "width": width,
+            "contiguous": inner == 1,
+            "inputs": len(request.inputs),
+        }
+        buffers = [("in", i) for i in range(len(request.inputs))] + [("out", 0)]
+        numbers = [("ulong", outer), ("ulong", size), ("ulong", inner)]
+        items = outer if inner == 1 else outer * -(-inner // width)
+        args = (*buffers, *numbers)
+        return Kernels((Kernel(TEMPLATE, entry, args, (items,), None, context),))
+
+    return plan
+
+
+def _wide(x: Any) -> Any:
+    return x.astype(np.float32) if x.dtype == np.float16 else x
+
+
+def _softmax(x: Any, dim: int) -> Any:
+    dim = dim if x.ndim else None
+    e = np.exp(_wide(x) - _wide(x).max(axis=dim, keepdims=True))
+    return e / e.sum(axis=dim, keepdims=True)
+
+
+def _log_softmax(x: Any, dim: int) -> Any:
+    dim = dim if x.ndim else None
+    shifted = _wide(x) - _wide(x).max(axis=dim, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=dim, keepdims=True))
+
+
+def _softmax_backward(out: Any, grad: Any, dim: int) -> Any:
+    out, grad, dim = _wide(out), _wide(grad), dim if out.ndim else None
+    return out * (grad - (grad * out).sum(axis=dim, keepdims=True))
+
+
+def _log_softmax_backward(out: Any, grad: Any, dim: int) -> Any:
+    out, grad, dim = _wide(out), _wide(grad), dim if out.ndim else None
+    return grad - np.exp(out) * grad.sum(axis=dim, keepdims=True)
+
+
+def _pair(name: str, forward: Callable[..., Any], backward: Callable[..., Any], doc: str) -> Any:
+    back = f"{name}_backward"
+
+    def gradient(saved: Saved, grad: Tensor) -> Sequence[Any]:
+        return [getattr(ag, back)(saved.output, grad, saved.attrs["dim"])]
+
+    return (
+        Operator(
+            name=name,
+            bind=_bind(name),
+            infer=_infer(name),
+            reference=forward,
+            backward=gradient,
+            saves=(),
+            implementations=(Implementation(name, "line per item", _plan(name)),),
+            doc=doc,
+        ),
+        Operator(
+            name=back,
+            bind=lambda out, grad, dim: ((out, grad), {"dim": dim}),
+            infer=_infer_backward(back),
+            reference=backward,
+            implementations=(Implementation(back, "line per item", _plan(back)),),
+            doc=f"{back}(out, grad, dim): the gradient of {name} from its output.",
+        ),
+    )
+
+
+OPERATORS = (
+    *_pair(
+        "softmax",
+        _softmax,
+        _softmax_backward,
+        "softmax(x, dim=-1): exp(x - max) / sum(exp(x - max)) along an axis.",
+    ),
+    *_pair(
+        "log_softmax",
+        _log_softmax,
+        _log_softmax_backward,
+        "log_softmax(x, dim=-1): x - max - log(sum(exp(x - max))) along an axis.",
+    ),
+)
