@@ -301,7 +301,8 @@ class Tensor(Operand):
 
     def mark_changed(self) -> None:
         """Note that the buffer was changed in place, so that a stale graph is noticed."""
-        (self._base or self)._version += 1
+        base = self if self._base is None else self._base
+        base._version += 1
 
     def copy_(self, source: Any) -> Tensor:
         """Overwrite the elements in place with those of a tensor or host array of this shape.

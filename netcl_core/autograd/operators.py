@@ -18,6 +18,7 @@ import numpy as np
 from netcl_core.autograd.engine import apply_op
 from netcl_core.backends import backend_of
 from netcl_core.device import Device
+from netcl_core.device_table import default_device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import DeviceError, RegistrationError, message
 from netcl_core.registry import registry
@@ -73,7 +74,8 @@ class Implementation:
     """One way to compute an operator on OpenCL devices.
 
     `plan(request)` returns the launches; it is called once per device, shapes,
-    dtypes and attributes, and never for an output without elements.
+    dtypes and attributes, and never for an output without elements. An input without
+    elements reaches a kernel as NULL.
     """
 
     operator: str
@@ -241,7 +243,7 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         inputs, attrs = operator.bind(*args, **kwargs)
-        device = common_device(operator.name, inputs)
+        device = common_device(operator.name, inputs) or default_device()
         operands = [as_operand(x, device) for x in inputs]
         key = (
             device,
@@ -308,7 +310,7 @@ def common_device(who: str, operands: Sequence[Any]) -> Device | None:
     return device
 
 
-def as_operand(value: Any, device: Device | None) -> Any:
+def as_operand(value: Any, device: Device) -> Any:
     """A Node or Tensor as it is, None as None, host data as a Tensor on the device."""
     if value is None or isinstance(value, Operand):
         return value

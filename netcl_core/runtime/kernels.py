@@ -19,9 +19,11 @@ from netcl_core.rendering import render
 from netcl_core.runtime.launch import Launch, pack
 from netcl_core.runtime.memory import allocate
 
-#: ("in" | "out" | "scratch", index), or ("ulong" | "long" | "int" | "float" | "double", number)
+#: ("in" | "out" | "scratch", index), ("scalar", index), or
+#: ("ulong" | "long" | "int" | "float" | "double", number)
 Arg: TypeAlias = tuple[str, Any]
 _BUFFERS = ("in", "out", "scratch")
+_RANK = {**dict.fromkeys(_BUFFERS, 0), "scalar": 1}  # all others, the constant numbers: 2
 
 
 @final
@@ -46,7 +48,8 @@ class Spec:
 @final
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One launch: buffers come before numbers in `args`, as in the kernel's parameters.
+    """One launch: in `args`, as in the kernel's parameters, buffers come first, then the
+    scalars of each call, then constant numbers.
 
     `global_size` counts work-items and is a multiple of `local_size`.
     """
@@ -67,18 +70,22 @@ class Kernel:
 @final
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """Launches in order, and the scratch buffers that they share (sizes in bytes)."""
+    """Launches in order, and what they share: scratch buffers (sizes in bytes) and scalars.
+
+    `scalars` are the OpenCL C types of the numbers that each call brings anew, so that
+    a new value builds nothing.
+    """
 
     launches: tuple[Kernel, ...]
     scratch: tuple[int, ...] = ()
+    scalars: tuple[str, ...] = ()
 
 
 @final
 class Bound:
     """Kernels for tensors of given shapes on a device: call with input and output buffers.
 
-    A tensor without elements is never given to a kernel; an implementation plans no
-    launch that would need one.
+    A tensor without elements has no buffer; a kernel gets NULL for it and must not read it.
     """
 
     def __init__(
@@ -87,26 +94,34 @@ class Bound:
         self.device = device
         self.kernels = kernels
         self.outputs = tuple(outputs)
-        self._launches: list[tuple[Launch, tuple[Arg, ...]]] = []
+        self._launches: list[tuple[Launch, tuple[Arg, ...], tuple[int, ...]]] = []
         for kernel in kernels.launches:
-            buffers = tuple(arg for arg in kernel.args if arg[0] in _BUFFERS)
-            numbers = kernel.args[len(buffers) :]
-            if any(kind in _BUFFERS for kind, _ in numbers):
-                raise ArgumentError(
-                    message(kernel.entry, "a buffer follows a number in args", "buffers first")
-                )
+            ranks = [_RANK.get(kind, 2) for kind, _ in kernel.args]
+            if ranks != sorted(ranks):
+                expected = "buffers, then scalars, then numbers"
+                raise ArgumentError(message(kernel.entry, "args out of order", expected))
+            buffers, scalars, numbers = (
+                tuple(arg for arg, own in zip(kernel.args, ranks, strict=True) if own == rank)
+                for rank in range(3)
+            )
             packed = [pack(value, kind, kernel.entry) for kind, value in numbers]
             launch = Launch(
                 device, kernel.source, kernel.entry, kernel.global_size, kernel.local_size, packed
             )
-            self._launches.append((launch, buffers))
+            self._launches.append((launch, buffers, tuple(index for _, index in scalars)))
 
-    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Enqueue all launches."""
+    def __call__(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any] = ()
+    ) -> None:
+        """Enqueue all launches; `scalars` are this call's numbers, one per `Kernels.scalars`."""
         scratch = [allocate(self.device, max(1, nbytes)) for nbytes in self.kernels.scratch]
         places = {"in": inputs, "out": outputs, "scratch": scratch}
-        for launch, buffers in self._launches:
-            launch([places[kind][index] for kind, index in buffers])
+        packed = [
+            pack(value, ctype, self.kernels.launches[0].entry)
+            for value, ctype in zip(scalars, self.kernels.scalars, strict=True)
+        ]
+        for launch, buffers, wanted in self._launches:
+            launch([places[kind][index] for kind, index in buffers], [packed[i] for i in wanted])
 
 
 def storage(spec: Spec) -> str:

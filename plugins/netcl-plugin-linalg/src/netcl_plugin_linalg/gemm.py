@@ -1,0 +1,90 @@
+"""The plan of a general matrix product: pack B into panels, then one register-tiled kernel.
+
+Shapes that reach the hardware's limits on CPUs: a register tile of some rows by
+two vectors of columns, B packed as [columns / tile][K][tile], A read where it
+lies. Both operands may be stored transposed; batches have strides of their own,
+so that a broadcast batch is read without a copy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from netcl_core import Kernel, Kernels, Spec
+from netcl_core.autograd import Request
+
+TEMPLATE: Final = "linalg/gemm.cl.j2"
+_STORAGE: Final = {"float16": "half", "float32": "float", "float64": "double", "int32": "int",
+                   "int64": "long", "uint8": "uchar", "bool": "uchar"}  # fmt: skip
+_COMPUTE: Final = {"half": "float", "uchar": "int"}
+_BYTES: Final = {"float": 4, "int": 4, "double": 8, "long": 8}
+#: Rows of A that one work-item multiplies with one panel.
+_ITEM_ROWS: Final = 32
+
+
+@dataclass(frozen=True)
+class Product:
+    """`out[b, m, n] = sum over k of A[b, m, k] * B[b, k, n]`, with strides in elements.
+
+    `batch` has `(size, stride of A, stride of B)` per batch dimension of the output.
+    """
+
+    rows: int
+    columns: int
+    inner: int
+    a_row: int
+    a_inner: int
+    b_inner: int
+    b_column: int
+    batch: tuple[tuple[int, int, int], ...] = ()
+
+
+def gemm(request: Request, product: Product, bias: bool = False) -> Kernels:
+    """The launches of a product; with `bias` input 2 is added to each row."""
+    storage = _STORAGE[request.output.dtype]
+    compute = _COMPUTE.get(storage, storage)
+    width = 4 if request.device.kind == "gpu" else 64 // _BYTES[compute]
+    tile, rows = 2 * width, 8 if request.device.kind != "gpu" else 4
+    panels = -(-product.columns // tile)
+    count = math.prod(size for size, _, _ in product.batch)
+    blocks = -(-product.rows // _ITEM_ROWS)
+    context = {
+        "storage": storage,
+        "compute": compute,
+        "width": width,
+        "tile": tile,
+        "rows": rows,
+        "item_rows": _ITEM_ROWS,
+        "batch_dims": len(product.batch),
+        "bias": bias,
+    }
+    numbers = [("ulong", getattr(product, name)) for name in (
+        "rows", "columns", "inner", "a_row", "a_inner", "b_inner", "b_column")]  # fmt: skip
+    numbers += [("ulong", number) for triple in product.batch for number in triple]
+    pack = Kernel(TEMPLATE, "pack", (("in", 1), ("scratch", 0), *numbers),
+                  (count * panels,), None, {**context, "phase": "pack"})  # fmt: skip
+    buffers: list[tuple[str, Any]] = [("in", 0), ("scratch", 0), *([("in", 2)] if bias else [])]
+    multiply = Kernel(TEMPLATE, "multiply", (*buffers, ("out", 0), *numbers),
+                      (count * panels * blocks,), None,
+                      {**context, "phase": "multiply"})  # fmt: skip
+    scratch = count * panels * max(1, product.inner) * tile * _BYTES[compute]
+    return Kernels((pack, multiply), (scratch,))
+
+
+def batches(a: Spec, b: Spec, out: Sequence[int]) -> tuple[tuple[int, int, int], ...]:
+    """The batch dimensions of a product with the strides of both operands (0: broadcast)."""
+    found = []
+    for axis, size in enumerate(out):
+        from_end = len(out) - axis + 2
+        found.append((size, _batch_stride(a, from_end), _batch_stride(b, from_end)))
+    return tuple(triple for triple in found if triple[0] != 1)
+
+
+def _batch_stride(spec: Spec, from_end: int) -> int:
+    axis = spec.ndim - from_end
+    if axis < 0 or spec.shape[axis] == 1:
+        return 0
+    return math.prod(spec.shape[axis + 1 :])

@@ -1,0 +1,79 @@
+"""linear: x W^T + b, with the bias added in the product's kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from netcl_core import Kernels, Spec, Tensor
+from netcl_core.autograd import Implementation, Operator, Request, Saved
+from netcl_core.errors import DtypeError, ShapeError, message
+from netcl_plugin_linalg.gemm import Product, gemm
+
+
+def _bind(x: Any, weight: Any, bias: Any = None) -> Any:
+    return (x, weight, bias), {}
+
+
+def _infer(x: Spec, weight: Spec, bias: Spec | None) -> Spec:
+    if weight.ndim != 2 or not x.ndim or x.shape[-1] != weight.shape[1]:
+        raise ShapeError(
+            message(
+                "linear",
+                f"x of shape {x.shape} and weight of shape {weight.shape}",
+                "x (..., in) and weight (out, in)",
+            )
+        )
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ShapeError(message("linear", f"bias of shape {bias.shape}", f"{weight.shape[:1]}"))
+    dtypes = {spec.dtype for spec in (x, weight, bias) if spec is not None}
+    if len(dtypes) > 1:
+        raise DtypeError(
+            message("linear", " and ".join(sorted(dtypes)), "one dtype", "Convert with astype")
+        )
+    return Spec((*x.shape[:-1], weight.shape[0]), x.dtype)
+
+
+def _plan(request: Request) -> Kernels:
+    x, weight = request.inputs[:2]
+    out, inner = weight.shape
+    rows = math.prod(x.shape[:-1])
+    return gemm(request, Product(rows, out, inner, inner, 1, 1, inner), len(request.inputs) == 3)
+
+
+def _reference(x: Any, weight: Any, bias: Any) -> Any:
+    wide = np.float32 if x.dtype == np.float16 else x.dtype
+    out = np.matmul(x.astype(wide), weight.T.astype(wide))
+    return out if bias is None else out + bias.astype(wide)
+
+
+def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    x, weight, bias = saved.inputs
+    found: list[Any] = [None, None, None]
+    if saved.needs[0]:
+        found[0] = ag.matmul(grad, weight)
+    if saved.needs[1]:
+        rows = ag.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
+        flat = ag.reshape(grad, (rows.shape[0], weight.shape[0]))
+        found[1] = ag.matmul(flat, rows, True)
+    if bias is not None and saved.needs[2]:
+        found[2] = ag.sum(grad, tuple(range(grad.ndim - 1))) if grad.ndim > 1 else grad
+    return found
+
+
+OPERATORS = (
+    Operator(
+        name="linear",
+        bind=_bind,
+        infer=_infer,
+        reference=_reference,
+        backward=_backward,
+        saves=(0, 1),
+        implementations=(Implementation("linear", "packed register tiles", _plan),),
+        doc="linear(x, weight, bias=None): x (..., in), weight (out, in), bias (out,) -> (..., out).",
+    ),
+)

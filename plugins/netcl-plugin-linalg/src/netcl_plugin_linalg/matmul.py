@@ -1,0 +1,142 @@
+"""matmul by NumPy's rules, and bmm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from netcl_core import Kernels, Spec, Tensor
+from netcl_core.autograd import Implementation, Operator, Request, Saved
+from netcl_core.errors import DtypeError, ShapeError, message
+from netcl_plugin_linalg.gemm import Product, batches, gemm
+
+
+def _matrices(a: Spec, b: Spec) -> tuple[Spec, Spec]:
+    """Both operands with at least two dimensions: a vector is a row or a column."""
+    first = Spec((1, *a.shape), a.dtype) if a.ndim == 1 else a
+    second = Spec((*b.shape, 1), b.dtype) if b.ndim == 1 else b
+    return first, second
+
+
+def _bind(a: Any, b: Any, trans_a: bool = False, trans_b: bool = False) -> Any:
+    return (a, b), {"trans_a": trans_a, "trans_b": trans_b}
+
+
+def _bind_bmm(a: Any, b: Any) -> Any:
+    if np.ndim(a) != 3 or np.ndim(b) != 3:
+        raise ShapeError(message("bmm", f"{np.ndim(a)} and {np.ndim(b)} dimensions", "3 and 3"))
+    return _bind(a, b)
+
+
+def _sizes(shape: Sequence[int], transposed: bool) -> tuple[int, int]:
+    return (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
+
+
+def _infer(a: Spec, b: Spec, trans_a: bool, trans_b: bool) -> Spec:
+    if a.dtype != b.dtype:
+        raise DtypeError(
+            message("matmul", f"{a.dtype} and {b.dtype}", "one dtype", "Convert one with astype")
+        )
+    if not a.ndim or not b.ndim:
+        raise ShapeError(message("matmul", f"shapes {a.shape} and {b.shape}", "no 0-d operand"))
+    first, second = _matrices(a, b)
+    rows, inner = _sizes(first.shape, trans_a)
+    other, columns = _sizes(second.shape, trans_b)
+    if inner != other:
+        raise ShapeError(
+            message(
+                "matmul",
+                f"shapes {a.shape} and {b.shape}",
+                f"equal inner sizes, not {inner} and {other}",
+            )
+        )
+    try:
+        lead = np.broadcast_shapes(first.shape[:-2], second.shape[:-2])
+    except ValueError:
+        given = f"batch dimensions {first.shape[:-2]} and {second.shape[:-2]}"
+        raise ShapeError(message("matmul", given, "sizes that are equal or 1")) from None
+    tail = (rows,) * (a.ndim > 1) + (columns,) * (b.ndim > 1)
+    return Spec((*lead, *tail), a.dtype)
+
+
+def _plan(request: Request) -> Kernels:
+    a, b = _matrices(*request.inputs)
+    trans_a, trans_b = request.attrs["trans_a"], request.attrs["trans_b"]
+    rows, inner = _sizes(a.shape, trans_a)
+    columns = _sizes(b.shape, trans_b)[1]
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a_strides = (1, a.shape[-1]) if trans_a else (a.shape[-1], 1)
+    b_strides = (1, b.shape[-1]) if trans_b else (b.shape[-1], 1)
+    product = Product(rows, columns, inner, *a_strides, *b_strides, batches(a, b, lead))
+    return gemm(request, product)
+
+
+def _reference(a: Any, b: Any, trans_a: bool, trans_b: bool) -> Any:
+    wide = np.float32 if a.dtype == np.float16 else a.dtype
+    first = np.swapaxes(a, -1, -2) if trans_a else a
+    second = np.swapaxes(b, -1, -2) if trans_b else b
+    if a.dtype == np.bool_:
+        wide = np.int32
+    return np.matmul(first.astype(wide), second.astype(wide))
+
+
+def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    """dA = G B^T and dB = A^T G, summed over broadcast batches; transposes by flag."""
+    a, b = saved.inputs
+    first = ag.reshape(a, (1, *a.shape)) if a.ndim == 1 else a
+    second = ag.reshape(b, (*b.shape, 1)) if b.ndim == 1 else b
+    lead = np.broadcast_shapes(first.shape[:-2], second.shape[:-2])
+    trans_a, trans_b = saved.attrs["trans_a"], saved.attrs["trans_b"]
+    rows, columns = _sizes(first.shape, trans_a)[0], _sizes(second.shape, trans_b)[1]
+    outer = ag.reshape(grad, (*lead, rows, columns))
+    found: list[Any] = [None, None]
+    if saved.needs[0]:
+        part = (
+            ag.matmul(second, outer, trans_b, True)
+            if trans_a
+            else ag.matmul(outer, second, False, not trans_b)
+        )
+        found[0] = ag.reshape(_unbroadcast(part, first.shape), a.shape)
+    if saved.needs[1]:
+        part = (
+            ag.matmul(outer, first, True, trans_a)
+            if trans_b
+            else ag.matmul(first, outer, not trans_a, False)
+        )
+        found[1] = ag.reshape(_unbroadcast(part, second.shape), b.shape)
+    return found
+
+
+def _unbroadcast(part: Any, shape: Sequence[int]) -> Any:
+    lead = part.ndim - len(shape)
+    over = [
+        i for i in range(part.ndim - 2)
+        if i < lead or (shape[i - lead] == 1 and part.shape[i] != 1)
+    ]  # fmt: skip
+    return ag.reshape(ag.sum(part, over), shape) if over else part
+
+
+def _operator(name: str, bind: Any, doc: str) -> Operator:
+    return Operator(
+        name=name,
+        bind=bind,
+        infer=_infer,
+        reference=_reference,
+        backward=_backward,
+        implementations=(Implementation(name, "packed register tiles", _plan),),
+        doc=doc,
+    )
+
+
+OPERATORS = (
+    _operator(
+        "matmul",
+        _bind,
+        "matmul(a, b, trans_a=False, trans_b=False): the matrix product by NumPy's rules for "
+        "vectors, matrices and broadcast batches; the flags transpose the last two dimensions.",
+    ),
+    _operator("bmm", _bind_bmm, "bmm(a, b): the products of two batches (B, M, K), (B, K, N)."),
+)

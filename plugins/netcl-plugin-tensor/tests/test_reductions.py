@@ -1,0 +1,118 @@
+"""Reductions and softmax: values, gradients, accuracy, errors."""
+
+import numpy as np
+import pytest
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.errors import AttributeValueError, DtypeError, ShapeError
+from netcl_core.testing import check_op, usable_devices
+
+RANDOM = np.random.default_rng(3)
+X = RANDOM.standard_normal((5, 17, 19))
+AXES = [None, 0, 1, 2, -1, (0, 1), (1, 2), (0, 2), (2, 0, 1)]
+
+
+def _torch(name: str, dim: object, keepdim: bool) -> object:
+    over = (0, 1, 2) if dim is None else dim
+    return lambda x: getattr(__import__("torch"), name)(x, dim=over, keepdim=keepdim)
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("dim", AXES, ids=str)
+def test_reduction_equals_pytorch(dim: object, keepdim: bool) -> None:
+    for name in ("sum", "mean"):
+        op = getattr(ag, name)
+        check_op(lambda x: op(x, dim, keepdim), [X], _torch(name, dim, keepdim), tolerance=3)
+    for name in ("max", "min"):
+        op = getattr(ag, name)
+        ties = np.round(2 * X)
+        torch_op = _torch(f"a{name}", dim, keepdim)
+        check_op(lambda x: op(x, axis=dim, keepdims=keepdim), [ties], torch_op)
+
+
+@pytest.mark.parametrize("shape", [(1,), (2, 1), (3, 70001), (30011, 7), (2, 3, 4099)])
+def test_long_axes_are_cut_into_slices(shape: tuple[int, ...]) -> None:
+    x = RANDOM.standard_normal(shape).astype("float32")
+    for device in usable_devices():
+        tensor = nc.Tensor.from_host(x, device)
+        for axis in range(len(shape)):
+            wanted = x.astype("float64").sum(axis)
+            np.testing.assert_allclose(ag.sum(tensor, axis).to_host(), wanted, 1e-4, 1e-3)
+            np.testing.assert_array_equal(ag.max(tensor, axis).to_host(), x.max(axis))
+
+
+def test_a_sum_of_2_to_the_24_tenths_is_accurate() -> None:
+    exact = 2**24 * float(np.float32(0.1))
+    for device in usable_devices():
+        found = ag.sum(nc.Tensor.full((2**24,), 0.1, device=device)).item()
+        assert abs(found / exact - 1) < 1e-6
+
+
+def test_integers_are_summed_exactly_in_int64() -> None:
+    big = np.array([2**31 - 1, 2**31 - 1, 5], dtype="int32")
+    for device in usable_devices():
+        found = ag.sum(nc.Tensor.from_host(big, device))
+        assert found.dtype == "int64"
+        assert found.item() == 2**32 + 3
+        assert ag.sum(nc.Tensor.from_host(big > 5, device)).item() == 2
+        assert ag.max(nc.Tensor.from_host(big, device)).item() == 2**31 - 1
+
+
+def test_empty_reductions() -> None:
+    for device in usable_devices():
+        empty = nc.Tensor.zeros((0, 3), device=device)
+        np.testing.assert_array_equal(ag.sum(empty, 0).to_host(), np.zeros(3))
+        assert np.isnan(ag.mean(empty).item())
+        assert ag.sum(empty, 1).shape == (0,)
+        with pytest.raises(ShapeError, match="max: no elements"):
+            ag.max(empty)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_other_floating_dtypes(dtype: str) -> None:
+    check_op(lambda x: ag.mean(x, 1), [X], lambda x: x.mean(1), dtype=dtype)
+    check_op(lambda x: ag.sum(x, 0), [X], lambda x: x.sum(0), dtype=dtype)
+    check_op(lambda x: ag.softmax(x, 1), [X], lambda x: x.softmax(1), dtype=dtype)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_softmax_equals_pytorch(name: str, dim: int) -> None:
+    op = getattr(ag, name)
+    check_op(lambda x: op(x, dim), [3 * X], lambda x: getattr(x, name)(dim), tolerance=2)
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 33])
+def test_softmax_of_short_lines(size: int) -> None:
+    x = RANDOM.standard_normal((3, size))
+    check_op(ag.softmax, [x], lambda x: x.softmax(-1))
+
+
+def test_softmax_of_large_numbers_does_not_overflow() -> None:
+    for device in usable_devices():
+        x = nc.Tensor.from_host(np.array([[1e4, 0.0, -1e4]], "float32"), device)
+        np.testing.assert_allclose(ag.softmax(x).to_host(), [[1, 0, 0]])
+        np.testing.assert_allclose(ag.log_softmax(x).to_host(), [[0, -1e4, -2e4]])
+
+
+def test_nan_propagates_through_max() -> None:
+    for device in usable_devices():
+        x = nc.Tensor.from_host(np.array([1.0, np.nan, 2.0], "float32"), device)
+        assert np.isnan(ag.max(x).item())
+        assert np.isnan(ag.min(x).item())
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda x: ag.sum(x, 3), AttributeValueError, "axis 3 of a tensor with 3 dimensions"),
+        (lambda x: ag.sum(x, (0, 0)), AttributeValueError, "each axis once"),
+        (lambda x: ag.sum(x, 0.5), AttributeValueError, "an int"),
+        (lambda x: ag.mean(x.astype("int32")), DtypeError, "mean: a int32 tensor"),
+        (lambda x: ag.softmax(x.astype("int64")), DtypeError, "softmax: a int64 tensor"),
+    ],
+)
+def test_bad_input_is_named(call: object, error: type, text: str) -> None:
+    with pytest.raises(error, match=text):
+        call(nc.Tensor.from_host(X, dtype="float32"))
