@@ -74,7 +74,7 @@ def dtype_name(dtype: Any, who: str = "dtype") -> str:
     if dtype is int:
         return "int32"
     try:
-        name = np.dtype(dtype).name
+        name = str(np.dtype(dtype).name)
     except TypeError:
         name = repr(dtype)
     if name not in DTYPES:

@@ -41,6 +41,7 @@ class Operand:
 
     __slots__ = ()
     __hash__ = object.__hash__
+    requires_grad: bool
     #: NumPy leaves binary operators with arrays on the left to us.
     __array_ufunc__ = None
 
@@ -287,9 +288,7 @@ class Tensor(Operand):
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Mark this tensor as a leaf (or not); raises DtypeError unless it is floating."""
         if requires_grad and not DTYPES[self.dtype].floating:
-            raise DtypeError(
-                message("requires_grad", f"a {self.dtype} tensor", "a floating dtype")
-            )
+            raise DtypeError(message("requires_grad", f"a {self.dtype} tensor", "a floating dtype"))
         self.requires_grad = bool(requires_grad)
         return self
 

@@ -70,7 +70,9 @@ def _moved(node: Any, values: list[Any], directions: dict[int, Any], step: float
     moved = list(values)
     for i, direction in directions.items():
         array = values[i].to_host()
-        moved[i] = Tensor.from_host((array + step * direction).astype(array.dtype), values[i].device)
+        moved[i] = Tensor.from_host(
+            (array + step * direction).astype(array.dtype), values[i].device
+        )
     return node._fn(*moved).to_host().astype(np.float64)
 
 

@@ -245,6 +245,8 @@ def apply_op(
     value = fn(*[arg._tensor if type(arg) is Node else arg for arg in args])
     if not is_grad_enabled():
         return value
+    if value.requires_grad:  # fn handed a leaf through: the result is a value of its own
+        value = value.alias(value.shape)
     recorder = get_current_tape() if tape is _CURRENT else tape
     node = Node(value, op_name=op_name or frames.caller_name())
     if (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import linecache
 import sys
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Final
-
 
 _own: Final[list[tuple[str, ...]]] = [("netcl_core",)]
 
@@ -18,12 +17,12 @@ def add_own(package: str) -> None:
 
 def user_frame() -> tuple[CodeType, int] | None:
     """The code object and instruction of the user's frame; cheap, the line is found later."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     own = _own[0]
     while frame is not None:
         if not frame.f_globals.get("__name__", "").startswith(own):
             return frame.f_code, frame.f_lasti
-        frame = frame.f_back  # type: ignore[assignment]  # None ends the walk
+        frame = frame.f_back
     return None
 
 
@@ -41,5 +40,3 @@ def describe(frame: tuple[CodeType, int] | None) -> str:
 def caller_name() -> str:
     """The name of the function that called `apply_op`."""
     return sys._getframe(2).f_code.co_name
-
-

@@ -78,7 +78,12 @@ def _merge(shape: Sequence[int], axes: Sequence[int]) -> _Space:
 
 
 def reduction_kernels(
-    how: Combine, device: Device, source: Spec, axes: Sequence[int], out_dtype: str, scale: float = 1.0
+    how: Combine,
+    device: Device,
+    source: Spec,
+    axes: Sequence[int],
+    out_dtype: str,
+    scale: float = 1.0,
 ) -> Kernels:
     """The launches that reduce input 0 over `axes` into output 0.
 

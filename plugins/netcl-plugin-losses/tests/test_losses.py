@@ -24,9 +24,13 @@ def test_mse_loss_equals_pytorch(reduction: str) -> None:
 
 
 @pytest.mark.parametrize("ignored", [False, True])
-@pytest.mark.parametrize("shape", [(5, 7), (33, 10), (4, 40), (3, 5, 6), (2, 3, 4, 5), (9,)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(5, 7), (33, 10), (4, 40), (3, 5, 6), (2, 3, 4, 5), (9,)], ids=str
+)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_cross_entropy_equals_pytorch(reduction: str, shape: tuple[int, ...], ignored: bool) -> None:
+def test_cross_entropy_equals_pytorch(
+    reduction: str, shape: tuple[int, ...], ignored: bool
+) -> None:
     classes = shape[1] if len(shape) > 1 else shape[0]
     target = np.asarray(RANDOM.integers(0, classes, (shape[0], *shape[2:])[: len(shape)]))
     target = target if len(shape) > 1 else np.asarray(target.flat[0])

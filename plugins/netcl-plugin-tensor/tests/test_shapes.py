@@ -72,7 +72,9 @@ def test_a_reshape_shares_its_buffer_and_its_version() -> None:
 
 def test_six_dimensions() -> None:
     x = np.random.default_rng(2).standard_normal((2, 3, 2, 1, 3, 2))
-    check_op(lambda x: ag.permute(x, (5, 2, 0, 4, 1, 3)), [x], lambda x: x.permute(5, 2, 0, 4, 1, 3))
+    check_op(
+        lambda x: ag.permute(x, (5, 2, 0, 4, 1, 3)), [x], lambda x: x.permute(5, 2, 0, 4, 1, 3)
+    )
 
 
 def test_iterating_and_len() -> None:

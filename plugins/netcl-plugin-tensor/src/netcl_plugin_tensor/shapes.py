@@ -14,7 +14,6 @@ from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.axes import axis, shape_of, target_shape
 
-
 # -- views -------------------------------------------------------------------------
 
 
@@ -80,9 +79,7 @@ def _permutation(dims: Sequence[int]) -> list[int]:
 
 def _permute_view(x: Spec, dims: Sequence[int]) -> strided.View:
     strides = strided.strides_of(x.shape)
-    return strided.View(
-        tuple(x.shape[i] for i in dims), tuple(strides[i] for i in dims), 0
-    )
+    return strided.View(tuple(x.shape[i] for i in dims), tuple(strides[i] for i in dims), 0)
 
 
 def _permute(name: str, bind: Any, doc: str) -> Operator:
