@@ -149,7 +149,7 @@ class Operand:
         return functions["reshape"](self, tuple(sizes))
 
     @property
-    def T(self) -> Any:
+    def T(self) -> Any:  # noqa: N802 - NumPy's name
         """The transpose: all dimensions reversed."""
         return functions["transpose"](self)
 

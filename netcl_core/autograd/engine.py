@@ -253,7 +253,7 @@ def apply_op(
         grad_fn is None
         or recorder is None
         or not recorder.enabled
-        or not any([arg.requires_grad for arg in args if isinstance(arg, Operand)])
+        or not any(arg.requires_grad for arg in args if isinstance(arg, Operand))
     ):
         return node
     node.grad_fn = grad_fn

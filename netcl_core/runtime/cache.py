@@ -117,7 +117,7 @@ def _save(program: Any, path: Path) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
         with os.fdopen(handle, "wb") as file:
             file.write(binary)
-        os.replace(temporary, path)
+        Path(temporary).replace(path)
         _prune(path.parent)
     except OSError:  # a full or read-only disk only costs the next process a build
         return

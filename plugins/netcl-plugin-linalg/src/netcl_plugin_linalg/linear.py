@@ -74,6 +74,6 @@ OPERATORS = (
         backward=_backward,
         saves=(0, 1),
         implementations=(Implementation("linear", "packed register tiles", _plan),),
-        doc="linear(x, weight, bias=None): x (..., in), weight (out, in), bias (out,) -> (..., out).",
+        doc="linear(x, weight, bias=None): x (..., in) times weight (out, in), plus bias (out,).",
     ),
 )
