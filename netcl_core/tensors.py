@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from netcl_core.device import Device
 from netcl_core.device_table import default_device, get_device
 from netcl_core.dtypes import DTYPES, dtype_name
 from netcl_core.errors import DtypeError, ShapeError, message
+from netcl_core.hostdata import Array, Shape, check_dtype, host_array, normalize_shape
 from netcl_core.registry import functions
-
-Shape: TypeAlias = tuple[int, ...]
-Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def _unary(op: str) -> Callable[[Any], Any]:
@@ -333,58 +331,3 @@ class Tensor(Operand):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tensor.from_host, (self.to_host(), None, None, self.requires_grad)
-
-
-def host_array(data: Any, dtype: Any) -> Array:
-    """A C-contiguous NumPy array of host data, by netcl's rules for Python numbers.
-
-    Raises DtypeError for complex, object and ragged input.
-    """
-    wanted = None if dtype is None else DTYPES[dtype_name(dtype, "tensor")].numpy
-    if isinstance(data, Operand):
-        data = data.to_host()
-    typed = hasattr(data, "dtype")
-    try:
-        array = np.asarray(data)
-    except (ValueError, TypeError) as error:
-        raise DtypeError(message("tensor", f"the data is no array ({error})", "numbers")) from None
-    if array.dtype.kind in "cOSUVMm":
-        raise DtypeError(
-            message(
-                "tensor",
-                f"data of dtype {array.dtype}",
-                "real numbers or bools",
-                "Pass real and imaginary parts separately"
-                if array.dtype.kind == "c"
-                else "Convert the data to numbers first",
-            )
-        )
-    if wanted is not None:
-        array = array.astype(wanted)
-    elif not typed and array.dtype == np.float64:
-        array = array.astype(np.float32)
-    elif not typed and array.dtype == np.int64:
-        fits = not array.size or (array.min() >= -(2**31) and array.max() < 2**31)
-        array = array.astype(np.int32) if fits else array
-    return np.asarray(array, order="C")
-
-
-def normalize_shape(shape: Any) -> Shape:
-    """A shape as a tuple of ints; raises ShapeError if a size is negative or no int."""
-    sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    if not all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes):
-        raise ShapeError(message("shape", f"{shape!r}", "non-negative ints"))
-    return tuple(int(size) for size in sizes)
-
-
-def check_dtype(name: str, device: Device) -> None:
-    """Raise DtypeError if a device cannot hold a dtype."""
-    if name == "float64" and not device.supports_fp64:
-        raise DtypeError(
-            message(
-                str(device),
-                "it has no float64 (cl_khr_fp64)",
-                "float32 or float16 here",
-                "Convert with astype('float32'), or use another device: 'cpu' has float64",
-            )
-        )

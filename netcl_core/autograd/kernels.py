@@ -22,8 +22,9 @@ from netcl_core.autograd.region import Region, Signature, Step
 from netcl_core.backends import backend_of
 from netcl_core.device import Device
 from netcl_core.dtypes import DTYPES
+from netcl_core.hostdata import check_dtype
 from netcl_core.runtime.kernels import Bound, Spec
-from netcl_core.tensors import Tensor, check_dtype
+from netcl_core.tensors import Tensor
 
 _SUM: Final = AutogradPrimitive("accumulate", lambda args, _: f"{args[0]} + {args[1]}", None, 2)
 _ACCUMULATE: Final = Region(2, 0, (Step(_SUM, (("in", 0), ("in", 1))),), (("step", 0),))
@@ -98,6 +99,8 @@ def sum_to(gradient: Tensor, shape: Shape) -> Tensor:
         if axis < lead or (shape[axis - lead] == 1 and size != 1)
     )
     dtype, device = gradient.dtype, gradient.device
+    if not gradient.size:
+        return Tensor.full(shape, 0, dtype, device)
     if device.backend == "numpy":
         wide = gradient.buffer.reshape(gradient.shape)
         with np.errstate(all="ignore"):

@@ -21,9 +21,10 @@ from netcl_core.device import Device
 from netcl_core.device_table import default_device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import DeviceError, RegistrationError, message
+from netcl_core.hostdata import check_dtype
 from netcl_core.registry import registry
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
-from netcl_core.tensors import Operand, Tensor, check_dtype
+from netcl_core.tensors import Operand, Tensor
 
 Attrs: TypeAlias = Mapping[str, Any]
 Bind: TypeAlias = Callable[..., tuple[Sequence[Any], dict[str, Any]]]

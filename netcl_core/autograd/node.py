@@ -1,0 +1,118 @@
+"""Node: one value of the graph, with the recipe of its gradient.
+
+Nodes carry a number that grows with their creation, so the reverse order of the
+numbers is a reverse topological order of every graph.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import Any, Final, TypeAlias, final
+
+from netcl_core.autograd import frames
+from netcl_core.errors import GradientError, message
+from netcl_core.tensors import Operand, Tensor
+
+GradFn: TypeAlias = Callable[[Tensor], Sequence[Tensor | None]]
+
+_numbers: Final = itertools.count()
+
+
+@final
+class Node(Operand):
+    """One value of the graph: the result of an op, or a leaf made by `ag.tensor`.
+
+    Attributes:
+        grad_fn: `(grad_out) -> [gradient per input]`; None for leaves and constants.
+        inputs: What the op was given: Nodes, Tensors, or plain values.
+        op_name: The op's name.
+        creation_trace: Formatted stack lines, kept while anomaly detection is on.
+    """
+
+    __slots__ = ("__weakref__", "_fn", "_frame", "_grad", "_requires_grad", "_tensor",
+                 "_versions", "creation_trace", "grad_fn", "inputs", "number",
+                 "op_name")  # fmt: skip
+
+    _tensor: Tensor
+    grad_fn: GradFn | None
+    inputs: tuple[Any, ...]
+
+    def __init__(
+        self,
+        value: Tensor,
+        grad_fn: GradFn | None = None,
+        parents: Sequence[Any] = (),
+        requires_grad: bool = False,
+        op_name: str | None = None,
+    ) -> None:
+        self._tensor = value
+        self.grad_fn = grad_fn
+        self.inputs = tuple(parents)
+        self.op_name = op_name
+        self.number = next(_numbers)
+        self.creation_trace: list[str] | None = None
+        self._requires_grad = requires_grad
+        self._grad: Tensor | None = None
+        self._fn: Callable[..., Tensor] | None = None
+        self._frame: tuple[CodeType, int] | None = None
+        self._versions: tuple[tuple[Tensor, int], ...] = ()
+        if grad_fn is None and requires_grad:
+            value.requires_grad_()
+
+    @property
+    def value(self) -> Tensor:
+        return self._tensor
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no op made this value (its gradient is kept in `grad`)."""
+        return self.grad_fn is None
+
+    @property
+    def parents(self) -> list[Node]:
+        """The op's inputs as Nodes, in order; plain values are left out."""
+        return [leaf_node(x) for x in self.inputs if isinstance(x, Operand)]
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether a gradient flows through this value."""
+        return self._tensor.requires_grad if self.grad_fn is None else self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if self.grad_fn is not None:
+            raise GradientError(
+                message("requires_grad", f"the result of {self.op_name}", "a leaf", "Use detach()")
+            )
+        self._tensor.requires_grad_(value)
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient: of a leaf after backward, of a result under `Tape(retain_grads=True)`."""
+        return self._tensor.grad if self.grad_fn is None else self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if self.grad_fn is None:
+            self._tensor.grad = value
+        else:
+            self._grad = value
+
+    @property
+    def where(self) -> str:
+        """`file:line` of the user's code that made this node."""
+        return frames.describe(self._frame)
+
+
+def leaf_node(value: Any) -> Node:
+    """The Node of an operand: itself, or the one Node that stands for a leaf Tensor."""
+    if isinstance(value, Node):
+        return value
+    node = value.leaf_node() if value.leaf_node is not None else None
+    if node is None:
+        node = Node(value)
+        value.leaf_node = weakref.ref(node)
+    return node
