@@ -31,10 +31,11 @@ from netcl_core import config
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 NVIDIA_LIBRARY = "libnvidia-opencl.so.1"
 LOADER_CACHE = Path("/etc/ld.so.cache")
-USER_VARIABLES = ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
+USER_VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
+FILENAMES = "OCL_ICD_FILENAMES"
 _GENERATED = "netcl-icd-"
 
-Source = Literal["system", "pip", "nvidia"]
+Source = Literal["system", "user", "pip", "nvidia"]
 Status = Literal["off", "foreign", "user", "system", "generated"]
 
 
@@ -43,7 +44,7 @@ class Runtime:
     """One OpenCL runtime: where it was listed and whether it can be used.
 
     `library` is a path, or the bare name as the dynamic linker finds it; `icd`
-    is the file that lists it, or None for NVIDIA's unlisted library.
+    is the file that lists it, or None where OCL_ICD_FILENAMES or nothing does.
     """
 
     name: str
@@ -69,17 +70,37 @@ class Installation:
 def discover() -> list[Runtime]:
     """Every OpenCL runtime that is listed or lies in the environment, the rejected ones too.
 
-    Order: the system's, pip's, NVIDIA's unlisted one. Of two entries for the
+    Order: the system's, those of OCL_ICD_FILENAMES, pip's, NVIDIA's unlisted one. Of two entries for the
     same library the first is accepted. Changes nothing and never raises for a
     broken entry; empty on platforms other than Linux.
     """
     if not sys.platform.startswith("linux"):
         return []
     found: list[Runtime] = []
-    for icd, source in _icd_files():
-        found.append(_without_duplicate(_examine(icd, source), found))
+    for runtime in _listed():
+        found.append(_without_duplicate(runtime, found))
     nvidia = _nvidia(found)
     return [*found, nvidia] if nvidia else found
+
+
+def _listed() -> Iterator[Runtime]:
+    named = False
+    for icd, source in _icd_files():
+        if source != "system" and not named:
+            named = True
+            yield from _named_by_user()
+        yield _examine(icd, source)
+    if not named:
+        yield from _named_by_user()
+
+
+def _named_by_user() -> Iterator[Runtime]:
+    """The libraries of OCL_ICD_FILENAMES, which the loader in pyopencl's wheel does not read."""
+    for library in os.environ.get(FILENAMES, "").split(os.pathsep):
+        if library:
+            problem = _problem(library)
+            reason = problem or f"named in {FILENAMES}"
+            yield Runtime(_stem(library), library, "user", None, problem is None, reason)
 
 
 def _icd_files() -> Iterator[tuple[Path, Source]]:
@@ -235,7 +256,7 @@ def _without_duplicate(runtime: Runtime, before: list[Runtime]) -> Runtime:
         return runtime
     for other in (one for one in before if one.accepted):
         if _identity(other.library) == _identity(runtime.library):
-            return replace(runtime, accepted=False, reason=f"the same library as in {other.icd}")
+            return replace(runtime, accepted=False, reason=f"the same library as in {other.icd or other.library}")
         if runtime.source == "pip" and _stem(other.library) == _stem(runtime.library):
             reason = f"{other.library}, a copy of this runtime, comes first; two would clash"
             return replace(runtime, accepted=False, reason=reason)
@@ -267,8 +288,7 @@ def install() -> Installation:
 
     Must run before the first OpenCL call of the process, at which the loader
     reads OCL_ICD_VENDORS; `devices` sees to it. A choice of the user's
-    (OCL_ICD_VENDORS, OCL_ICD_FILENAMES, OPENCL_VENDOR_PATH) and `icd-discovery`
-    off are respected. Raises ConfigError for a bad setting, nothing else.
+    (OCL_ICD_VENDORS, OPENCL_VENDOR_PATH) and `icd-discovery` off are respected. Raises ConfigError for a bad setting, nothing else.
     """
     global _installation
     with _lock:

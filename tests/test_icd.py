@@ -297,3 +297,16 @@ def test_real_loader_sees_system_and_environment(python: Callable[..., str]) -> 
     assert set(before) <= set(after)
     if any(r.accepted and r.name == "intel-cpu" for r in icd.discover()):
         assert "Intel(R) OpenCL" in after
+
+
+def test_libraries_of_ocl_icd_filenames_are_listed_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    library = tmp_path / "libmine.so.1"
+    library.touch()
+    monkeypatch.setenv("OCL_ICD_FILENAMES", f"{library}:/nowhere/libgone.so")
+    found = {runtime.library: runtime for runtime in icd.discover()}
+    assert found[str(library)].accepted
+    assert found[str(library)].source == "user"
+    assert found["/nowhere/libgone.so"].reason == "/nowhere/libgone.so does not exist"
+    assert str(library) in icd._entries(icd.discover()).values()
