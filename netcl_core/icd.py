@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import sys
+import sysconfig
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ from netcl_core import config
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 NVIDIA_LIBRARY = "libnvidia-opencl.so.1"
 LOADER_CACHE = Path("/etc/ld.so.cache")
+_MULTIARCH = sysconfig.get_config_var("MULTIARCH") or "."
+DEFAULT_FOLDERS = (f"/lib/{_MULTIARCH}", f"/usr/lib/{_MULTIARCH}", "/lib64", "/usr/lib64")
 USER_VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
 FILENAMES = "OCL_ICD_FILENAMES"
 _GENERATED = "netcl-icd-"
@@ -210,10 +213,14 @@ def locate(soname: str) -> Path | None:
             return path
     try:
         listed = LOADER_CACHE.read_bytes()
-    except OSError:  # no such cache (musl): dlopen decides
-        return None
+    except OSError:  # no such cache (musl)
+        listed = b""
     for match in re.finditer(rb"(/[^\0]*/" + re.escape(soname.encode()) + rb")\0", listed):
         if (path := Path(os.fsdecode(match[1]))).is_file():
+            return path
+    # The cache lists a library under its soname alone; a full file name is searched for.
+    for folder in DEFAULT_FOLDERS:
+        if (path := Path(folder, soname)).is_file():
             return path
     return None
 

@@ -83,5 +83,5 @@ def _build(cl: Any, queue: pyopencl.CommandQueue, text: str, c_type: str) -> Any
     # A raw program: pyopencl's own cache would hide a broken compiler, and on a failing build it
     # leaves the source behind in the temporary folder.
     raw = cl._cl._Program(queue.context, text)
-    options = [f"-DNETCL_PROBE_TYPE={c_type}"]
+    options = [f"-DNETCL_PROBE_TYPE={c_type}", *["-DNETCL_PROBE_HALF"] * (c_type == "half")]
     return cl.Program(raw).build(options=options, devices=[queue.device])

@@ -16,9 +16,10 @@ from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.kernels import Arg, Kernel, Kernels, Spec
 
 TEMPLATE: Final = "core/kernels/reduce.cl.j2"
-#: Elements that one item reduces at most, and additions in a row within a block.
-_PER_ITEM: Final = 16384
-_BLOCK: Final = 32
+#: Vectors that one item adds up at most, and how many of them in a row: sums of such
+#: blocks are added in turn, so that the rounding error stays near that of a tree.
+_VECTORS: Final = 512
+_BLOCK: Final = 16
 
 
 @final
@@ -117,7 +118,7 @@ def _between(kernel: Kernel, source: Arg, target: Arg) -> Kernel:
 def _slices(space: _Space, width: int) -> int:
     """How many items share the reduction of one output."""
     per_output = space.reduced * (1 if space.inner_lost else width)
-    wanted = -(-per_output // _PER_ITEM)
+    wanted = -(-per_output // (_VECTORS * width))
     return max(1, min(wanted, _indices(space)))
 
 
