@@ -1,1 +1,18 @@
-"""Modules, layers and activations for netcl."""
+"""The plugin nn: hands out the namespace `netcl_core.nn`; the modules are imported on first use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netcl_core import hookimpl
+
+
+class NnPlugin:
+    """Registers the namespace."""
+
+    @hookimpl
+    def netcl_register_namespaces(self, registry: Any) -> None:
+        registry.add("nn", "netcl_plugin_nn.api")
+
+
+plugin = NnPlugin()

@@ -1,0 +1,47 @@
+"""MNIST: 70,000 grey images of 28 x 28 pixels, read from the four IDX files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from netcl_core.errors import message
+from netcl_plugin_data.datasets import TensorDataset
+from netcl_plugin_data.idx import Array, DataFormatError, MissingDataError, read_idx
+
+
+def mnist(root: str | Path) -> tuple[TensorDataset, TensorDataset]:
+    """MNIST, or a data set of its form, as (train, test).
+
+    Each sample is an image, float32 (1, 28, 28) in [0, 1], and its class, int64.
+    Nothing is downloaded: `root` holds `train-images-idx3-ubyte`,
+    `train-labels-idx1-ubyte` and the same with `t10k`, packed (`.gz`) or not.
+
+    Raises MissingDataError that names the absent file, DataFormatError for a damaged one.
+    """
+    return _part(Path(root), "train"), _part(Path(root), "t10k")
+
+
+def _part(root: Path, prefix: str) -> TensorDataset:
+    images = read_idx(_find(root, f"{prefix}-images-idx3-ubyte"))
+    labels = read_idx(_find(root, f"{prefix}-labels-idx1-ubyte"))
+    if images.ndim != 3 or labels.shape != images.shape[:1]:
+        given = f"images of shape {images.shape} and labels of shape {labels.shape}"
+        raise DataFormatError(message("mnist", given, "(N, height, width) and (N,)"))
+    return TensorDataset(_scaled(images), labels.astype(np.int64))
+
+
+def _scaled(images: Array) -> Array:
+    return images[:, None].astype(np.float32) / np.float32(255)
+
+
+def _find(root: Path, name: str) -> Path:
+    """The file, packed or not, with a hyphen or a dot before `idx`."""
+    names = [name, f"{name}.gz", name.replace("-idx", ".idx"), name.replace("-idx", ".idx") + ".gz"]
+    for each in names:
+        if (root / each).is_file():
+            return root / each
+    given = f"{root} holds neither {names[0]} nor {names[1]}"
+    remedy = "Download the four files of MNIST, or of a data set in its format, into that folder"
+    raise MissingDataError(message("mnist", given, "the four IDX files", remedy))

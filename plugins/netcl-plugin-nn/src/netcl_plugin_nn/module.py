@@ -1,0 +1,239 @@
+"""Module: the base of layers and models; it knows its parameters, buffers and submodules by name.
+
+Values are plain attributes. A second table, `_kinds`, says which attributes are
+parameters, buffers or modules, in the order in which they were set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from netcl_core.device import Device
+from netcl_core.device_table import get_device
+from netcl_core.dtypes import DTYPES, dtype_name
+from netcl_core.errors import ArgumentError, DtypeError, message
+from netcl_core.tensors import Tensor
+from netcl_plugin_nn import state as states
+from netcl_plugin_nn.parameters import adopt, as_leaf, checked_leaf, converted
+
+Self = TypeVar("Self", bound="Module")
+PARAMETER, BUFFER, TRANSIENT, MODULE = "parameter", "buffer", "transient buffer", "module"
+
+
+class Module:
+    """A part of a model: set parameters and submodules as attributes, write `forward`.
+
+        class Affine(nn.Module):
+            def __init__(self):
+                self.weight = nn.Parameter(np.ones(3, np.float32))
+
+            def forward(self, x):
+                return x * self.weight
+
+    A Tensor with `requires_grad` becomes a parameter when it is set as an attribute,
+    a Module a submodule. `super().__init__()` is not needed.
+    """
+
+    training: bool
+    _kinds: dict[str, str]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = super().__new__(cls)
+        made.__dict__.update(training=True, _kinds={})
+        return made
+
+    # -- attributes ------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind = self._kinds.get(name)
+        leaf = as_leaf(value)
+        if isinstance(value, Module):
+            kind = MODULE
+        elif leaf is not None and leaf.requires_grad:
+            kind, value = PARAMETER, leaf
+        elif leaf is not None and kind not in (None, MODULE):
+            value = leaf  # a registered name keeps its kind
+        else:
+            kind = None
+        self._kinds.pop(name, None) if kind is None else self._kinds.__setitem__(name, kind)
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        self._kinds.pop(name, None)
+
+    def _register(self, kind: str, name: str, value: Any) -> None:
+        if not name or "." in name:
+            raise ArgumentError(message(type(self).__name__, f"the name {name!r}", "without a dot"))
+        if name not in self._kinds and hasattr(self, name):
+            expected, remedy = "a name that is free", "Choose another name"
+            given = f"the name {name!r} is an attribute already"
+            raise ArgumentError(message(type(self).__name__, given, expected, remedy))
+        object.__setattr__(self, name, value)
+        self._kinds[name] = kind
+
+    def register_parameter(self, name: str, parameter: Any) -> None:
+        """Make a Tensor a parameter, also one that needs no gradient (a frozen one)."""
+        self._register(PARAMETER, name, checked_leaf(f"parameter {name!r}", parameter))
+
+    def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
+        """Make a Tensor a buffer: it moves with the module and is not trained.
+
+        A persistent buffer is part of `state_dict`.
+        """
+        value = checked_leaf(f"buffer {name!r}", tensor)
+        self._register(BUFFER if persistent else TRANSIENT, name, value)
+
+    def add_module(self, name: str, module: Any) -> None:
+        """Make a module a submodule under a name that need not be an identifier."""
+        if not isinstance(module, Module):
+            given = f"the submodule {name!r} is a {type(module).__name__}"
+            raise ArgumentError(message(type(self).__name__, given, "an nn.Module"))
+        self._register(MODULE, name, module)
+
+    def _own(self, *kinds: str) -> list[tuple[str, Any]]:
+        """The attributes of some kinds, in the order in which they were set."""
+        return [(name, getattr(self, name)) for name, kind in self._kinds.items() if kind in kinds]
+
+    # -- walks -----------------------------------------------------------------------
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The submodules with their names."""
+        return iter(self._own(MODULE))
+
+    def children(self) -> Iterator[Module]:
+        """The submodules."""
+        return (module for _, module in self.named_children())
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """This module and all below it, each once, with dotted names; its own is `prefix`."""
+        return _once(self._walk(prefix))
+
+    def _walk(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        yield prefix, self
+        for name, child in self.named_children():
+            yield from child._walk(_join(prefix, name))
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below it, each once."""
+        return (module for _, module in self.named_modules())
+
+    def _named(self, *kinds: str) -> Iterator[tuple[str, Tensor]]:
+        """All tensors of some kinds; one that stands in two places appears twice."""
+        for prefix, module in self._walk():
+            for name, value in module._own(*kinds):
+                yield _join(prefix, name), value
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """All parameters with dotted names; one that is shared appears once."""
+        return _once(self._named(PARAMETER))
+
+    def parameters(self) -> Iterator[Tensor]:
+        """All parameters; one that is shared appears once."""
+        return (tensor for _, tensor in self.named_parameters())
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """All buffers with dotted names, each once."""
+        return _once(self._named(BUFFER, TRANSIENT))
+
+    def buffers(self) -> Iterator[Tensor]:
+        """All buffers, each once."""
+        return (tensor for _, tensor in self.named_buffers())
+
+    # -- state -----------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All parameters and persistent buffers by dotted name, detached; they share memory."""
+        return {name: tensor.detach() for name, tensor in self._named(PARAMETER, BUFFER)}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> states.LoadReport:
+        """Copy tensors or host arrays into the parameters and buffers of the same names.
+
+        With `strict=False` missing and unexpected names are only reported. Raises
+        StateError that lists every name that does not fit, and then changes nothing.
+        """
+        return states.load(type(self).__name__, dict(self._named(PARAMETER, BUFFER)), state, strict)
+
+    def to(self: Self, *targets: Any, device: Any = None, dtype: Any = None) -> Self:
+        """Move to a device, to a floating dtype, or both; in place, so optimizers go on.
+
+        `to("cpu")`, `to("float16")`, `to("opencl:0", "float64")`. Integer tensors keep
+        their dtype. Raises before anything has moved.
+        """
+        place = None if device is None else get_device(device)
+        kind = None if dtype is None else dtype_name(dtype, "Module.to")
+        for target in targets:
+            if isinstance(target, Device) or (isinstance(target, str) and target not in DTYPES):
+                place = get_device(target)
+            else:
+                kind = dtype_name(target, "Module.to")
+        if kind is not None and not DTYPES[kind].floating:
+            raise DtypeError(message("Module.to", f"the dtype {kind}", "a floating dtype"))
+        tensors = [*self.parameters(), *self.buffers()]
+        tensors += [tensor.grad for tensor in tensors if tensor.grad is not None]
+        moved = [converted(tensor, place, kind) for tensor in tensors]
+        for tensor, data in zip(tensors, moved, strict=True):
+            adopt(tensor, data)
+        return self
+
+    def train(self: Self, mode: bool = True) -> Self:
+        """Set `training` here and in all submodules."""
+        for module in self.modules():
+            module.training = bool(mode)
+        return self
+
+    def eval(self: Self) -> Self:
+        """Set `training` to False here and in all submodules."""
+        return self.train(False)
+
+    def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
+        """Train all parameters, or freeze them."""
+        for tensor in self.parameters():
+            tensor.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters, or fill them with zeros."""
+        states.zero_grad(self.parameters(), set_to_none)
+
+    def apply(self: Self, function: Callable[[Module], Any]) -> Self:
+        """Call a function with every module, submodules first."""
+        for module in reversed(list(self.modules())):
+            function(module)
+        return self
+
+    # -- use -------------------------------------------------------------------------
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes; every subclass that is called writes its own."""
+        raise NotImplementedError(
+            message(type(self).__name__, "it has no forward", "a method forward(self, x)")
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.forward(*args, **kwargs)
+
+    def extra_repr(self) -> str:
+        """What stands between the parentheses of `repr`."""
+        return ""
+
+    def __repr__(self) -> str:
+        lines = [f"({name}): {child!r}" for name, child in self.named_children()]
+        if not lines:
+            return f"{type(self).__name__}({self.extra_repr()})"
+        body = "\n".join([*filter(None, [self.extra_repr()]), *lines]).replace("\n", "\n  ")
+        return f"{type(self).__name__}(\n  {body}\n)"
+
+
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def _once(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Named values, each value once, under its first name."""
+    seen: set[int] = set()
+    for name, value in pairs:
+        if id(value) not in seen:
+            seen.add(id(value))
+            yield name, value

@@ -1,0 +1,62 @@
+"""Loading a module's state: checked as a whole, then copied; and dropping gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from netcl_core.errors import NetclError, message
+from netcl_core.hostdata import host_array
+from netcl_core.tensors import Operand, Tensor
+
+
+class StateError(NetclError, ValueError):
+    """A state does not fit a module or an optimizer; nothing was changed."""
+
+
+class LoadReport(NamedTuple):
+    """The names that a state lacked, and those that the module does not know."""
+
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+
+
+def load(
+    who: str, tensors: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool
+) -> LoadReport:
+    """Copy `state` into `tensors` by name; raises StateError before anything is changed."""
+    missing = tuple(name for name in tensors if name not in state)
+    unexpected = tuple(name for name in state if name not in tensors)
+    arrays = {name: _data(state[name]) for name in tensors if name in state}
+    mismatched = tuple(
+        f"{name} (shape {tuple(data.shape)} given, {tensors[name].shape} expected)"
+        for name, data in arrays.items()
+        if tuple(data.shape) != tensors[name].shape
+    )
+    listed = {"missing": missing, "unexpected": unexpected} if strict else {}
+    problems = [
+        f"{kind} {', '.join(names)}"
+        for kind, names in (*listed.items(), ("of another shape", mismatched))
+        if names
+    ]
+    if problems:
+        remedy = "Pass strict=False to load only what fits" if not mismatched else ""
+        given = "the state does not fit: " + "; ".join(problems)
+        raise StateError(message(f"{who}.load_state_dict", given, "its own names", remedy))
+    for name, data in arrays.items():
+        tensors[name].copy_(data)
+    return LoadReport(missing, unexpected)
+
+
+def _data(value: Any) -> Any:
+    """A tensor as it is, host data as an array; raises DtypeError if it is none."""
+    return value if isinstance(value, Operand) else host_array(value, None)
+
+
+def zero_grad(tensors: Iterable[Tensor], set_to_none: bool) -> None:
+    """Drop gradients, or replace them by zeros."""
+    for tensor in tensors:
+        if set_to_none or tensor.grad is None:
+            tensor.grad = None
+        else:
+            tensor.grad = Tensor.zeros(tensor.shape, tensor.dtype, tensor.device)

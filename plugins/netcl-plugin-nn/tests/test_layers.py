@@ -1,0 +1,171 @@
+"""Layers, activations and losses equal PyTorch's; containers; initialisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core import nn
+from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError
+from netcl_core.testing import usable_devices
+
+RANDOM = np.random.default_rng(2)
+X = RANDOM.standard_normal((5, 6)).astype(np.float32)
+ACTIVATIONS: list[tuple[str, dict[str, Any]]] = [
+    ("ReLU", {}),
+    ("LeakyReLU", {"negative_slope": 0.2}),
+    ("PReLU", {}),
+    ("PReLU", {"num_parameters": 6}),
+    ("ELU", {"alpha": 1.5}),
+    ("GELU", {}),
+    ("GELU", {"approximate": "tanh"}),
+    ("SiLU", {}),
+    ("Mish", {}),
+    ("Sigmoid", {}),
+    ("Tanh", {}),
+    ("Softplus", {"beta": 2.0}),
+    ("Hardsigmoid", {}),
+    ("Hardswish", {}),
+    ("Hardtanh", {"max_val": 0.5}),
+    ("Softmax", {"dim": 0}),
+    ("LogSoftmax", {"dim": -1}),
+    ("Identity", {}),
+    ("Flatten", {"start_dim": 0}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings"), ACTIVATIONS, ids=str)
+def test_activations_equal_pytorch(name: str, settings: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(X, requires_grad=True)
+    expected = getattr(torch.nn, name)(**settings)(x)
+    expected.square().sum().backward()
+    for device in usable_devices():
+        module = getattr(nn, name)(**settings).to(device)
+        given = nc.Tensor.from_host(X, device, requires_grad=True)
+        result = module(given)
+        np.testing.assert_allclose(result.to_host(), expected.detach(), rtol=2e-5, atol=2e-6)
+        ag.sum(ag.square(result)).backward()
+        np.testing.assert_allclose(given.grad.to_host(), x.grad, rtol=5e-5, atol=2e-5)
+
+
+def test_prelu_slopes_belong_to_the_channels() -> None:
+    torch = pytest.importorskip("torch")
+    x = RANDOM.standard_normal((2, 3, 4)).astype(np.float32)
+    ours, theirs = nn.PReLU(3), torch.nn.PReLU(3)
+    slopes = np.array([0.1, 0.2, 0.3], np.float32)
+    ours.load_state_dict({"weight": slopes})
+    theirs.load_state_dict({"weight": torch.tensor(slopes)})
+    np.testing.assert_allclose(ours(nc.tensor(x)).to_host(), theirs(torch.tensor(x)).detach())
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_linear_equals_pytorch(bias: bool) -> None:
+    torch = pytest.importorskip("torch")
+    theirs = torch.nn.Linear(6, 4, bias=bias)
+    state = {name: value.detach().numpy() for name, value in theirs.state_dict().items()}
+    x = RANDOM.standard_normal((2, 5, 6)).astype(np.float32)
+    theirs(torch.tensor(x)).square().sum().backward()
+    for device in usable_devices():
+        ours = nn.Linear(6, 4, bias=bias, device=device)
+        ours.load_state_dict(state)
+        result = ours(nc.tensor(x, device))
+        np.testing.assert_allclose(result.to_host(), theirs(torch.tensor(x)).detach(), atol=1e-5)
+        ag.sum(ag.square(result)).backward()
+        for name, parameter in ours.named_parameters():
+            expected = theirs.get_parameter(name).grad
+            np.testing.assert_allclose(parameter.grad.to_host(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_linear_starts_as_in_pytorch_and_checks_its_sizes() -> None:
+    nn.init.manual_seed(0)
+    layer = nn.Linear(100, 400, dtype="float64", device="cpu")
+    for parameter in layer.parameters():
+        values = parameter.to_host()
+        assert 0.095 < np.abs(values).max() <= 0.1
+        assert abs(values.std() - 0.1 / 3**0.5) < 0.004
+    with pytest.raises(AttributeValueError, match="positive"):
+        nn.Linear(0, 3)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_losses_equal_pytorch(reduction: str) -> None:
+    torch = pytest.importorskip("torch")
+    y, classes = RANDOM.standard_normal((5, 6)).astype(np.float32), np.array([0, 5, -100, 2, 3])
+    for name, target in (("MSELoss", y), ("CrossEntropyLoss", classes)):
+        ours = getattr(nn, name)(reduction=reduction)(nc.tensor(X), nc.tensor(target))
+        theirs = getattr(torch.nn, name)(reduction=reduction)(torch.tensor(X), torch.tensor(target))
+        np.testing.assert_allclose(ours.to_host(), theirs, rtol=2e-5, atol=1e-6)
+
+
+def test_sequential_is_a_list_that_runs() -> None:
+    net = nn.Sequential(nn.Linear(6, 3), nn.ReLU())
+    net.append(nn.Linear(3, 1))
+    assert len(net) == 3 and isinstance(net[1], nn.ReLU) and net[-1] is net[2]
+    assert [type(layer).__name__ for layer in net] == ["Linear", "ReLU", "Linear"]
+    part = net[:2]
+    assert isinstance(part, nn.Sequential) and part[0] is net[0]
+    assert net(X).shape == (5, 1)
+    net[1] = nn.Tanh()
+    assert "(1): Tanh()" in repr(net)
+    with pytest.raises(IndexError):
+        net[3]
+    with pytest.raises(ArgumentError, match=r"nn\.Module"):
+        net[0] = 3
+    with pytest.raises(ArgumentError, match=r"nn\.Module"):
+        nn.Sequential(np.tanh)
+
+
+def test_a_module_list_holds_modules() -> None:
+    layers = nn.ModuleList([nn.Linear(2, 2)]).extend([nn.Linear(2, 1), nn.ReLU()])
+    assert len(list(layers.parameters())) == 4 and isinstance(layers[1:], nn.ModuleList)
+
+
+def test_a_seed_gives_the_same_model_on_every_device() -> None:
+    models = []
+    for device in usable_devices():
+        nn.init.manual_seed(3)
+        models.append(nn.Linear(5, 4, device=device).weight.to_host())
+    for values in models:
+        np.testing.assert_array_equal(values, models[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "variance"),
+    [
+        ("uniform_", {"a": -3, "b": 3}, 3.0),
+        ("normal_", {"mean": 0, "std": 2}, 4.0),
+        ("kaiming_uniform_", {"nonlinearity": "relu"}, 2 / 120),
+        ("kaiming_uniform_", {"a": 1.0, "mode": "fan_out"}, 1 / 160),
+        ("kaiming_normal_", {"nonlinearity": "relu"}, 2 / 120),
+        ("xavier_uniform_", {"gain": 2.0}, 8 / 280),
+        ("xavier_normal_", {}, 2 / 280),
+    ],
+)
+def test_initial_values_have_the_variance(
+    name: str, settings: dict[str, Any], variance: float
+) -> None:
+    nn.init.manual_seed(1)
+    tensor = nc.Tensor.empty((40, 30, 4), device="cpu")
+    assert getattr(nn.init, name)(tensor, **settings) is tensor
+    assert abs(tensor.to_host().var() / variance - 1) < 0.05
+    assert abs(tensor.to_host().mean()) < 0.05 * variance**0.5
+
+
+def test_gains_equal_pytorch_and_mistakes_are_named() -> None:
+    torch = pytest.importorskip("torch")
+    for name in ("linear", "sigmoid", "tanh", "relu", "leaky_relu", "selu"):
+        assert nn.init.calculate_gain(name) == torch.nn.init.calculate_gain(name)
+    weight = nc.Tensor.empty((2, 2), device="cpu")
+    with pytest.raises(AttributeValueError, match="one of linear"):
+        nn.init.calculate_gain("cube")
+    with pytest.raises(AttributeValueError, match="fan_in"):
+        nn.init.kaiming_uniform_(weight, mode="fan")
+    with pytest.raises(ShapeError, match="two dimensions"):
+        nn.init.xavier_uniform_(nc.Tensor.empty((2,), device="cpu"))
+    assert nn.init.ones_(weight).to_host().sum() == 4
+    assert nn.init.zeros_(weight).to_host().sum() == 0

@@ -1,0 +1,158 @@
+"""Slabs: the flat state buffers of a group's parameters on one device and in one dtype.
+
+A slab has one buffer per state (a moment, say) for all its parameters. It updates
+any of them in as few launches as possible; on the NumPy path with NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+
+from netcl_core import Bound, Device, Kernel, Kernels, Tensor
+from netcl_core.dtypes import DTYPES
+from netcl_core.errors import NetclError
+
+#: Parameters per launch: 24 * (2 pointers + 2 numbers) stay below the 1,024 bytes that
+#: OpenCL grants for a kernel's arguments.
+_PER_LAUNCH: Final = 24
+#: Elements per work-item and items per group: one large run on CPUs, one vector on GPUs.
+_CPU_CHUNK: Final = 4096
+_GPU_LOCAL: Final = 128
+_SUBSETS: Final = 256  # of parameters that have a gradient, for which launches are kept
+_ALIGN: Final = 16  # elements; where a parameter's states begin is a multiple
+
+#: The NumPy form of a rule: `(p, g, *states, **scalars)`, changing p and states in place.
+Update = Callable[..., None]
+
+
+class OptimizerStateError(NetclError, ValueError):
+    """A saved state does not fit an optimizer; nothing was changed."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a step does: its template with flags, its scalars by name, and the NumPy form."""
+
+    template: str
+    flags: tuple[tuple[str, bool], ...]
+    scalars: Mapping[str, float]
+    update: Update
+
+
+@final
+class Slot:
+    """A parameter's place: its slab, the offset of its states there, its count of steps."""
+
+    __slots__ = ("offset", "parameter", "slab", "steps")
+
+    def __init__(self, parameter: Tensor, slab: Slab, offset: int, steps: int) -> None:
+        self.parameter = parameter
+        self.slab = slab
+        self.offset = offset
+        self.steps = steps
+
+    @property
+    def span(self) -> slice:
+        """Where the parameter's elements stand in its slab's states."""
+        return slice(self.offset, self.offset + self.parameter.size)
+
+
+@final
+class Slab:
+    """The states of some parameters of one device and dtype."""
+
+    def __init__(
+        self, device: Device, dtype: str, names: Sequence[str], sizes: Sequence[int]
+    ) -> None:
+        self.device = device
+        self.dtype = dtype
+        self.names = tuple(names)
+        ends = [0]
+        for size in sizes:
+            ends.append(ends[-1] + -(-size // _ALIGN) * _ALIGN)
+        self.offsets = ends[:-1]
+        compute = "float64" if dtype == "float64" else "float32"
+        self.states = [Tensor.zeros((ends[-1],), compute, device) for _ in names]
+        self._bound: dict[Any, Bound] = {}
+
+    def step(self, slots: Sequence[Slot], rule: Rule) -> None:
+        """Update some parameters from their gradients."""
+        if self.device.backend == "numpy":
+            for slot in slots:
+                self._step_numpy(slot, rule)
+        else:
+            for first in range(0, len(slots), _PER_LAUNCH):
+                self._launch(slots[first : first + _PER_LAUNCH], rule)
+        for slot in slots:
+            slot.steps += 1
+            slot.parameter.mark_changed()
+
+    def _launch(self, slots: Sequence[Slot], rule: Rule) -> None:
+        key = (tuple([slot.offset for slot in slots]), rule.flags)
+        bound = self._bound.get(key)
+        if bound is None:
+            if len(self._bound) >= _SUBSETS:
+                self._bound.clear()
+            kernels = self._kernels(slots, rule)
+            bound = self._bound[key] = Bound(self.device, kernels, (), ())
+        gradients = []
+        outputs = [state.buffer for state in self.states]
+        for slot in slots:
+            gradients.append(slot.parameter.grad.buffer)  # type: ignore[union-attr]  # is due
+            outputs.append(slot.parameter.buffer)
+        bound(gradients, outputs, tuple(rule.scalars.values()))
+
+    def _kernels(self, slots: Sequence[Slot], rule: Rule) -> Kernels:
+        """One launch: all states are outputs 0.., then come the parameters in order."""
+        dtype, gpu = DTYPES[self.dtype], self.device.kind == "gpu"
+        chunk, local = (4, _GPU_LOCAL) if gpu else (_CPU_CHUNK, 1)
+        count, states = len(slots), len(self.states)
+        sizes = [slot.parameter.size for slot in slots]
+        args: list[tuple[str, Any]] = []
+        for k in range(count):
+            args += [("out", states + k), ("in", k)]
+        args += [("out", k) for k in range(states)]
+        args += [("scalar", k) for k in range(len(rule.scalars))]
+        for slot, size in zip(slots, sizes, strict=True):
+            args += [("ulong", size), ("ulong", slot.offset)]
+        context = {
+            **dict(rule.flags),
+            "count": count,
+            "states": self.names,
+            "scalars": tuple(rule.scalars),
+            "storage": dtype.storage,
+            "compute": dtype.compute,
+            "chunk": chunk,
+            "local": local,
+            "vector": 4 if gpu else 16,
+            "aligned": gpu,
+        }
+        blocks = sum(-(-size // (chunk * local)) for size in sizes)
+        entry = rule.template.partition("/")[2].partition(".")[0] + "_step"
+        kernel = Kernel(rule.template, entry, tuple(args), (blocks * local,), (local,), context)
+        return Kernels((kernel,), scalars=(dtype.compute,) * len(rule.scalars))
+
+    def _step_numpy(self, slot: Slot, rule: Rule) -> None:
+        parameter, gradient = slot.parameter, slot.parameter.grad
+        assert gradient is not None  # the slot is due
+        target = parameter.buffer
+        compute = np.dtype("float64" if self.dtype == "float64" else "float32")
+        values = target.astype(compute, copy=False)
+        states = [state.buffer[slot.span] for state in self.states]
+        with np.errstate(all="ignore"):
+            rule.update(values, gradient.buffer.astype(compute), *states, **rule.scalars)
+        if values is not target:
+            target[...] = values
+
+    def read(self, name: str) -> np.ndarray[Any, Any]:
+        """All of one state on the host; waits for the device."""
+        return self.states[self.names.index(name)].to_host()
+
+    def write(self, name: str, flat: np.ndarray[Any, Any]) -> None:
+        """Replace all of one state."""
+        self.states[self.names.index(name)].copy_(flat)

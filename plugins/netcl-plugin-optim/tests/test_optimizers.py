@@ -1,0 +1,290 @@
+"""What all optimizers share: launches, groups, absent gradients, states, moves, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core import Device, nn, optim
+from netcl_core.errors import (
+    ArgumentError,
+    AttributeValueError,
+    DeviceError,
+    DtypeError,
+    MutationError,
+    ShapeError,
+)
+from netcl_core.runtime import cache
+from netcl_core.runtime.launch import Launch
+from netcl_core.testing import usable_devices
+
+OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
+KINDS: list[tuple[str, dict[str, Any]]] = [
+    ("SGD", {"lr": 0.1, "momentum": 0.9}),
+    ("Adam", {"lr": 0.1}),
+]
+both = pytest.mark.parametrize(("name", "settings"), KINDS, ids=["SGD", "Adam"])
+everywhere = pytest.mark.parametrize("device", usable_devices(), ids=str)
+
+
+def parameters(device: Any, count: int = 3, size: int = 5, dtype: str = "float32") -> list[Any]:
+    values = np.arange(size, dtype=dtype)
+    return [nn.Parameter(nc.tensor(values + i, device)) for i in range(count)]
+
+
+def give(tensors: list[Any], value: float = 1.0) -> None:
+    for tensor in tensors:
+        tensor.grad = nc.Tensor.full(tensor.shape, value, tensor.dtype, tensor.device)
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The entries of all kernels that are launched."""
+    seen: list[str] = []
+    call = Launch.__call__
+
+    def counted(self: Launch, *args: Any) -> None:
+        seen.append(self.entry)
+        call(self, *args)
+
+    monkeypatch.setattr(Launch, "__call__", counted)
+    return seen
+
+
+@pytest.mark.parametrize("device", OPENCL, ids=str)
+@pytest.mark.parametrize(("count", "expected"), [(1, 1), (24, 1), (25, 2), (60, 3)])
+@both
+def test_one_launch_per_24_parameters(
+    device: Device, launches: list[str], count: int, expected: int, name: str, settings: Any
+) -> None:
+    tensors = parameters(device, count)
+    give(tensors)
+    optimizer = getattr(optim, name)(tensors, **settings)
+    optimizer.step()
+    launches.clear()
+    optimizer.step()
+    assert launches == [f"{name.lower()}_step"] * expected
+    others = parameters("cpu", count)
+    give(others)
+    reference = getattr(optim, name)(others, **settings)
+    reference.step()
+    reference.step()
+    for tensor, other in zip(tensors, others, strict=True):
+        np.testing.assert_allclose(tensor.to_host(), other.to_host(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("device", OPENCL, ids=str)
+@both
+def test_new_numbers_build_nothing(
+    device: Device, name: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors = parameters(device)
+    give(tensors)
+    optimizer = getattr(optim, name)(tensors, **settings)
+    optimizer.step()
+    before = len(cache._programs)
+    monkeypatch.setattr(cache, "_compile", None)
+    for lr in (0.2, 0.3, 0.0):
+        optimizer.lr = lr
+        kept = [tensor.to_host() for tensor in tensors]
+        optimizer.step()
+    assert len(cache._programs) == before
+    for tensor, value in zip(tensors, kept, strict=True):  # the last rate was 0
+        np.testing.assert_array_equal(tensor.to_host(), value)
+
+
+@everywhere
+@both
+def test_without_a_gradient_nothing_changes(device: Device, name: str, settings: Any) -> None:
+    tensors = parameters(device)
+    before = [tensor.to_host() for tensor in tensors]
+    give(tensors[1:2])
+    getattr(optim, name)(tensors, **settings).step()
+    changed = [bool((t.to_host() != b).any()) for t, b in zip(tensors, before, strict=True)]
+    assert changed == [False, True, False]
+
+
+@everywhere
+@both
+def test_each_parameter_counts_its_own_steps(device: Device, name: str, settings: Any) -> None:
+    """A parameter that joins late goes the way that the others went."""
+    early, late = parameters(device, 2)
+    late.copy_(early)
+    optimizer = getattr(optim, name)([early, late], **settings)
+    for step in range(6):
+        early.grad = late.grad = None
+        give([early] if step < 3 else [late], step % 3 + 1.0)
+        optimizer.step()
+    np.testing.assert_allclose(early.to_host(), late.to_host(), rtol=1e-6)
+
+
+@everywhere
+def test_groups_have_settings_of_their_own(device: Device) -> None:
+    fast, slow, frozen = parameters(device)
+    give([fast, slow, frozen])
+    groups = [{"params": fast, "lr": 1.0}, {"params": [slow]}, {"params": [frozen], "lr": 0}]
+    optimizer = optim.SGD(groups, lr=0.5)
+    optimizer.step()
+    values = [tensor.to_host()[0] for tensor in (fast, slow, frozen)]
+    assert values == [-1.0, 0.5, 2.0]
+    optimizer.lr = 0
+    assert [group["lr"] for group in optimizer.param_groups] == [0, 0, 0]
+
+
+@everywhere
+def test_mixed_dtypes_and_empty_parameters(device: Device) -> None:
+    dtypes = ["float16", "float32"] + ["float64"] * device.supports_fp64
+    tensors = [parameters(device, 1, dtype=dtype)[0] for dtype in dtypes]
+    empty = nn.Parameter(nc.Tensor.zeros((0, 3), device=device))
+    give([*tensors, empty])
+    optim.SGD([*tensors, empty], lr=1.0).step()
+    for tensor in tensors:
+        assert tensor.to_host().tolist() == [-1, 0, 1, 2, 3]
+    single = parameters(device, 1)[0]
+    single.grad = nc.Tensor.ones((5,), "float16", device)  # of another dtype than its parameter
+    optim.SGD([single], lr=1.0).step()
+    assert single.to_host().tolist() == [-1, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("device", OPENCL, ids=str)
+def test_nothing_beyond_a_parameter_is_written(device: Device) -> None:
+    """A buffer has room behind the tensor; what stands there stays."""
+    backing = nc.tensor(np.full(4096 + 64, 7, np.float32), device)
+    parameter = nc.Tensor(backing.buffer, (4096 + 3,), "float32", device).requires_grad_()
+    give([parameter])
+    optim.Adam([parameter], lr=1.0).step()
+    assert (backing.to_host()[: 4096 + 3] != 7).all() and (backing.to_host()[4096 + 3 :] == 7).all()
+
+
+@everywhere
+@both
+def test_a_saved_state_goes_on(device: Device, name: str, settings: Any) -> None:
+    tensors, others = parameters(device), parameters("cpu")
+    first, second = getattr(optim, name)(tensors, **settings), getattr(optim, name)(others)
+    for step in range(4):
+        give(tensors, step + 1.0)
+        first.step()
+    for tensor, other in zip(tensors, others, strict=True):
+        other.copy_(tensor)
+    second.load_state_dict(first.state_dict())
+    assert second.param_groups[0]["lr"] == 0.1
+    give(tensors, -2.0)
+    give(others, -2.0)
+    first.step()
+    second.step()
+    for tensor, other in zip(tensors, others, strict=True):
+        np.testing.assert_allclose(tensor.to_host(), other.to_host(), rtol=1e-5)
+
+
+@both
+def test_a_state_that_does_not_fit_changes_nothing(name: str, settings: Any) -> None:
+    tensors = parameters("cpu")
+    optimizer = getattr(optim, name)(tensors, **settings)
+    give(tensors)
+    optimizer.step()
+    before = optimizer.state_dict()
+    saved = optimizer.state_dict()
+    state = next(key for key in saved["state"][1] if key != "step")
+    saved["state"][1][state] = np.zeros(9, np.float32)
+    saved["param_groups"][0]["lr"] = 5.0
+    with pytest.raises(
+        optim.OptimizerStateError, match=rf"{state} of parameter 1 has shape \(9,\)"
+    ):
+        optimizer.load_state_dict(saved)
+    with pytest.raises(optim.OptimizerStateError, match=r"groups of \[0\] parameters"):
+        optimizer.load_state_dict({"state": {}, "param_groups": [{"params": []}]})
+    with pytest.raises(optim.OptimizerStateError, match="parameter 7"):
+        optimizer.load_state_dict({**before, "state": {7: {}}})
+    bad = {**before, "param_groups": [{**before["param_groups"][0], "lr": -1}]}
+    with pytest.raises(AttributeValueError, match="lr=-1"):
+        optimizer.load_state_dict(bad)
+    np.testing.assert_equal(optimizer.state_dict(), before)
+
+
+@both
+def test_states_follow_their_parameters(name: str, settings: Any) -> None:
+    """Moved to another device between two steps, a model goes on as if it had not been."""
+    tensors, others = parameters("cpu"), parameters("cpu")
+    module, reference = nn.Module(), getattr(optim, name)(others, **settings)
+    for i, tensor in enumerate(tensors):
+        module.register_parameter(f"p{i}", tensor)
+    optimizer = getattr(optim, name)(tensors, **settings)
+    for device in usable_devices():
+        module.to(device)
+        give(tensors)
+        give(others)
+        optimizer.step()
+        reference.step()
+    for tensor, other in zip(tensors, others, strict=True):
+        np.testing.assert_allclose(tensor.to_host(), other.to_host(), rtol=1e-5)
+
+
+@everywhere
+def test_a_step_is_noticed_by_a_stale_graph(device: Device) -> None:
+    (tensor,) = parameters(device, 1)
+    result = ag.sum(ag.square(tensor))
+    give([tensor])
+    optim.SGD([tensor], lr=0.1).step()
+    with pytest.raises(MutationError):
+        result.backward()
+
+
+def test_zero_grad() -> None:
+    tensors = parameters("cpu", 2)
+    optimizer = optim.SGD(tensors)
+    give(tensors[:1])
+    optimizer.zero_grad(set_to_none=False)
+    assert not tensors[0].grad.to_host().any() and tensors[1].grad is None
+    optimizer.zero_grad()
+    assert tensors[0].grad is None
+
+
+def test_a_gradient_that_does_not_fit_is_refused_before_any_change() -> None:
+    tensors = parameters("cpu")
+    give(tensors)
+    tensors[2].grad = nc.Tensor.ones((4,), device="cpu")
+    with pytest.raises(ShapeError, match=r"gradient of shape \(4,\)"):
+        optim.SGD(tensors, lr=1.0).step()
+    if OPENCL:
+        tensors[2].grad = nc.Tensor.ones((5,), device=OPENCL[0])
+        with pytest.raises(DeviceError, match="both on one device"):
+            optim.SGD(tensors, lr=1.0).step()
+    assert tensors[0].to_host()[0] == 0
+
+
+def test_parameters_are_checked() -> None:
+    tensors = parameters("cpu")
+    assert repr(optim.SGD(iter(tensors))).startswith("SGD(3 parameters, lr=0.001")
+    assert len(optim.SGD([ag.tensor(tensors[0])]).param_groups[0]["params"]) == 1
+    with pytest.raises(ArgumentError, match="a list of tensors"):
+        optim.SGD(tensors[0])
+    with pytest.raises(ArgumentError, match="no parameters"):
+        optim.SGD([])
+    with pytest.raises(ArgumentError, match="twice"):
+        optim.Adam([tensors[0], tensors[0]])
+    with pytest.raises(ArgumentError, match="a Node to optimize"):
+        optim.Adam([ag.square(tensors[0])])
+    with pytest.raises(DtypeError, match="int64"):
+        optim.Adam([nc.tensor(np.arange(3), "cpu")])
+    with pytest.raises(ArgumentError, match="'momentun'; expected one of lr"):
+        optim.SGD([{"params": tensors, "momentun": 1}])
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "text"),
+    [
+        ("SGD", {"lr": -1}, "lr=-1"),
+        ("SGD", {"nesterov": True}, "momentum > 0"),
+        ("SGD", {"nesterov": True, "momentum": 0.9, "dampening": 0.1}, "no dampening"),
+        ("Adam", {"lr": float("nan")}, "lr=nan"),
+        ("Adam", {"betas": (0.9, 1.0)}, "betas"),
+        ("Adam", {"eps": "small"}, "eps='small'"),
+    ],
+)
+def test_settings_are_checked(name: str, settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(AttributeValueError, match=text):
+        getattr(optim, name)(parameters("cpu"), **settings)

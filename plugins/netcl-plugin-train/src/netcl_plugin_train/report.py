@@ -1,0 +1,81 @@
+"""How a run is shown: a progress bar on a terminal, a few lines elsewhere, a table at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.table import Table
+
+from netcl_plugin_train.loop import History
+
+_PIPE_WIDTH = 4000  # wide enough that a pipe gets one line per row
+_LINES = 10  # that a run prints where there is no terminal
+
+
+def console() -> Console:
+    """As wide as the terminal; in a pipe, lines are never wrapped."""
+    shown = Console(highlight=False, markup=False)
+    return shown if shown.is_terminal else Console(width=_PIPE_WIDTH, highlight=False, markup=False)
+
+
+@final
+class Display:
+    """Watches a run; a context manager."""
+
+    def __init__(self, shown: Console, title: str, epochs: int) -> None:
+        self._console = shown
+        self._epochs = epochs
+        self._every = max(1, epochs // _LINES)
+        self._since = (0, time.perf_counter())
+        self._accuracy = ""
+        columns = [TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()]
+        facts = TextColumn("{task.fields[facts]}")
+        self._bar = Progress(*columns, facts, console=shown, disable=not shown.is_terminal)
+        self._task = self._bar.add_task(title, total=epochs, facts="")
+
+    def step(self, steps: int, loss: float) -> None:
+        """Show the newest loss and the speed."""
+        begin, moment = self._since
+        rate = (steps - begin) / (time.perf_counter() - moment)
+        facts = f"loss {loss:.4f}{self._accuracy}  {rate:,.0f} steps/s"
+        self._bar.update(self._task, facts=facts)
+
+    def epoch(self, epochs: int, history: History) -> None:
+        """Move the bar and note the accuracy; without a terminal, print a line now and then."""
+        self._accuracy = f"  accuracy {history.accuracies[-1]:.4f}"
+        self._bar.update(self._task, completed=epochs)
+        if epochs == 1:  # which built the kernels
+            self._since = (len(history.losses), time.perf_counter())
+        last = epochs == self._epochs
+        if not self._console.is_terminal and (epochs % self._every == 0 or last):
+            rate = f"{history.steps_per_second:,.0f} steps/s"
+            facts = f"loss {history.losses[-1]:.4f}{self._accuracy}  {rate}"
+            self._console.print(f"epoch {epochs}/{self._epochs}  {facts}")
+
+    def __enter__(self) -> Display:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+
+def print_table(shown: Console, rows: Iterable[tuple[str, Any]]) -> None:
+    """The facts of a run."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, str(value))
+    shown.print()
+    shown.print(table)

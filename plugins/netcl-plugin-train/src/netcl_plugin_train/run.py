@@ -1,0 +1,76 @@
+"""A run from the command line: train, save, check what was saved, show."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+
+from netcl_core import default_device, use_device
+from netcl_core.errors import NetclError, message
+from netcl_plugin_train import digits, files, report
+from netcl_plugin_train.loop import TrainingError
+
+
+class OutputError(NetclError, OSError):
+    """The folder of a run cannot be written."""
+
+
+def run_digits(
+    folder: Path, device: str | None, epochs: int, batch_size: int, lr: float, seed: int
+) -> int:
+    """Train, save and show; returns the exit code. Raises DeviceError and OutputError."""
+    settings = digits.Settings(epochs, batch_size, lr, seed)
+    with use_device(device) if device else nullcontext():
+        _prepare(folder)
+        shown = report.console()
+        title = f"digits on {default_device()}"
+        try:
+            with report.Display(shown, title, epochs) as display:
+                run = digits.train(settings, display)
+        except TrainingError as error:
+            click.secho(f"netcl: {error}", fg="red", err=True)
+            return 1
+        model, curves = folder / "model.safetensors", folder / "curves.png"
+        about = {"dataset": "digits", "sizes": "-".join(map(str, digits.SIZES))}
+        files.save_model(run.model, model, about)
+        files.save_curves(run.history, curves, f"digits, {run.device} ({run.device.name})")
+        again = _reloaded_accuracy(model)
+        report.print_table(shown, _facts(run, again, model, curves))
+    return 0 if again == run.accuracy else 1
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder and hold that it can be written, before the run and not after it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".netcl-probe"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OutputError(
+            message(
+                "netcl train", f"{folder} cannot be written: {error}", "", "Choose another --out"
+            )
+        ) from error
+
+
+def _reloaded_accuracy(path: Path) -> float:
+    """The test accuracy of the model as it was saved."""
+    model = digits.mlp()
+    files.load_model(model, path)
+    return digits.test_accuracy(model)
+
+
+def _facts(run: digits.Run, again: float, model: Path, curves: Path) -> list[tuple[str, Any]]:
+    verdict = "loads back, same accuracy" if again == run.accuracy else f"loads back with {again}"
+    return [
+        ("device", f"{run.device.name} ({run.device}, {run.device.platform})"),
+        ("plugins", ", ".join(f"{name} {version}" for name, version in run.plugins)),
+        ("steps per second", f"{run.history.steps_per_second:,.0f}"),
+        ("test accuracy", f"{run.accuracy:.4f}"),
+        ("model", f"{model} ({verdict})"),
+        ("curves", curves),
+    ]

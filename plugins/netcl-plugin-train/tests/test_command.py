@@ -1,0 +1,109 @@
+"""`netcl train`: files, table, exit codes, and what registering the plugin does not import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from netcl_plugin_train import report
+from netcl_plugin_train.files import running_mean
+from netcl_plugin_train.loop import History
+from rich.console import Console
+
+from netcl_core.cli.main import netcl
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(netcl, ["train", *arguments], catch_exceptions=False)
+
+
+def test_a_run_leaves_model_and_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = call("digits", "--device", "cpu", "--epochs", "3", "--batch-size", "64")
+    assert result.exit_code == 0, result.output
+    model, curves = Path("runs/digits/model.safetensors"), Path("runs/digits/curves.png")
+    assert model.stat().st_size > 60_000
+    assert curves.read_bytes().startswith(b"\x89PNG") and curves.stat().st_size > 10_000
+    for text in (
+        "epoch 3/3",
+        "NumPy",
+        "netcl-plugin-optim 0.",
+        "steps per second",
+        "test accuracy",
+    ):
+        assert text in result.output
+    assert f"{model} (loads back, same accuracy)" in result.output
+    assert str(curves) in result.output and "\x1b" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["flowers"], "'flowers' is not 'digits'"),
+        ([], "Missing argument"),
+        (["digits", "--epochs", "0"], "--epochs"),
+        (["digits", "--lr", "0"], "--lr"),
+    ],
+)
+def test_wrong_usage(arguments: list[str], text: str) -> None:
+    result = call(*arguments)
+    assert result.exit_code == 2 and text in result.output
+
+
+def test_the_environment(tmp_path: Path) -> None:
+    result = call("digits", "--device", "opencl:999", "--out", str(tmp_path))
+    assert result.exit_code == 3 and "'opencl:999' names no usable device" in result.output
+    (tmp_path / "file").write_text("")
+    result = call("digits", "--device", "cpu", "--out", str(tmp_path / "file" / "out"))
+    assert result.exit_code == 3 and "cannot be written" in result.output
+
+
+def test_a_run_that_diverges(tmp_path: Path) -> None:
+    result = call("digits", "--device", "cpu", "--lr", "1e38", "--out", str(tmp_path))
+    assert result.exit_code == 1 and "Lower the learning rate" in result.output
+
+
+def test_help_needs_no_training_libraries() -> None:
+    code = """
+import sys
+from click.testing import CliRunner
+from netcl_core.cli.main import netcl
+result = CliRunner().invoke(netcl, ["train", "--help"])
+assert result.exit_code == 0 and "--batch-size" in result.output, result.output
+heavy = {"matplotlib", "sklearn", "safetensors", "netcl_plugin_nn.api", "netcl_plugin_train.run"}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_registering_imports_no_command_line() -> None:
+    code = """
+import sys
+import netcl_core as nc
+assert {"nn", "optim", "data", "train"} <= {plugin.name for plugin in nc.plugins.list()}
+ours = ("netcl_plugin_train", "netcl_plugin_nn", "netcl_plugin_optim", "netcl_plugin_data")
+loaded = [name for name in sys.modules if name.startswith(ours)]
+assert sorted(loaded) == sorted(ours), loaded
+assert not {"click", "rich", "sklearn"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_terminal_gets_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Console(force_terminal=True, width=100)
+    history = History(losses=[1.0, 0.5], accuracies=[0.25], seconds=[1.0], steps=[2])
+    with report.Display(shown, "digits on cpu", 1) as display:
+        display.step(2, 0.5)
+        display.epoch(1, history)
+        display.step(2, 0.5)
+    text = capsys.readouterr().out
+    for part in ("digits on cpu", "100%", "loss 0.5000", "accuracy 0.2500", "steps/s"):
+        assert part in text
+
+
+def test_running_mean() -> None:
+    assert running_mean([1.0, 3.0], 0.5) == [1.0, 2.0]
+    assert running_mean([]) == []
