@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from netcl_core.device_table import all_devices as devices
     from netcl_core.device_table import default_device, use_device
     from netcl_core.hookspecs import API_VERSION, hookimpl
+    from netcl_core.randomness import host_generator, manual_seed, random_state
     from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
     from netcl_core.tensors import Tensor
 
@@ -38,7 +39,10 @@ _NAMES: Final = {
     "devices": ("device_table", "all_devices"),
     "errors": ("errors", ""),
     "hookimpl": ("hookspecs", "hookimpl"),
+    "host_generator": ("randomness", "host_generator"),
+    "manual_seed": ("randomness", "manual_seed"),
     "plugins": ("plugins", ""),
+    "random_state": ("randomness", "random_state"),
     "use_device": ("device_table", "use_device"),
 }
 
@@ -56,7 +60,10 @@ __all__ = [
     "devices",
     "errors",
     "hookimpl",
+    "host_generator",
+    "manual_seed",
     "plugins",
+    "random_state",
     "tensor",
     "use_device",
 ]

@@ -5,7 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from netcl_core import hookimpl
-from netcl_plugin_tensor import indexing, reductions, shapes, softmax
+from netcl_plugin_tensor import (
+    dropout,
+    indexing,
+    joining,
+    norms,
+    reductions,
+    scans,
+    selecting,
+    shapes,
+    softmax,
+    statistics,
+)
+
+_MODULES = (
+    shapes,
+    indexing,
+    joining,
+    selecting,
+    reductions,
+    scans,
+    statistics,
+    softmax,
+    norms,
+    dropout,
+)
 
 
 class TensorPlugin:
@@ -13,7 +37,7 @@ class TensorPlugin:
 
     @hookimpl
     def netcl_register_operators(self, registry: Any) -> None:
-        for module in (shapes, indexing, reductions, softmax):
+        for module in _MODULES:
             for record in module.OPERATORS:
                 registry.add(record)
 

@@ -54,7 +54,8 @@ def merged(view: View) -> View:
     return View(tuple(shape), tuple(strides), view.offset)
 
 
-def _kernel(dtype: str, view: View, entry: str, args: Any) -> Kernel:
+def copy(dtype: str, view: View, entry: str, args: Any) -> Kernel:
+    """A launch that copies between a contiguous tensor and a view (`gather` or `scatter`)."""
     flat = merged(view)
     *outer, length = flat.shape
     rows = math.prod(outer)
@@ -67,13 +68,29 @@ def _kernel(dtype: str, view: View, entry: str, args: Any) -> Kernel:
     return Kernel(TEMPLATE, entry, (*args, *numbers), (-(-rows // per_item),), None, context)
 
 
+def copy_between(dtype: str, source: View, target: View) -> Kernel:
+    """A launch that copies a view of input 0 to a view of output 0 of the same shape."""
+    *outer, length = target.shape or (1,)
+    rows = math.prod(outer)
+    per_item = max(1, _CHUNK // length)
+    numbers: list[tuple[str, int]] = [("ulong", rows), ("ulong", length), ("ulong", per_item)]
+    numbers += [("long", source.offset), ("long", (source.strides or (1,))[-1])]
+    numbers += [("long", target.offset), ("long", (target.strides or (1,))[-1])]
+    for size, first, second in zip(outer, source.strides, target.strides, strict=False):
+        numbers += [("ulong", size), ("long", first), ("long", second)]
+    context = {"bits": _BITS[dtype], "outer": len(outer)}
+    args = (("in", 0), ("out", 0), *numbers)
+    items = (-(-rows // per_item),)
+    return Kernel("tensor/strided_pair.cl.j2", "copy_views", args, items, None, context)
+
+
 def gather(operator: str, view: Callable[[Spec, Any], View]) -> Implementation:
     """The implementation of an op whose output is a view of its input, copied."""
 
     def plan(request: Request) -> Kernels:
         source = request.inputs[0]
         found = view(source, request.attrs)
-        return Kernels((_kernel(source.dtype, found, "gather", (("in", 0), ("out", 0))),))
+        return Kernels((copy(source.dtype, found, "gather", (("in", 0), ("out", 0))),))
 
     return Implementation(operator, "strided copy", plan)
 
@@ -86,7 +103,7 @@ def scatter(operator: str, view: Callable[[Request], View]) -> Implementation:
         launches = [fill(request.output, "zeros", ("int", 0))]
         if request.inputs[0].size:
             args = (("in", 0), ("out", 0))
-            launches.append(_kernel(dtype, view(request), "scatter", args))
+            launches.append(copy(dtype, view(request), "scatter", args))
         return Kernels(tuple(launches))
 
     return Implementation(operator, "strided scatter", plan)

@@ -1,0 +1,212 @@
+"""Joining and cutting: cat, stack, split, chunk, flip, pad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from netcl_core import Kernels, Spec, Tensor
+from netcl_core.autograd import Composite, Implementation, Operator, Request, Saved
+from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
+from netcl_plugin_tensor import strided
+from netcl_plugin_tensor.axes import axes, axis, shape_of
+
+# -- cat -------------------------------------------------------------------------------
+
+
+def _bind_cat(tensors: Sequence[Any], dim: int = 0) -> Any:
+    items = list(tensors)
+    if not items:
+        raise ArgumentError(message("cat", "no tensors", "at least one"))
+    return items, {"dim": axis("cat", dim, len(shape_of(items[0])))}
+
+
+def _infer_cat(*specs: Spec, dim: int) -> Spec:
+    first = specs[0]
+    for spec in specs[1:]:
+        if spec.dtype != first.dtype:
+            raise DtypeError(message("cat", f"{first.dtype} and {spec.dtype}", "one dtype"))
+        rest = (*spec.shape[:dim], *spec.shape[dim + 1 :])
+        if spec.ndim != first.ndim or rest != (*first.shape[:dim], *first.shape[dim + 1 :]):
+            given = f"shapes {first.shape} and {spec.shape} along axis {dim}"
+            raise ShapeError(message("cat", given, "equal sizes on all other axes"))
+    total = sum(spec.shape[dim] for spec in specs)
+    return Spec((*first.shape[:dim], total, *first.shape[dim + 1 :]), first.dtype)
+
+
+def _plan_cat(request: Request) -> Kernels:
+    dim, strides = request.attrs["dim"], strided.strides_of(request.output.shape)
+    launches, start = [], 0
+    for i, spec in enumerate(request.inputs):
+        if spec.size:
+            view = strided.View(spec.shape, strides, start * strides[dim])
+            launches.append(strided.copy(spec.dtype, view, "scatter", (("in", i), ("out", 0))))
+        start += spec.shape[dim]
+    return Kernels(tuple(launches))
+
+
+def _cat_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    dim, start, found = saved.attrs["dim"], 0, []
+    for x, need in zip(saved.inputs, saved.needs, strict=True):
+        stop = start + x.shape[dim]
+        place = (*[slice(None)] * dim, slice(start, stop))
+        found.append(ag.getitem(grad, place) if need else None)
+        start = stop
+    return found
+
+
+# -- composites --------------------------------------------------------------------------
+
+
+def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
+    """Tensors of one shape, joined along a new axis."""
+    items = list(tensors)
+    if not items:
+        raise ArgumentError(message("stack", "no tensors", "at least one"))
+    place = axis("stack", dim, len(shape_of(items[0])) + 1)
+    return ag.cat([ag.unsqueeze(item, place) for item in items], place)
+
+
+def split(x: Any, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+    """Pieces along an axis: of one size (the last may be smaller), or of the given sizes."""
+    place = axis("split", dim, len(shape_of(x)))
+    total = shape_of(x)[place]
+    given = split_size_or_sections
+    if isinstance(given, int):
+        if given < 1:
+            raise AttributeValueError(message("split", f"pieces of {given}", "1 or more"))
+        sizes = [min(given, total - start) for start in range(0, max(total, 1), given)]
+    else:
+        sizes = list(given)
+        if sum(sizes) != total or min(sizes, default=0) < 0:
+            raise ShapeError(message("split", f"sections {sizes}", f"sizes that sum to {total}"))
+    ends = np.cumsum(sizes).tolist()
+    lead = [slice(None)] * place
+    return tuple(
+        ag.getitem(x, (*lead, slice(end - size, end)))
+        for size, end in zip(sizes, ends, strict=True)
+    )
+
+
+def chunk(x: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+    """At most `chunks` pieces of nearly equal size along an axis."""
+    if chunks < 1:
+        raise AttributeValueError(message("chunk", f"{chunks} chunks", "1 or more"))
+    total = shape_of(x)[axis("chunk", dim, len(shape_of(x)))]
+    return split(x, max(1, -(-total // chunks)), dim)
+
+
+# -- flip and pad --------------------------------------------------------------------------
+
+
+def _bind_flip(x: Any, dims: Any) -> Any:
+    return (x,), {"dims": axes("flip", dims, len(shape_of(x)))}
+
+
+def _flip_view(x: Spec, dims: Sequence[int]) -> strided.View:
+    own = strided.strides_of(x.shape)
+    strides = tuple(-stride if i in dims else stride for i, stride in enumerate(own))
+    offset = sum((x.shape[i] - 1) * own[i] for i in dims)
+    return strided.View(x.shape, strides, offset)
+
+
+def _bind_pad(x: Any, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Any:
+    ndim, sizes = len(shape_of(x)), [int(size) for size in pad]
+    if mode != "constant":
+        raise AttributeValueError(message("pad", f"mode={mode!r}", "'constant'"))
+    if len(sizes) % 2 or len(sizes) > 2 * ndim:
+        raise AttributeValueError(
+            message("pad", f"{len(sizes)} sizes", f"pairs for at most {ndim} axes, last axis first")
+        )
+    pairs = [(0, 0)] * (ndim - len(sizes) // 2)
+    pairs += [(sizes[i], sizes[i + 1]) for i in range(len(sizes) - 2, -1, -2)]
+    return (x,), {"pairs": tuple(pairs), "value": value}
+
+
+def _infer_pad(x: Spec, pairs: Sequence[tuple[int, int]], value: float) -> Spec:
+    shape = tuple(size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True))
+    if min(shape, default=0) < 0:
+        raise ShapeError(message("pad", f"{pairs} on {x.shape}", "sizes of at least 0 afterwards"))
+    return Spec(shape, x.dtype)
+
+
+def _kept(x: Sequence[int], pairs: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
+    """Where the kept elements stand: slices of the input and slices of the output."""
+    inside, outside = [], []
+    for size, (before, after) in zip(x, pairs, strict=True):
+        inside.append(slice(max(0, -before), size - max(0, -after)))
+        length = max(0, inside[-1].stop - inside[-1].start)
+        outside.append(slice(max(0, before), max(0, before) + length))
+    return tuple(inside), tuple(outside)
+
+
+def _plan_pad(request: Request) -> Kernels:
+    x, out = request.inputs[0], request.output
+    pairs, value = request.attrs["pairs"], request.attrs["value"]
+    kind = {"float64": "double", "int64": "long", "int32": "long", "uint8": "long"}
+    launches = [strided.fill(out, "filled", (kind.get(out.dtype, "float"), value))]
+    inside, outside = _kept(x.shape, pairs)
+    sizes = tuple(max(0, part.stop - part.start) for part in inside)
+    if x.size and min(sizes, default=1) > 0:
+        source, target = strided.strides_of(x.shape), strided.strides_of(out.shape)
+        start = sum(part.start * step for part, step in zip(inside, source, strict=True))
+        place = sum(part.start * step for part, step in zip(outside, target, strict=True))
+        launches.append(
+            strided.copy_between(
+                x.dtype, strided.View(sizes, source, start), strided.View(sizes, target, place)
+            )
+        )
+    return Kernels(tuple(launches))
+
+
+def _reference_pad(x: Any, pairs: Sequence[tuple[int, int]], value: float) -> Any:
+    out = np.full(_infer_pad(Spec(x.shape, x.dtype.name), pairs, value).shape, value, x.dtype)
+    inside, outside = _kept(x.shape, pairs)
+    out[outside] = x[inside]
+    return out
+
+
+def _pad_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    undo = [size for pair in reversed(saved.attrs["pairs"]) for size in (-pair[0], -pair[1])]
+    return [ag.pad(grad, undo)]
+
+
+OPERATORS = (
+    Operator(
+        name="cat",
+        bind=_bind_cat,
+        infer=_infer_cat,
+        reference=lambda *xs, dim: np.concatenate(xs, dim),
+        backward=_cat_backward,
+        saves=(),
+        implementations=(Implementation("cat", "strided copies", _plan_cat),),
+        doc="cat(tensors, dim=0): tensors joined along an axis.",
+    ),
+    Operator(
+        name="flip",
+        bind=_bind_flip,
+        infer=lambda x, dims: x,
+        reference=lambda x, dims: np.flip(x, dims),
+        backward=lambda saved, grad: [ag.flip(grad, saved.attrs["dims"])],
+        saves=(),
+        implementations=(strided.gather("flip", lambda x, attrs: _flip_view(x, attrs["dims"])),),
+        doc="flip(x, dims): the order of the elements reversed along axes.",
+    ),
+    Operator(
+        name="pad",
+        bind=_bind_pad,
+        infer=_infer_pad,
+        reference=_reference_pad,
+        backward=_pad_backward,
+        saves=(),
+        implementations=(Implementation("pad", "fill and strided copy", _plan_pad),),
+        doc="pad(x, pad, mode='constant', value=0): sizes before and after, last axis first; "
+        "negative sizes cut off.",
+    ),
+    Composite("stack", stack, stack.__doc__ or ""),
+    Composite("split", split, split.__doc__ or ""),
+    Composite("chunk", chunk, chunk.__doc__ or ""),
+)

@@ -1,0 +1,114 @@
+"""Along one axis, in order: argmax, argmin, cumsum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from netcl_core import Kernel, Kernels, Spec, Tensor
+from netcl_core.autograd import Implementation, Operator, Request, Saved
+from netcl_core.errors import ShapeError, message
+from netcl_plugin_tensor.axes import axis, reduced, shape_of
+
+TEMPLATE: Final = "tensor/scan.cl.j2"
+_STORAGE: Final = {"bool": "uchar", "uint8": "uchar", "int32": "int", "int64": "long",
+                   "float16": "half", "float32": "float", "float64": "double"}  # fmt: skip
+_ACC: Final = {"half": "float", "uchar": "int"}
+
+
+def _plan(entry: str) -> Callable[[Request], Kernels]:
+    def plan(request: Request) -> Kernels:
+        (x,), dim = request.inputs, request.attrs["dim"]
+        size = x.shape[dim] if dim is not None and x.shape else x.size
+        inner = math.prod(x.shape[dim + 1 :]) if dim is not None else 1
+        lines = x.size // max(size, 1)
+        storage, out = _STORAGE[x.dtype], _STORAGE[request.output.dtype]
+        widened = "long" if out == "long" else _ACC.get(storage, storage)
+        context = {
+            "storage": storage,
+            "out_storage": out,
+            "acc": _ACC.get(storage, storage) if entry.startswith("arg") else widened,
+            "reverse": bool(request.attrs.get("reverse")),
+        }
+        args = (("in", 0), ("out", 0), ("ulong", size), ("ulong", inner))
+        return Kernels((Kernel(TEMPLATE, entry, args, (lines,), None, context),))
+
+    return plan
+
+
+def _bind_arg(name: str) -> Callable[..., Any]:
+    def bind(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+        place = None if dim is None else axis(name, dim, len(shape_of(x)))
+        return (x,), {"dim": place, "keepdim": bool(keepdim)}
+
+    return bind
+
+
+def _infer_arg(name: str) -> Callable[..., Spec]:
+    def infer(x: Spec, dim: int | None, keepdim: bool) -> Spec:
+        over = range(x.ndim) if dim is None else [dim]
+        out = Spec(reduced(x.shape, list(over), keepdim), "int64")
+        if out.size and not x.size:
+            raise ShapeError(message(name, f"no elements in {x.shape}", "at least one"))
+        return out
+
+    return infer
+
+
+def _arg(name: str, numpy: Callable[..., Any]) -> Operator:
+    def reference(x: Any, dim: int | None, keepdim: bool) -> Any:
+        if not x.ndim:
+            return np.zeros((), np.int64)
+        return numpy(x, axis=dim, keepdims=keepdim)
+
+    return Operator(
+        name=name,
+        bind=_bind_arg(name),
+        infer=_infer_arg(name),
+        reference=reference,
+        implementations=(Implementation(name, "line per item", _plan(name)),),
+        doc=f"{name}(x, dim=None, keepdim=False): the index of the first {name[3:]}imum along an "
+        "axis, or of the flattened tensor; NaN counts as the extreme.",
+    )
+
+
+def _bind_cumsum(x: Any, dim: int, reverse: bool = False) -> Any:
+    return (x,), {"dim": axis("cumsum", dim, len(shape_of(x))), "reverse": reverse}
+
+
+def _infer_cumsum(x: Spec, dim: int, reverse: bool) -> Spec:
+    return x if x.dtype.startswith("float") else Spec(x.shape, "int64")
+
+
+def _reference_cumsum(x: Any, dim: int, reverse: bool) -> Any:
+    wide = x.astype(np.float32) if x.dtype == np.float16 else x
+    wide = wide if wide.dtype.kind == "f" else wide.astype(np.int64)
+    if not x.ndim:
+        return wide
+    ordered = np.flip(wide, dim) if reverse else wide
+    total = np.cumsum(ordered, dim)
+    return np.flip(total, dim) if reverse else total
+
+
+def _cumsum_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    return [ag.cumsum(grad, saved.attrs["dim"], not saved.attrs["reverse"])]
+
+
+OPERATORS = (
+    _arg("argmax", np.argmax),
+    _arg("argmin", np.argmin),
+    Operator(
+        name="cumsum",
+        bind=_bind_cumsum,
+        infer=_infer_cumsum,
+        reference=_reference_cumsum,
+        backward=_cumsum_backward,
+        saves=(),
+        implementations=(Implementation("cumsum", "line per item", _plan("cumsum")),),
+        doc="cumsum(x, dim, reverse=False): running sums along an axis; integers in int64.",
+    ),
+)

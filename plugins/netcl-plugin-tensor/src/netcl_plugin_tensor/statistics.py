@@ -1,0 +1,118 @@
+"""Statistics made of other ops: prod, var, std, logsumexp, l2_normalize."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from netcl_core import Kernels, Spec, Tensor
+from netcl_core.autograd import (
+    Combine,
+    Composite,
+    Implementation,
+    Operator,
+    Request,
+    Saved,
+    reduction_kernels,
+)
+from netcl_plugin_tensor.axes import axes, reduced, shape_of
+from netcl_plugin_tensor.strided import fill
+
+PRODUCT: Final = Combine(
+    "prod", "a * b", dict.fromkeys(("float", "double", "int", "long"), "1"), True
+)
+
+
+# -- prod ------------------------------------------------------------------------------
+
+
+def _bind_prod(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return (x,), {"dim": axes("prod", dim, len(shape_of(x))), "keepdim": bool(keepdim)}
+
+
+def _infer_prod(x: Spec, dim: Sequence[int], keepdim: bool) -> Spec:
+    dtype = x.dtype if x.dtype.startswith("float") else "int64"
+    return Spec(reduced(x.shape, dim, keepdim), dtype)
+
+
+def _plan_prod(request: Request) -> Kernels:
+    (source,), out = request.inputs, request.output
+    if not source.size:
+        return Kernels((fill(out, "empty", ("int", 1)),))
+    dim = request.attrs["dim"]
+    return reduction_kernels(PRODUCT, request.device, source, dim, out.dtype)
+
+
+def _reference_prod(x: Any, dim: Sequence[int], keepdim: bool) -> Any:
+    wide = np.float32 if x.dtype == np.float16 else x.dtype if x.dtype.kind == "f" else np.int64
+    return x.prod(axis=tuple(dim), keepdims=keepdim, dtype=wide)
+
+
+def _prod_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    """The product of the others: with one zero only that element has a gradient."""
+    x, dim = saved.inputs[0], saved.attrs["dim"]
+    zero = ag.eq(x, 0)
+    others = ag.where(zero, 1, x)
+    product = ag.prod(others, dim, True)
+    zeros = ag.sum(zero, dim, True)
+    upstream = ag.mul(ag.reshape(grad, product.shape), product)
+    rest = ag.where(ag.eq(zeros, 0), ag.div(upstream, others), 0.0)
+    return [ag.where(ag.eq(ag.mul(zeros, zero.astype("int64")), 1), upstream, rest)]
+
+
+# -- composites --------------------------------------------------------------------------
+
+
+def var(x: Any, dim: Any = None, correction: float = 1, keepdim: bool = False) -> Any:
+    """The variance over one, several or all axes: sum((x - mean)^2) / max(0, n - correction)."""
+    shape = shape_of(x)
+    over = axes("var", dim, len(shape))
+    count = math.prod(shape[i] for i in over)
+    total = ag.sum(ag.square(ag.sub(x, ag.mean(x, over, True))), over, keepdim)
+    return ag.mul(total, _inverse(count - correction))
+
+
+def _inverse(count: float) -> float:
+    return 1.0 / count if count > 0 else math.inf
+
+
+def std(x: Any, dim: Any = None, correction: float = 1, keepdim: bool = False) -> Any:
+    """The standard deviation: the square root of `var`."""
+    return ag.sqrt(var(x, dim, correction, keepdim))
+
+
+def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
+    """log(sum(exp(x))) over one or several axes, without overflow."""
+    over = axes("logsumexp", dim, len(shape_of(x)))
+    top = ag.max(x, over, True).detach()
+    top = ag.where(ag.eq(ag.abs(top), math.inf), 0.0, top)
+    total = ag.add(ag.log(ag.sum(ag.exp(ag.sub(x, top)), over, True)), top)
+    return total if keepdim else ag.reshape(total, reduced(shape_of(x), over, False))
+
+
+def l2_normalize(x: Any, dim: Any = -1, eps: float = 1e-12) -> Any:
+    """`x / max(sqrt(sum(x^2)), eps)` along one or several axes."""
+    over = axes("l2_normalize", dim, len(shape_of(x)))
+    norm = ag.sqrt(ag.sum(ag.square(x), over, True))
+    return ag.div(x, ag.clamp(norm, min=eps))
+
+
+OPERATORS = (
+    Operator(
+        name="prod",
+        bind=_bind_prod,
+        infer=_infer_prod,
+        reference=_reference_prod,
+        backward=_prod_backward,
+        implementations=(Implementation("prod", "tree reduction", _plan_prod),),
+        doc="prod(x, dim=None, keepdim=False): the product over one, several or all axes.",
+    ),
+    Composite("var", var, var.__doc__ or ""),
+    Composite("std", std, std.__doc__ or ""),
+    Composite("logsumexp", logsumexp, logsumexp.__doc__ or ""),
+    Composite("l2_normalize", l2_normalize, l2_normalize.__doc__ or ""),
+)
