@@ -34,6 +34,7 @@ from netcl_core.autograd.operators import (
     Request,
     Requirements,
     Saved,
+    as_operand,
 )
 from netcl_core.autograd.ops import __dir__ as _op_names
 from netcl_core.autograd.ops import __getattr__ as _op
@@ -52,6 +53,7 @@ __all__ = [
     "Saved",
     "Tape",
     "apply_op",
+    "as_operand",
     "backward",
     "debug_tape",
     "detect_anomaly",

@@ -34,7 +34,7 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
         raise AttributeValueError(message("dropout", f"p={p!r}", "a probability, 0 <= p <= 1"))
     if not training or p == 0:
         return x
-    operand = x if hasattr(x, "device") else Tensor.from_host(x)
+    operand = ag.as_operand(x, nc.default_device())
     return ag.random_mask(operand, nc.random_state(operand.device), float(p))
 
 

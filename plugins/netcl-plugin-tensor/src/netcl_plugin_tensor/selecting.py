@@ -155,7 +155,7 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
 def embedding(input: Any, weight: Any) -> Any:
     """Rows of `weight` (count, features) picked by class indices of any shape."""
     shape = shape_of(input)
-    index = input if hasattr(input, "device") else Tensor.from_host(input, weight.device)
+    index = ag.as_operand(input, weight.device)
     flat = ag.index_select(weight, 0, ag.reshape(index, (math.prod(shape),)))
     return ag.reshape(flat, (*shape, shape_of(weight)[1]))
 
