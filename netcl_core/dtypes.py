@@ -52,7 +52,7 @@ DTYPES: Final[dict[str, Dtype]] = {
 }
 _ORDER: Final = {name: rank for rank, name in enumerate(DTYPES)}
 #: The NumPy type in which an OpenCL C compute type is evaluated on the NumPy path.
-NUMPY_OF_COMPUTE: Final = {
+NUMPY_OF_COMPUTE: Final[dict[str, np.dtype[Any]]] = {
     "float": np.dtype("float32"),
     "double": np.dtype("float64"),
     "int": np.dtype("int32"),

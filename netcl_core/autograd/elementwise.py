@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from netcl_core.autograd.engine import apply_op
-from netcl_core.autograd.kernels import run_plan, sum_to
-from netcl_core.autograd.lowering import Needs, Plan
+from netcl_core.autograd.kernels import sum_to
+from netcl_core.autograd.lowering import Needs, Plan, allocate_results
 from netcl_core.autograd.operators import common_device
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.autograd.region import Ref, Region, Signature, Step
@@ -27,6 +27,7 @@ from netcl_core.errors import ArgumentError, message
 from netcl_core.tensors import Operand, Tensor
 
 _PLANS: Final = 8192
+_NUMBERS: Final = frozenset({bool, int, float})
 
 
 def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
@@ -36,27 +37,30 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
     scalar argument of the kernel, so that a new value builds nothing.
     """
     plans: dict[Any, Plan] = {}
-    names = tuple(record.attrs)
+    defaults = record.default_attrs()
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        data: Sequence[Any]
         data, given = (args, kwargs) if record.arity == len(args) else _split(record, args, kwargs)
-        attrs = record.bind_attrs(given) if names or given else {}
-        operands, device = _operands(record.name, data)
-        tensors = [x for x in operands if isinstance(x, Operand)]
-        numbers = [x for x in operands if not isinstance(x, Operand)]
-        numbers += [x for x in attrs.values() if _numeric(x)]
-        key = (
-            device,
-            tuple([(x.shape, x.dtype) if isinstance(x, Operand) else None for x in operands]),
-            tuple([category_of_scalar(x) for x in numbers]),
-            tuple([None if _numeric(x) else (x,) for x in attrs.values()]),
-        )
-        plan = plans.get(key)
+        attrs = defaults if defaults is not None and not given else record.bind_attrs(given)
+        found = _sort(data)
+        if found is None:
+            data = _operands(record.name, data)
+            found = _sort(data)
+            assert found is not None  # host data is tensors and plain numbers now
+        tensors, scalars, key = found
+        for value in attrs.values():
+            if _numeric(value):
+                scalars.append(value)
+                key.append(type(value))
+            else:
+                key.append((value,))
+        plan = plans.get(tuple(key))
         if plan is None:
             if len(plans) >= _PLANS:
                 plans.clear()
-            plan = plans[key] = _plan(record, device, operands, attrs, numbers)
-        return _apply(record, plan, tensors, numbers, attrs)
+            plan = plans[tuple(key)] = _plan(record, data, attrs, scalars)
+        return _apply(record, plan, tensors, scalars, attrs)
 
     call.__name__ = call.__qualname__ = record.name
     call.__doc__ = record.doc or f"The elementwise op {record.name}."
@@ -65,6 +69,27 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
 
 def _numeric(value: Any) -> bool:
     return isinstance(value, (bool, int, float))
+
+
+def _sort(data: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]] | None:
+    """The tensors, the plain numbers, and the key of their plan; None if there is other data.
+
+    This is what every call goes through, so that nothing is computed twice.
+    """
+    tensors: list[Any] = []
+    scalars: list[Any] = []
+    key: list[Any] = []
+    for operand in data:
+        if isinstance(operand, Operand):
+            value = operand.value
+            tensors.append(operand)
+            key += (value.shape, value.dtype, value.device)
+        elif type(operand) in _NUMBERS:
+            scalars.append(operand)
+            key.append(type(operand))
+        else:
+            return None
+    return (tensors, scalars, key) if tensors else None
 
 
 def _split(
@@ -92,22 +117,26 @@ def _split(
     return tuple(data), kwargs
 
 
-def _operands(who: str, data: Sequence[Any]) -> tuple[list[Any], Device]:
-    """Operands and Python numbers on one device; a call with numbers alone gets a 0-d tensor."""
+def _operands(who: str, data: Sequence[Any]) -> list[Any]:
+    """Host data on the device of the others; a call with numbers alone gets a 0-d tensor."""
     device = common_device(who, data) or default_device()
     operands = [x if isinstance(x, Operand) else _host_operand(who, x, device) for x in data]
     if not any(isinstance(x, Operand) for x in operands):
         if not operands:
             raise ArgumentError(message(who, "no operand", "at least one"))
         operands[0] = Tensor.from_host(operands[0], device)
-    return operands, device
+    return operands
 
 
 def _host_operand(who: str, value: Any, device: Device) -> Any:
-    if isinstance(value, (bool, int, float)):
+    """A number as a plain one, other host data as a tensor."""
+    if type(value) in _NUMBERS:
         return value
-    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 and value.dtype.kind in "biuf":
-        return value.item()
+    if isinstance(value, (np.generic, np.ndarray)):
+        plain = not value.ndim and value.dtype.kind in "biuf"
+        return value.item() if plain else Tensor.from_host(value, device)
+    if isinstance(value, int):
+        return int(value)
     if isinstance(value, numbers.Real):
         return float(value)
     if value is None or isinstance(value, (str, bytes, dict, set)):
@@ -119,12 +148,13 @@ def _host_operand(who: str, value: Any, device: Device) -> Any:
 
 def _plan(
     record: AutogradPrimitive,
-    device: Device,
     operands: Sequence[Any],
     attrs: dict[str, Any],
     scalars: Sequence[Any],
 ) -> Plan:
     """The region of one step for these operands, planned for their shapes and dtypes."""
+    device = common_device(record.name, operands)
+    assert device is not None  # there is at least one tensor
     refs: list[Ref] = []
     counts = {"in": 0, "scalar": 0}
     for operand in operands:
@@ -151,7 +181,7 @@ def _apply(
     attrs: dict[str, Any],
 ) -> Any:
     needs: Needs = tuple([x.requires_grad for x in tensors])
-    differentiable = plan.differentiable and any(needs)
+    differentiable = plan.differentiable and True in needs
     return apply_op(
         partial(_forward, plan, scalars),
         partial(plan_gradients, plan, tensors, scalars, needs) if differentiable else None,
@@ -163,7 +193,9 @@ def _apply(
 
 
 def _forward(plan: Plan, scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
-    return run_plan(plan, [tensor.buffer for tensor in tensors], scalars)[0]
+    buffers = allocate_results(plan)
+    plan.forward([tensor.buffer for tensor in tensors], (), scalars, buffers)
+    return Tensor(buffers[0], plan.shape, plan.types.outputs[0], plan.device)
 
 
 def plan_gradients(

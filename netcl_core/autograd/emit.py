@@ -13,20 +13,24 @@ import numpy as np
 from netcl_core.autograd.expressions import COMPARISONS
 from netcl_core.autograd.ssa import INTEGERS, Block, Value
 from netcl_core.dtypes import NUMPY_OF_COMPUTE
-from netcl_core.errors import DtypeError, message
 
 _LANE: Final = {"mask4": "int", "mask8": "long"}
-_INFIX: Final = COMPARISONS | {"+", "-", "*", "/", "&&", "||"}
+_INFIX: Final = COMPARISONS | {"+", "-", "*", "/", "&&", "||", "&", ">>"}
+#: Parentheses within parentheses; clang stops at 256.
+_NESTED: Final = 32
+_LOWEST: Final = {"int": ("INT_MIN", -(1 << 31)), "long": ("LONG_MIN", -(1 << 63))}
+_FLOAT_MAX: Final = float(np.finfo(np.float32).max)
 
 
 def literal(value: float, ctype: str) -> str:
     """A number as an OpenCL C literal of a type; infinite and NaN included."""
     if ctype in INTEGERS:
-        if not math.isfinite(value) or value != int(value):
-            raise DtypeError(
-                message("kernel", f"the constant {value!r} in {ctype} arithmetic", "an integer")
-            )
+        name, lowest = _LOWEST[ctype]
+        if value == lowest:  # its digits without the sign would not fit
+            return name
         text = f"{int(value)}{'L' if ctype == 'long' else ''}"
+    elif ctype == "float" and abs(value) > _FLOAT_MAX:
+        text = "-INFINITY" if value < 0 else "INFINITY"
     elif math.isnan(value):
         text = "NAN" if ctype == "float" else "(double)NAN"
     elif math.isinf(value):
@@ -55,23 +59,18 @@ class OpenCLPrinter:
     """
 
     def __init__(
-        self,
-        block: Block,
-        roots: Sequence[int],
-        width: int,
-        sources: dict[str, Source],
-        comments: Sequence[str],
+        self, block: Block, roots: Sequence[int], width: int, sources: dict[str, Source]
     ) -> None:
         self.block = block
         self.width = width
         self.sources = sources
-        self.comments = comments
         self.order = block.live(roots)
         self.roots = frozenset(roots)
         self.uses = Counter(arg for number in self.order for arg in block.values[number].args)
         self.user = {arg: number for number in self.order for arg in block.values[number].args}
         self.vector: dict[int, bool] = {}
         self.text: dict[int, str] = {}
+        self.nested: Counter[int] = Counter()
         self.lines: list[str] = []
         for number in self.order:
             self._define(number)
@@ -88,9 +87,10 @@ class OpenCLPrinter:
             self.text[number] = text
         elif self._inlined(number, value):
             self.text[number] = f"({text})"
+            self.nested[number] = 1 + max(self.nested[arg] for arg in value.args)
         else:
             self.text[number] = name = f"v{number}"
-            note = f"  // {self.comments[value.origin]}" if value.origin >= 0 else ""
+            note = f"  // {self.block.steps[value.origin]}" if value.origin >= 0 else ""
             self.lines.append(f"const {self._type(value.ctype, number)} {name} = {text};{note}")
 
     def _moving(self, value: Value) -> bool:
@@ -105,6 +105,8 @@ class OpenCLPrinter:
 
     def _inlined(self, number: int, value: Value) -> bool:
         if value.op == "load" or self.uses[number] != 1 or number in self.roots:
+            return False
+        if any(self.nested[arg] >= _NESTED for arg in value.args):
             return False
         return self.block.values[self.user[number]].origin == value.origin
 
@@ -153,13 +155,19 @@ def _elementwise(function: Callable[[float], float]) -> Callable[[Any], Any]:
     return apply
 
 
+def _round(x: Any) -> Any:
+    """Halves away from zero, as in C."""
+    whole = np.trunc(x)
+    return whole + np.copysign(np.abs(x - whole) >= 0.5, x)
+
+
+_SAME_NAME: Final = (
+    "exp exp2 expm1 log log1p log2 log10 sqrt cbrt sin cos tan tanh sinh cosh "
+    "fmax fmin fmod copysign floor ceil rint trunc isnan isinf isfinite"
+)
 #: What each function of an expression is on the NumPy path.
 NUMPY_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
-    **{
-        name: getattr(np, name)
-        for name in "exp exp2 expm1 log log1p log2 log10 sqrt cbrt sin cos tan tanh sinh cosh "
-        "fmax fmin fmod copysign floor ceil rint trunc isnan isinf isfinite sign".split()
-    },
+    **{name: getattr(np, name) for name in _SAME_NAME.split()},
     "asin": np.arcsin,
     "acos": np.arccos,
     "atan": np.arctan,
@@ -167,7 +175,8 @@ NUMPY_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "pow": np.power,
     "fabs": np.abs,
     "rsqrt": lambda x: np.reciprocal(np.sqrt(x)),
-    "round": lambda x: np.copysign(np.floor(np.abs(x) + x.dtype.type(0.5)), x),
+    "sign": lambda x: np.where(np.isnan(x), x.dtype.type(0), np.sign(x)),  # 0 for NaN, as in C
+    "round": _round,
     "fma": lambda x, y, z: x * y + z,
     "erf": _elementwise(math.erf),
     "erfc": _elementwise(math.erfc),
@@ -211,7 +220,7 @@ def _numpy_expression(value: Value) -> str:
 
 def _python_number(value: Value) -> str:
     if value.ctype in INTEGERS:
-        return str(literal(value.payload, value.ctype)).rstrip("L)").lstrip("(")
+        return str(int(value.payload))
     return f"float('{float(value.payload)!r}')"
 
 

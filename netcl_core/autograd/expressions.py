@@ -59,14 +59,15 @@ _BINARY: Final = COMPARISONS | {"+", "-", "*", "/", "&&", "||"}
 INTEGER_FUNCTIONS: Final = frozenset(
     {"fabs", "fmax", "fmin", "floor", "ceil", "rint", "round", "trunc", "sign", *PREDICATES}
 )
+_OF_ONE: Final = (
+    "exp exp2 expm1 log log1p log2 log10 sqrt rsqrt cbrt sin cos tan tanh sinh cosh asin acos "
+    "atan fabs floor ceil rint round trunc erf erfc sign isnan isinf isfinite"
+)
+_OF_TWO: Final = "atan2 pow fmax fmin fmod copysign"
 #: Every function an expression may call, with its number of arguments.
 FUNCTIONS: Final[dict[str, int]] = {
-    **dict.fromkeys(
-        "exp exp2 expm1 log log1p log2 log10 sqrt rsqrt cbrt sin cos tan tanh sinh cosh asin acos "
-        "atan fabs floor ceil rint round trunc erf erfc sign isnan isinf isfinite".split(),
-        1,
-    ),
-    **dict.fromkeys("atan2 pow fmax fmin fmod copysign".split(), 2),
+    **dict.fromkeys(_OF_ONE.split(), 1),
+    **dict.fromkeys(_OF_TWO.split(), 2),
     "fma": 3,
 }
 _CONSTANTS: Final[dict[str, int | float]] = {
@@ -89,12 +90,23 @@ def parse(text: str, names: Sequence[str], who: str) -> Expr:
     a syntax error, an unknown identifier or function, or a construct that is no
     scalar arithmetic.
     """
-    items = _parse_c(text, who)
-    if len(items) != 1:
+    try:
+        items = _parse_c(text, who)
+        if len(items) == 1:
+            return _Converter(who, text, frozenset(names)).convert(items[0])
+    except RecursionError:
         raise PrimitiveError(
-            message(who, f"{len(items)} expressions in {text.strip()!r}", "one C expression")
-        )
-    return _Converter(who, text, frozenset(names)).convert(items[0])
+            message(who, f"{_short(text)} is nested too deeply", "a shorter expression")
+        ) from None
+    raise PrimitiveError(
+        message(who, f"{len(items)} expressions in {_short(text)}", "one C expression")
+    )
+
+
+def _short(text: str) -> str:
+    """An expression on one line for an error text, cut where it is long."""
+    flat = " ".join(text.split())
+    return repr(flat if len(flat) <= 200 else f"{flat[:200]}...")
 
 
 def _parse_c(text: str, who: str) -> list[Any]:
@@ -112,9 +124,7 @@ def _parse_c(text: str, who: str) -> list[Any]:
         ) from error
     body = unit.ext[0].body.block_items
     if len(unit.ext) != 1 or len(body) != 1 or not isinstance(body[0], c_ast.Return):
-        raise PrimitiveError(
-            message(who, f"{flat!r} holds statements", "one scalar C expression")
-        )
+        raise PrimitiveError(message(who, f"{flat!r} holds statements", "one scalar C expression"))
     expr = body[0].expr
     return list(expr.exprs) if isinstance(expr, c_ast.ExprList) else [expr]
 
@@ -153,7 +163,8 @@ class _Converter:
         return Apply("neg" if op == "-" else "!", (operand,))
 
     def _number(self, node: Any) -> Number:
-        digits = node.value.rstrip("fFlLuU") if "x" not in node.value.lower() else node.value
+        suffix = "lLuU" if "x" in node.value.lower() else "fFlLuU"
+        digits = node.value.rstrip(suffix)
         try:
             return Number(int(digits, 0) if "int" in node.type else float(digits))
         except ValueError:
@@ -206,13 +217,15 @@ def macros() -> dict[str, tuple[tuple[str, ...], Expr]]:
 
 
 def walk(tree: Expr) -> Iterator[Expr]:
-    """The tree and all its subtrees."""
-    stack = [tree]
+    """The tree and all its subtrees; a subtree that macros share comes once."""
+    stack, seen = [tree], {id(tree)}
     while stack:
         node = stack.pop()
         yield node
-        if isinstance(node, Apply):
-            stack.extend(node.args)
+        for arg in node.args if isinstance(node, Apply) else ():
+            if id(arg) not in seen:
+                seen.add(id(arg))
+                stack.append(arg)
 
 
 def names_in(tree: Expr) -> frozenset[str]:
@@ -232,7 +245,6 @@ def needs_floating(tree: Expr) -> bool:
             node.op == "/" or (node.op in FUNCTIONS and node.op not in INTEGER_FUNCTIONS)
         ):
             return True
-        if isinstance(node, Number) and isinstance(node.value, float):
-            if not node.value.is_integer():
-                return True
+        if isinstance(node, Number) and not float(node.value).is_integer():
+            return True
     return False

@@ -87,13 +87,11 @@ def collapse(shapes: Sequence[Shape], out: Shape) -> Layout:
             dims.append(size)
             columns.append(column)
     if not dims:
-        return Layout(math.prod(out), (), ("one",) * len(table), ((),) * len(table))
+        return Layout(math.prod(out), (), ("full",) * len(table), ((),) * len(table))
     outer = tuple(dims[:-1])
     strides = tuple(tuple(column[i] for column in columns[:-1]) for i in range(len(table)))
     total = math.prod(out)
-    kinds = tuple(
-        _kind(math.prod(shape), total, columns[-1][i]) for i, shape in enumerate(shapes)
-    )
+    kinds = tuple(_kind(math.prod(shape), total, columns[-1][i]) for i, shape in enumerate(shapes))
     return Layout(dims[-1], outer, kinds, strides)
 
 

@@ -60,6 +60,8 @@ class Plan:
         self.differentiable = any(DTYPES[dtype].floating for dtype in self.types.outputs) and any(
             step.parsed.backward is not None for step in region.steps
         )
+        self.results = tuple(DTYPES[dtype] for dtype in self.types.outputs)
+        self.allocate = backend_of(device).allocate
         self._forward: Stage | None = None
         self._backward: dict[Needs, Stage] = {}
 
@@ -142,7 +144,7 @@ def _generate(
         slots = [*program.loads, *program.scalars]
         return Generated(program, numpy_source(program.block, roots, slots, entry), entry, 0)
     width = _WIDTHS[style]
-    text = _OpenCLText(program, region, types, key, width, style == "aligned4").render(entry)
+    text = _OpenCLText(program, types, key, width, style == "aligned4").render(entry)
     return Generated(program, text, entry, width)
 
 
@@ -152,7 +154,6 @@ class _OpenCLText:
     def __init__(
         self,
         program: Program,
-        region: Region,
         types: Types,
         key: tuple[int, tuple[str, ...]],
         width: int,
@@ -163,7 +164,6 @@ class _OpenCLText:
         self.width = width
         self.aligned = aligned
         self.types = types
-        self.comments = [step.primitive.name for step in region.steps]
         self.dtypes = {f"in{i}": name for i, name in enumerate(types.inputs)}
         self.dtypes |= {f"gout{i}": name for i, name in enumerate(types.outputs)}
         self.dtypes |= {slot: dtype for slot, dtype, _ in program.stores}
@@ -217,7 +217,7 @@ class _OpenCLText:
     def _lines(self, width: int) -> list[str]:
         sources = {slot: self._source(slot, width) for slot in self.program.loads}
         roots = [value for _, _, value in self.program.stores]
-        printer = OpenCLPrinter(self.program.block, roots, width, sources, self.comments)
+        printer = OpenCLPrinter(self.program.block, roots, width, sources)
         stores = (
             self._store(slot, dtype, printer.result(value), width)
             for slot, dtype, value in self.program.stores
@@ -272,10 +272,9 @@ class Stage:
         self.plan = plan
         self.writes = generated.writes
         self.reads = tuple(index for kind, index in generated.reads if kind == "in")
+        self._places = tuple((int(kind != "in"), index) for kind, index in generated.reads)
         who = plan.region.name
-        self._scalars = tuple(
-            (index, plan.types.scalars[index]) for index in generated.scalars
-        )
+        self._scalars = tuple((index, plan.types.scalars[index]) for index in generated.scalars)
         self._who = who
         self._launch: Launch | None = None
         if generated.width and generated.writes and plan.size:
@@ -295,9 +294,11 @@ class Stage:
     ) -> None:
         launch = self._launch
         if launch is not None:
-            buffers = [inputs[i] if k == "in" else grads[i] for k, i in self.generated.reads]
+            given = (inputs, grads)
+            buffers = [given[which][i] for which, i in self._places]
             buffers += targets
-            launch(buffers, [pack(scalars[i], c, self._who) for i, c in self._scalars])
+            packed = [pack(scalars[i], c, self._who) for i, c in self._scalars]
+            launch(buffers, packed)
         elif self.writes and self.plan.size:
             self._run_numpy(inputs, grads, scalars, targets)
 
@@ -356,5 +357,5 @@ def plan(region: Region, device: Device, signature: Signature) -> Plan:
 
 def allocate_results(made: Plan) -> list[Any]:
     """Fresh buffers for the outputs of a plan."""
-    allocate = backend_of(made.device).allocate
-    return [allocate(made.size, DTYPES[dtype]) for dtype in made.types.outputs]
+    allocate, size = made.allocate, made.size
+    return [allocate(size, dtype) for dtype in made.results]

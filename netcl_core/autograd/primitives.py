@@ -41,6 +41,7 @@ class Parsed:
     forward: Expr
     backward: tuple[Expr | None, ...] | None
     result: str
+    floating: bool
     reads: frozenset[str]
 
 
@@ -80,8 +81,10 @@ class AutogradPrimitive:
     _parsed: dict[Any, Parsed] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.isidentifier():
-            raise PrimitiveError(message("primitive", f"the name {self.name!r}", "an identifier"))
+        if not isinstance(self.name, str) or not (self.name.isidentifier() and self.name.isascii()):
+            raise PrimitiveError(
+                message("primitive", f"the name {self.name!r}", "an identifier in ASCII")
+            )
         if not callable(self.forward) or not (self.backward is None or callable(self.backward)):
             raise PrimitiveError(
                 message(self.name, "forward or backward is not callable", "two callables")
@@ -149,6 +152,11 @@ class AutogradPrimitive:
             inputs=names[:arity],
         )
 
+    def default_attrs(self) -> dict[str, Any] | None:
+        """The attributes of a call that gives none; None if some have to be given."""
+        table: Mapping[str, Any] = self.attrs  # type: ignore[assignment]  # a mapping since init
+        return None if REQUIRED in table.values() else self.bind_attrs({})
+
     def bind_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes with defaults filled in; raises AttributeValueError if one is wrong."""
         table: Mapping[str, Any] = self.attrs  # type: ignore[assignment]  # a mapping since init
@@ -159,11 +167,11 @@ class AutogradPrimitive:
                     message(self.name, f"the attribute {name!r} is unknown", f"one of {known}")
                 )
         return {
-            name: self._check_attr(name, given.get(name, default))
+            name: self._check_attr(name, given.get(name, default), default)
             for name, default in table.items()
         }
 
-    def _check_attr(self, name: str, value: Any) -> Any:
+    def _check_attr(self, name: str, value: Any, default: Any) -> Any:
         if value is REQUIRED:
             raise AttributeValueError(
                 message(self.name, f"the attribute {name!r} is missing", "a value for it")
@@ -175,10 +183,14 @@ class AutogradPrimitive:
             raise AttributeValueError(
                 message(self.name, f"{name}={value!r}", "one of " + ", ".join(map(repr, words)))
             )
-        if value is None or isinstance(value, (bool, int, float)):
+        if getattr(value, "ndim", None) == 0:
+            value = value.item()  # NumPy scalars, 0-d arrays and tensors
+        if isinstance(value, (bool, int, float)):
             return value
-        if isinstance(value, numbers.Real) or getattr(value, "ndim", None) == 0:
-            return value.item()  # type: ignore[union-attr]  # NumPy scalars and 0-d arrays
+        if isinstance(value, numbers.Real):
+            return float(value)
+        if value is None and (default is None or default is REQUIRED):
+            return None
         raise AttributeValueError(
             message(self.name, f"{name}={value!r} is not a number", "an int or a float")
         )
@@ -196,14 +208,28 @@ class AutogradPrimitive:
         return found
 
     def _parse(self, arity: int, choices: dict[str, str | None]) -> Parsed:
-        names = tuple(self.inputs or (f"x{i}" for i in range(arity)))
+        names = self._names(arity)
         attrs = {name: choices.get(name, name) for name in self.attrs}
         visible = [*names, *(name for name in attrs if name not in choices)]
         forward = parse(self._text(self.forward(list(names), dict(attrs))), visible, self.name)
         backward = self._parse_backward(names, attrs, visible)
         reads = [names_in(tree) for tree in backward or () if tree is not None]
         used = frozenset[str]().union(*reads)
-        return Parsed(names, forward, backward, self._result(forward), used)
+        result = self._result(forward)
+        floating = result == "float" or (result == "bool" and needs_floating(forward))
+        return Parsed(names, forward, backward, result, floating, used)
+
+    def _names(self, arity: int) -> tuple[str, ...]:
+        """The names of the inputs, which no attribute may share, nor `grad` and `out`."""
+        names = tuple(self.inputs or (f"x{i}" for i in range(arity)))
+        seen: set[str] = {GRAD, OUT}
+        for name in (*names, *self.attrs):
+            if name in seen:
+                raise PrimitiveError(
+                    message(self.name, f"the name {name!r} stands for two things", "distinct names")
+                )
+            seen.add(name)
+        return names
 
     def _parse_backward(
         self, names: tuple[str, ...], attrs: dict[str, Any], visible: list[str]
@@ -243,9 +269,7 @@ class AutogradPrimitive:
 def _macro_backward(macro: Any) -> Backward:
     """The backward callable of a template's macro: its text, split at semicolons."""
 
-    def backward(
-        args: list[str], grad: str, attrs: dict[str, Any], out: str
-    ) -> list[str | None]:
+    def backward(args: list[str], grad: str, attrs: dict[str, Any], out: str) -> list[str | None]:
         text = str(macro(*args, **attrs, grad=grad, out=out))
         parts = [part.strip() for part in text.split(";")]
         if parts and not parts[-1]:
@@ -253,4 +277,3 @@ def _macro_backward(macro: Any) -> Backward:
         return [None if part == "none" else part for part in parts]
 
     return backward
-

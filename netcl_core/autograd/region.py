@@ -97,7 +97,7 @@ def infer(region: Region, signature: Signature) -> tuple[Types, Shape]:
             [signature.scalars[slot] for slot in slots],
         )
         result = step.parsed.result
-        if result == "float" and not DTYPES[common].floating:
+        if step.parsed.floating and not DTYPES[common].floating:
             common = DEFAULT_OF_CATEGORY[2]
         compute = DTYPES[common].compute
         for slot in slots:
@@ -146,7 +146,7 @@ class _Builder:
     def __init__(self, region: Region, types: Types) -> None:
         self.region = region
         self.types = types
-        self.block = Block()
+        self.block = Block([step.primitive.name for step in region.steps])
         self.values: dict[Ref, int] = {}
         self.scopes: list[dict[str, int]] = []
         for i, dtype in enumerate(types.inputs):
@@ -166,10 +166,12 @@ class _Builder:
         }
         scope |= {name: block.convert(self.values["scalar", s], compute) for name, s in step.attrs}
         value = block.build(step.parsed.forward, scope, compute)
-        if step.parsed.result == "bool":
+        if self.types.dtypes[k] == "bool":
             value = block.convert(block.truth(value, compute), "int")
         else:
             value = block.convert(value, compute)
+        if self.types.dtypes[k] == "uint8":
+            value = block.wrap(value, 8)
         self.values["step", k] = value
         self.scopes.append(scope)
 
@@ -186,9 +188,7 @@ class _Builder:
         """The gradient value of each needed input, from loads of `gout<i>`."""
         wanted = self._wanted(needs)
         sums: dict[Ref, list[int]] = {ref: [] for ref in wanted}
-        for i, (ref, dtype) in enumerate(
-            zip(self.region.outputs, self.types.outputs, strict=True)
-        ):
+        for i, (ref, dtype) in enumerate(zip(self.region.outputs, self.types.outputs, strict=True)):
             if ref in wanted:
                 grad = _load(self.block, f"gout{i}", dtype)
                 sums[ref].append(self.block.convert(grad, self._compute(ref)))
@@ -196,9 +196,7 @@ class _Builder:
             if sums.get(("step", k)):
                 self._backward(k, sums)
         self.block.origin = -1
-        return {
-            i: self._total(("in", i), sums) for i in range(self.region.inputs) if needs[i]
-        }
+        return {i: self._total(("in", i), sums) for i in range(self.region.inputs) if needs[i]}
 
     def _compute(self, ref: Ref) -> str:
         kind, i = ref

@@ -8,7 +8,8 @@ operands (in vector form a comparison yields lanes of that size).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -16,14 +17,15 @@ from netcl_core.autograd.expressions import (
     COMPARISONS,
     LOGICAL,
     PREDICATES,
-    Apply,
     Expr,
     Name,
     Number,
 )
+from netcl_core.errors import DtypeError, message
 
 INTEGERS: Final = frozenset({"int", "long"})
 _SIZE: Final = {"float": 4, "int": 4, "double": 8, "long": 8}
+_BITS: Final = {"int": 31, "long": 63}
 
 
 @final
@@ -52,11 +54,13 @@ def mask_of(ctype: str) -> str:
 class Block:
     """Values in order of definition, numbered by what they compute.
 
-    `origin` marks which step of the region the next values belong to; printers
-    inline a value that is used once if it shares the origin of its user.
+    `origin` marks which step of the region the next values belong to (an index of
+    `steps`, their names; -1: none); printers inline a value that is used once if it
+    shares the origin of its user.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, steps: Sequence[str]) -> None:
+        self.steps = steps
         self.values: list[Value] = []
         self.origin = -1
         self._numbers: dict[tuple[Any, ...], int] = {}
@@ -78,7 +82,12 @@ class Block:
         return self._add("scalar", (), ctype, slot)
 
     def const(self, value: float, ctype: str) -> int:
-        """A literal."""
+        """A literal; raises DtypeError, which names the step, if it does not fit the type."""
+        if ctype in INTEGERS and not _fits(value, ctype):
+            who = self.steps[self.origin] if self.origin >= 0 else "kernel"
+            raise DtypeError(
+                message(who, f"the constant {value!r} in {ctype} arithmetic", f"a fitting {ctype}")
+            )
         return self._add("const", (), ctype, value)
 
     def convert(self, number: int, ctype: str) -> int:
@@ -114,35 +123,41 @@ class Block:
 
     def build(self, tree: Expr, names: Mapping[str, int], ctype: str) -> int:
         """Enter an expression whose arithmetic is done in `ctype`; names stand for values."""
+        return self._build(tree, names, ctype, {})
+
+    def _build(self, tree: Expr, names: Mapping[str, int], ctype: str, done: dict[int, int]) -> int:
+        """`done` numbers the subtrees by identity: macros share theirs, many times over."""
         if isinstance(tree, Number):
             return self.const(tree.value, ctype)
         if isinstance(tree, Name):
             return names[tree.id]
-        if tree.op == "?:":
-            return self._choose(tree, names, ctype)
-        if tree.op in LOGICAL:
-            masks = [self.truth(self.build(arg, names, ctype), ctype) for arg in tree.args]
-            return self._add(tree.op, tuple(masks), mask_of(ctype))
-        args = tuple(self.convert(self.build(arg, names, ctype), ctype) for arg in tree.args)
-        if ctype in INTEGERS and tree.op not in {"+", "-", "*", "neg", *COMPARISONS}:
-            return self._integer(tree.op, args, ctype)
-        if tree.op in COMPARISONS or tree.op in PREDICATES:
-            return self._add(tree.op, args, mask_of(ctype))
-        return self._add(tree.op, args, ctype)
+        number = done.get(id(tree))
+        if number is None:
+            args = [self._build(arg, names, ctype, done) for arg in tree.args]
+            number = done[id(tree)] = self._apply(tree.op, args, ctype)
+        return number
 
-    def _choose(self, tree: Apply, names: Mapping[str, int], ctype: str) -> int:
-        condition = self.truth(self.build(tree.args[0], names, ctype), ctype)
-        branches = (self.convert(self.build(arg, names, ctype), ctype) for arg in tree.args[1:])
-        return self._add("?:", (condition, *branches), ctype)
+    def _apply(self, op: str, operands: Sequence[int], ctype: str) -> int:
+        if op in LOGICAL:
+            masks = tuple(self.truth(number, ctype) for number in operands)
+            return self._add(op, masks, mask_of(ctype))
+        if op == "?:":
+            branches = (self.convert(number, ctype) for number in operands[1:])
+            return self._add(op, (self.truth(operands[0], ctype), *branches), ctype)
+        args = tuple(self.convert(number, ctype) for number in operands)
+        if ctype in INTEGERS and op not in {"+", "-", "*", "neg", *COMPARISONS}:
+            return self._integer(op, args, ctype)
+        if op in COMPARISONS or op in PREDICATES:
+            return self._add(op, args, mask_of(ctype))
+        return self._add(op, args, ctype)
 
     def _integer(self, op: str, args: tuple[int, ...], ctype: str) -> int:
         """A function on integers: exact where it has an integer meaning, else through double."""
-        mask, first = mask_of(ctype), args[0]
+        mask, first, zero = mask_of(ctype), args[0], self.const(0, ctype)
         if op in {"floor", "ceil", "rint", "round", "trunc"}:
             return first
         if op in PREDICATES:
-            return self._add("==" if op == "isfinite" else "!=", (first, first), mask)
-        zero = self.const(0, ctype)
+            return self._add("==" if op == "isfinite" else "!=", (zero, zero), mask)
         if op == "fabs":
             negative = self._add("<", (first, zero), mask)
             return self._add("?:", (negative, self._add("neg", args, ctype), first), ctype)
@@ -153,8 +168,36 @@ class Block:
             above = self.convert(self._add(">", (first, zero), mask), ctype)
             below = self.convert(self._add("<", (first, zero), mask), ctype)
             return self._add("-", (above, below), ctype)
+        if op == "pow":
+            return self._power(args[0], args[1], ctype)
         wide = tuple(self.convert(arg, "double") for arg in args)
         return self.convert(self._add(op, wide, "double"), ctype)
+
+    def _power(self, base: int, exponent: int, ctype: str) -> int:
+        """An integer power by squaring, exact modulo the type's range.
+
+        An exponent that is negative or beyond the type's bits gives 0, as integer
+        division and overflow would, unless the base is 1 or -1.
+        """
+        mask, one, zero = mask_of(ctype), self.const(1, ctype), self.const(0, ctype)
+        result, square = one, base
+        for bit in range(_BITS[ctype].bit_length()):
+            shifted = self._add(">>", (exponent, self.const(bit, ctype)), ctype)
+            odd = self._add("!=", (self._add("&", (shifted, one), ctype), zero), mask)
+            more = self._add("*", (result, square), ctype)
+            result = self._add("?:", (odd, more, result), ctype)
+            square = self._add("*", (square, square), ctype)
+        sign = self._integer("fabs", (base,), ctype)
+        unit = self._add("==", (sign, one), mask)
+        above = self._add(">=", (exponent, zero), mask)
+        below = self._add("<=", (exponent, self.const(_BITS[ctype], ctype)), mask)
+        kept = self._add("||", (unit, self._add("&&", (above, below), mask)), mask)
+        return self._add("?:", (kept, result, zero), ctype)
+
+    def wrap(self, number: int, bits: int) -> int:
+        """An integer reduced to its lowest bits, as storing it in a narrow dtype does."""
+        ctype = self.values[number].ctype
+        return self._add("&", (number, self.const((1 << bits) - 1, ctype)), ctype)
 
     def live(self, roots: Iterable[int]) -> list[int]:
         """The numbers of the values that the roots need, in order of definition."""
@@ -166,3 +209,11 @@ class Block:
                 needed.add(number)
                 stack.extend(self.values[number].args)
         return sorted(needed)
+
+
+def _fits(value: float, ctype: str) -> bool:
+    return (
+        math.isfinite(value)
+        and value == int(value)
+        and -(1 << _BITS[ctype]) <= value < 1 << _BITS[ctype]
+    )

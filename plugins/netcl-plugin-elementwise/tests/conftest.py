@@ -1,0 +1,79 @@
+"""What these tests share: the devices, a cache of their own, and counters."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # the helper modules beside the tests
+
+import elementwise_oracle as oracle
+
+import netcl_core as nc
+from netcl_core.errors import DeviceError
+from netcl_core.registry import registry
+from netcl_core.runtime import cache
+from netcl_core.runtime.launch import Launch
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache folder of the session's own; what is wrong with other plugins is not our concern."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NETCL_CACHE_DIR", str(tmp_path_factory.mktemp("programs")))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            registry.load()
+        yield
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The device that a test is parametrised with, made the default; skips where it is missing."""
+    try:
+        found = nc.use_device(request.param)
+    except DeviceError:
+        pytest.skip(f"there is no device {request.param}")
+    with found as chosen:
+        yield chosen
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes `device` runs on each, unless it says on which."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    marked = any("device" in mark.args[0] for mark in marks)
+    if "device" in metafunc.fixturenames and not marked:
+        metafunc.parametrize("device", oracle.DEVICES, indirect=True)
+
+
+@pytest.fixture
+def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the programs that are built or read from disk from now on."""
+    found: list[str] = []
+    original = cache._load_or_build
+
+    def build(device: Any, source: str, who: str) -> Any:
+        found.append(who)
+        return original(device, source, who)
+
+    monkeypatch.setattr(cache, "_load_or_build", build)
+    return found
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The entry points of the kernels that are launched from now on."""
+    found: list[str] = []
+    original = Launch.__call__
+
+    def launch(self: Launch, *args: Any) -> None:
+        found.append(self.entry)
+        original(self, *args)
+
+    monkeypatch.setattr(Launch, "__call__", launch)
+    return found

@@ -1,0 +1,88 @@
+"""Dtypes: names, refusals, and promotion by PyTorch's rule."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from netcl_core.dtypes import DTYPES, category_of_scalar, dtype_name, promote
+from netcl_core.errors import DtypeError
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("float32", "float32"),
+        (np.float16, "float16"),
+        (np.dtype("int64"), "int64"),
+        (float, "float32"),
+        (int, "int32"),
+        (bool, "bool"),
+        ("f8", "float64"),
+    ],
+)
+def test_names(given: Any, name: str) -> None:
+    assert dtype_name(given) == name
+
+
+@pytest.mark.parametrize("given", [complex, "complex64", object, "int16", "uint32", "text"])
+def test_other_dtypes_are_refused(given: Any) -> None:
+    with pytest.raises(DtypeError, match=r"make: the dtype .* is not supported; expected one of"):
+        dtype_name(given, "make")
+
+
+def test_sizes_and_categories() -> None:
+    assert [DTYPES[name].itemsize for name in ("bool", "uint8", "float16", "int64")] == [1, 1, 2, 8]
+    assert [name for name, dtype in DTYPES.items() if dtype.floating] == [
+        "float16",
+        "float32",
+        "float64",
+    ]
+    assert [category_of_scalar(x) for x in (True, 3, 2.5)] == [0, 1, 2]
+
+
+def test_promotion_of_nothing() -> None:
+    with pytest.raises(DtypeError, match="no operand"):
+        promote([])
+
+
+def test_promotion_is_pytorchs() -> None:
+    """All triples of dtypes with dimensions, 0-d, and Python scalars; our default int is int32."""
+    torch = pytest.importorskip("torch")
+    default = torch.get_default_dtype()
+    assert default == torch.float32
+    arrays = [(name, ndim) for name in DTYPES for ndim in (0, 1)]
+    scalars: list[Any] = [None, True, 2, 2.5]
+    for first, second, scalar in itertools.product(arrays, arrays, scalars):
+        tensors = [torch.ones((2,) * ndim, dtype=getattr(torch, n)) for n, ndim in (first, second)]
+        wanted = torch.result_type(*tensors)
+        if scalar is not None:
+            wanted = _with_scalar(torch, tensors, scalar)
+        categories = [] if scalar is None else [category_of_scalar(scalar)]
+        name = str(wanted).removeprefix("torch.")
+        if scalar == 2 and name == "int64" and "int64" not in (first[0], second[0]):
+            name = "int32"
+        assert promote([first, second], categories) == name, (first, second, scalar)
+
+
+def _with_scalar(torch: Any, tensors: list[Any], scalar: Any) -> Any:
+    """PyTorch's rule for three operands: one of them a Python scalar."""
+    dims = [t.dtype for t in tensors if t.ndim]
+    zero = [t.dtype for t in tensors if not t.ndim]
+    full = _join(torch, dims)
+    rest = _join(torch, zero)
+    if rest is None:
+        return torch.result_type(torch.ones(2, dtype=full), scalar)
+    lower = torch.result_type(torch.ones((), dtype=rest), scalar)
+    if full is None:
+        return lower
+    return torch.result_type(torch.ones(2, dtype=full), torch.ones((), dtype=lower))
+
+
+def _join(torch: Any, dtypes: list[Any]) -> Any:
+    if not dtypes:
+        return None
+    return dtypes[0] if len(dtypes) == 1 else torch.promote_types(*dtypes)
