@@ -73,8 +73,8 @@ class Installation:
 def discover() -> list[Runtime]:
     """Every OpenCL runtime that is listed or lies in the environment, the rejected ones too.
 
-    Order: the system's, those of OCL_ICD_FILENAMES, pip's, NVIDIA's unlisted one. Of two entries for the
-    same library the first is accepted. Changes nothing and never raises for a
+    Order: the system's, those of OCL_ICD_FILENAMES, pip's, NVIDIA's unlisted one. Of two
+    entries for the same library the first is accepted. Changes nothing and never raises for a
     broken entry; empty on platforms other than Linux.
     """
     if not sys.platform.startswith("linux"):
@@ -263,7 +263,8 @@ def _without_duplicate(runtime: Runtime, before: list[Runtime]) -> Runtime:
         return runtime
     for other in (one for one in before if one.accepted):
         if _identity(other.library) == _identity(runtime.library):
-            return replace(runtime, accepted=False, reason=f"the same library as in {other.icd or other.library}")
+            reason = f"the same library as in {other.icd or other.library}"
+            return replace(runtime, accepted=False, reason=reason)
         if runtime.source == "pip" and _stem(other.library) == _stem(runtime.library):
             reason = f"{other.library}, a copy of this runtime, comes first; two would clash"
             return replace(runtime, accepted=False, reason=reason)
@@ -295,7 +296,8 @@ def install() -> Installation:
 
     Must run before the first OpenCL call of the process, at which the loader
     reads OCL_ICD_VENDORS; `devices` sees to it. A choice of the user's
-    (OCL_ICD_VENDORS, OPENCL_VENDOR_PATH) and `icd-discovery` off are respected. Raises ConfigError for a bad setting, nothing else.
+    (OCL_ICD_VENDORS, OPENCL_VENDOR_PATH) and `icd-discovery` off are respected.
+    Raises ConfigError for a bad setting, nothing else.
     """
     global _installation
     with _lock:

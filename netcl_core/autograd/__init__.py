@@ -1,6 +1,6 @@
 """netcl_core.autograd: tapes, nodes, gradients, and `ag.<op>` for every installed op.
 
-    import netcl_core.autograd as ag
+import netcl_core.autograd as ag
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from netcl_core.autograd.operators import (
 from netcl_core.autograd.ops import __dir__ as _op_names
 from netcl_core.autograd.ops import __getattr__ as _op
 from netcl_core.autograd.reduction import SUM, Combine, reduction_kernels
+from netcl_core.registry import registry as _registry
 
 __all__ = [
     "SUM",
@@ -71,8 +72,22 @@ __all__ = [
 ]
 
 
+_found: set[str] = set()
+
+
 def __getattr__(name: str) -> Any:
-    return _op(name)
+    found = globals()[name] = _op(name)
+    _found.add(name)
+    return found
+
+
+def _forget() -> None:
+    for name in _found:
+        globals().pop(name, None)
+    _found.clear()
+
+
+_registry.on_change(_forget)
 
 
 def __dir__() -> list[str]:

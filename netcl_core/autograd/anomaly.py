@@ -38,7 +38,7 @@ def check_directional(node: Any, grad_out: Tensor, gradients: Sequence[Tensor | 
         for i, (x, part) in enumerate(zip(node.inputs, gradients, strict=True))
         if part is not None and isinstance(x, Operand) and DTYPES[x.dtype].floating
     ]
-    if not floating or node._fn is None:
+    if not floating or node.fn is None:
         return
     random = np.random.default_rng(0)
     values = [x.value if isinstance(x, Operand) else x for x in node.inputs]
@@ -73,7 +73,7 @@ def _moved(node: Any, values: list[Any], directions: dict[int, Any], step: float
         moved[i] = Tensor.from_host(
             (array + step * direction).astype(array.dtype), values[i].device
         )
-    return node._fn(*moved).to_host().astype(np.float64)
+    return node.fn(*moved).to_host().astype(np.float64)
 
 
 def _text(node: Any, given: str, expected: str) -> str:

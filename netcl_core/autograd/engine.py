@@ -135,33 +135,33 @@ def apply_op(
     Returns:
         A Node; the raw Tensor if grad mode is off.
     """
-    value = fn(*[arg._tensor if type(arg) is Node else arg for arg in args])
+    value = fn(*[arg.value if type(arg) is Node else arg for arg in args])
     if not is_grad_enabled():
         return value
     if value.requires_grad:  # fn handed a leaf through: the result is a value of its own
         value = value.alias(value.shape)
+    name = op_name or frames.caller_name()
     recorder = get_current_tape() if tape is _CURRENT else tape
-    node = Node(value, op_name=op_name or frames.caller_name())
-    if (
-        grad_fn is None
-        or recorder is None
-        or not recorder.enabled
-        or not any(arg.requires_grad for arg in args if isinstance(arg, Operand))
-    ):
-        return node
-    node.grad_fn = grad_fn
-    node.inputs = args
-    node._requires_grad = True
-    node._fn = fn
-    node._frame = frames.user_frame()
+    if grad_fn is None or recorder is None or not recorder.enabled or not _any_needs(args):
+        return Node(value, op_name=name)
+    node = Node(value, grad_fn, args, True, name)
+    node.fn = fn
+    node.frame = frames.user_frame()
     saved = args if saves is None else [args[i] for i in saves]
-    node._versions = tuple(
-        [(arg.value, arg.value.version) for arg in saved if isinstance(arg, Operand)]
-    )
+    if saved:
+        values = [arg.value for arg in saved if isinstance(arg, Operand)]
+        node.versions = tuple([(tensor, tensor.version) for tensor in values])
     if anomaly_mode()[0]:
         node.creation_trace = traceback.format_stack()[:-1]
     recorder.record(node)
     return node
+
+
+def _any_needs(args: Sequence[Any]) -> bool:
+    for arg in args:  # noqa: SIM110 - a plain loop is faster, and this runs at every op
+        if isinstance(arg, Operand) and arg.requires_grad:
+            return True
+    return False
 
 
 def backward(loss: Any, grad: Any = None) -> None:

@@ -7,20 +7,32 @@ import sys
 from types import CodeType, FrameType
 from typing import Final
 
-_own: Final[list[tuple[str, ...]]] = [("netcl_core",)]
+
+class _Own(dict[str, bool]):
+    """Whether a module is ours, by its name; found once per name."""
+
+    def __init__(self) -> None:
+        self.packages: tuple[str, ...] = ("netcl_core",)
+
+    def __missing__(self, module: str) -> bool:
+        ours = self[module] = module.startswith(self.packages)
+        return ours
+
+
+_own: Final = _Own()
 
 
 def add_own(package: str) -> None:
     """Treat the frames of a plugin's package as ours, not as the user's."""
-    _own[0] = (*_own[0], package)
+    _own.packages = (*_own.packages, package)
+    _own.clear()
 
 
 def user_frame() -> tuple[CodeType, int] | None:
     """The code object and instruction of the user's frame; cheap, the line is found later."""
     frame: FrameType | None = sys._getframe(2)
-    own = _own[0]
     while frame is not None:
-        if not frame.f_globals.get("__name__", "").startswith(own):
+        if not _own[frame.f_globals.get("__name__", "")]:
             return frame.f_code, frame.f_lasti
         frame = frame.f_back
     return None

@@ -30,13 +30,15 @@ class Node(Operand):
         inputs: What the op was given: Nodes, Tensors, or plain values.
         op_name: The op's name.
         creation_trace: Formatted stack lines, kept while anomaly detection is on.
+        fn: The forward function, for checks of the gradient.
+        frame: The user's code object and instruction; `where` makes it readable.
+        versions: The tensors that `grad_fn` reads with their versions at that time.
     """
 
-    __slots__ = ("__weakref__", "_fn", "_frame", "_grad", "_requires_grad", "_tensor",
-                 "_versions", "creation_trace", "grad_fn", "inputs", "number",
-                 "op_name")  # fmt: skip
+    __slots__ = ("__weakref__", "_grad", "_requires_grad", "creation_trace", "fn", "frame",
+                 "grad_fn", "inputs", "number", "op_name", "value", "versions")  # fmt: skip
 
-    _tensor: Tensor
+    value: Tensor  # a slot instead of Operand's property
     grad_fn: GradFn | None
     inputs: tuple[Any, ...]
 
@@ -48,7 +50,7 @@ class Node(Operand):
         requires_grad: bool = False,
         op_name: str | None = None,
     ) -> None:
-        self._tensor = value
+        self.value = value
         self.grad_fn = grad_fn
         self.inputs = tuple(parents)
         self.op_name = op_name
@@ -56,15 +58,11 @@ class Node(Operand):
         self.creation_trace: list[str] | None = None
         self._requires_grad = requires_grad
         self._grad: Tensor | None = None
-        self._fn: Callable[..., Tensor] | None = None
-        self._frame: tuple[CodeType, int] | None = None
-        self._versions: tuple[tuple[Tensor, int], ...] = ()
+        self.fn: Callable[..., Tensor] | None = None
+        self.frame: tuple[CodeType, int] | None = None
+        self.versions: tuple[tuple[Tensor, int], ...] = ()
         if grad_fn is None and requires_grad:
             value.requires_grad_()
-
-    @property
-    def value(self) -> Tensor:
-        return self._tensor
 
     @property
     def is_leaf(self) -> bool:
@@ -79,7 +77,7 @@ class Node(Operand):
     @property
     def requires_grad(self) -> bool:
         """Whether a gradient flows through this value."""
-        return self._tensor.requires_grad if self.grad_fn is None else self._requires_grad
+        return self.value.requires_grad if self.grad_fn is None else self._requires_grad
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
@@ -87,24 +85,24 @@ class Node(Operand):
             raise GradientError(
                 message("requires_grad", f"the result of {self.op_name}", "a leaf", "Use detach()")
             )
-        self._tensor.requires_grad_(value)
+        self.value.requires_grad_(value)
 
     @property
     def grad(self) -> Tensor | None:
         """The gradient: of a leaf after backward, of a result under `Tape(retain_grads=True)`."""
-        return self._tensor.grad if self.grad_fn is None else self._grad
+        return self.value.grad if self.grad_fn is None else self._grad
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if self.grad_fn is None:
-            self._tensor.grad = value
+            self.value.grad = value
         else:
             self._grad = value
 
     @property
     def where(self) -> str:
         """`file:line` of the user's code that made this node."""
-        return frames.describe(self._frame)
+        return frames.describe(self.frame)
 
 
 def leaf_node(value: Any) -> Node:

@@ -143,5 +143,3 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     registry.load()
     return sorted({*registry.op_names(), *_CORE})
-
-

@@ -141,7 +141,7 @@ def _seed(root: Any, seed: Any) -> Tensor:
 
 def _gradients(node: Node, gradient: Tensor) -> Iterable[Tensor | None]:
     """Run a node's grad_fn and check what it returns."""
-    for saved, version in node._versions:
+    for saved, version in node.versions:
         if saved.version != version:
             raise MutationError(
                 message(

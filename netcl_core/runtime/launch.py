@@ -47,6 +47,7 @@ class Launch:
     __slots__ = (
         "_enqueue",
         "_kernels",
+        "_queue",
         "constants",
         "device",
         "entry",
@@ -74,6 +75,7 @@ class Launch:
         self.constants = tuple(constants)
         self.who = who or entry
         self._kernels: dict[int, Any] = {}
+        self._queue = device.queue
         self._enqueue = opencl_module().enqueue_nd_range_kernel
 
     def __call__(self, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
@@ -87,7 +89,7 @@ class Launch:
         for scalar in scalars:
             kernel._set_arg_buf(index, scalar)
             index += 1
-        self._enqueue(self.device.queue, kernel, self.global_size, self.local_size)
+        self._enqueue(self._queue, kernel, self.global_size, self.local_size)
 
     def _make(self, first: int) -> Any:
         cl = opencl_module()
