@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from netcl_core.device_table import default_device, use_device
     from netcl_core.hookspecs import API_VERSION, hookimpl
     from netcl_core.randomness import host_generator, manual_seed, random_state
+    from netcl_core.runtime.host import HostCall
     from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
     from netcl_core.tensors import Tensor
 
@@ -30,6 +31,7 @@ _NAMES: Final = {
     "API_VERSION": ("hookspecs", "API_VERSION"),
     "Bound": ("runtime.kernels", "Bound"),
     "Device": ("device", "Device"),
+    "HostCall": ("runtime.host", "HostCall"),
     "Kernel": ("runtime.kernels", "Kernel"),
     "Kernels": ("runtime.kernels", "Kernels"),
     "Spec": ("runtime.kernels", "Spec"),
@@ -50,6 +52,7 @@ __all__ = [
     "API_VERSION",
     "Bound",
     "Device",
+    "HostCall",
     "Kernel",
     "Kernels",
     "Spec",

@@ -31,7 +31,6 @@ from netcl_core.autograd.ops import providers
 from netcl_core.autograd.primitives import REQUIRED, AutogradPrimitive
 from netcl_core.errors import (
     MissingNamespaceError,
-    NetclError,
     PluginError,
     RegistrationError,
     message,
@@ -41,6 +40,7 @@ from netcl_core.rendering import add_prefix, has_prefix
 
 PLUGINS: Final = "netcl_core.plugins"
 PRIMITIVES: Final = "netcl_core.primitives"
+CORE_PREFIX: Final = "core"
 
 
 class PluginWarning(UserWarning):
@@ -52,7 +52,8 @@ class PluginWarning(UserWarning):
 class Plugin:
     """One plugin and its state: `active` or `quarantined` with a reason.
 
-    `provides` are the names of its ops and namespaces.
+    `provides` are the names of its ops and namespaces; `group` is the entry-point
+    group that it was found in, empty for one given to `register`.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Plugin:
     reason: str = ""
     traceback: str = ""
     provides: tuple[str, ...] = ()
+    group: str = ""
     implementations: Any = field(default=None, repr=False)
 
 
@@ -133,8 +135,9 @@ class OperatorRegistrar:
         elif isinstance(record, (Operator, Composite)):
             self._transaction.add("operator", record, priority)
         else:
-            expected = "an Operator, Composite or Implementation"
-            raise _wrong_record(self._transaction.provider, record, expected)
+            raise _wrong_record(
+                self._transaction.provider, record, "an Operator, Composite or Implementation"
+            )
 
 
 @final
@@ -166,7 +169,7 @@ def load_installed() -> None:
                 _load_entry_point(group, point)
 
 
-def _entry_points(group: str) -> list[Any]:
+def _entry_points(group: str) -> Sequence[Any]:
     points = importlib_metadata.entry_points(group=group)
     return sorted(points, key=lambda point: (_distribution(point)[0], point.name))
 
@@ -178,17 +181,24 @@ def _distribution(point: Any) -> tuple[str, str]:
 
 def _load_entry_point(group: str, point: Any) -> None:
     distribution, version = _distribution(point)
-    other = _known.get(point.name)
-    plugin = Plugin(point.name, distribution, version)
-    if other is not None:
-        if other.distribution != distribution:
-            reason = f"{other.distribution} has a plugin named {point.name!r} already"
-            plugin.state, plugin.reason = "quarantined", reason
-            _known[f"{distribution}:{point.name}"] = plugin
-            _warn(plugin)
+    plugin = Plugin(point.name, distribution, version, group=group)
+    key = point.name
+    other = _known.get(key)
+    if other is not None and (other.distribution, other.group) != (distribution, group):
+        key = f"{distribution}:{group}:{point.name}"
+    if key in _known:  # an earlier look, which was interrupted, came this far
         return
-    _known[point.name] = plugin
+    _known[key] = plugin
     try:
+        if key != point.name:
+            raise PluginError(
+                message(
+                    distribution,
+                    f"the plugin name {point.name!r} is taken by {_place(other)}",
+                    "a name of its own for each plugin",
+                    "Rename the entry point of one of the two",
+                )
+            )
         package = point.module.partition(".")[0]
         _add_templates(point.name, package)
         loaded = point.load()
@@ -198,13 +208,30 @@ def _load_entry_point(group: str, point: Any) -> None:
             _enter_hooks(plugin, loaded)
         frames.add_own(package)
     except (KeyboardInterrupt, MemoryError):
+        del _known[key]  # not the plugin's fault: it is tried again
         raise
     except BaseException as error:  # a plugin may raise anything, SystemExit included
         _quarantine(plugin, error)
 
 
+def _place(plugin: Plugin | None) -> str:
+    return "" if plugin is None else f"{plugin.distribution} ({plugin.group or 'register'})"
+
+
 def _add_templates(prefix: str, package: str) -> None:
-    """Make the `templates` folder of a package known, without importing the package."""
+    """Make the `templates` folder of a package known, without importing the package.
+
+    Raises PluginError for the prefix of the core's own templates.
+    """
+    if prefix == CORE_PREFIX:
+        raise PluginError(
+            message(
+                f"plugin {prefix!r}",
+                "this is the prefix of the core's own templates",
+                "another name",
+                "Rename the plugin's entry point",
+            )
+        )
     spec = importlib.util.find_spec(package)
     for place in (spec.submodule_search_locations or ()) if spec is not None else ():
         folder = Path(place) / "templates"
@@ -216,13 +243,13 @@ def _quarantine(plugin: Plugin, error: BaseException) -> None:
     plugin.state = "quarantined"
     plugin.reason = f"{type(error).__name__}: {error}"
     plugin.traceback = "".join(traceback.format_exception(error))
-    _warn(plugin)
+    _warn(plugin, f"quarantined ({plugin.reason})")
 
 
-def _warn(plugin: Plugin) -> None:
+def _warn(plugin: Plugin, state: str) -> None:
     text = message(
         f"plugin {plugin.name!r} of {plugin.distribution} {plugin.version}",
-        f"quarantined ({plugin.reason})",
+        state,
         "",
         f"Repair, upgrade or uninstall {plugin.distribution}; everything else works",
     )
@@ -232,14 +259,15 @@ def _warn(plugin: Plugin) -> None:
 def _enter_primitive(plugin: Plugin, record: Any) -> None:
     transaction = registry.transaction(plugin.distribution)
     PrimitiveRegistrar(transaction, plugin.name).add(record)
-    _commit(plugin, transaction)
+    transaction.commit()
+    _activate(plugin, transaction)
 
 
 def _enter_hooks(plugin: Plugin, loaded: Any) -> None:
     """Call the plugin's registration hooks and enter what they add, all or nothing."""
     transaction = registry.transaction(plugin.distribution)
-    _manager.register(loaded, plugin.name)
     try:
+        _manager.register(loaded, plugin.name)
         hooks = _hooks(plugin, loaded)
         if "netcl_template_loader" in hooks:
             add_prefix(plugin.name, hooks["netcl_template_loader"]())
@@ -251,15 +279,16 @@ def _enter_hooks(plugin: Plugin, loaded: Any) -> None:
         for name, registrar in registrars.items():
             if name in hooks:
                 hooks[name](registrar)
+        transaction.commit()
     except BaseException:
-        _manager.unregister(loaded)
+        if _manager.get_plugin(plugin.name) is loaded:  # pluggy keeps what it half registered
+            _manager.unregister(loaded)
         raise
     plugin.implementations = loaded
-    _commit(plugin, transaction)
+    _activate(plugin, transaction)
 
 
-def _commit(plugin: Plugin, transaction: Transaction) -> None:
-    transaction.commit()
+def _activate(plugin: Plugin, transaction: Transaction) -> None:
     plugin.provides = tuple(row.record.name for row in transaction)
     plugin.state, plugin.reason, plugin.traceback = "active", "", ""
 
@@ -273,9 +302,7 @@ def _hooks(plugin: Plugin, loaded: Any) -> dict[str, Callable[..., Any]]:
             if implementation.plugin is loaded:
                 found[caller.name] = implementation.function
     wrong = sorted(name for name in found if name not in known)
-    wrong += [
-        name for name in _unmarked(loaded) if name not in found and name.startswith("netcl_")
-    ]
+    wrong += [name for name in _unmarked(loaded) if name not in found and name.startswith("netcl_")]
     if wrong:
         close = get_close_matches(wrong[0], known, n=1)
         hint = f"Did you mean {close[0]}?" if close and close[0] != wrong[0] else ""
@@ -299,7 +326,7 @@ def _hooks(plugin: Plugin, loaded: Any) -> dict[str, Callable[..., Any]]:
     return found
 
 
-def _unmarked(loaded: Any) -> list[str]:
+def _unmarked(loaded: Any) -> Sequence[str]:
     return [name for name, value in inspect.getmembers(loaded) if inspect.isroutine(value)]
 
 
@@ -314,14 +341,16 @@ def register(plugin: Any, name: str | None = None) -> Plugin:
     chosen = name or getattr(plugin, "__name__", None) or type(plugin).__name__
     with _lock:
         if chosen in _known:
-            raise PluginError(message("register", f"{chosen!r} is registered already", "a new name"))
+            raise PluginError(
+                message("register", f"{chosen!r} is registered already", "a new name")
+            )
         entry = Plugin(chosen, chosen, "0")
         package = _package_of(plugin)
         if package is not None and not has_prefix(chosen):
             _add_templates(chosen, package)
         try:
             _enter_hooks(entry, plugin)
-        except NetclError as error:
+        except Exception as error:
             error.add_note(f"while registering the plugin {chosen!r}")
             raise
         _known[chosen] = entry
@@ -385,21 +414,34 @@ def namespace(name: str) -> ModuleType:
 
 
 def plugin_commands() -> dict[str, Any]:
-    """The click commands that plugins add to `netcl`."""
+    """The click commands that plugins add to `netcl`; a failing hook adds none, with a warning."""
     commands: dict[str, Any] = {}
-    for _, function in _implementing("netcl_cli_commands"):
-        function(lambda command: commands.__setitem__(command.name, command))
+    for plugin, function in _implementing("netcl_cli_commands"):
+        added: dict[str, Any] = {}
+        try:
+            function(lambda command, into=added: into.__setitem__(command.name, command))
+            if taken := sorted(added.keys() & commands.keys()):
+                raise PluginError(message(plugin.name, f"the command {taken[0]!r} is taken"))
+        except Exception as error:  # a plugin may raise anything; the other commands stay
+            _warn(plugin, f"has no commands ({type(error).__name__}: {error})")
+            continue
+        commands |= added
     return commands
 
 
 def doctor_checks() -> Iterable[tuple[str, bool, str]]:
-    """What plugins report to `netcl doctor`, and one line per quarantined plugin."""
+    """What plugins report to `netcl doctor`, and one line per plugin that does not work."""
     for plugin in list():
         if plugin.state == "quarantined":
-            yield f"plugin {plugin.name}", False, plugin.reason
+            yield f"plugin {plugin.name} of {plugin.distribution}", False, plugin.reason
     for plugin, function in _implementing("netcl_doctor"):
-        for name, ok, text in function():
-            yield f"{plugin.name}: {name}", bool(ok), str(text)
+        try:
+            found = [
+                (f"{plugin.name}: {name}", bool(ok), str(text)) for name, ok, text in function()
+            ]
+        except Exception as error:  # a plugin may raise anything; it becomes a finding
+            found = [(f"plugin {plugin.name}", False, f"{type(error).__name__}: {error}")]
+        yield from found
 
 
 def _implementing(hook: str) -> Iterable[tuple[Plugin, Callable[..., Any]]]:

@@ -68,6 +68,7 @@ class Registry:
         self._tables: dict[str, dict[str, tuple[Row, ...]]] = {kind: {} for kind in KINDS}
         self._lock = threading.RLock()
         self._listeners: list[Callable[[], None]] = []
+        self._loading = False
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every change of the tables (to drop derived caches)."""
@@ -89,15 +90,20 @@ class Registry:
         return sorted({name for kind in OP_KINDS for name in self._tables[kind]})
 
     def load(self) -> None:
-        """Let the plugin manager fill the tables, if it has not done so yet."""
+        """Let the plugin manager fill the tables, if it has not done so yet.
+
+        Other threads wait until they are full; a plugin that looks something up while
+        it is loaded sees what is there so far.
+        """
         with self._lock:
-            loader, self.loader = self.loader, None
-            if loader is not None:
-                try:
-                    loader()
-                except BaseException:
-                    self.loader = loader
-                    raise
+            if self.loader is None or self._loading:
+                return
+            self._loading = True
+            try:
+                self.loader()
+                self.loader = None
+            finally:
+                self._loading = False
 
     def find_op(self, name: str) -> Row | None:
         """The row that serves an op, loading the plugins if need be; None if there is none.
@@ -193,10 +199,12 @@ class Transaction:
         self.rows.append(Row(kind, record, self.provider, priority))
 
     def _has(self, kind: str, name: str) -> bool:
-        entered = self.registry.rows(kind, name)
-        return any(row.provider == self.provider for row in entered) or any(
-            row.kind == kind and row.record.name == name for row in self.rows
-        )
+        kinds = OP_KINDS if kind in OP_KINDS else (kind,)
+        return any(
+            row.provider == self.provider
+            for each in kinds
+            for row in self.registry.rows(each, name)
+        ) or any(row.kind in kinds and row.record.name == name for row in self.rows)
 
     def commit(self) -> None:
         """Make all rows visible in one step."""

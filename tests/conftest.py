@@ -1,4 +1,4 @@
-"""What these tests share: a child process with a loader state of its own."""
+"""What these tests share: settings of their own, child processes, clean environments."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from environments import Environment, build, share_third_party
 
 ROOT = Path(__file__).resolve().parent.parent
 _CLEARED = ("OCL_ICD_", "OPENCL_VENDOR_PATH", "NETCL_")
@@ -25,12 +26,16 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def python() -> Callable[..., str]:
-    """Run a piece of Python in a fresh process; returns what it printed."""
+    """Run a piece of Python in a fresh process; returns what it printed.
+
+    Keyword arguments are environment variables; PYTHONPATH comes before the checkout.
+    """
 
     def run(code: str, **environment: str) -> str:
+        path = os.pathsep.join(filter(None, (environment.pop("PYTHONPATH", ""), str(ROOT))))
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", code],
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            env={**os.environ, **environment, "PYTHONPATH": path},
             capture_output=True,
             text=True,
             timeout=120,
@@ -40,3 +45,23 @@ def python() -> Callable[..., str]:
         return done.stdout.strip()
 
     return run
+
+
+@pytest.fixture(scope="session")
+def third_party(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The third-party packages of this environment, without any of netcl's."""
+    return share_third_party(tmp_path_factory.mktemp("shared"))
+
+
+@pytest.fixture(scope="session")
+def core_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The core's wheel, built from the checkout."""
+    pytest.importorskip("hatchling", reason="the build backend is not installed")
+    (wheel,) = build(ROOT, tmp_path_factory.mktemp("wheel"), "wheel")
+    return wheel
+
+
+@pytest.fixture
+def new_environment(tmp_path: Path, third_party: Path) -> Callable[[str], Environment]:
+    """Make a clean environment by name; it holds no netcl and never sees the checkout."""
+    return lambda name="clean": Environment(tmp_path / name, third_party)

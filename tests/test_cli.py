@@ -70,7 +70,7 @@ def report(**changes: Any) -> doctor.Report:
 def given(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def give(**changes: Any) -> None:
         made = report(**changes)
-        monkeypatch.setattr(doctor, "collect", lambda: made)
+        monkeypatch.setattr(doctor, "collect", lambda **_: made)
 
     return give
 

@@ -23,6 +23,7 @@ from netcl_core.dtypes import DTYPES
 from netcl_core.errors import DeviceError, RegistrationError, message
 from netcl_core.hostdata import check_dtype
 from netcl_core.registry import registry
+from netcl_core.runtime.host import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.tensors import Operand, Tensor
 
@@ -74,14 +75,14 @@ class Requirements:
 class Implementation:
     """One way to compute an operator on OpenCL devices.
 
-    `plan(request)` returns the launches; it is called once per device, shapes,
+    `plan(request)` returns the launches, or a HostCall; it is called once per device, shapes,
     dtypes and attributes, and never for an output without elements. An input without
     elements reaches a kernel as NULL.
     """
 
     operator: str
     label: str
-    plan: Callable[[Request], Kernels]
+    plan: Callable[[Request], Kernels | HostCall]
     requires: Requirements = field(default_factory=Requirements)
     priority: int = 0
 
@@ -198,12 +199,16 @@ class _OperatorPlan:
         self.attrs = attrs
         self.output = operator.infer(*specs, **attrs)
         check_dtype(self.output.dtype, device)
-        self.bound: Bound | None = None
+        self.bound: Bound | HostBound | None = None
         if device.backend == "opencl" and not operator.view and self.output.size:
             inputs = tuple(spec for spec in specs if spec is not None)
             request = Request(operator.name, device, inputs, self.output, attrs)
-            kernels = operator.select(request).plan(request)
-            self.bound = Bound(device, kernels, inputs, (self.output,))
+            planned = operator.select(request).plan(request)
+            self.bound = (
+                HostBound(device, planned, inputs, (self.output,))
+                if isinstance(planned, HostCall)
+                else Bound(device, planned, inputs, (self.output,))
+            )
 
     def run(self, *inputs: Tensor | None) -> Tensor:
         """The result for inputs of these shapes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from netcl_core import device_table, doctor
+from netcl_core import device_table, doctor, plugins
 
 _GAP = 2  # columns between two cells
 _SHORTEST = 8  # what a shortened cell keeps at least
@@ -45,7 +46,7 @@ def show_devices(as_json: bool) -> None:
 
 def show_doctor(as_json: bool) -> int:
     """Print the doctor's report; returns the exit code: 0 ok, 1 findings, 3 no OpenCL device."""
-    report = doctor.collect()
+    report = doctor.collect(checks=_plugin_checks())
     if as_json:
         _print_json(doctor.as_data(report))
     else:
@@ -53,6 +54,13 @@ def show_doctor(as_json: bool) -> int:
     if not report.opencl_usable:
         return 3
     return 1 if report.findings else 0
+
+
+def _plugin_checks() -> list[doctor.Check]:
+    """What the plugins report; the reasons of broken ones are shown there, not as warnings too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", plugins.PluginWarning)
+        return [doctor.Check(*one) for one in plugins.doctor_checks()]
 
 
 def _print_report(console: Console, report: doctor.Report) -> None:

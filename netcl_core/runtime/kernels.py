@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, final
 
 from netcl_core.device import Device
-from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, message
 from netcl_core.rendering import render
 from netcl_core.runtime.launch import Launch, pack
@@ -122,13 +121,3 @@ class Bound:
         ]
         for launch, buffers, wanted in self._launches:
             launch([places[kind][index] for kind, index in buffers], [packed[i] for i in wanted])
-
-
-def storage(spec: Spec) -> str:
-    """The OpenCL C type of a tensor's elements in memory."""
-    return DTYPES[spec.dtype].storage
-
-
-def compute(spec: Spec) -> str:
-    """The OpenCL C type in which a tensor's elements are computed."""
-    return DTYPES[spec.dtype].compute

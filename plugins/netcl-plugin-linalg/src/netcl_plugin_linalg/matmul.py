@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Kernels, Spec, Tensor
-from netcl_core.autograd import Implementation, Operator, Request, Saved
+from netcl_core import HostCall, Kernels, Spec, Tensor
+from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_linalg.gemm import Product, batches, gemm
+
+
+HOST_WORK = 1e6
+HOST_PRIORITY = 1
 
 
 def _matrices(a: Spec, b: Spec) -> tuple[Spec, Spec]:
@@ -83,6 +87,25 @@ def _reference(a: Any, b: Any, trans_a: bool, trans_b: bool) -> Any:
     return np.matmul(first.astype(wide), second.astype(wide))
 
 
+def _host_product(request: Request) -> HostCall:
+    trans_a, trans_b = request.attrs["trans_a"], request.attrs["trans_b"]
+
+    def run(inputs: Sequence[Any], output: Any) -> None:
+        a, b = inputs
+        first = np.swapaxes(a, -1, -2) if trans_a else a
+        second = np.swapaxes(b, -1, -2) if trans_b else b
+        np.matmul(first, second, out=output)
+
+    return HostCall(run)
+
+
+def _not_large(request: Request) -> str | None:
+    work = 2 * request.output.size * request.inputs[0].shape[-1]
+    if work >= HOST_WORK:
+        return None
+    return f"{work:.2g} operations; it pays from {HOST_WORK:.2g}, since it waits for the queue"
+
+
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     """dA = G B^T and dB = A^T G, summed over broadcast batches; transposes by flag."""
     a, b = saved.inputs
@@ -119,6 +142,9 @@ def _unbroadcast(part: Any, shape: Sequence[int]) -> Any:
     return ag.reshape(ag.sum(part, over), shape) if over else part
 
 
+_HOST = Requirements(device_kinds=("cpu",), dtypes=("float32", "float64"), reject=_not_large)
+
+
 def _operator(name: str, bind: Any, doc: str) -> Operator:
     return Operator(
         name=name,
@@ -126,7 +152,10 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
         infer=_infer,
         reference=_reference,
         backward=_backward,
-        implementations=(Implementation(name, "packed register tiles", _plan),),
+        implementations=(
+            Implementation(name, "packed register tiles", _plan),
+            Implementation(name, "host BLAS", _host_product, _HOST, priority=HOST_PRIORITY),
+        ),
         doc=doc,
     )
 

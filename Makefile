@@ -1,0 +1,90 @@
+# Everything runs in a virtual environment of the checkout's own, made on first use.
+# Needed: make and Python 3.11 or newer (`make PYTHON=python3.12 test` chooses one).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+PROJECTS := pyproject.toml $(sort $(wildcard plugins/*/pyproject.toml))
+PLUGINS := $(patsubst %/pyproject.toml,%,$(filter plugins/%,$(PROJECTS)))
+BENCHMARKS := $(sort $(wildcard benchmarks/*.py))
+PIP := $(BIN)/python -m pip install --quiet
+# Built kernels are kept between runs, and not in the user's own cache.
+PYTEST := NETCL_CACHE_DIR='$(CURDIR)/build/test-cache' $(BIN)/python -m pytest
+WORKERS ?= 2
+ARGS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup demo test packages lint format bench docs clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo      train the digits network on the best device here"
+	@echo "make test      run all tests but those that install packages (ARGS='-k name' picks some)"
+	@echo "make packages  build every wheel and sdist, install and test each in a clean environment"
+	@echo "make lint      ruff, the format, and mypy --strict on the core"
+	@echo "make format    let ruff format the code and repair what it can"
+	@echo "make docs      write what is generated, then check and run the documentation"
+	@echo "make bench     run benchmarks/*.py"
+	@echo "make setup     only make the environment ($(VENV))"
+	@echo "make clean     remove the environment and everything that was built"
+
+# -- the environment: each stamp is as new as what it installed ------------------------
+
+$(STAMPS)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "netcl needs Python 3.11 or newer: make PYTHON=<interpreter> ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS)
+	@touch $@
+
+# The build backend is installed once instead of once per package (--no-build-isolation).
+$(STAMPS)/runtime: $(STAMPS)/python $(PROJECTS)
+	$(PIP) hatchling editables
+	$(PIP) --no-build-isolation -e '.[cpu]' $(addprefix -e ./,$(PLUGINS))
+	@touch $@
+
+$(STAMPS)/dev: $(STAMPS)/runtime
+	$(PIP) 'netcl-core[dev]'
+	@touch $@
+
+# Tests compare with PyTorch where it is there; without it they skip those comparisons.
+$(STAMPS)/reference: $(STAMPS)/dev
+	@echo "$(PIP) 'netcl-core[reference]'"
+	@if $(PIP) --retries 1 'netcl-core[reference]'; then touch $@; \
+	 else echo "make: PyTorch could not be installed; tests that compare with it are skipped"; fi
+
+setup: $(STAMPS)/runtime
+
+# -- what a contributor runs -----------------------------------------------------------
+
+demo: $(STAMPS)/runtime
+	$(BIN)/netcl train digits
+
+test: $(STAMPS)/reference
+	$(PYTEST) -n $(WORKERS) -m "not packaging" $(ARGS)
+
+packages: $(STAMPS)/reference
+	$(PYTEST) -n $(WORKERS) -m packaging $(ARGS)
+
+lint: $(STAMPS)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMPS)/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(STAMPS)/dev
+	$(BIN)/python tests/support/generate.py
+	$(PYTEST) tests/test_docs.py $(ARGS)
+
+bench: $(STAMPS)/runtime
+	@if [ -z "$(BENCHMARKS)" ]; then echo "There are no benchmarks yet."; fi
+	@for file in $(BENCHMARKS); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

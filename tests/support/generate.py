@@ -1,0 +1,149 @@
+"""Writes what follows from the code: the providers' table, the reference pages, README's table.
+
+    python tests/support/generate.py            write the files that differ
+    python tests/support/generate.py --check    name them and exit with 1 instead
+
+Pages keep what people wrote outside `<!-- generated: NAME -->` ... `<!-- end -->`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from netcl_core import config, errors, hookspecs, plugins
+from netcl_core.registry import OP_KINDS, registry
+
+ROOT = Path(__file__).resolve().parents[2]
+PROVIDERS = "netcl_core/providers.json"
+_BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def first_party() -> dict[str, dict[str, Any]]:
+    """Distribution name -> `[project]` table of every plugin of this repository."""
+    tables = [
+        tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+        for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))
+    ]
+    return {table["name"]: table for table in tables}
+
+
+def providers() -> dict[str, dict[str, str]]:
+    """Which of our packages provides which op and namespace; raises if one does not load."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        registry.load()
+    ours = first_party()
+    missing = ours.keys() - {plugin.distribution for plugin in plugins.list()}
+    if missing:
+        raise SystemExit(f"not installed: {', '.join(sorted(missing))}; run `make setup`")
+    rows = [row for kind in OP_KINDS for row in registry.rows(kind)]
+    return {
+        "ops": _by_name(row for row in rows if row.provider in ours),
+        "namespaces": _by_name(row for row in registry.rows("namespace") if row.provider in ours),
+    }
+
+
+def _by_name(rows: Any) -> dict[str, str]:
+    return dict(sorted((row.record.name, row.provider) for row in rows))
+
+
+# -- the generated parts of pages ------------------------------------------------------
+
+
+def settings_table() -> Iterator[str]:
+    """Every setting with its variable, its key, its default and its meaning."""
+    yield "| variable | key in `[tool.netcl]` | default | meaning |"
+    yield "|---|---|---|---|"
+    for setting in config.SETTINGS.values():
+        default = json.dumps(setting.default)
+        yield f"| `{setting.variable}` | `{setting.name}` | `{default}` | {setting.doc} |"
+
+
+def hooks_table() -> Iterator[str]:
+    """Every hook with its argument and its meaning."""
+    yield "| hook | meaning |"
+    yield "|---|---|"
+    for name, hook in vars(hookspecs).items():
+        if name.startswith("netcl_"):
+            arguments = ", ".join(inspect.signature(hook).parameters)
+            yield f"| `{name}({arguments})` | {_first_paragraph(hook)} |"
+
+
+def errors_table() -> Iterator[str]:
+    """Every error class with its bases and its meaning."""
+    yield "| error | is a | meaning |"
+    yield "|---|---|---|"
+    for name, error in vars(errors).items():
+        if inspect.isclass(error) and issubclass(error, errors.NetclError):
+            bases = ", ".join(f"`{base.__name__}`" for base in error.__bases__)
+            yield f"| `{name}` | {bases} | {_first_paragraph(error)} |"
+
+
+def plugins_table() -> Iterator[str]:
+    """Every first-party plugin with what it brings."""
+    yield "| package | brings |"
+    yield "|---|---|"
+    for name, table in first_party().items():
+        yield f"| [`{name}`](plugins/{name}) | {table['description'].replace(' for netcl', '')} |"
+
+
+def _first_paragraph(thing: Any) -> str:
+    return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split()).replace("|", "\\|")
+
+
+PARTS: dict[str, Callable[[], Iterator[str]]] = {
+    "settings": settings_table,
+    "hooks": hooks_table,
+    "errors": errors_table,
+    "plugins": plugins_table,
+}
+
+
+def page(text: str) -> str:
+    """A page's text with its generated parts renewed."""
+
+    def renew(match: re.Match[str]) -> str:
+        lines = "\n".join(PARTS[match[2]]())
+        return f"{match[1]}{lines}\n{match[3]}"
+
+    return _BLOCK.sub(renew, text)
+
+
+def wanted() -> dict[Path, str]:
+    """What each file with generated content ought to hold."""
+    files = {ROOT / PROVIDERS: json.dumps(providers(), indent=1) + "\n"}
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = path.read_text(encoding="utf-8")
+        if _BLOCK.search(text):
+            files[path] = page(text)
+    return files
+
+
+def outdated() -> dict[Path, str]:
+    """The files that differ from what they ought to hold."""
+    return {
+        path: text for path, text in wanted().items() if path.read_text(encoding="utf-8") != text
+    }
+
+
+def main() -> None:
+    """Write or name the outdated files."""
+    check = "--check" in sys.argv[1:]
+    found = outdated()
+    for path, text in found.items():
+        print(f"{'outdated' if check else 'wrote'}: {path.relative_to(ROOT)}")
+        if not check:
+            path.write_text(text, encoding="utf-8")
+    sys.exit(1 if check and found else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""The documentation names everything, is up to date, and its code runs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import generate
+import pytest
+
+from netcl_core import config, errors, hookspecs
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+_FENCE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)[^)]*\)")
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def test_nothing_generated_is_outdated() -> None:
+    stale = [str(path.relative_to(ROOT)) for path in generate.outdated()]
+    assert stale == [], "run `make docs`"
+
+
+@pytest.mark.parametrize("setting", config.SETTINGS.values(), ids=lambda each: each.variable)
+def test_every_setting_is_documented(setting: config.Setting) -> None:
+    assert f"`{setting.variable}`" in page("configuration.md")
+    assert f"`{setting.name}`" in page("configuration.md")
+    assert setting.doc.endswith(".")
+
+
+def test_no_setting_is_read_past_the_table() -> None:
+    """A NETCL_ variable that the sources name is one of the table's."""
+    known = {setting.variable for setting in config.SETTINGS.values()}
+    build_options = {"NETCL_PROBE_TYPE"}
+    for path in (ROOT / "netcl_core").rglob("*.py"):
+        named = set(re.findall(r"\bNETCL_[A-Z_]+\b", path.read_text(encoding="utf-8")))
+        assert named <= known | build_options, path
+
+
+@pytest.mark.parametrize("name", [n for n in vars(hookspecs) if n.startswith("netcl_")])
+def test_every_hook_is_documented(name: str) -> None:
+    assert f"`{name}(" in page("hooks.md")
+    assert inspect.getdoc(getattr(hookspecs, name))
+
+
+def test_the_hook_api_version_is_documented() -> None:
+    major, minor = hookspecs.API_VERSION
+    assert f"| {major}.{minor} |" in page("hooks.md")
+
+
+ERRORS = [
+    name
+    for name, value in vars(errors).items()
+    if inspect.isclass(value) and issubclass(value, errors.NetclError)
+]
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_every_error_is_documented(name: str) -> None:
+    assert f"| `{name}` |" in page("errors.md")
+
+
+def test_no_error_class_stands_elsewhere() -> None:
+    """The family is in one file, so that the page is complete."""
+    outside = [
+        path.name
+        for path in (ROOT / "netcl_core").rglob("*.py")
+        if path.name != "errors.py"
+        and re.search(r"^class \w+\(\w*Error\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert outside == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in _LINK.findall(path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+def _blocks() -> Iterator[object]:
+    for path in [*PAGES, *sorted(ROOT.glob("plugins/*/README.md"))]:
+        text = path.read_text(encoding="utf-8")
+        for match in _FENCE.finditer(text):
+            line = text[: match.start()].count("\n") + 2
+            name = f"{path.relative_to(ROOT)}:{line}"
+            yield pytest.param("\n" * (line - 1) + match[1], name, id=name)
+
+
+@pytest.mark.parametrize(("code", "name"), list(_blocks()))
+def test_code_blocks_run(python: Callable[..., str], tmp_path: Path, code: str, name: str) -> None:
+    script = tmp_path / "block.py"
+    script.write_text(code, encoding="utf-8")
+    python(
+        f"from pathlib import Path; text = Path({str(script)!r}).read_text(encoding='utf-8')\n"
+        f"exec(compile(text, {name!r}, 'exec'))"
+    )

@@ -1,0 +1,149 @@
+"""The face: light to import, complete, and helpful about what is not installed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+import pytest
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.errors import ArgumentError, MissingNamespaceError, MissingOpError
+
+HEAVY = (
+    "numpy",
+    "pyopencl",
+    "jinja2",
+    "pluggy",
+    "pycparser",
+    "click",
+    "rich",
+    "importlib_metadata",
+)
+
+#: What people import, by module; written down here so that no name goes by accident.
+NAMES = {
+    "netcl_core": "API_VERSION Tensor __version__ autograd default_device devices errors hookimpl "
+    "manual_seed plugins tensor use_device",
+    "netcl_core.autograd": "AutogradPrimitive Node Tape apply_op backward debug_tape "
+    "detect_anomaly enable_grad get_current_tape grad is_grad_enabled no_grad register_primitive "
+    "set_current_tape set_detect_anomaly set_grad_enabled tensor",
+    "netcl_core.autograd.engine": "Node Tape apply_op backward get_current_tape grad "
+    "set_current_tape tensor",
+    "netcl_core.autograd.compiler": "AutogradPrimitive register_primitive",
+    "netcl_core.autograd.debug": "debug_tape",
+    "netcl_core.plugins": "list register unregister",
+}
+
+
+def test_importing_is_light(python: Callable[..., str]) -> None:
+    code = f"import sys, netcl_core; print([name for name in {HEAVY} if name in sys.modules])"
+    assert python(code) == "[]"
+
+
+def test_dir_is_light_and_complete(python: Callable[..., str]) -> None:
+    code = "import sys, netcl_core; print('numpy' in sys.modules, *dir(netcl_core))"
+    loaded, *names = python(code).split()
+    assert loaded == "False" and set(names) >= set(nc.__all__)
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_names_can_be_imported(module: str) -> None:
+    loaded = importlib.import_module(module)
+    missing = [name for name in NAMES[module].split() if not hasattr(loaded, name)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("module", [nc, ag], ids=lambda module: module.__name__)
+def test_all_is_true(module: object) -> None:
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []  # type: ignore[attr-defined]
+
+
+def test_from_import_and_star(python: Callable[..., str]) -> None:
+    code = "from netcl_core import *; from netcl_core import Tensor as T; print(Tensor is T)"
+    assert python(code) == "True"
+
+
+def test_a_name_that_nobody_knows() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
+        _ = nc.no_such_name
+    with pytest.raises(ImportError, match="no_such_name"):
+        exec("from netcl_core import no_such_name")
+
+
+@pytest.mark.parametrize("package", ["nn", "optim", "data"])
+def test_a_missing_namespace_names_its_package(python: Callable[..., str], package: str) -> None:
+    code = f"""
+from netcl_core.errors import MissingNamespaceError
+try:
+    from netcl_core import {package}
+except MissingNamespaceError as error:
+    assert isinstance(error, ImportError)
+    print(error)
+"""
+    said = python(code, NETCL_PLUGINS_AUTOLOAD="0")
+    assert said == (
+        f"netcl_core.{package}: no installed plugin provides this namespace. "
+        f"Install it with: pip install netcl-plugin-{package}."
+    )
+
+
+def test_a_namespace_is_the_plugins_module(python: Callable[..., str]) -> None:
+    code = "from netcl_core import nn; import netcl_core as nc; print(nn is nc.nn, nn.__name__)"
+    pytest.importorskip("netcl_plugin_nn")
+    same, name = python(code).split()
+    assert same == "True" and name.startswith("netcl_plugin_nn")
+
+
+@pytest.mark.parametrize("op", ["relu", "sum", "matmul", "mse_loss"])
+def test_a_missing_op_names_its_package(python: Callable[..., str], op: str) -> None:
+    code = f"""
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.errors import MissingOpError
+for call in (lambda: ag.{op}, lambda: getattr(ag, "{op}")):
+    try:
+        call()
+    except MissingOpError as error:
+        assert isinstance(error, AttributeError)
+        print(str(error).rsplit(" ", 1)[1])
+"""
+    first, second = python(code, NETCL_PLUGINS_AUTOLOAD="0").split()
+    assert first == second and first.startswith("netcl-plugin-")
+
+
+def test_an_operator_without_its_op(python: Callable[..., str]) -> None:
+    code = """
+import netcl_core as nc
+x = nc.tensor([1.0], device="cpu")
+try:
+    x + x
+except nc.errors.MissingOpError as error:
+    print(error)
+"""
+    said = python(code, NETCL_PLUGINS_AUTOLOAD="0")
+    assert "pip install netcl-plugin-elementwise" in said
+
+
+@pytest.mark.parametrize(("typo", "meant"), [("reluu", "relu"), ("sigmoyd", "sigmoid")])
+def test_a_misspelt_op_is_guessed(typo: str, meant: str) -> None:
+    pytest.importorskip("netcl_plugin_elementwise")
+    with pytest.raises(MissingOpError, match=f"Did you mean .*{meant}"):
+        getattr(ag, typo)
+
+
+def test_private_names_load_nothing(python: Callable[..., str]) -> None:
+    """Tools ask every module for dunders; that must not load the plugins."""
+    code = """
+import sys, netcl_core
+assert not hasattr(netcl_core, "__wrapped__") and not hasattr(netcl_core, "_private")
+print("netcl_core.plugins" in sys.modules)
+"""
+    assert python(code) == "False"
+
+
+def test_errors_are_also_the_built_in_ones() -> None:
+    assert issubclass(MissingOpError, AttributeError)
+    assert issubclass(MissingNamespaceError, ImportError)
+    assert issubclass(ArgumentError, TypeError)

@@ -1,0 +1,178 @@
+"""Imports only point down, none is hidden in a function, and there is no cycle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import layering
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = ROOT / "netcl_core"
+
+#: From the bottom to the top. A module may import from its own layer and from those below.
+LAYERS = (
+    ("netcl_core.errors",),
+    ("netcl_core.config", "netcl_core.dtypes", "netcl_core.hookspecs", "netcl_core.registry"),
+    ("netcl_core.rendering", "netcl_core.icd"),
+    ("netcl_core.probing",),
+    ("netcl_core.device", "netcl_core.device_table", "netcl_core.hostdata"),
+    ("netcl_core.runtime", "netcl_core.runtime.*"),
+    ("netcl_core.backends", "netcl_core.backends.*"),
+    ("netcl_core.tensors", "netcl_core.randomness"),
+    ("netcl_core.autograd.*",),
+    ("netcl_core.autograd",),
+    ("netcl_core.plugins",),
+    ("netcl_core", "netcl_core.doctor", "netcl_core.testing", "netcl_core.testing.*"),
+    ("netcl_core.cli", "netcl_core.cli.*"),
+)
+
+#: Every import inside a function of the core, and why it stands there.
+ACCEPTED = {
+    ("netcl_core.device", "pyopencl"): "optional, slow, and must come after icd.install()",
+    ("netcl_core", "?"): "PEP 562: the face fetches each name from its module on first use",
+    ("netcl_core", "netcl_core.plugins"): "the face is on top; plugins load on first use",
+    ("netcl_core", "netcl_core.autograd.ops"): "the face is on top; ops are made on first use",
+    ("netcl_core.plugins", "?"): "the module of a plugin's namespace",
+    ("netcl_core.cli.main", "netcl_core.plugins"): "`netcl devices` loads no plugin",
+    ("netcl_core.cli.main", "netcl_core.cli.reports"): "`netcl --help` loads no device",
+    ("netcl_core.testing.oracle", "torch"): "optional and slow",
+}
+
+#: Who alone may import what.
+ALONE = {
+    "pluggy": {"netcl_core.plugins", "netcl_core.hookspecs"},
+    "pyopencl": {"netcl_core.device", "netcl_core.device_table", "netcl_core.probing"},
+    "jinja2": {"netcl_core.rendering"},
+    "pycparser": {"netcl_core.autograd.expressions"},
+    "click": {"netcl_core.cli.main", "netcl_core.cli.reports"},
+}
+
+#: The same in plugins' packages.
+ACCEPTED_IN_PLUGINS = {
+    ("netcl_plugin_data.digits", "sklearn.datasets"): "slow, and for one data set only",
+    ("netcl_plugin_data.digits", "sklearn.model_selection"): "slow, and for one data set only",
+    ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
+    ("netcl_plugin_train.command", "netcl_plugin_train.run"): "`netcl --help` loads no network",
+}
+
+
+def plugin_packages() -> list[Path]:
+    return sorted(path.parent for path in ROOT.glob("plugins/*/src/*/__init__.py"))
+
+
+def test_imports_point_down() -> None:
+    assert layering.upward(CORE, LAYERS) == []
+
+
+def test_no_cycle() -> None:
+    assert layering.cycles(CORE) == []
+
+
+def test_no_hidden_import() -> None:
+    assert layering.in_functions(CORE) - ACCEPTED.keys() == set()
+
+
+def test_accepted_imports_are_still_there() -> None:
+    assert ACCEPTED.keys() - layering.in_functions(CORE) == set()
+
+
+@pytest.mark.parametrize("library", ALONE)
+def test_a_library_is_imported_in_its_room_only(library: str) -> None:
+    users = {one.source for one in layering.imports_of(CORE) if one.target.split(".")[0] == library}
+    assert users <= ALONE[library]
+
+
+def test_the_environment_is_read_in_one_place() -> None:
+    """Only config reads NETCL_ variables; a look at os.environ has another reason elsewhere."""
+    allowed = {"config", "icd", "doctor"}  # icd: the loader's variables; doctor: shows them all
+    reading = {
+        path.stem
+        for path in CORE.rglob("*.py")
+        if re.search(r"os\.(environ|getenv)", path.read_text(encoding="utf-8"))
+    }
+    assert reading <= allowed
+
+
+@pytest.mark.parametrize("package", plugin_packages(), ids=lambda path: path.name)
+def test_plugins_have_neither_cycles_nor_hidden_imports(package: Path) -> None:
+    assert layering.cycles(package) == []
+    assert layering.in_functions(package) - ACCEPTED_IN_PLUGINS.keys() == set()
+
+
+# -- the checker itself --------------------------------------------------------------
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Callable[[str, str], Path]:
+    """A sound package of three layers, and a function that appends a line to one of them."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    files = {
+        "__init__": "from small import top\n",
+        "top": "from small import middle\nfrom small.bottom import thing\n",
+        "middle": "import small.bottom\n",
+        "bottom": "thing = 1\n",
+    }
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+
+    def append(module: str = "bottom", line: str = "") -> Path:
+        with (folder / f"{module}.py").open("a") as file:
+            file.write(line + "\n")
+        return folder
+
+    return append
+
+
+SMALL = (("small.bottom",), ("small.middle",), ("small.top",), ("small",))
+
+
+def test_the_checker_passes_a_sound_package(package: Callable[..., Path]) -> None:
+    folder = package()
+    assert layering.upward(folder, SMALL) == []
+    assert layering.cycles(folder) == []
+    assert layering.in_functions(folder) == set()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from small import top",
+        "import small.top",
+        "from .top import middle",
+        "from . import top",
+        "def hide():\n    from small import top",
+        "class Hide:\n    import small.top",
+        "if TYPE_CHECKING:\n    from small.top import thing",
+        "load = lambda: importlib.import_module('small.top')",
+        "__import__('small.top')",
+    ],
+)
+def test_the_checker_finds_an_upward_import(package: Callable[..., Path], line: str) -> None:
+    folder = package("bottom", line)
+    (complaint,) = layering.upward(folder, SMALL)
+    assert "small.bottom" in complaint and "small.top" in complaint
+    assert layering.cycles(folder) == [["small.bottom", "small.middle", "small.top"]]
+
+
+def test_the_checker_finds_a_cycle_within_a_layer(package: Callable[..., Path]) -> None:
+    folder = package("middle", "def later():\n    from small.peer import helper")
+    (folder / "peer.py").write_text("from small.middle import bottom\n")
+    layers = (("small.bottom",), ("small.middle", "small.peer"), ("small.top",), ("small",))
+    assert layering.upward(folder, layers) == []
+    assert layering.cycles(folder) == [["small.middle", "small.peer"]]
+    assert layering.in_functions(folder) == {("small.middle", "small.peer")}
+
+
+def test_the_checker_finds_a_computed_import(package: Callable[..., Path]) -> None:
+    folder = package("bottom", "def hide(name):\n    return importlib.import_module(name)")
+    assert layering.in_functions(folder) == {("small.bottom", "?")}
+
+
+def test_the_checker_asks_for_a_layer(package: Callable[..., Path]) -> None:
+    folder = package()
+    (folder / "new.py").write_text("")
+    assert layering.upward(folder, SMALL) == ["small.new has no layer"]

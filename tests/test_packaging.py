@@ -1,0 +1,105 @@
+"""The repository keeps its shape: the core has no op, plugins declare what they are."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from generate import first_party
+
+import netcl_core
+
+ROOT = Path(__file__).resolve().parent.parent
+PLUGINS = sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
+SOURCES = [
+    path
+    for folder in ("netcl_core", "plugins", "tests", "benchmarks")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
+
+
+def project(folder: Path) -> dict[str, Any]:
+    return tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_no_kernel_stands_in_python() -> None:
+    word = "__" + "kernel"
+    assert [path for path in SOURCES if word in path.read_text(encoding="utf-8")] == []
+
+
+def test_the_core_names_no_plugin() -> None:
+    """Only the data file providers.json knows them, and the example in a hook's docstring."""
+    names = [*first_party(), *(name.replace("-", "_") for name in first_party())]
+    naming = [
+        path.name
+        for path in (ROOT / "netcl_core").rglob("*.py")
+        if any(name in path.read_text(encoding="utf-8") for name in names)
+    ]
+    assert naming == ["hookspecs.py"]
+
+
+def test_the_core_registers_no_op(python: Callable[..., str]) -> None:
+    code = """
+import importlib, pkgutil
+import netcl_core
+from netcl_core.registry import KINDS, registry
+for module in pkgutil.walk_packages(netcl_core.__path__, "netcl_core."):
+    if not module.name.startswith("netcl_core.testing"):
+        importlib.import_module(module.name)
+registry.load()
+print({kind: registry.rows(kind) for kind in KINDS if registry.rows(kind)}, registry.op_names())
+"""
+    assert python(code, NETCL_PLUGINS_AUTOLOAD="0") == "{} []"
+
+
+def test_versions_agree() -> None:
+    assert project(ROOT)["project"]["version"] == netcl_core.__version__
+
+
+def test_standard_is_every_plugin() -> None:
+    standard = project(ROOT)["project"]["optional-dependencies"]["standard"]
+    assert sorted(standard) == sorted(["netcl-core[cpu]", *first_party()])
+
+
+@pytest.mark.parametrize("folder", PLUGINS, ids=lambda path: path.name)
+def test_a_plugin_declares_itself(folder: Path) -> None:
+    table = project(folder)["project"]
+    package = table["name"].replace("-", "_")
+    assert table["name"] == folder.name
+    assert (folder / "src" / package / "__init__.py").is_file()
+    assert (folder / table["readme"]).is_file()
+    assert table["license"] == "MIT" and table["requires-python"] == ">=3.11"
+    assert "netcl-core>=0.1,<0.2" in table["dependencies"]
+    (name, value), *_ = table["entry-points"]["netcl_core.plugins"].items()
+    assert f"netcl-plugin-{name}" == folder.name and value.startswith(f"{package}:")
+
+
+@pytest.mark.parametrize("folder", PLUGINS, ids=lambda path: path.name)
+def test_a_plugin_declares_what_it_imports(folder: Path) -> None:
+    """Another plugin that the sources name is a dependency (or one of a dependency's)."""
+    needed: set[str] = set()
+    waiting = [folder.name]
+    while waiting:
+        for one in project(ROOT / "plugins" / waiting.pop())["project"]["dependencies"]:
+            name = re.split(r"[<>=\[; ]", one)[0]
+            if name in first_party() and name not in needed:
+                needed.add(name)
+                waiting.append(name)
+    pattern = re.compile(r"^\s*(?:from|import) (netcl_plugin_\w+)", re.MULTILINE)
+    for path in (folder / "src").rglob("*.py"):
+        for package in pattern.findall(path.read_text(encoding="utf-8")):
+            assert package.replace("_", "-") in needed | {folder.name}, path
+
+
+@pytest.mark.parametrize("folder", PLUGINS, ids=lambda path: path.name)
+def test_a_plugin_imports_public_names_only(folder: Path) -> None:
+    pattern = re.compile(r"^\s*(?:from|import) (netcl_core[\w.]*)(?: import (.*))?", re.MULTILINE)
+    public = {"netcl_core", "netcl_core.autograd", "netcl_core.errors"}
+    for path in (folder / "src").rglob("*.py"):
+        for module, names in pattern.findall(path.read_text(encoding="utf-8")):
+            assert module in public, f"{path}: {module} is not public; the face may export {names}"
+            assert not re.search(r"\b_\w", names), f"{path}: {names}"

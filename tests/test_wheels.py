@@ -1,0 +1,182 @@
+"""Every package is built, installed in a clean environment, and used there without the checkout."""
+
+from __future__ import annotations
+
+import email
+import json
+import shutil
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from environments import Environment, build, projects, run
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECTS = projects()
+PLUGINS = PROJECTS[1:]
+pytestmark = pytest.mark.packaging
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
+    """Project name -> (wheel, sdist), built from the checkout."""
+    pytest.importorskip("hatchling", reason="the build backend is not installed")
+    base = tmp_path_factory.mktemp("dist")
+
+    def make(project: Path) -> tuple[Path, Path]:
+        sdist, wheel = sorted(build(project, base / project.name, "wheel", "sdist"), key=_is_wheel)
+        return wheel, sdist
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip((p.name for p in PROJECTS), pool.map(make, PROJECTS), strict=True))
+
+
+@pytest.fixture(scope="module")
+def shelf(built: dict[str, tuple[Path, Path]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder with all wheels, from which pip installs."""
+    folder = tmp_path_factory.mktemp("shelf")
+    for wheel, _ in built.values():
+        shutil.copy(wheel, folder)
+    return folder
+
+
+def _is_wheel(path: Path) -> bool:
+    return path.suffix == ".whl"
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    """A wheel's files but for RECORD, which lists the others."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/RECORD")]
+        return {name: archive.read(name) for name in names}
+
+
+# -- what is in the packages ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda path: path.name)
+def test_the_sdist_makes_the_same_wheel(
+    built: dict[str, tuple[Path, Path]], tmp_path: Path, project: Path
+) -> None:
+    wheel, sdist = built[project.name]
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    (again,) = build(unpacked, tmp_path / "again", "wheel")
+    assert contents(again) == contents(wheel)
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda path: path.name)
+def test_a_wheel_holds_its_package_and_templates(
+    built: dict[str, tuple[Path, Path]], project: Path
+) -> None:
+    packed = contents(built[project.name][0])
+    package = "netcl_core" if project == ROOT else project.name.replace("-", "_")
+    source = ROOT if project == ROOT else project / "src"
+    wanted = {
+        path.relative_to(source).as_posix()
+        for path in (source / package).rglob("*")
+        if path.is_file() and path.suffix in {".py", ".j2", ".json", ".toml", ".typed"}
+    }
+    if project == ROOT:
+        templates = [path for path in (ROOT / "templates").rglob("*") if path.is_file()]
+        assert templates
+        wanted |= {f"netcl_core/{path.relative_to(ROOT).as_posix()}" for path in templates}
+    assert wanted <= packed.keys()
+    strangers = [name for name in packed if name.split("/")[0].split("-")[0] != package]
+    assert strangers == []
+    assert not [name for name in packed if "/tests/" in name or name.endswith(".pyc")]
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda path: path.name)
+def test_metadata(built: dict[str, tuple[Path, Path]], project: Path) -> None:
+    wheel, _ = built[project.name]
+    (name,) = (name for name in contents(wheel) if name.endswith(".dist-info/METADATA"))
+    metadata = email.message_from_bytes(contents(wheel)[name])
+    table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert metadata["Name"] == table["name"]
+    assert metadata["Version"] == table["version"]
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata.get_payload()
+    assert not [line for line in metadata.get_all("Requires-Dist") or () if "@" in line]
+
+
+# -- the core alone ------------------------------------------------------------------
+
+CORE_ALONE = """
+import json, sys
+import netcl_core as nc
+import netcl_core.autograd as ag
+
+checkout = sys.argv[1] if len(sys.argv) > 1 else None
+said = {"file": nc.__file__, "devices": [str(device) for device in nc.devices()]}
+said["plugins"] = [plugin.name for plugin in nc.plugins.list()]
+said["ops"] = dir(ag)
+for name, use in {"op": lambda: ag.relu, "space": lambda: nc.nn}.items():
+    try:
+        use()
+    except nc.errors.NetclError as error:
+        said[name] = [type(error).__name__, str(error)]
+x = nc.tensor([1.0, 2.0], device="cpu")
+said["values"] = x.numpy().tolist()
+said["astype"] = x.astype("float16").dtype
+print(json.dumps(said))
+"""
+
+
+def test_the_core_alone(shelf: Path, new_environment: Callable[..., Environment]) -> None:
+    clean = new_environment()
+    clean.install("netcl-core", links=shelf)
+    said = json.loads(clean.execute(CORE_ALONE))
+    assert str(clean.folder) in said["file"]
+    assert said["devices"][-1] == "cpu"
+    assert said["plugins"] == []
+    assert {"relu", "add", "sum"}.isdisjoint(said["ops"])
+    kind, text = said["op"]
+    assert kind == "MissingOpError" and "pip install netcl-plugin-elementwise" in text
+    kind, text = said["space"]
+    assert kind == "MissingNamespaceError" and "pip install netcl-plugin-nn" in text
+    assert said["values"] == [1, 2] and said["astype"] == "float16"
+
+    command = clean.folder / "bin" / "netcl"
+    listed = run([command, "devices", "--json"], clean.work, **clean.variables())
+    assert listed.returncode == 0, listed.stderr
+    assert [one["id"] for one in json.loads(listed.stdout)["devices"]] == said["devices"]
+    doctor = run([command, "doctor", "--json"], clean.work, **clean.variables())
+    assert doctor.returncode == (0 if len(said["devices"]) > 1 else 3), doctor.stdout
+
+
+# -- each plugin beside the core -----------------------------------------------------
+
+LISTED = """
+import json
+import netcl_core as nc
+print(json.dumps([[p.distribution, p.state, p.reason] for p in nc.plugins.list()]))
+"""
+
+
+@pytest.mark.parametrize("project", PLUGINS, ids=lambda path: path.name)
+def test_a_plugin_beside_the_core(
+    shelf: Path, new_environment: Callable[..., Environment], project: Path
+) -> None:
+    """It installs with what it declares and nothing else, loads, and passes its own tests."""
+    clean = new_environment()
+    clean.install(project.name, links=shelf)
+    states = {name: (state, reason) for name, state, reason in json.loads(clean.execute(LISTED))}
+    assert states[project.name] == ("active", "")
+    assert {state for state, _ in states.values()} == {"active"}
+    tests = project / "tests"
+    if not list(tests.glob("test_*.py")):
+        pytest.skip("it has no tests of its own yet")
+    clean.install(f"{project.name}[test]", links=shelf)
+    shutil.copytree(tests, clean.work / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", clean.work)  # pytest's settings
+    command = [clean.python, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    done = run(command, clean.work, **clean.variables())
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    print(done.stdout.splitlines()[-1])
