@@ -17,18 +17,21 @@ if TYPE_CHECKING:
     from netcl_core import autograd, errors, plugins
     from netcl_core.device import Device
     from netcl_core.device_table import all_devices as devices
-    from netcl_core.device_table import default_device, use_device
+    from netcl_core.device_table import default_device, get_device, use_device
+    from netcl_core.dtypes import DTYPES, dtype_name
     from netcl_core.hookspecs import API_VERSION, hookimpl
+    from netcl_core.hostdata import host_array
     from netcl_core.randomness import host_generator, manual_seed, random_state
     from netcl_core.runtime.host import HostCall
     from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
-    from netcl_core.tensors import Tensor
+    from netcl_core.tensors import Operand, Tensor
 
 __version__ = "0.1.0"
 
 #: name -> (module, attribute); the attribute "" is the module itself
 _NAMES: Final = {
     "API_VERSION": ("hookspecs", "API_VERSION"),
+    "DTYPES": ("dtypes", "DTYPES"),
     "Bound": ("runtime.kernels", "Bound"),
     "Device": ("device", "Device"),
     "HostCall": ("runtime.host", "HostCall"),
@@ -37,7 +40,11 @@ _NAMES: Final = {
     "Spec": ("runtime.kernels", "Spec"),
     "Tensor": ("tensors", "Tensor"),
     "autograd": ("autograd", ""),
+    "Operand": ("tensors", "Operand"),
     "default_device": ("device_table", "default_device"),
+    "dtype_name": ("dtypes", "dtype_name"),
+    "get_device": ("device_table", "get_device"),
+    "host_array": ("hostdata", "host_array"),
     "devices": ("device_table", "all_devices"),
     "errors": ("errors", ""),
     "hookimpl": ("hookspecs", "hookimpl"),
@@ -50,16 +57,21 @@ _NAMES: Final = {
 
 __all__ = [
     "API_VERSION",
+    "DTYPES",
     "Bound",
     "Device",
     "HostCall",
     "Kernel",
     "Kernels",
     "Spec",
+    "Operand",
     "Tensor",
     "__version__",
     "autograd",
     "default_device",
+    "dtype_name",
+    "get_device",
+    "host_array",
     "devices",
     "errors",
     "hookimpl",

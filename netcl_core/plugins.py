@@ -26,16 +26,11 @@ import pluggy
 
 from netcl_core import config, hookspecs
 from netcl_core.autograd import frames
-from netcl_core.autograd.operators import Composite, Implementation, Operator
-from netcl_core.autograd.ops import providers
-from netcl_core.autograd.primitives import REQUIRED, AutogradPrimitive
-from netcl_core.errors import (
-    MissingNamespaceError,
-    PluginError,
-    RegistrationError,
-    message,
-)
-from netcl_core.registry import Namespace, Transaction, registry
+from netcl_core.errors import MissingNamespaceError, PluginError, message
+from netcl_core.explain import Explanation, explain
+from netcl_core.providers import how_to_get
+from netcl_core.registrars import NamespaceRegistrar, OperatorRegistrar, PrimitiveRegistrar
+from netcl_core.registry import Transaction, registry
 from netcl_core.rendering import add_prefix, has_prefix
 
 PLUGINS: Final = "netcl_core.plugins"
@@ -71,89 +66,6 @@ _known: Final[dict[str, Plugin]] = {}
 _lock: Final = threading.RLock()
 _manager: Final = pluggy.PluginManager(hookspecs.PROJECT)
 _manager.add_hookspecs(hookspecs)
-
-
-# -- what hooks are given ------------------------------------------------------------
-
-
-@final
-class PrimitiveRegistrar:
-    """Takes a plugin's elementwise ops."""
-
-    def __init__(self, transaction: Transaction, prefix: str) -> None:
-        self._transaction = transaction
-        self._prefix = prefix
-
-    def add(self, record: AutogradPrimitive, priority: int = 0) -> None:
-        """Add a record; its expressions are checked at once."""
-        if not isinstance(record, AutogradPrimitive):
-            raise _wrong_record(self._transaction.provider, record, "an AutogradPrimitive")
-        self._check(record)
-        self._transaction.add("primitive", record, priority)
-
-    def add_template(
-        self,
-        file: str,
-        name: str | None = None,
-        *,
-        arity: int | None = None,
-        attrs: Any = None,
-        reference: Callable[..., Any] | None = None,
-        priority: int = 0,
-    ) -> None:
-        """Add the primitive of a template; the path is relative to the plugin's templates."""
-        template = f"{self._prefix}/{file}"
-        record = AutogradPrimitive.from_template(
-            template, name=name, arity=arity, attrs=attrs, reference=reference
-        )
-        self.add(record, priority)
-
-    def _check(self, record: AutogradPrimitive) -> None:
-        """Parse the expressions with default attributes, if all have one."""
-        table: Any = record.attrs
-        if record.arity is None or any(value is REQUIRED for value in table.values()):
-            return
-        choices = tuple(
-            (name, value)
-            for name, value in table.items()
-            if not isinstance(value, (bool, int, float))
-        )
-        record.parsed(record.arity, choices)
-
-
-@final
-class OperatorRegistrar:
-    """Takes a plugin's structured ops, composites and implementations."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-
-    def add(self, record: Operator | Composite | Implementation, priority: int = 0) -> None:
-        """Add an operator or composite, or an implementation of anybody's operator."""
-        if isinstance(record, Implementation):
-            self._transaction.add("implementation", record, priority)
-        elif isinstance(record, (Operator, Composite)):
-            self._transaction.add("operator", record, priority)
-        else:
-            raise _wrong_record(
-                self._transaction.provider, record, "an Operator, Composite or Implementation"
-            )
-
-
-@final
-class NamespaceRegistrar:
-    """Takes a plugin's namespaces of the face."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-
-    def add(self, name: str, module: str) -> None:
-        """Make `netcl_core.<name>` the module of that import path."""
-        self._transaction.add("namespace", Namespace(name, module))
-
-
-def _wrong_record(provider: str, record: Any, expected: str) -> RegistrationError:
-    return RegistrationError(message(provider, f"a {type(record).__name__} to add", expected))
 
 
 # -- loading -------------------------------------------------------------------------
@@ -241,6 +153,7 @@ def _add_templates(prefix: str, package: str) -> None:
 
 def _quarantine(plugin: Plugin, error: BaseException) -> None:
     plugin.state = "quarantined"
+    registry.quarantined[plugin.distribution] = f"{type(error).__name__}: {error}"
     plugin.reason = f"{type(error).__name__}: {error}"
     plugin.traceback = "".join(traceback.format_exception(error))
     _warn(plugin, f"quarantined ({plugin.reason})")
@@ -395,22 +308,19 @@ def namespace(name: str) -> ModuleType:
     row = registry.find("namespace", name)
     if row is not None:
         return importlib.import_module(row.record.module)
-    package = providers()["namespaces"].get(name)
-    if package is None:
+    remedy = how_to_get("namespaces", name)
+    if remedy is None:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
-    reasons = "".join(
-        f"; it is installed but quarantined: {plugin.reason}"
-        for plugin in _known.values()
-        if plugin.distribution == package and plugin.state == "quarantined"
-    )
-    raise MissingNamespaceError(
-        message(
-            f"netcl_core.{name}",
-            f"no installed plugin provides this namespace{reasons}",
-            "",
-            f"Install it with: pip install {package}",
-        )
-    )
+    given = "no installed plugin provides this namespace"
+    raise MissingNamespaceError(message(f"netcl_core.{name}", given, "", remedy))
+
+
+def why(op: str, *, device: Any = None, dtype: str = "float32") -> Explanation:
+    """Which provider and implementation of an op is used on a device, and why (print it).
+
+    Raises MissingOpError for an unknown op.
+    """
+    return explain(op, device, dtype)
 
 
 def plugin_commands() -> dict[str, Any]:

@@ -66,6 +66,8 @@ class Registry:
         self.version = 0
         self.loader: Callable[[], None] | None = None
         self._tables: dict[str, dict[str, tuple[Row, ...]]] = {kind: {} for kind in KINDS}
+        #: The reason why a distribution's plugin does not work, for messages.
+        self.quarantined: dict[str, str] = {}
         self._lock = threading.RLock()
         self._listeners: list[Callable[[], None]] = []
         self._loading = False

@@ -16,7 +16,7 @@ CORE = ROOT / "netcl_core"
 LAYERS = (
     ("netcl_core.errors",),
     ("netcl_core.config", "netcl_core.dtypes", "netcl_core.hookspecs", "netcl_core.registry"),
-    ("netcl_core.rendering", "netcl_core.icd"),
+    ("netcl_core.rendering", "netcl_core.icd", "netcl_core.providers"),
     ("netcl_core.probing",),
     ("netcl_core.device", "netcl_core.device_table", "netcl_core.hostdata"),
     ("netcl_core.runtime", "netcl_core.runtime.*"),
@@ -24,6 +24,7 @@ LAYERS = (
     ("netcl_core.tensors", "netcl_core.randomness"),
     ("netcl_core.autograd.*",),
     ("netcl_core.autograd",),
+    ("netcl_core.explain", "netcl_core.registrars"),
     ("netcl_core.plugins",),
     ("netcl_core", "netcl_core.doctor", "netcl_core.testing", "netcl_core.testing.*"),
     ("netcl_core.cli", "netcl_core.cli.*"),

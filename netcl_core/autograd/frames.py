@@ -15,7 +15,7 @@ class _Own(dict[str, bool]):
         self.packages: tuple[str, ...] = ("netcl_core",)
 
     def __missing__(self, module: str) -> bool:
-        ours = self[module] = module.startswith(self.packages)
+        ours = self[module] = module.partition(".")[0] in self.packages
         return ours
 
 

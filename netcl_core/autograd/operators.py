@@ -48,16 +48,23 @@ class Request:
 class Requirements:
     """What an implementation needs; empty sets and None mean: anything.
 
-    `reject` looks at the whole request and returns a reason against it, or None.
+    `reject` looks at the whole request and returns a reason against it, or None;
+    `note` says in words what it asks for.
     """
 
     device_kinds: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
     reject: Callable[[Request], str | None] | None = None
+    note: str = ""
 
     def unmet(self, request: Request) -> str | None:
         """Why a request cannot be served, or None."""
+        reason = self.unmet_by_device(request)
+        return self.reject(request) if reason is None and self.reject is not None else reason
+
+    def unmet_by_device(self, request: Request) -> str | None:
+        """Why the device or the dtype of a request does not do, or None; shapes do not count."""
         device = request.device
         if self.device_kinds and device.kind not in self.device_kinds:
             return f"it needs a {' or '.join(self.device_kinds)}, {device} is a {device.kind}"
@@ -67,7 +74,7 @@ class Requirements:
         missing = [name for name in self.extensions if name not in device.extensions]
         if missing:
             return f"{device} lacks {', '.join(missing)}"
-        return self.reject(request) if self.reject is not None else None
+        return None
 
 
 @final

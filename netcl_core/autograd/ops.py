@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 from collections.abc import Callable
 from difflib import get_close_matches
-from importlib import resources
 from typing import Any, Final
 
 from netcl_core.autograd.elementwise import primitive_function
@@ -22,6 +20,7 @@ from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, MissingOpError, message
+from netcl_core.providers import how_to_get, providers
 from netcl_core.registry import functions, registry
 from netcl_core.tensors import Operand, Tensor
 
@@ -112,26 +111,15 @@ def with_aliases(function: Callable[..., Any], signature: Callable[..., Any]) ->
     return call
 
 
-@functools.lru_cache(maxsize=1)
-def providers() -> dict[str, dict[str, str]]:
-    """Which package provides which op and namespace, from the bundled data file."""
-    text = resources.files("netcl_core").joinpath("providers.json").read_text(encoding="utf-8")
-    table: dict[str, dict[str, str]] = json.loads(text)
-    return table
-
-
 def missing(name: str) -> MissingOpError:
     """The error for an op that no installed plugin provides."""
-    package = providers()["ops"].get(name)
-    if package is not None:
-        remedy = f"Install it with: pip install {package}"
-    else:
-        known = [*registry.op_names(), *providers()["ops"]]
-        close = get_close_matches(name, known, n=3)
-        remedy = f"Did you mean {' or '.join(close)}?" if close else "See: netcl plugins list"
-    return MissingOpError(
-        message(f"netcl_core.autograd.{name}", "no installed plugin provides this op", "", remedy)
-    )
+    remedy = how_to_get("ops", name)
+    if remedy is None:
+        close = get_close_matches(name, [*registry.op_names(), *providers()["ops"]], n=3)
+        hint = "nc.plugins.list() shows what is installed"
+        remedy = f"Did you mean {' or '.join(close)}?" if close else hint
+    given = "no installed plugin provides this op"
+    return MissingOpError(message(f"netcl_core.autograd.{name}", given, "", remedy))
 
 
 def __getattr__(name: str) -> Any:

@@ -26,6 +26,7 @@ def test_reduction_equals_pytorch(dim: object, keepdim: bool) -> None:
     for op in (ag.sum, ag.mean):
         torch_op = _torch(op.__name__, dim, keepdim)
         check_op(partial(op, dim=dim, keepdim=keepdim), [X], torch_op, tolerance=3)
+    pytest.importorskip("torch")  # finite differences say nothing at ties
     for op in (ag.max, ag.min):
         torch_op = _torch(f"a{op.__name__}", dim, keepdim)
         check_op(partial(op, axis=dim, keepdims=keepdim), [np.round(2 * X)], torch_op)

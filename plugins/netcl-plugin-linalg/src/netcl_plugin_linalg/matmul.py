@@ -13,7 +13,6 @@ from netcl_core.autograd import Implementation, Operator, Request, Requirements,
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_linalg.gemm import Product, batches, gemm
 
-
 HOST_WORK = 1e6
 HOST_PRIORITY = 1
 
@@ -142,7 +141,12 @@ def _unbroadcast(part: Any, shape: Sequence[int]) -> Any:
     return ag.reshape(ag.sum(part, over), shape) if over else part
 
 
-_HOST = Requirements(device_kinds=("cpu",), dtypes=("float32", "float64"), reject=_not_large)
+_HOST = Requirements(
+    device_kinds=("cpu",),
+    dtypes=("float32", "float64"),
+    reject=_not_large,
+    note=f"from {HOST_WORK:.0e} operations on",
+)
 
 
 def _operator(name: str, bind: Any, doc: str) -> Operator:
