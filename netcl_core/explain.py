@@ -90,7 +90,5 @@ def _verdict(each: Any, best: int | None) -> str:
     if each.priority != best:
         return "fits, but another has a higher priority"
     if each.requires.reject is not None:
-        return "highest priority, where the shapes suit it" + (
-            f" ({each.requires.note})" if each.requires.note else ""
-        )
+        return "highest priority, where the shapes suit it"
     return "highest priority of those that fit"

@@ -48,15 +48,13 @@ class Request:
 class Requirements:
     """What an implementation needs; empty sets and None mean: anything.
 
-    `reject` looks at the whole request and returns a reason against it, or None;
-    `note` says in words what it asks for.
+    `reject` looks at the whole request and returns a reason against it, or None.
     """
 
     device_kinds: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
     reject: Callable[[Request], str | None] | None = None
-    note: str = ""
 
     def unmet(self, request: Request) -> str | None:
         """Why a request cannot be served, or None."""

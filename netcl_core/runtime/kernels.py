@@ -50,7 +50,9 @@ class Kernel:
     """One launch: in `args`, as in the kernel's parameters, buffers come first, then the
     scalars of each call, then constant numbers.
 
-    `global_size` counts work-items and is a multiple of `local_size`.
+    `global_size` counts work-items and is a multiple of `local_size`. Without a local
+    size a CPU gets groups of one item (it runs each on one core, in the kernel's own
+    vectors), any other device what its driver chooses.
     """
 
     template: str
@@ -104,9 +106,10 @@ class Bound:
                 for rank in range(3)
             )
             packed = [pack(value, kind, kernel.entry) for kind, value in numbers]
-            launch = Launch(
-                device, kernel.source, kernel.entry, kernel.global_size, kernel.local_size, packed
-            )
+            local = kernel.local_size
+            if local is None and device.kind == "cpu":
+                local = (1,) * len(kernel.global_size)
+            launch = Launch(device, kernel.source, kernel.entry, kernel.global_size, local, packed)
             self._launches.append((launch, buffers, tuple(index for _, index in scalars)))
 
     def __call__(

@@ -22,7 +22,7 @@ _STORAGE: Final = {"float16": "half", "float32": "float", "float64": "double", "
 _COMPUTE: Final = {"half": "float", "uchar": "int"}
 _BYTES: Final = {"float": 4, "int": 4, "double": 8, "long": 8}
 #: Rows of A that one work-item multiplies with one panel.
-_ITEM_ROWS: Final = 32
+_ITEM_ROWS: Final = 64
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ def gemm(request: Request, product: Product, bias: bool = False) -> Kernels:
         "item_rows": _ITEM_ROWS,
         "batch_dims": len(product.batch),
         "bias": bias,
+        "a_unit": product.a_inner == 1,
     }
     numbers = [("ulong", getattr(product, name)) for name in (
         "rows", "columns", "inner", "a_row", "a_inner", "b_inner", "b_column")]  # fmt: skip
