@@ -27,19 +27,14 @@ class Dtype:
     compute: str
     category: int  # 0 bool, 1 integer, 2 floating
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes per element."""
-        return self.numpy.itemsize
-
-    @property
-    def floating(self) -> bool:
-        """Whether a tensor of this dtype can have a gradient."""
-        return self.category == 2
+    itemsize: int  # bytes per element
+    floating: bool  # whether a tensor of this dtype can have a gradient
 
 
 DTYPES: Final[dict[str, Dtype]] = {
-    name: Dtype(name, np.dtype(name), storage, compute, category)
+    name: Dtype(
+        name, np.dtype(name), storage, compute, category, np.dtype(name).itemsize, category == 2
+    )
     for name, storage, compute, category in (
         ("bool", "uchar", "int", 0),
         ("uint8", "uchar", "int", 1),

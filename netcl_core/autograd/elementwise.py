@@ -81,7 +81,7 @@ def _sort(data: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]] | None:
     key: list[Any] = []
     for operand in data:
         if isinstance(operand, Operand):
-            value = operand.value
+            value = operand if type(operand) is Tensor else operand.value
             tensors.append(operand)
             key += (value.shape, value.dtype, value.device)
         elif type(operand) in _NUMBERS:

@@ -272,7 +272,9 @@ class Stage:
         self.plan = plan
         self.writes = generated.writes
         self.reads = tuple(index for kind, index in generated.reads if kind == "in")
-        self._places = tuple((int(kind != "in"), index) for kind, index in generated.reads)
+        places = tuple((int(kind != "in"), index) for kind, index in generated.reads)
+        in_order = places == tuple((0, i) for i in range(plan.region.inputs))
+        self._places = None if in_order else places  # None: all inputs in their order
         who = plan.region.name
         self._scalars = tuple((index, plan.types.scalars[index]) for index in generated.scalars)
         self._who = who
@@ -294,11 +296,16 @@ class Stage:
     ) -> None:
         launch = self._launch
         if launch is not None:
-            given = (inputs, grads)
-            buffers = [given[which][i] for which, i in self._places]
-            buffers += targets
-            packed = [pack(scalars[i], c, self._who) for i, c in self._scalars]
-            launch(buffers, packed)
+            if self._places is None:
+                buffers = [*inputs, *targets]
+            else:
+                given = (inputs, grads)
+                buffers = [given[which][i] for which, i in self._places]
+                buffers += targets
+            if self._scalars:
+                launch(buffers, [pack(scalars[i], c, self._who) for i, c in self._scalars])
+            else:
+                launch(buffers)
         elif self.writes and self.plan.size:
             self._run_numpy(inputs, grads, scalars, targets)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from netcl_core.device import Device, opencl_module
 from netcl_core.dtypes import Dtype
-from netcl_core.runtime.memory import allocate
+from netcl_core.runtime.memory import out_of_memory, pool
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -21,9 +21,16 @@ class OpenCLBackend:
     def __init__(self, device: Device) -> None:
         self.device = device
         self._uploads: deque[Any] = deque()
+        self._take = pool(device).allocate
+        self._error = opencl_module().Error
 
     def allocate(self, size: int, dtype: Dtype) -> Any:
-        return allocate(self.device, size * dtype.itemsize) if size else None
+        if not size:
+            return None
+        try:
+            return self._take(size * dtype.itemsize)
+        except self._error as error:
+            raise out_of_memory(self.device, size * dtype.itemsize, error) from error
 
     def upload(self, array: Array, dtype: Dtype) -> Any:
         """Copy without waiting: the event keeps our host copy alive until it is done."""
@@ -31,7 +38,7 @@ class OpenCLBackend:
             return None
         cl = opencl_module()
         staging = np.array(array, dtype.numpy, copy=True, order="C")
-        buffer = allocate(self.device, staging.nbytes)
+        buffer = self.allocate(staging.size, dtype)
         event = cl.enqueue_copy(self.device.queue, buffer, staging, is_blocking=False)
         done = cl.command_execution_status.COMPLETE
         while self._uploads and self._uploads[0].command_execution_status == done:

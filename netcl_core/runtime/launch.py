@@ -74,24 +74,22 @@ class Launch:
         self.local_size = None if local_size is None else tuple(local_size)
         self.constants = tuple(constants)
         self.who = who or entry
-        self._kernels: dict[int, Any] = {}
+        self._kernels: dict[int, tuple[Any, Any]] = {}
         self._queue = device.queue
         self._enqueue = opencl_module().enqueue_nd_range_kernel
 
     def __call__(self, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
         """Enqueue the kernel on the device's queue; returns at once."""
-        kernel = self._kernels.get(get_ident()) or self._make(len(buffers) + len(scalars))
-        index = 0
-        set_arg = kernel.set_arg
-        for buffer in buffers:
+        kernel, set_arg = self._kernels.get(get_ident()) or self._make(len(buffers) + len(scalars))
+        for index, buffer in enumerate(buffers):
             set_arg(index, buffer)
-            index += 1
-        for scalar in scalars:
-            kernel._set_arg_buf(index, scalar)
-            index += 1
+        if scalars:
+            for index, scalar in enumerate(scalars, start=len(buffers)):
+                kernel._set_arg_buf(index, scalar)
         self._enqueue(self._queue, kernel, self.global_size, self.local_size)
 
-    def _make(self, first: int) -> Any:
+    def _make(self, first: int) -> tuple[Any, Any]:
+        """This thread's kernel object with its constants set, and its `set_arg`."""
         cl = opencl_module()
         program = cache.build(self.device, self.source, self.who)
         try:
@@ -104,5 +102,5 @@ class Launch:
             ) from error
         if len(self._kernels) > 64:  # threads come and go; their identifiers do not return
             self._kernels.clear()
-        self._kernels[get_ident()] = kernel
-        return kernel
+        made = self._kernels[get_ident()] = (kernel, kernel.set_arg)
+        return made

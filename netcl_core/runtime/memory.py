@@ -32,15 +32,18 @@ def allocate(device: Device, nbytes: int) -> Any:
     """A buffer of at least `nbytes` bytes; raises DeviceError if the device has no room."""
     try:
         return pool(device).allocate(nbytes)
-    except Exception as error:  # pyopencl.MemoryError; its class is not imported on this hot path
-        if not isinstance(error, opencl_module().Error):
-            raise
-        pool(device).free_held()
-        raise DeviceError(
-            message(
-                str(device),
-                f"{nbytes} bytes could not be allocated ({error})",
-                "enough free device memory",
-                "Use a smaller batch, or free tensors that are no longer needed",
-            )
-        ) from error
+    except opencl_module().Error as error:
+        raise out_of_memory(device, nbytes, error) from error
+
+
+def out_of_memory(device: Device, nbytes: int, error: Exception) -> DeviceError:
+    """The error for a failed allocation; the pool's free buffers are given back first."""
+    pool(device).free_held()
+    return DeviceError(
+        message(
+            str(device),
+            f"{nbytes} bytes could not be allocated ({error})",
+            "enough free device memory",
+            "Use a smaller batch, or free tensors that are no longer needed",
+        )
+    )
