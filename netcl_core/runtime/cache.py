@@ -80,11 +80,11 @@ def _load(device: Device, path: Path) -> Any:
     try:
         binary = path.read_bytes()
         os.utime(path)
-        return cl.Program(device.context, [device.cl_device], [binary]).build()
-    except FileNotFoundError:
+    except OSError:  # not there, or not ours to read: it is built
         return None
-    except (OSError, cl.Error):  # a binary that this driver no longer takes is built anew
-        path.unlink(missing_ok=True)
+    try:
+        return cl.Program(device.context, [device.cl_device], [binary]).build()
+    except cl.Error:  # this driver does not take it (any more): it is built and replaced
         return None
 
 

@@ -1,0 +1,105 @@
+"""The program cache: on disk across processes, bounded, and harmless when it breaks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.errors import BuildError
+from netcl_core.rendering import core_source
+from netcl_core.runtime import cache
+
+pytest.importorskip("netcl_plugin_elementwise")
+
+_TRAIN = """
+import warnings
+warnings.simplefilter("ignore")
+import netcl_core as nc, netcl_core.autograd as ag
+from netcl_core.runtime import cache
+built = []
+real = cache._compile
+cache._compile = lambda *args: built.append(args) or real(*args)
+x = nc.Tensor.ones(100, requires_grad=True)
+y = ag.gelu(x)
+y.backward(nc.Tensor.ones(100))
+print(len(built), round(y.to_host()[0].item(), 5), nc.default_device().backend)
+"""
+
+
+@pytest.fixture
+def opencl() -> nc.Device:
+    device = next((d for d in nc.devices() if d.backend == "opencl" and not d.simulator), None)
+    if device is None:
+        pytest.skip("there is no OpenCL device here")
+    return device
+
+
+def test_a_second_process_builds_nothing(
+    opencl: nc.Device, python: Callable[..., str], tmp_path: Path
+) -> None:
+    first, second = (python(_TRAIN, NETCL_CACHE_DIR=str(tmp_path)) for _ in range(2))
+    assert first == "2 0.84119 opencl"
+    assert second == "0 0.84119 opencl"
+    assert python(_TRAIN, NETCL_CACHE_DIR=str(tmp_path), NETCL_CACHE="0") == first
+
+
+def test_a_broken_entry_is_built_anew(
+    opencl: nc.Device, python: Callable[..., str], tmp_path: Path
+) -> None:
+    python(_TRAIN, NETCL_CACHE_DIR=str(tmp_path))
+    for entry in tmp_path.rglob("*.bin"):
+        entry.write_bytes(b"no program")
+    assert python(_TRAIN, NETCL_CACHE_DIR=str(tmp_path)) == "2 0.84119 opencl"
+
+
+def test_the_least_used_entries_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETCL_CACHE_SIZE_MB", "1")
+    for age, name in enumerate(["new", "old", "older"]):
+        entry = tmp_path / f"{name}.bin"
+        entry.write_bytes(bytes(600_000))
+        os.utime(entry, (1e9 - age, 1e9 - age))
+    cache._prune(tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["new.bin"]
+
+
+def test_a_folder_that_cannot_be_written_costs_only_time(
+    opencl: nc.Device, python: Callable[..., str], tmp_path: Path
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    assert python(_TRAIN, NETCL_CACHE_DIR=str(blocked)) == "2 0.84119 opencl"
+
+
+def test_programs_in_memory_are_bounded_and_shared(
+    opencl: nc.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "MEMORY_ENTRIES", 3)
+    cache.clear()
+    source = core_source("kernels/probe.cl.j2").replace("NETCL_PROBE_TYPE", "float")
+    programs = [cache.build(opencl, f"{source}\n// {i}", "test") for i in range(5)]
+    assert len(cache._programs) == 3
+    assert cache.build(opencl, f"{source}\n// 4", "test") is programs[4]
+    cache.clear()
+
+
+def test_a_build_error_shows_the_numbered_source_and_the_log(opencl: nc.Device) -> None:
+    source = core_source("kernels/probe.cl.j2").replace("NETCL_PROBE_TYPE", "nonsense")
+    with pytest.raises(BuildError, match=r"mine: the OpenCL program did not build") as caught:
+        cache.build(opencl, source, "mine")
+    text = str(caught.value)
+    assert "   1  /* The probe" in text
+    assert "nonsense" in text.split("kernel void")[-1]
+
+
+def test_a_new_batch_size_and_a_new_scalar_build_nothing(opencl: nc.Device) -> None:
+    with nc.use_device(opencl):
+        ag.leaky_relu(nc.Tensor.ones((3, 1000)), 0.1)
+        before = len(cache._programs)
+        for size in range(1, 50):
+            ag.leaky_relu(nc.Tensor.ones((size, 1000)), 0.1 * size)
+        assert len(cache._programs) == before
