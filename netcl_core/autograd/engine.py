@@ -136,6 +136,8 @@ def apply_op(
         A Node; the raw Tensor if grad mode is off.
     """
     value = fn(*[arg.value if type(arg) is Node else arg for arg in args])
+    if type(value) is Node:  # fn called ops itself; grad_fn is what counts
+        value = value.value
     if not is_grad_enabled():
         return value
     if value.requires_grad:  # fn handed a leaf through: the result is a value of its own

@@ -185,7 +185,7 @@ class _Builder:
         return f"out{i}", dtype, self.block.convert(value, DTYPES[dtype].compute)
 
     def gradients(self, needs: Sequence[bool]) -> dict[int, int]:
-        """The gradient value of each needed input, from loads of `gout<i>`."""
+        """The gradient value of each needed input that has one, from loads of `gout<i>`."""
         wanted = self._wanted(needs)
         sums: dict[Ref, list[int]] = {ref: [] for ref in wanted}
         for i, (ref, dtype) in enumerate(zip(self.region.outputs, self.types.outputs, strict=True)):
@@ -196,15 +196,18 @@ class _Builder:
             if sums.get(("step", k)):
                 self._backward(k, sums)
         self.block.origin = -1
-        return {i: self._total(("in", i), sums) for i in range(self.region.inputs) if needs[i]}
+        return {
+            i: self._total(("in", i), sums)
+            for i in range(self.region.inputs)
+            if needs[i] and sums["in", i]
+        }
 
     def _compute(self, ref: Ref) -> str:
         kind, i = ref
         return self.types.computes[i] if kind == "step" else DTYPES[self.types.inputs[i]].compute
 
     def _total(self, ref: Ref, sums: dict[Ref, list[int]]) -> int:
-        compute = self._compute(ref)
-        return self.block.add(sums[ref] or [self.block.const(0, compute)], compute)
+        return self.block.add(sums[ref], self._compute(ref))
 
     def _backward(self, k: int, sums: dict[Ref, list[int]]) -> None:
         block, step, compute = self.block, self.region.steps[k], self.types.computes[k]

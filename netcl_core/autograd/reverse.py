@@ -7,8 +7,9 @@ as soon as it has been used.
 from __future__ import annotations
 
 import heapq
+import threading
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from netcl_core.autograd import anomaly
 from netcl_core.autograd.kernels import accumulate, convert, duplicate, move
@@ -17,6 +18,9 @@ from netcl_core.autograd.node import Node
 from netcl_core.errors import ArgumentError, GradientError, MutationError, ShapeError, message
 from netcl_core.hostdata import host_array
 from netcl_core.tensors import Operand, Tensor
+
+#: Held while a leaf's `grad` is read and replaced, so that threads with shared leaves lose nothing.
+_deposits: Final = threading.RLock()
 
 
 def target_of(operand: Any) -> Any:
@@ -97,11 +101,13 @@ def run_backward(
 
 def _deposit(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
     """Add to a leaf's `grad`; a buffer that somebody else holds as well is copied first."""
-    if leaf.grad is not None:
-        leaf.grad = accumulate(leaf.grad, gradient, in_place=False)
-        return
-    leaf.grad = duplicate(gradient) if id(gradient.buffer) in taken else gradient
-    taken.add(id(leaf.grad.buffer))
+    with _deposits:
+        if leaf.grad is not None:
+            leaf.grad = accumulate(leaf.grad, gradient, in_place=False)
+            return
+        kept = duplicate(gradient) if id(gradient.buffer) in taken else gradient
+        leaf.grad = kept
+    taken.add(id(kept.buffer))
 
 
 def _check_root(root: Any) -> None:

@@ -69,6 +69,14 @@ def test_orders() -> None:
     assert order(data.DataLoader(numbers(), 3, shuffle=True, seed=2)) != first
 
 
+def test_without_a_seed_the_process_s_generator_orders() -> None:
+    found = []
+    for seed in (4, 4, 5):
+        nc.manual_seed(seed)
+        found.append(order(data.DataLoader(numbers(), 3, shuffle=True)))
+    assert found[0] == found[1] != found[2]
+
+
 class Squares:
     """A data set of the user's own."""
 

@@ -82,7 +82,7 @@ def test_linear_equals_pytorch(bias: bool) -> None:
 
 
 def test_linear_starts_as_in_pytorch_and_checks_its_sizes() -> None:
-    nn.init.manual_seed(0)
+    nc.manual_seed(0)
     layer = nn.Linear(100, 400, dtype="float64", device="cpu")
     for parameter in layer.parameters():
         values = parameter.to_host()
@@ -92,14 +92,40 @@ def test_linear_starts_as_in_pytorch_and_checks_its_sizes() -> None:
         nn.Linear(0, 3)
 
 
+Y = RANDOM.standard_normal((5, 6)).astype(np.float32)
+P = RANDOM.uniform(0.1, 0.9, (5, 6)).astype(np.float32)
+INDICES = np.array([0, 5, -100, 2, 3])
+WEIGHTS = RANDOM.uniform(0.5, 2, 6).astype(np.float32)
+LOSSES: list[tuple[str, dict[str, Any], Any, Any]] = [
+    ("MSELoss", {}, X, Y),
+    ("L1Loss", {}, X, Y),
+    ("SmoothL1Loss", {"beta": 0.5}, X, Y),
+    ("HuberLoss", {"delta": 0.5}, X, Y),
+    ("BCELoss", {"weight": WEIGHTS}, P, 1 - P),
+    ("BCEWithLogitsLoss", {"weight": P, "pos_weight": WEIGHTS}, X, P),
+    ("CrossEntropyLoss", {}, X, INDICES),
+    ("CrossEntropyLoss", {"weight": WEIGHTS, "label_smoothing": 0.1}, X, INDICES),
+    ("CrossEntropyLoss", {}, X, P),
+    ("NLLLoss", {"weight": WEIGHTS, "ignore_index": 2}, X, np.array([0, 5, 2, 2, 3])),
+    ("KLDivLoss", {"log_target": True}, X, Y),
+]
+
+
+@pytest.mark.filterwarnings("ignore:reduction. 'mean':UserWarning")
+@pytest.mark.parametrize(("name", "settings", "x", "y"), LOSSES)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_losses_equal_pytorch(reduction: str) -> None:
+def test_losses_equal_pytorch(
+    name: str, settings: dict[str, Any], x: Any, y: Any, reduction: str
+) -> None:
     torch = pytest.importorskip("torch")
-    y, classes = RANDOM.standard_normal((5, 6)).astype(np.float32), np.array([0, 5, -100, 2, 3])
-    for name, target in (("MSELoss", y), ("CrossEntropyLoss", classes)):
-        ours = getattr(nn, name)(reduction=reduction)(nc.tensor(X), nc.tensor(target))
-        theirs = getattr(torch.nn, name)(reduction=reduction)(torch.tensor(X), torch.tensor(target))
-        np.testing.assert_allclose(ours.to_host(), theirs, rtol=2e-5, atol=1e-6)
+    ours = getattr(nn, name)(**settings, reduction=reduction)
+    tensors = {k: torch.tensor(v) if k in ours.weights else v for k, v in settings.items()}
+    theirs = getattr(torch.nn, name)(**tensors, reduction=reduction)
+    expected = theirs(torch.tensor(x), torch.tensor(y))
+    for device in usable_devices():
+        result = ours.to(device)(nc.tensor(x, device), nc.tensor(y, device))
+        np.testing.assert_allclose(result.to_host(), expected, rtol=2e-5, atol=1e-6)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
 
 
 def test_sequential_is_a_list_that_runs() -> None:
@@ -128,7 +154,7 @@ def test_a_module_list_holds_modules() -> None:
 def test_a_seed_gives_the_same_model_on_every_device() -> None:
     models = []
     for device in usable_devices():
-        nn.init.manual_seed(3)
+        nc.manual_seed(3)
         models.append(nn.Linear(5, 4, device=device).weight.to_host())
     for values in models:
         np.testing.assert_array_equal(values, models[0])
@@ -149,16 +175,49 @@ def test_a_seed_gives_the_same_model_on_every_device() -> None:
 def test_initial_values_have_the_variance(
     name: str, settings: dict[str, Any], variance: float
 ) -> None:
-    nn.init.manual_seed(1)
+    nc.manual_seed(1)
     tensor = nc.Tensor.empty((40, 30, 4), device="cpu")
     assert getattr(nn.init, name)(tensor, **settings) is tensor
     assert abs(tensor.to_host().var() / variance - 1) < 0.05
     assert abs(tensor.to_host().mean()) < 0.05 * variance**0.5
 
 
+def test_truncated_normal_numbers() -> None:
+    nc.manual_seed(1)
+    tensor = nc.Tensor.empty((200, 200), device="cpu")
+    values = nn.init.trunc_normal_(tensor, 1.0, 2.0, -1.0, 3.0).to_host()
+    assert values.min() >= -1 and values.max() <= 3
+    assert abs(values.std() / 2 - 0.5396) < 0.01  # a standard normal cut at one deviation
+    with pytest.raises(AttributeValueError, match="five standard deviations"):
+        nn.init.trunc_normal_(tensor, a=50.0, b=60.0)
+
+
+@pytest.mark.parametrize("shape", [(4, 9), (9, 4), (4, 3, 2)])
+def test_orthogonal_rows_or_columns(shape: tuple[int, ...]) -> None:
+    tensor = nc.Tensor.empty(shape, "float64", "cpu")
+    matrix = nn.init.orthogonal_(tensor, 3.0).to_host().reshape(shape[0], -1)
+    smaller = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    np.testing.assert_allclose(smaller @ smaller.T, 9 * np.eye(len(smaller)), atol=1e-12)
+
+
+def test_identities_and_sparse_matrices() -> None:
+    torch = pytest.importorskip("torch")
+    matrix = nc.Tensor.empty((3, 5), device="cpu")
+    np.testing.assert_array_equal(nn.init.eye_(matrix).to_host(), np.eye(3, 5))
+    weight = nc.Tensor.empty((6, 2, 3, 3), device="cpu")
+    for groups in (1, 2, 3):
+        expected = torch.nn.init.dirac_(torch.empty(6, 2, 3, 3), groups)
+        np.testing.assert_array_equal(nn.init.dirac_(weight, groups).to_host(), expected)
+    values = nn.init.sparse_(nc.Tensor.empty((10, 4), device="cpu"), 0.25).to_host()
+    assert ((values == 0).sum(0) == 3).all()
+    for call in (nn.init.eye_, nn.init.dirac_, lambda t: nn.init.sparse_(t, 0.5)):
+        with pytest.raises(ShapeError, match=r"two dimensions|three to five"):
+            call(nc.Tensor.empty((3,), device="cpu"))
+
+
 def test_gains_equal_pytorch_and_mistakes_are_named() -> None:
     torch = pytest.importorskip("torch")
-    for name in ("linear", "sigmoid", "tanh", "relu", "leaky_relu", "selu"):
+    for name in ("linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"):
         assert nn.init.calculate_gain(name) == torch.nn.init.calculate_gain(name)
     weight = nc.Tensor.empty((2, 2), device="cpu")
     with pytest.raises(AttributeValueError, match="one of linear"):

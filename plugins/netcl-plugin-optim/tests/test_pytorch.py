@@ -23,6 +23,12 @@ CASES = [
     ("SGD", {"lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
     ("Adam", {}),
     ("Adam", {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}),
+    ("AdamW", {}),
+    ("AdamW", {"lr": 0.01, "betas": (0.8, 0.95), "weight_decay": 0.3}),
+    ("RMSprop", {"lr": 1e-3}),
+    ("RMSprop", {"lr": 1e-3, "alpha": 0.9, "eps": 1e-4, "weight_decay": 0.1, "momentum": 0.5}),
+    ("RMSprop", {"lr": 1e-3, "alpha": 0.9, "eps": 1e-2, "centered": True}),
+    ("RMSprop", {"lr": 1e-3, "eps": 1e-2, "momentum": 0.9, "centered": True}),
 ]
 #: One element, a vector, an odd size, several blocks with a tail.
 SHAPES = [(), (16,), (7, 5), (3, 4097)]
@@ -194,10 +200,10 @@ def test_a_perceptron(name: str, settings: Any) -> None:
             np.testing.assert_allclose(tensor.to_host(), after[key], atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["SGD", "Adam"])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop"])
 def test_pytorch_states_load(name: str) -> None:
     """After ten steps in PyTorch the optimizer goes on here."""
-    settings = {"lr": 0.1, "momentum": 0.9} if name == "SGD" else {"lr": 0.1}
+    settings = {"lr": 0.1, **({"momentum": 0.9} if name in ("SGD", "RMSprop") else {})}
     parameters = [torch.tensor(value, requires_grad=True) for value in start("float32")]
     theirs = getattr(torch.optim, name)(parameters, **settings)
     for step in range(10):
@@ -216,3 +222,10 @@ def test_pytorch_states_load(name: str) -> None:
     theirs.step()
     for tensor, parameter in zip(tensors, parameters, strict=True):
         np.testing.assert_allclose(tensor.to_host(), parameter.detach(), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["amsgrad", "maximize"])
+def test_pytorch_states_of_another_form_are_refused(name: str) -> None:
+    theirs = torch.optim.Adam([torch.zeros(2)], **{name: True})
+    with pytest.raises(optim.OptimizerStateError, match=f"{name}=True"):
+        optim.Adam([nn.Parameter(np.zeros(2, np.float32))]).load_state_dict(theirs.state_dict())

@@ -41,7 +41,7 @@ class Notes:
 @everywhere
 def test_a_line_is_learned(device: Any) -> None:
     with nc.use_device(device):
-        nn.init.manual_seed(0)
+        nc.manual_seed(0)
         model, notes, rates = nn.Linear(2, 2), Notes(), []
         batches = data.DataLoader(points(), 5, shuffle=True, seed=0)
         optimizer = optim.Adam(model.parameters(), lr=0.5)

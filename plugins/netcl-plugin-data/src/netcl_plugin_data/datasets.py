@@ -6,8 +6,8 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_core import host_array
+from netcl_core.errors import ArgumentError, ShapeError, message
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

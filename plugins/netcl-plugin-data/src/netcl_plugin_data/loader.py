@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from netcl_core import Device, Tensor, default_device
+from netcl_core import Device, Tensor, default_device, host_generator
 from netcl_core.errors import ArgumentError, AttributeValueError, message
 from netcl_plugin_data.datasets import Array, TensorDataset
 
@@ -28,7 +28,8 @@ class DataLoader:
         shuffle: Draw a new order for each pass.
         drop_last: Leave out the last batch if it is smaller.
         workers: Threads that prepare batches ahead; 0: each is prepared when it is due.
-        seed: Makes the sequence of orders reproducible; None: a new one in each run.
+        seed: Makes the sequence of orders reproducible; None: orders are drawn from the
+            process's generator, which `netcl_core.manual_seed` resets.
         device: Where the tensors go; default: the default device when a pass begins.
 
     Uploads are asynchronous: the tensor is there before its data.
@@ -54,7 +55,7 @@ class DataLoader:
         self.drop_last = drop_last
         self.workers = workers
         self.device = device
-        self._generator = np.random.default_rng(seed)
+        self._generator = None if seed is None else np.random.default_rng(seed)
 
     def __len__(self) -> int:
         whole, rest = divmod(len(self.dataset), self.batch_size)
@@ -62,7 +63,7 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
         count = len(self.dataset)
-        order = self._generator.permutation(count) if self.shuffle else np.arange(count)
+        order = self._order(count)
         indices = [
             order[batch * self.batch_size : (batch + 1) * self.batch_size]
             for batch in range(len(self))
@@ -70,6 +71,12 @@ class DataLoader:
         device: str | Device = default_device() if self.device is None else self.device
         for arrays in self._ahead(indices) if self.workers else map(self._gather, indices):
             yield tuple([Tensor.from_host(array, device) for array in arrays])
+
+    def _order(self, count: int) -> Array:
+        if not self.shuffle:
+            return np.arange(count)
+        generator = host_generator() if self._generator is None else self._generator
+        return generator.permutation(count)
 
     def _ahead(self, indices: list[Array]) -> Iterator[tuple[Array, ...]]:
         """The batches in order, prepared by threads that stop when the consumer does."""

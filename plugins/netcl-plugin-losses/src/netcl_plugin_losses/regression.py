@@ -1,15 +1,13 @@
-"""Losses that compare numbers element by element."""
+"""Losses that compare numbers element by element: squared, absolute, and between the two."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 import netcl_core.autograd as ag
 from netcl_core.autograd import Composite
-from netcl_core.errors import ShapeError, message
-from netcl_plugin_losses.reduce import checked, reduce
+from netcl_core.errors import AttributeValueError, message
+from netcl_plugin_losses.arguments import alike, checked, reduce
 
 
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
@@ -18,22 +16,69 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     Args:
         input: Predictions of any shape, floating.
         target: True values of the same shape.
-        reduction: `'mean'`, `'sum'` or `'none'`.
+        reduction: `'mean'` over all elements, `'sum'` or `'none'`.
 
     Raises:
         ShapeError: the shapes differ (broadcasting would hide a mistake).
+        DtypeError: `input` is not floating.
     """
     checked("mse_loss", reduction)
-    if np.shape(input) != np.shape(target):
-        raise ShapeError(
-            message(
-                "mse_loss",
-                f"input of shape {np.shape(input)} and target of shape {np.shape(target)}",
-                "equal shapes",
-                "Reshape or expand one of them",
-            )
-        )
-    return reduce(ag.square(ag.sub(input, target)), reduction)
+    input, target = alike("mse_loss", input=input, target=target)
+    return reduce(ag.squared_error_elements(input, target), reduction)
 
 
-RECORDS = (Composite("mse_loss", mse_loss, mse_loss.__doc__ or ""),)
+def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
+    """The absolute error `|input - target|`; its gradient is 0 where both are equal.
+
+    Arguments and errors as of `mse_loss`.
+    """
+    checked("l1_loss", reduction)
+    input, target = alike("l1_loss", input=input, target=target)
+    return reduce(ag.absolute_error_elements(input, target), reduction)
+
+
+def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
+    """With d = input - target: d^2 / (2 beta) where |d| < beta, else |d| - beta / 2.
+
+    Args:
+        beta: Where the quadratic part ends, at least 0; 0 gives `l1_loss`.
+
+    The other arguments and errors as of `mse_loss`. (Girshick 2015, arXiv:1504.08083)
+    """
+    checked("smooth_l1_loss", reduction)
+    input, target = alike("smooth_l1_loss", input=input, target=target)
+    beta = non_negative("smooth_l1_loss", "beta", beta)
+    return reduce(ag.smooth_l1_elements(input, target, beta), reduction)
+
+
+def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Any:
+    """With d = input - target: d^2 / 2 where |d| <= delta, else delta * (|d| - delta / 2).
+
+    Args:
+        delta: Where the quadratic part ends, more than 0.
+
+    The other arguments and errors as of `mse_loss`. (Huber 1964)
+    """
+    checked("huber_loss", reduction)
+    input, target = alike("huber_loss", input=input, target=target)
+    delta = non_negative("huber_loss", "delta", delta)
+    if not delta:
+        raise AttributeValueError(message("huber_loss", "delta=0", "more than 0"))
+    return reduce(ag.huber_elements(input, target, delta), reduction)
+
+
+def non_negative(who: str, name: str, value: Any) -> float:
+    """A number as float; raises AttributeValueError if it is negative, NaN or none."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not number >= 0:
+        raise AttributeValueError(message(who, f"{name}={value!r}", "a number >= 0"))
+    return number
+
+
+RECORDS = tuple(
+    Composite(function.__name__, function, function.__doc__ or "")
+    for function in (mse_loss, l1_loss, smooth_l1_loss, huber_loss)
+)

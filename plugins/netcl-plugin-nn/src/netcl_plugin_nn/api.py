@@ -20,10 +20,24 @@ from netcl_plugin_nn.activations import (
     Softplus,
     Tanh,
 )
+from netcl_plugin_nn.batch_norms import BatchNorm1d, BatchNorm2d
 from netcl_plugin_nn.containers import ModuleList, Sequential
+from netcl_plugin_nn.dropout import Dropout
+from netcl_plugin_nn.embedding import Embedding
 from netcl_plugin_nn.linear import Flatten, Identity, Linear
-from netcl_plugin_nn.losses import CrossEntropyLoss, MSELoss
+from netcl_plugin_nn.losses import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CrossEntropyLoss,
+    HuberLoss,
+    KLDivLoss,
+    L1Loss,
+    MSELoss,
+    NLLLoss,
+    SmoothL1Loss,
+)
 from netcl_plugin_nn.module import Module
+from netcl_plugin_nn.norms import GroupNorm, LayerNorm, RMSNorm
 from netcl_plugin_nn.parameters import Parameter
 from netcl_plugin_nn.state import LoadReport, StateError
 
@@ -35,6 +49,13 @@ __all__ = [
     "Linear",
     "Identity",
     "Flatten",
+    "Embedding",
+    "Dropout",
+    "LayerNorm",
+    "RMSNorm",
+    "GroupNorm",
+    "BatchNorm1d",
+    "BatchNorm2d",
     "ReLU",
     "LeakyReLU",
     "PReLU",
@@ -51,7 +72,14 @@ __all__ = [
     "Softmax",
     "LogSoftmax",
     "MSELoss",
+    "L1Loss",
+    "SmoothL1Loss",
+    "HuberLoss",
+    "BCELoss",
+    "BCEWithLogitsLoss",
     "CrossEntropyLoss",
+    "NLLLoss",
+    "KLDivLoss",
     "LoadReport",
     "StateError",
     "init",

@@ -1,30 +1,18 @@
-"""Initialisation: functions that fill a tensor in place, drawing from one generator.
+"""Initialisation: functions that fill a tensor in place, drawing from the process's generator.
 
 Numbers are drawn on the host in double precision and rounded to the tensor's
-dtype, so a seed gives the same model on every device.
+dtype, so a seed (`netcl_core.manual_seed`) gives the same model on every device.
 """
 
 from __future__ import annotations
 
 import math
-import threading
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES, Tensor, host_generator
 from netcl_core.errors import AttributeValueError, ShapeError, message
-from netcl_core.tensors import Tensor
-
-_lock: Final = threading.Lock()
-_generator = np.random.default_rng()
-
-
-def manual_seed(seed: int) -> None:
-    """Restart the generator of all functions here."""
-    global _generator
-    with _lock:
-        _generator = np.random.default_rng(seed)
 
 
 def _fill(tensor: Tensor, values: Any) -> Tensor:
@@ -33,15 +21,30 @@ def _fill(tensor: Tensor, values: Any) -> Tensor:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
     """Fill with numbers uniform in [a, b); returns the tensor, as all functions here do."""
-    with _lock:
-        values = _generator.uniform(a, b, tensor.shape)
-    return _fill(tensor, values)
+    return _fill(tensor, host_generator().uniform(a, b, tensor.shape))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Fill with normally distributed numbers."""
-    with _lock:
-        values = _generator.normal(mean, std, tensor.shape)
+    return _fill(tensor, host_generator().normal(mean, std, tensor.shape))
+
+
+def trunc_normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0
+) -> Tensor:
+    """Fill with normally distributed numbers of which those outside [a, b] are drawn again.
+
+    Raises AttributeValueError if `a` is not below `b` or the interval lies beyond five
+    standard deviations, where hardly any number is.
+    """
+    if not (a < b and a < mean + 5 * std and b > mean - 5 * std):
+        given = f"a={a}, b={b} with mean={mean}, std={std}"
+        expected = "a < b within five standard deviations of the mean"
+        raise AttributeValueError(message("trunc_normal_", given, expected))
+    generator = host_generator()
+    values = generator.normal(mean, std, tensor.shape)
+    while (outside := (values < a) | (values > b)).any():
+        values[outside] = generator.normal(mean, std, int(outside.sum()))
     return _fill(tensor, values)
 
 
@@ -78,6 +81,7 @@ def calculate_gain(nonlinearity: str, a: float | None = None) -> float:
     slope = 0.01 if a is None else a
     gains = {
         "linear": 1.0,
+        **{f"conv{kind}{n}d": 1.0 for kind in ("", "_transpose") for n in (1, 2, 3)},
         "sigmoid": 1.0,
         "tanh": 5 / 3,
         "relu": math.sqrt(2),
@@ -127,3 +131,61 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
 def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Normal with variance 2 gain^2 / (fan_in + fan_out) (Glorot, Bengio 2010)."""
     return normal_(tensor, 0.0, gain * math.sqrt(2 / max(1, sum(fans(tensor)))))
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """Make a matrix the identity, as far as it goes; raises ShapeError for another rank."""
+    if tensor.ndim != 2:
+        raise ShapeError(message("eye_", f"a tensor of shape {tensor.shape}", "two dimensions"))
+    return _fill(tensor, np.eye(tensor.shape[0], tensor.shape[1]))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Make a convolution's weight (out, in, *kernel) hand its channels through.
+
+    Raises ShapeError unless there are three to five dimensions and `out` is a multiple of
+    the groups.
+    """
+    if not 3 <= tensor.ndim <= 5 or groups < 1 or tensor.shape[0] % groups:
+        given = f"a tensor of shape {tensor.shape} in {groups} groups"
+        expected = "three to five dimensions, the first a multiple of the groups"
+        raise ShapeError(message("dirac_", given, expected))
+    values = np.zeros(tensor.shape)
+    outputs = tensor.shape[0] // groups
+    middle = tuple(size // 2 for size in tensor.shape[2:])
+    for group in range(groups):
+        for k in range(min(outputs, tensor.shape[1])):
+            values[(group * outputs + k, k, *middle)] = 1
+    return _fill(tensor, values)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Fill with orthonormal rows (or columns, whichever are fewer) times `gain`.
+
+    A tensor of more dimensions counts as a matrix of its first one and the rest
+    (Saxe et al. 2013, arXiv:1312.6120). Raises ShapeError below two dimensions.
+    """
+    fans(tensor)
+    rows = tensor.shape[0]
+    columns = math.prod(tensor.shape[1:])
+    flat = host_generator().normal(size=(max(rows, columns), min(rows, columns)))
+    q, r = np.linalg.qr(flat)
+    q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # uniform over all such matrices
+    return _fill(tensor, gain * (q if rows >= columns else q.T).reshape(tensor.shape))
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
+    """Fill a matrix with normal numbers and set a share of each column to zero (Martens 2010).
+
+    Raises ShapeError for another rank, AttributeValueError for a share outside [0, 1].
+    """
+    if tensor.ndim != 2:
+        raise ShapeError(message("sparse_", f"a tensor of shape {tensor.shape}", "two dimensions"))
+    if not 0 <= sparsity <= 1:
+        raise AttributeValueError(message("sparse_", f"sparsity={sparsity}", "0 to 1"))
+    generator = host_generator()
+    values = generator.normal(0.0, std, tensor.shape)
+    zeros = math.ceil(sparsity * tensor.shape[0])
+    for column in range(tensor.shape[1]):
+        values[generator.permutation(tensor.shape[0])[:zeros], column] = 0
+    return _fill(tensor, values)

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import netcl_core.autograd as ag
+from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, message
-from netcl_core.tensors import Tensor
 from netcl_plugin_nn import init
 from netcl_plugin_nn.module import Module
 

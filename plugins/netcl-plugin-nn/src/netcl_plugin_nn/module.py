@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from netcl_core.device import Device
-from netcl_core.device_table import get_device
-from netcl_core.dtypes import DTYPES, dtype_name
+from netcl_core import DTYPES, Device, Tensor, dtype_name, get_device
 from netcl_core.errors import ArgumentError, DtypeError, message
-from netcl_core.tensors import Tensor
 from netcl_plugin_nn import state as states
 from netcl_plugin_nn.parameters import adopt, as_leaf, checked_leaf, converted
 

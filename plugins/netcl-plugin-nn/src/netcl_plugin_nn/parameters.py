@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core.device import Device
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES, Device, Operand, Tensor
 from netcl_core.errors import ArgumentError, message
-from netcl_core.tensors import Operand, Tensor
 
 
 def Parameter(data: Any, requires_grad: bool = True) -> Tensor:  # noqa: N802 - PyTorch's name

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from netcl_core import Operand, Tensor, host_array
 from netcl_core.errors import NetclError, message
-from netcl_core.hostdata import host_array
-from netcl_core.tensors import Operand, Tensor
 
 
 class StateError(NetclError, ValueError):

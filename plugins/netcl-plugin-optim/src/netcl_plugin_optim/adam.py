@@ -1,9 +1,9 @@
-"""Adam: steps scaled by running means of gradients and of their squares."""
+"""Adam and AdamW: steps scaled by running means of gradients and of their squares."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -13,8 +13,43 @@ from netcl_plugin_optim.optimizer import Optimizer
 from netcl_plugin_optim.slabs import Rule
 
 
+class _Adam(Optimizer):
+    """What both share; `decoupled` says whether the weight decay bypasses the means."""
+
+    decoupled: ClassVar[bool]
+
+    def _check(self, group: Group) -> None:
+        who = type(self).__name__
+        non_negative(who, group, "lr", "eps", "weight_decay")
+        betas = group["betas"]
+        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+            raise AttributeValueError(message(who, f"betas={betas!r}", "two numbers in [0, 1)"))
+
+    def _states(self, group: Group) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq")
+
+    def _rule(self, group: Group, steps: int) -> Rule:
+        beta1, beta2 = group["betas"]
+        decay = group["weight_decay"]
+        scalars = {
+            "step_size": group["lr"] / (1 - beta1**steps),
+            "one_minus_beta1": 1 - beta1,
+            "beta2": beta2,
+            "one_minus_beta2": 1 - beta2,
+            "root_correction": (1 - beta2**steps) ** 0.5,
+            "eps": group["eps"],
+            "weight_decay": 0.0 if self.decoupled else decay,
+            "kept": 1 - group["lr"] * decay if self.decoupled else 1.0,
+        }
+        flags = (
+            ("decay", decay != 0 and not self.decoupled),
+            ("shrink", decay != 0 and self.decoupled),
+        )
+        return Rule("optim/adam.cl.j2", flags, scalars, _update)
+
+
 @final
-class Adam(Optimizer):
+class Adam(_Adam):
     """Adam (Kingma, Ba 2015, arXiv:1412.6980) with PyTorch's defaults and formulas.
 
     Args:
@@ -28,6 +63,8 @@ class Adam(Optimizer):
     precision parameters learn as well.
     """
 
+    decoupled = False
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -38,28 +75,26 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
-    def _check(self, group: Group) -> None:
-        non_negative("Adam", group, "lr", "eps", "weight_decay")
-        betas = group["betas"]
-        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
-            raise AttributeValueError(message("Adam", f"betas={betas!r}", "two numbers in [0, 1)"))
 
-    def _states(self, group: Group) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq")
+@final
+class AdamW(_Adam):
+    """Adam whose weight decay bypasses the means (Loshchilov, Hutter 2019, arXiv:1711.05101).
 
-    def _rule(self, group: Group, steps: int) -> Rule:
-        beta1, beta2 = group["betas"]
-        scalars = {
-            "step_size": group["lr"] / (1 - beta1**steps),
-            "one_minus_beta1": 1 - beta1,
-            "beta2": beta2,
-            "one_minus_beta2": 1 - beta2,
-            "root_correction": (1 - beta2**steps) ** 0.5,
-            "eps": group["eps"],
-            "weight_decay": group["weight_decay"],
-        }
-        flags = (("decay", group["weight_decay"] != 0),)
-        return Rule("optim/adam.cl.j2", flags, scalars, _update)
+    Each step first multiplies the parameters by `1 - lr * weight_decay`. Arguments as of
+    `Adam`, with PyTorch's defaults.
+    """
+
+    decoupled = True
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+    ) -> None:
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
 
 def _update(
@@ -75,10 +110,13 @@ def _update(
     root_correction: float,
     eps: float,
     weight_decay: float,
+    kept: float,
 ) -> None:
     """The step on NumPy arrays, in place; `g` may be overwritten."""
     if weight_decay:
         g += weight_decay * p
+    if kept != 1:
+        p *= kept
     exp_avg += one_minus_beta1 * (g - exp_avg)
     exp_avg_sq *= beta2
     exp_avg_sq += one_minus_beta2 * g * g

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, TypeAlias
 
-from netcl_core import Tensor
+from netcl_core import DTYPES, Tensor
 from netcl_core.autograd import Node, no_grad
-from netcl_core.dtypes import DTYPES
 from netcl_core.errors import (
     ArgumentError,
     AttributeValueError,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,6 +16,11 @@ from netcl_core.errors import message
 from netcl_plugin_optim.groups import Group, check_gradient, parameter_groups
 from netcl_plugin_optim.placement import Placement
 from netcl_plugin_optim.slabs import OptimizerStateError, Rule
+
+#: What schedules of learning rates keep in a group.
+_KEPT: Final = ("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum")
+#: Settings of PyTorch's that would need other formulas.
+_OTHER: Final = ("amsgrad", "maximize")
 
 
 class Optimizer(ABC):
@@ -109,9 +114,12 @@ class Optimizer(ABC):
         given = [len(group["params"]) for group in groups]
         if given != sizes:
             raise self._misfit(f"groups of {given} parameters", f"groups of {sizes}")
+        for name in _OTHER:
+            if any(group.get(name) for group in groups):
+                raise self._misfit(f"{name}=True", f"{name}=False: this form is not there")
         held = dict(self._matched(params, saved["state"]))
         merged = [
-            {**group, **{name: other[name] for name in self.defaults if name in other}}
+            {**group, **{name: other[name] for name in (*self.defaults, *_KEPT) if name in other}}
             for group, other in zip(self.param_groups, groups, strict=True)
         ]
         for group in merged:

@@ -12,8 +12,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core import Bound, Device, Kernel, Kernels, Tensor
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Tensor
 from netcl_core.errors import NetclError
 
 #: Parameters per launch: 24 * (2 pointers + 2 numbers) stay below the 1,024 bytes that

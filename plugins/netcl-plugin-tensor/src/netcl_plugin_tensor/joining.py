@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Kernels, Spec, Tensor
+from netcl_core import DTYPES, Kernels, Spec, Tensor
 from netcl_core.autograd import Composite, Implementation, Operator, Request, Saved
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor import strided
@@ -130,6 +130,9 @@ def _infer_pad(x: Spec, pairs: Sequence[tuple[int, int]], value: float) -> Spec:
     shape = tuple(size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True))
     if min(shape, default=0) < 0:
         raise ShapeError(message("pad", f"{pairs} on {x.shape}", "sizes of at least 0 afterwards"))
+    if not DTYPES[x.dtype].floating and not float(value).is_integer():
+        expected = f"a whole number for a {x.dtype} tensor"
+        raise AttributeValueError(message("pad", f"value={value!r}", expected))
     return Spec(shape, x.dtype)
 
 
@@ -146,8 +149,9 @@ def _kept(x: Sequence[int], pairs: Sequence[tuple[int, int]]) -> tuple[Any, Any]
 def _plan_pad(request: Request) -> Kernels:
     x, out = request.inputs[0], request.output
     pairs, value = request.attrs["pairs"], request.attrs["value"]
-    kind = {"float64": "double", "int64": "long", "int32": "long", "uint8": "long"}
-    launches = [strided.fill(out, "filled", (kind.get(out.dtype, "float"), value))]
+    floating = {"float16": "float", "float32": "float", "float64": "double"}.get(out.dtype)
+    number = (floating, value) if floating else ("long", int(value))
+    launches = [strided.fill(out, "filled", number)]
     inside, outside = _kept(x.shape, pairs)
     sizes = tuple(max(0, part.stop - part.start) for part in inside)
     if x.size and min(sizes, default=1) > 0:

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, final
 
-from netcl_core import Device, data, default_device, nn, optim, plugins
+from netcl_core import Device, data, default_device, manual_seed, nn, optim, plugins
 from netcl_core import autograd as ag
 from netcl_plugin_train.loop import History, Watcher, accuracy, fit
 
@@ -60,7 +60,7 @@ def test_accuracy(model: Any) -> float:
 
 def train(settings: Settings, watcher: Watcher | None = None) -> Run:
     """Train on the default device with Adam and cross entropy; raises TrainingError."""
-    nn.init.manual_seed(settings.seed)
+    manual_seed(settings.seed)
     model = mlp()
     training, test = data.digits()
     batches = data.DataLoader(training, settings.batch_size, shuffle=True, seed=settings.seed)

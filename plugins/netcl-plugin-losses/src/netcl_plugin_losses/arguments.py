@@ -1,0 +1,63 @@
+"""What all losses do with their arguments: one device, equal shapes, the `reduction`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core import Operand
+from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
+
+FLOATING: Final = ("float16", "float32", "float64")
+_REDUCTIONS: Final = ("mean", "sum", "none")
+
+
+def checked(who: str, reduction: str) -> str:
+    """The reduction; raises AttributeValueError for an unknown one."""
+    if reduction not in _REDUCTIONS:
+        raise AttributeValueError(message(who, f"reduction={reduction!r}", "mean, sum or none"))
+    return reduction
+
+
+def operands(*values: Any) -> list[Any]:
+    """Host data as tensors on the device of the other values; None stays None."""
+    device = next((value.device for value in values if isinstance(value, Operand)), None)
+    return [
+        value if value is None or isinstance(value, Operand) else nc.tensor(value, device)
+        for value in values
+    ]
+
+
+def alike(who: str, *names: str, **values: Any) -> list[Any]:
+    """Operands of one shape, of which those with the given names are floating.
+
+    Raises ShapeError if the shapes differ (broadcasting would hide a mistake), DtypeError.
+    """
+    found = dict(zip(values, operands(*values.values()), strict=True))
+    if len({value.shape for value in found.values()}) > 1:
+        given = " and ".join(f"{name} of shape {value.shape}" for name, value in found.items())
+        remedy = "Reshape or expand one of them"
+        raise ShapeError(message(who, given, "equal shapes", remedy))
+    for name in names or list(values)[:1]:
+        floating(who, name, found[name])
+    return list(found.values())
+
+
+def floating(who: str, name: str, value: Any) -> None:
+    """Raise DtypeError unless an operand is floating."""
+    if value.dtype not in FLOATING:
+        expected, remedy = "a floating dtype", "Use astype('float32')"
+        raise DtypeError(message(who, f"{name} of dtype {value.dtype}", expected, remedy))
+
+
+def weighted(elements: Any, weight: Any) -> Any:
+    """Element losses times a weight that broadcasts to their shape; None: as they are."""
+    return elements if weight is None else ag.mul(elements, operands(elements, weight)[1])
+
+
+def reduce(values: Any, reduction: str) -> Any:
+    """Element losses as they are, summed, or averaged."""
+    if reduction == "none":
+        return values
+    return ag.sum(values) if reduction == "sum" else ag.mean(values)

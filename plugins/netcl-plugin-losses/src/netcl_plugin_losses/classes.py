@@ -1,0 +1,113 @@
+"""Class indices: where the classes of an input stand, and which targets fit them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from netcl_core import Spec
+from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
+from netcl_plugin_losses.arguments import FLOATING
+
+INDICES: Final = {"uint8": "uchar", "int32": "int", "int64": "long"}
+
+
+def class_axis(shape: Sequence[int]) -> tuple[int, int, int]:
+    """Outer size, classes and inner size of an input (C,), (N, C) or (N, C, d1, ...)."""
+    if len(shape) == 1:
+        return 1, shape[0], 1
+    return shape[0], shape[1], math.prod(shape[2:])
+
+
+def rows_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of the targets of an input of this shape."""
+    return (shape[0], *shape[2:]) if len(shape) > 1 else ()
+
+
+def check_specs(who: str, x: Spec, target: Spec, weight: Spec | None) -> None:
+    """Raise ShapeError or DtypeError unless input, class indices and weights fit."""
+    if x.dtype not in FLOATING or target.dtype not in INDICES:
+        given = f"input {x.dtype} and target {target.dtype}"
+        expected = "a floating input and integer class indices"
+        raise DtypeError(message(who, given, expected, "Use astype on one of them"))
+    if not x.ndim or target.shape != rows_shape(x.shape):
+        given = f"input {x.shape} and target {target.shape}"
+        expected = f"target of shape {rows_shape(x.shape)}" if x.ndim else "an input (C,) or (N, C)"
+        raise ShapeError(message(who, given, expected, "The classes stand in dimension 1"))
+    classes = class_axis(x.shape)[1]
+    if weight is not None and weight.shape != (classes,):
+        given = f"weight of shape {weight.shape}"
+        raise ShapeError(message(who, given, f"({classes},), one number per class"))
+
+
+def check_indices(who: str) -> Callable[[Sequence[Any], Any], None]:
+    """A check that raises AttributeValueError if a class index is neither in range nor ignored."""
+
+    def check(inputs: Sequence[Any], attrs: Any) -> None:
+        x, target = inputs[:2]
+        if not target.size:
+            return
+        classes, ignore = class_axis(x.shape)[1], attrs["ignore_index"]
+        low, high = target.int_range()
+        if low >= 0 and high < classes:
+            return
+        values = target.to_host()
+        wrong = values[(values != ignore) & ((values < 0) | (values >= classes))]
+        if wrong.size:
+            given = f"class index {int(wrong.flat[0])} in target"
+            expected = f"0 to {classes - 1}, or ignore_index={ignore}"
+            remedy = "Check the labels, or the number of outputs of the last layer"
+            raise AttributeValueError(message(who, given, expected, remedy))
+
+    return check
+
+
+def reduce_rows(rows: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+    """The losses of rows as they are, summed, or averaged.
+
+    The mean is over the rows that are not ignored, weighted with the weights of their
+    classes; it is NaN if there are none, as in PyTorch. Nothing waits for the device.
+    """
+    if reduction == "none":
+        return rows
+    if reduction == "sum":
+        return ag.sum(rows)
+    mean = ag.mean(rows)
+    if weight is None and not _may_hold(target, ignore_index):
+        return mean
+    counts = ag.class_weight_rows(target, weight, ignore_index, rows.dtype)
+    return ag.div(mean, ag.mean(counts))
+
+
+def _may_hold(target: Any, number: int) -> bool:
+    low, high = target.value.int_range() if target.size else (0, 0)
+    return bool(low <= number <= high)
+
+
+def picked(target: Any, ignore_index: int) -> tuple[Any, Any]:
+    """In NumPy: flat class indices with 0 for ignored ones, and which rows are counted."""
+    index = target.reshape(-1).astype(np.int64)
+    counted = index != ignore_index
+    return np.where(counted, index, 0), counted
+
+
+def wide(x: Any) -> Any:
+    """In NumPy: float16 as float32, in which the kernels compute."""
+    return x.astype(np.float32) if x.dtype == np.float16 else x
+
+
+def as_rows(x: Any) -> Any:
+    """In NumPy: an input as (rows, classes)."""
+    x = wide(x)
+    return x.reshape(1, -1) if x.ndim == 1 else np.moveaxis(x, 1, -1).reshape(-1, x.shape[1])
+
+
+def from_rows(rows: Any, shape: Sequence[int]) -> Any:
+    """In NumPy: (rows, classes) as an input of this shape."""
+    if len(shape) == 1:
+        return rows.reshape(shape)
+    return np.moveaxis(rows.reshape(*rows_shape(shape), shape[1]), -1, 1)

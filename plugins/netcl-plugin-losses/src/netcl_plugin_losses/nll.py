@@ -1,0 +1,186 @@
+"""nll_loss of log-probabilities, and the weights of the rows that a mean is taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
+from netcl_core.autograd import Composite, Implementation, Operator, Request, Saved
+from netcl_plugin_losses.arguments import checked, operands
+from netcl_plugin_losses.classes import (
+    INDICES,
+    as_rows,
+    check_indices,
+    check_specs,
+    class_axis,
+    from_rows,
+    picked,
+    reduce_rows,
+    rows_shape,
+    wide,
+)
+
+TEMPLATE: Final = "losses/class_rows.cl.j2"
+
+
+def nll_loss(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Any:
+    """The negative log-likelihood `-weight[y] * input[y]` of the true classes y.
+
+    Args:
+        input: Log-probabilities of shape (C,), (N, C) or (N, C, d1, ...), floating.
+        target: Class indices of shape (), (N,) or (N, d1, ...), integer.
+        weight: A weight per class, shape (C,); it gets no gradient.
+        ignore_index: Targets of this value have loss 0 and no gradient.
+        reduction: `'mean'` over the targets that count, weighted with their classes'
+            weights, `'sum'` or `'none'`.
+
+    Raises:
+        ShapeError, DtypeError: operands that do not fit each other.
+        AttributeValueError: a class index out of range.
+    """
+    checked("nll_loss", reduction)
+    input, target, weight = operands(input, target, weight)
+    weight = None if weight is None else weight.detach().astype(input.dtype)
+    rows = ag.nll_rows(input, target, weight, ignore_index)
+    return reduce_rows(rows, target, weight, ignore_index, reduction)
+
+
+def _bind(input: Any, target: Any, weight: Any, ignore_index: int) -> Any:
+    return (input, target, weight), {"ignore_index": int(ignore_index)}
+
+
+def _bind_backward(
+    target: Any, grad: Any, weight: Any, ignore_index: int, shape: tuple[int, ...]
+) -> Any:
+    return (target, grad, weight), {"ignore_index": ignore_index, "shape": shape}
+
+
+def _bind_weights(target: Any, weight: Any, ignore_index: int, dtype: str) -> Any:
+    return (target, weight), {"ignore_index": int(ignore_index), "dtype": dtype}
+
+
+def _infer(x: Spec, target: Spec, weight: Spec | None, ignore_index: int) -> Spec:
+    check_specs("nll_loss", x, target, weight)
+    return Spec(rows_shape(x.shape), x.dtype)
+
+
+def _infer_backward(
+    target: Spec, grad: Spec, weight: Spec | None, ignore_index: int, shape: tuple[int, ...]
+) -> Spec:
+    return Spec(shape, grad.dtype)
+
+
+def _infer_weights(target: Spec, weight: Spec | None, ignore_index: int, dtype: str) -> Spec:
+    return Spec(target.shape, dtype)
+
+
+def _kernels(
+    request: Request, entry: str, target: int, values: int | None, shape: Sequence[int]
+) -> Kernels:
+    """One item per element of the output; `shape` is that of the classes."""
+    others = [i for i in range(len(request.inputs)) if i not in (target, values)]
+    _, classes, inner = class_axis(shape)
+    context = {
+        "storage": DTYPES[request.output.dtype].storage,
+        "acc": DTYPES[request.output.dtype].compute,
+        "index": INDICES[request.inputs[target].dtype],
+        "values": values is not None,
+        "weighted": bool(others),
+    }
+    order = [target, *([] if values is None else [values]), *others]
+    numbers: list[tuple[str, Any]] = [
+        ("ulong", classes),
+        ("ulong", inner),
+        ("long", request.attrs["ignore_index"]),
+    ]
+    args = (*(("in", i) for i in order), ("out", 0), *numbers)
+    return Kernels((Kernel(TEMPLATE, entry, args, (request.output.size,), None, context),))
+
+
+def _plan_rows(request: Request) -> Kernels:
+    return _kernels(request, "nll_rows", 1, 0, request.inputs[0].shape)
+
+
+def _plan_backward(request: Request) -> Kernels:
+    return _kernels(request, "nll_rows_backward", 0, 1, request.attrs["shape"])
+
+
+def _plan_weights(request: Request) -> Kernels:
+    """Without weights every index counts as one of a class."""
+    classes = request.inputs[1].size if len(request.inputs) > 1 else 2**62
+    return _kernels(request, "class_weight_rows", 0, None, (1, classes))
+
+
+def _reference(x: Any, target: Any, weight: Any, ignore_index: int) -> Any:
+    rows, (index, counted) = as_rows(x), picked(target, ignore_index)
+    losses = -rows[np.arange(len(index)), index] * (1 if weight is None else wide(weight)[index])
+    return np.where(counted, losses, 0).reshape(target.shape)
+
+
+def _reference_backward(
+    target: Any, grad: Any, weight: Any, ignore_index: int, shape: tuple[int, ...]
+) -> Any:
+    index, counted = picked(target, ignore_index)
+    rows = np.zeros((len(index), class_axis(shape)[1]), wide(grad).dtype)
+    slopes = -wide(grad).reshape(-1) * (1 if weight is None else wide(weight)[index])
+    rows[np.arange(len(index)), index] = np.where(counted, slopes, 0)
+    return from_rows(rows, shape)
+
+
+def _reference_weights(target: Any, weight: Any, ignore_index: int, dtype: str) -> Any:
+    index, counted = picked(target, ignore_index)
+    found = np.ones(len(index)) if weight is None else wide(weight)[index]
+    return np.where(counted, found, 0).reshape(target.shape)
+
+
+def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    x, target, weight = saved.inputs
+    ignore = saved.attrs["ignore_index"]
+    return [ag.nll_rows_backward(target, grad, weight, ignore, x.shape), None, None]
+
+
+def _implemented(name: str, plan: Callable[[Request], Kernels]) -> tuple[Implementation, ...]:
+    return (Implementation(name, "element per item", plan),)
+
+
+RECORDS = (
+    Composite("nll_loss", nll_loss, nll_loss.__doc__ or ""),
+    Operator(
+        name="nll_rows",
+        bind=_bind,
+        infer=_infer,
+        reference=_reference,
+        backward=_backward,
+        saves=(1, 2),
+        check=check_indices("nll_loss"),
+        implementations=_implemented("nll_rows", _plan_rows),
+        doc="nll_rows(input, target, weight, ignore_index): -weight[y] * input[y] of each row.",
+    ),
+    Operator(
+        name="nll_rows_backward",
+        bind=_bind_backward,
+        infer=_infer_backward,
+        reference=_reference_backward,
+        implementations=_implemented("nll_rows_backward", _plan_backward),
+        doc="nll_rows_backward(target, grad, weight, ignore_index, shape): nll_rows' gradient.",
+    ),
+    Operator(
+        name="class_weight_rows",
+        bind=_bind_weights,
+        infer=_infer_weights,
+        reference=_reference_weights,
+        implementations=_implemented("class_weight_rows", _plan_weights),
+        doc="class_weight_rows(target, weight, ignore_index, dtype): the weight of each row's "
+        "class, 1 without weights and 0 for an ignored row.",
+    ),
+)

@@ -1,0 +1,89 @@
+"""Losses of probabilities: binary cross entropy and the Kullback-Leibler divergence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import netcl_core.autograd as ag
+from netcl_core.autograd import Composite
+from netcl_plugin_losses.arguments import alike, checked, operands, reduce, weighted
+
+
+def binary_cross_entropy(
+    input: Any, target: Any, weight: Any = None, reduction: str = "mean"
+) -> Any:
+    """`-weight * (t log p + (1 - t) log(1 - p))` of probabilities p and targets t.
+
+    Args:
+        input: Probabilities in [0, 1] of any shape, floating; they are not checked, and
+            beyond the interval the loss is NaN.
+        target: Targets in [0, 1] of the same shape.
+        weight: Weights that broadcast to this shape; the mean still counts elements.
+        reduction: `'mean'`, `'sum'` or `'none'`.
+
+    As in PyTorch the logarithms are at least -100, and p (1 - p) in the gradient's
+    denominator at least 1e-12.
+
+    Raises:
+        ShapeError, DtypeError: the shapes differ, or `input` is not floating.
+    """
+    checked("binary_cross_entropy", reduction)
+    input, target = alike("binary_cross_entropy", input=input, target=target)
+    elements = ag.binary_cross_entropy_elements(input, target)
+    return reduce(weighted(elements, weight), reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    reduction: str = "mean",
+    pos_weight: Any = None,
+) -> Any:
+    """The binary cross entropy of sigmoid(input), without overflow or cancellation.
+
+    `weight * (pos_weight * t * softplus(-x) + (1 - t) * softplus(x))` of logits x.
+
+    Args:
+        input: Logits of any shape, floating.
+        target: Targets in [0, 1] of the same shape.
+        weight: Weights that broadcast to this shape; the mean still counts elements.
+        reduction: `'mean'`, `'sum'` or `'none'`.
+        pos_weight: Weights of the positive class that broadcast to this shape.
+
+    Raises:
+        ShapeError, DtypeError: the shapes differ, or `input` is not floating.
+    """
+    checked("binary_cross_entropy_with_logits", reduction)
+    input, target = alike("binary_cross_entropy_with_logits", input=input, target=target)
+    positive = 1.0 if pos_weight is None else operands(input, pos_weight)[1]
+    elements = ag.binary_cross_entropy_with_logits_elements(input, target, positive)
+    return reduce(weighted(elements, weight), reduction)
+
+
+def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Any:
+    """The divergence `t * (log t - x)` of probabilities t from log-probabilities x.
+
+    Args:
+        input: Log-probabilities of any shape, floating.
+        target: Probabilities of the same shape, or their logarithms with `log_target`.
+        reduction: `'mean'` over the elements, `'batchmean'` (the sum over the size of the
+            first dimension, which is the divergence proper), `'sum'` or `'none'`.
+
+    Raises:
+        ShapeError, DtypeError: the shapes differ, or `input` is not floating.
+    """
+    batch = reduction == "batchmean"
+    checked("kl_div", "sum" if batch else reduction)
+    input, target = alike("kl_div", input=input, target=target)
+    elements = ag.kl_div_log_elements if log_target else ag.kl_div_elements
+    if not batch:
+        return reduce(elements(input, target), reduction)
+    count = input.shape[0] if input.ndim else 1
+    return ag.div(ag.sum(elements(input, target)), count)
+
+
+RECORDS = tuple(
+    Composite(function.__name__, function, function.__doc__ or "")
+    for function in (binary_cross_entropy, binary_cross_entropy_with_logits, kl_div)
+)

@@ -1,0 +1,149 @@
+"""cross_entropy_rows: the cross entropy of each row with its class index, one kernel each way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
+from netcl_core.autograd import Implementation, Operator, Request, Saved
+from netcl_plugin_losses.classes import (
+    INDICES,
+    as_rows,
+    check_indices,
+    check_specs,
+    class_axis,
+    from_rows,
+    picked,
+    rows_shape,
+    wide,
+)
+
+TEMPLATE: Final = "losses/cross_entropy.cl.j2"
+FORWARD: Final = "cross_entropy_rows"
+BACKWARD: Final = "cross_entropy_rows_backward"
+
+
+def _bind(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:
+    attrs = {"ignore_index": int(ignore_index), "label_smoothing": float(label_smoothing)}
+    return (input, target, weight), attrs
+
+
+def _bind_backward(
+    input: Any, target: Any, grad: Any, weight: Any, ignore_index: int, label_smoothing: float
+) -> Any:
+    (_, _, _), attrs = _bind(input, target, weight, ignore_index, label_smoothing)
+    return (input, target, grad, weight), attrs
+
+
+def _infer(
+    x: Spec, target: Spec, weight: Spec | None, ignore_index: int, label_smoothing: float
+) -> Spec:
+    check_specs("cross_entropy", x, target, weight)
+    return Spec(rows_shape(x.shape), x.dtype)
+
+
+def _infer_backward(x: Spec, target: Spec, grad: Spec, weight: Spec | None, **attrs: Any) -> Spec:
+    _infer(x, target, weight, **attrs)
+    return x
+
+
+def _plan(entry: str, operands: int) -> Callable[[Request], Kernels]:
+    """One item per row; `operands` is the number of inputs without weights."""
+
+    def plan(request: Request) -> Kernels:
+        x, target = request.inputs[:2]
+        outer, classes, inner = class_axis(x.shape)
+        smoothing = request.attrs["label_smoothing"]
+        acc = DTYPES[x.dtype].compute
+        context = {
+            "storage": DTYPES[x.dtype].storage,
+            "acc": acc,
+            "index": INDICES[target.dtype],
+            "width": 4 if request.device.kind == "gpu" else 16,
+            "contiguous": inner == 1,
+            "weighted": len(request.inputs) > operands,
+            "smooth": smoothing != 0,
+        }
+        buffers = [("in", i) for i in range(len(request.inputs))] + [("out", 0)]
+        numbers: list[tuple[str, Any]] = [
+            ("ulong", classes),
+            ("ulong", inner),
+            ("long", request.attrs["ignore_index"]),
+            (acc, smoothing),
+        ]
+        kernel = Kernel(TEMPLATE, entry, (*buffers, *numbers), (outer * inner,), None, context)
+        return Kernels((kernel,))
+
+    return plan
+
+
+def _shares(
+    rows: Any, target: Any, weight: Any, ignore_index: int, smoothing: float
+) -> tuple[Any, Any]:
+    """In NumPy: how much each class of each row counts, and which rows do."""
+    index, counted = picked(target, ignore_index)
+    shares = np.full(rows.shape, smoothing / rows.shape[1], rows.dtype)
+    shares[np.arange(len(index)), index] += 1 - smoothing
+    if weight is not None:
+        shares *= wide(weight)
+    return shares, counted
+
+
+def _reference(x: Any, target: Any, weight: Any, ignore_index: int, label_smoothing: float) -> Any:
+    rows = as_rows(x)
+    shares, counted = _shares(rows, target, weight, ignore_index, label_smoothing)
+    shifted = rows - rows.max(axis=1, keepdims=True)
+    logs = np.log(np.exp(shifted).sum(axis=1, keepdims=True)) - shifted
+    losses = np.where(shares != 0, shares * logs, 0).sum(axis=1)
+    return np.where(counted, losses, 0).reshape(target.shape)
+
+
+def _reference_backward(
+    x: Any, target: Any, grad: Any, weight: Any, ignore_index: int, label_smoothing: float
+) -> Any:
+    rows = as_rows(x)
+    shares, counted = _shares(rows, target, weight, ignore_index, label_smoothing)
+    e = np.exp(rows - rows.max(axis=1, keepdims=True))
+    part = e / e.sum(axis=1, keepdims=True) * shares.sum(axis=1, keepdims=True) - shares
+    part = np.where(counted[:, None], part * wide(grad).reshape(-1, 1), 0)
+    return from_rows(part, x.shape)
+
+
+def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    x, target, weight = saved.inputs
+    attrs = saved.attrs.values()
+    return [ag.cross_entropy_rows_backward(x, target, grad, weight, *attrs), None, None]
+
+
+RECORDS = (
+    Operator(
+        name=FORWARD,
+        bind=_bind,
+        infer=_infer,
+        reference=_reference,
+        backward=_backward,
+        check=check_indices("cross_entropy"),
+        implementations=(Implementation(FORWARD, "row per item", _plan(FORWARD, 2)),),
+        doc="cross_entropy_rows(input, target, weight=None, ignore_index=-100, "
+        "label_smoothing=0.0): the loss of each target.",
+    ),
+    Operator(
+        name=BACKWARD,
+        bind=_bind_backward,
+        infer=_infer_backward,
+        reference=_reference_backward,
+        implementations=(Implementation(BACKWARD, "row per item", _plan(BACKWARD, 3)),),
+        doc="cross_entropy_rows_backward(input, target, grad, weight, ignore_index, "
+        "label_smoothing): the gradient of the input.",
+    ),
+)

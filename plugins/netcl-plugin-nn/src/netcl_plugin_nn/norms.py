@@ -1,0 +1,143 @@
+"""Normalisation within a sample: LayerNorm, RMSNorm, GroupNorm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import netcl_core.autograd as ag
+from netcl_core import Tensor
+from netcl_core.errors import AttributeValueError, message
+from netcl_plugin_nn.module import Module
+
+
+def ones_and_zeros(
+    shape: tuple[int, ...], scale: bool, shift: bool, dtype: Any, device: Any
+) -> tuple[Tensor | None, Tensor | None]:
+    """The parameters of an affine map at its start: a weight and a bias, or None."""
+    weight = Tensor.ones(shape, dtype, device, requires_grad=True) if scale else None
+    bias = Tensor.zeros(shape, dtype, device, requires_grad=True) if shift else None
+    return weight, bias
+
+
+class LayerNorm(Module):
+    """Standardised over the last dimensions (Ba et al. 2016, arXiv:1607.06450).
+
+    `(x - mean) / sqrt(var + eps) * weight + bias`.
+
+    Args:
+        normalized_shape: The sizes of these dimensions, which weight and bias have too.
+        eps: Added to the variance.
+        elementwise_affine: Whether there is a weight.
+        bias: Whether there is a bias as well.
+    """
+
+    weight: Tensor | None
+    bias: Tensor | None
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        self.normalized_shape = _sizes(normalized_shape)
+        self.eps = eps
+        self.weight, self.bias = ones_and_zeros(
+            self.normalized_shape, elementwise_affine, elementwise_affine and bias, dtype, device
+        )
+
+    def forward(self, x: Any) -> Any:
+        """`x` of shape (..., *normalized_shape) to the same shape."""
+        return ag.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        affine = f"elementwise_affine={self.weight is not None}"
+        return f"{self.normalized_shape}, eps={self.eps}, {affine}"
+
+
+class RMSNorm(Module):
+    """Divided by the root of the mean square (Zhang, Sennrich 2019, arXiv:1910.07467).
+
+    `x / sqrt(mean(x^2) + eps) * weight` over the last dimensions.
+
+    Args:
+        normalized_shape: The sizes of these dimensions, which the weight has too.
+        eps: Added to the mean square; None: the machine epsilon of the input's dtype.
+        elementwise_affine: Whether there is a weight.
+    """
+
+    weight: Tensor | None
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        self.normalized_shape = _sizes(normalized_shape)
+        self.eps = eps
+        self.weight, _ = ones_and_zeros(
+            self.normalized_shape, elementwise_affine, False, dtype, device
+        )
+
+    def forward(self, x: Any) -> Any:
+        """`x` of shape (..., *normalized_shape) to the same shape."""
+        return ag.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        affine = f"elementwise_affine={self.weight is not None}"
+        return f"{self.normalized_shape}, eps={self.eps}, {affine}"
+
+
+class GroupNorm(Module):
+    """Standardised within groups of channels (Wu, He 2018, arXiv:1803.08494).
+
+    Args:
+        num_groups: The number of groups.
+        num_channels: The number of channels, a multiple of it.
+        eps: Added to the variance.
+        affine: Whether each channel has a weight and a bias.
+    """
+
+    weight: Tensor | None
+    bias: Tensor | None
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        if num_groups < 1 or num_channels < 1 or num_channels % num_groups:
+            given = f"{num_channels} channels in {num_groups} groups"
+            raise AttributeValueError(message("GroupNorm", given, "a multiple of the groups"))
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.weight, self.bias = ones_and_zeros((num_channels,), affine, affine, dtype, device)
+
+    def forward(self, x: Any) -> Any:
+        """`x` of shape (N, num_channels, ...) to the same shape."""
+        return ag.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        affine = f"affine={self.weight is not None}"
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, {affine}"
+
+
+def _sizes(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
+    if isinstance(normalized_shape, int):
+        return (normalized_shape,)
+    return tuple(int(size) for size in normalized_shape)

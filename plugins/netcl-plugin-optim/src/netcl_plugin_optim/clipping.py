@@ -1,0 +1,85 @@
+"""clip_grad_norm_ and clip_grad_value_: gradients made smaller in place, on the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any
+
+from netcl_core import Tensor, default_device
+from netcl_core.autograd import Node
+from netcl_core.errors import AttributeValueError, DeviceError, GradientError, message
+from netcl_plugin_optim import gradients as kernels
+
+
+def clip_grad_norm_(
+    parameters: Any,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+) -> Tensor:
+    """Scale the gradients of all parameters so that their joint norm is at most `max_norm`.
+
+    They are multiplied by min(1, max_norm / (norm + 1e-6)), so a norm that is NaN or
+    infinite makes them NaN or zero, as in PyTorch (Pascanu et al. 2013, arXiv:1211.5063).
+
+    Args:
+        parameters: Tensors (any iterable, or one), all on one device; those without a
+            gradient are left out.
+        max_norm: The largest norm.
+        norm_type: The norm's order, above 0; `float("inf")`: the largest element.
+        error_if_nonfinite: Raise if the norm is NaN or infinite, before anything is
+            changed; this waits for the device, nothing else here does.
+
+    Returns:
+        The norm before, 0-d, float64 if a gradient is, else float32.
+
+    Raises:
+        DeviceError: gradients on several devices.
+        GradientError: the norm is not finite and `error_if_nonfinite` is set.
+    """
+    who = "clip_grad_norm_"
+    max_norm, power = _number(who, "max_norm", max_norm), _number(who, "norm_type", norm_type)
+    if power == 0:
+        raise AttributeValueError(message(who, "norm_type=0", "a number above 0"))
+    found = _gradients(who, parameters)
+    if not found:
+        return Tensor.zeros((), device=default_device())
+    norm = kernels.norm_of(found, power)
+    if error_if_nonfinite and not math.isfinite(norm.item()):
+        given, expected = f"a total norm of {norm.item()}", "a finite one"
+        remedy = "Lower the loss scale or the learning rate, or look with ag.detect_anomaly()"
+        raise GradientError(message(who, given, expected, remedy))
+    kernels.scale(found, norm, max_norm)
+    return norm
+
+
+def clip_grad_value_(parameters: Any, clip_value: float) -> None:
+    """Limit every element of the gradients of all parameters to [-clip_value, clip_value].
+
+    `parameters` and DeviceError as of `clip_grad_norm_`; NaN stays NaN.
+    """
+    limit = _number("clip_grad_value_", "clip_value", clip_value)
+    found = _gradients("clip_grad_value_", parameters)
+    if found:
+        kernels.clamp(found, limit)
+
+
+def _gradients(who: str, parameters: Any) -> list[Tensor]:
+    """The gradients that have elements; raises DeviceError if they are on several devices."""
+    given: Iterable[Any] = (
+        [parameters] if isinstance(parameters, (Tensor, Node)) else list(parameters)
+    )
+    found = [p.grad for p in given if p.grad is not None and p.grad.size]
+    devices = list(dict.fromkeys(g.device for g in found))
+    if len(devices) > 1:
+        text = f"gradients on {devices[0]!r} and on {devices[1]!r}"
+        raise DeviceError(message(who, text, "all on one device", "Clip them device by device"))
+    return found
+
+
+def _number(who: str, name: str, value: Any) -> float:
+    if isinstance(value, Real) and float(value) >= 0:
+        return float(value)
+    raise AttributeValueError(message(who, f"{name}={value!r}", "a number >= 0"))

@@ -1,0 +1,92 @@
+"""ReduceLROnPlateau: a lower rate when a metric has stopped to improve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netcl_core.errors import AttributeValueError, message
+from netcl_plugin_optim.optimizer import Optimizer
+from netcl_plugin_optim.schedules import Saved
+
+
+class ReduceLROnPlateau(Saved):
+    """The rate times `factor` when a metric was no better for more than `patience` steps.
+
+    Args:
+        mode: 'min' or 'max': which way the metric improves.
+        factor: Below 1.
+        patience: How many steps without improvement are let pass.
+        threshold: An improvement is a metric better than the best by this: a share of it
+            with threshold_mode 'rel', the number itself with 'abs'.
+        cooldown: Steps after a reduction that do not count.
+        min_lr: The lowest rate, or one per group.
+        eps: A reduction by less is not made.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: Any = 0.0,
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__(optimizer)
+        self._check(mode, threshold_mode, factor)
+        self.mode = mode
+        self.factor = factor
+        self.patience = patience
+        self.threshold = threshold
+        self.threshold_mode = threshold_mode
+        self.cooldown = cooldown
+        self.min_lrs = self._per_group("min_lr", min_lr)
+        self.eps = eps
+        self.best = float("inf") if mode == "min" else float("-inf")
+        self.num_bad_epochs = 0
+        self.cooldown_counter = 0
+        self.last_epoch = 0
+        self._last_lr = self._now()
+
+    def _check(self, mode: str, threshold_mode: str, factor: float) -> None:
+        who = "ReduceLROnPlateau"
+        if mode not in ("min", "max"):
+            raise AttributeValueError(message(who, f"mode={mode!r}", "'min' or 'max'"))
+        if threshold_mode not in ("rel", "abs"):
+            given = f"threshold_mode={threshold_mode!r}"
+            raise AttributeValueError(message(who, given, "'rel' or 'abs'"))
+        if not factor < 1:
+            raise AttributeValueError(message(who, f"factor={factor}", "below 1"))
+
+    def step(self, metrics: Any) -> None:
+        """Take in a metric: a number, or a value of one element, which waits for the device."""
+        current = float(metrics)
+        self.last_epoch += 1
+        if self._is_better(current):
+            self.best = current
+            self.num_bad_epochs = 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            self._reduce()
+            self.cooldown_counter = self.cooldown
+            self.num_bad_epochs = 0
+        self._last_lr = self._now()
+
+    def _is_better(self, current: float) -> bool:
+        sign = 1 if self.mode == "max" else -1
+        if self.threshold_mode == "abs":
+            return sign * current > sign * self.best + self.threshold
+        return sign * current > sign * self.best * (1 + sign * self.threshold)
+
+    def _reduce(self) -> None:
+        for group, lowest in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+            lower = max(group["lr"] * self.factor, lowest)
+            if group["lr"] - lower > self.eps:
+                group["lr"] = lower
