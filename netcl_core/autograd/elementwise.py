@@ -9,13 +9,13 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from netcl_core.autograd.engine import apply_op
 from netcl_core.autograd.kernels import sum_to
-from netcl_core.autograd.lowering import Needs, Plan, allocate_results
+from netcl_core.autograd.lowering import Needs, Plan
 from netcl_core.autograd.operators import common_device
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.autograd.region import Ref, Region, Signature, Step
@@ -27,6 +27,8 @@ from netcl_core.errors import ArgumentError, message
 from netcl_core.tensors import Operand, Tensor
 
 _PLANS: Final = 8192
+#: Runs a plan's forward and returns its result.
+Forward: TypeAlias = Callable[..., Tensor]
 _NUMBERS: Final = frozenset({bool, int, float})
 
 
@@ -36,7 +38,7 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
     Data may be Tensors, Nodes, host arrays and Python numbers; a number is a
     scalar argument of the kernel, so that a new value builds nothing.
     """
-    plans: dict[Any, Plan] = {}
+    plans: dict[Any, tuple[Plan, Forward]] = {}
     defaults = record.default_attrs()
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -55,12 +57,13 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
                 key.append(type(value))
             else:
                 key.append((value,))
-        plan = plans.get(tuple(key))
-        if plan is None:
+        made = plans.get(tuple(key))
+        if made is None:
             if len(plans) >= _PLANS:
                 plans.clear()
-            plan = plans[tuple(key)] = _plan(record, data, attrs, scalars)
-        return _apply(record, plan, tensors, scalars, attrs)
+            plan = _plan(record, data, attrs, scalars)
+            made = plans[tuple(key)] = (plan, _forward(plan))
+        return _apply(record, *made, tensors, scalars, attrs)
 
     call.__name__ = call.__qualname__ = record.name
     call.__doc__ = record.doc or f"The elementwise op {record.name}."
@@ -176,6 +179,7 @@ def _plan(
 def _apply(
     record: AutogradPrimitive,
     plan: Plan,
+    forward: Forward,
     tensors: Sequence[Any],
     scalars: Sequence[Any],
     attrs: dict[str, Any],
@@ -183,7 +187,7 @@ def _apply(
     needs: Needs = tuple([x.requires_grad for x in tensors])
     differentiable = plan.differentiable and True in needs
     return apply_op(
-        partial(_forward, plan, scalars),
+        partial(forward, scalars) if scalars else forward,
         partial(plan_gradients, plan, tensors, scalars, needs) if differentiable else None,
         *tensors,
         op_name=record.name,
@@ -192,10 +196,29 @@ def _apply(
     )
 
 
-def _forward(plan: Plan, scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
-    buffers = allocate_results(plan)
-    plan.forward([tensor.buffer for tensor in tensors], (), scalars, buffers)
-    return Tensor(buffers[0], plan.shape, plan.types.outputs[0], plan.device)
+def _forward(plan: Plan) -> Forward:
+    """The forward of a plan with one result: `(scalars, *tensors)`, without scalars `(*tensors)`.
+
+    What does not change from call to call is looked up here, once.
+    """
+    allocate, size, shape, device = plan.allocate, plan.size, plan.shape, plan.device
+    (dtype,), (name,) = plan.results, plan.types.outputs
+    stage = plan.forward
+    launch = stage.direct
+
+    def direct(*tensors: Tensor) -> Tensor:
+        buffer = allocate(size, dtype)
+        launch([*[tensor.buffer for tensor in tensors], buffer])  # type: ignore[misc]  # not None
+        return Tensor(buffer, shape, name, device)
+
+    def staged(scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
+        buffer = allocate(size, dtype)
+        stage([tensor.buffer for tensor in tensors], (), scalars, (buffer,))
+        return Tensor(buffer, shape, name, device)
+
+    if plan.region.scalars:
+        return staged
+    return direct if launch is not None else partial(staged, ())
 
 
 def plan_gradients(

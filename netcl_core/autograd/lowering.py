@@ -287,6 +287,11 @@ class Stage:
                 plan.device, generated.text, generated.entry, (rounded,), local, constants, who
             )
 
+    @property
+    def direct(self) -> Launch | None:
+        """The launch, if its buffers are just all inputs in order and then the results."""
+        return self._launch if self._places is None and not self._scalars else None
+
     def __call__(
         self,
         inputs: Sequence[Any],
