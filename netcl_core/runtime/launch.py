@@ -7,21 +7,27 @@ between threads, one thread would launch with the buffers of another.
 
 from __future__ import annotations
 
+import math
 import struct
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any, Final, final
-
-import numpy as np
 
 from netcl_core.device import Device, opencl_module
 from netcl_core.errors import DeviceError, DtypeError, message
 from netcl_core.runtime import cache
 
+#: pyopencl looks up code in a database on disk when it makes a kernel object, and threads
+#: that do this together have crashed in it.
+_creation: Final = threading.Lock()
 _FORMATS: Final = {"float": "f", "double": "d", "int": "i", "long": "q", "ulong": "Q"}
 _PACK: Final[dict[str, Callable[..., bytes]]] = {
     ctype: struct.Struct(code).pack for ctype, code in _FORMATS.items()
 }
+#: The largest double: an int beyond it is no number to OpenCL.
+_LARGEST: Final = sys.float_info.max
 
 
 def pack(value: Any, ctype: str, who: str) -> bytes:
@@ -29,11 +35,11 @@ def pack(value: Any, ctype: str, who: str) -> bytes:
     try:
         return _PACK[ctype](value)
     except OverflowError:
-        return np.float32(value).tobytes()  # beyond float32: infinite, as in NumPy
+        if ctype == "float" and abs(value) <= _LARGEST:
+            return _PACK[ctype](math.copysign(math.inf, value))  # as in NumPy
     except struct.error:
-        raise DtypeError(
-            message(who, f"the scalar {value!r} as {ctype}", f"a value that fits {ctype}")
-        ) from None
+        pass
+    raise DtypeError(message(who, f"the scalar {value!r} as {ctype}", f"a value that fits {ctype}"))
 
 
 @final
@@ -93,7 +99,8 @@ class Launch:
         cl = opencl_module()
         program = cache.build(self.device, self.source, self.who)
         try:
-            kernel = cl.Kernel(program, self.entry)
+            with _creation:
+                kernel = cl.Kernel(program, self.entry)
             for index, constant in enumerate(self.constants, start=first):
                 kernel._set_arg_buf(index, constant)
         except cl.Error as error:
