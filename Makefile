@@ -16,7 +16,7 @@ ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test packages lint format bench docs clean
+.PHONY: help setup demo test packages lint format bench docs op-table clean
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "make lint      ruff, the format, and mypy --strict on the core"
 	@echo "make format    let ruff format the code and repair what it can"
 	@echo "make docs      write what is generated, then check and run the documentation"
+	@echo "make op-table  run every op's cases on every runtime here and write docs/ops.md (minutes)"
 	@echo "make bench     run benchmarks/*.py"
 	@echo "make setup     only make the environment ($(VENV))"
 	@echo "make clean     remove the environment and everything that was built"
@@ -80,6 +81,9 @@ format: $(STAMPS)/dev
 docs: $(STAMPS)/dev
 	$(BIN)/python tests/support/generate.py
 	$(PYTEST) tests/test_docs.py $(ARGS)
+
+op-table: $(STAMPS)/reference
+	NETCL_CACHE_DIR='$(CURDIR)/build/test-cache' $(BIN)/python tests/support/op_table.py
 
 bench: $(STAMPS)/runtime
 	@if [ -z "$(BENCHMARKS)" ]; then echo "There are no benchmarks yet."; fi

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,10 +37,11 @@ def host_array(data: Any, dtype: Any) -> Array:
                 else "Convert the data to numbers first",
             )
         )
+    if wanted is None and not typed and array.dtype == np.float64:
+        wanted = np.dtype(np.float32)
     if wanted is not None:
-        array = array.astype(wanted)
-    elif not typed and array.dtype == np.float64:
-        array = array.astype(np.float32)
+        with np.errstate(all="ignore"):  # what float32 cannot hold is infinite
+            array = array.astype(wanted)
     elif not typed and array.dtype == np.int64:
         fits = not array.size or (array.min() >= -(2**31) and array.max() < 2**31)
         array = array.astype(np.int32) if fits else array
@@ -48,7 +50,7 @@ def host_array(data: Any, dtype: Any) -> Array:
 
 def normalize_shape(shape: Any) -> Shape:
     """A shape as a tuple of ints; raises ShapeError if a size is negative or no int."""
-    sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if not all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes):
         raise ShapeError(message("shape", f"{shape!r}", "non-negative ints"))
     return tuple(int(size) for size in sizes)

@@ -135,7 +135,7 @@ class Operand:
 
     def astype(self, dtype: Any) -> Any:
         """The values in another dtype (differentiable between floating dtypes)."""
-        return functions["astype"](self, dtype_name(dtype, "astype"))
+        return functions["astype"](self, dtype)
 
     def to(self, device: str | Device) -> Any:
         """The values on another device (differentiable); itself if it is there already."""

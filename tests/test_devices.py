@@ -158,7 +158,8 @@ def test_a_device_is_made_once(machine: Machine) -> None:
     machine.add(fake("a"))
     seen: list[Device] = []
     threads = [
-        threading.Thread(target=lambda: seen.append(device_table.default_device())) for _ in range(16)
+        threading.Thread(target=lambda: seen.append(device_table.default_device()))
+        for _ in range(16)
     ]
     for thread in threads:
         thread.start()
@@ -449,7 +450,8 @@ assert not doctor.collect().opencl_usable
 
 def test_importing_does_not_import_pyopencl(python: Callable[..., str]) -> None:
     python(
-        "import sys, netcl_core.device_table, netcl_core.doctor; assert 'pyopencl' not in sys.modules"
+        "import sys, netcl_core.device_table, netcl_core.doctor\n"
+        "assert 'pyopencl' not in sys.modules"
     )
 
 

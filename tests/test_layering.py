@@ -39,7 +39,7 @@ ACCEPTED = {
     ("netcl_core.plugins", "?"): "the module of a plugin's namespace",
     ("netcl_core.cli.main", "netcl_core.plugins"): "`netcl devices` loads no plugin",
     ("netcl_core.cli.main", "netcl_core.cli.reports"): "`netcl --help` loads no device",
-    ("netcl_core.testing.oracle", "torch"): "optional and slow",
+    ("netcl_core.testing.reference", "torch"): "optional and slow",
 }
 
 #: Who alone may import what.

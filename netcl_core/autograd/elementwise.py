@@ -23,7 +23,7 @@ from netcl_core.backends import backend_of
 from netcl_core.device import Device
 from netcl_core.device_table import default_device
 from netcl_core.dtypes import DTYPES, category_of_scalar
-from netcl_core.errors import ArgumentError, message
+from netcl_core.errors import ArgumentError, DtypeError, message
 from netcl_core.tensors import Operand, Tensor
 
 _PLANS: Final = 8192
@@ -123,11 +123,14 @@ def _split(
 def _operands(who: str, data: Sequence[Any]) -> list[Any]:
     """Host data on the device of the others; a call with numbers alone gets a 0-d tensor."""
     device = common_device(who, data) or default_device()
-    operands = [x if isinstance(x, Operand) else _host_operand(who, x, device) for x in data]
-    if not any(isinstance(x, Operand) for x in operands):
-        if not operands:
-            raise ArgumentError(message(who, "no operand", "at least one"))
-        operands[0] = Tensor.from_host(operands[0], device)
+    try:
+        operands = [x if isinstance(x, Operand) else _host_operand(who, x, device) for x in data]
+        if operands and not any(isinstance(x, Operand) for x in operands):
+            operands[0] = Tensor.from_host(operands[0], device)
+    except DtypeError as error:  # of the data, which knows no op
+        raise DtypeError(f"{who}: {error}") from error.__cause__
+    if not operands:
+        raise ArgumentError(message(who, "no operand", "at least one"))
     return operands
 
 

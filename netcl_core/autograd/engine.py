@@ -135,7 +135,7 @@ def apply_op(
     Returns:
         A Node; the raw Tensor if grad mode is off.
     """
-    value = fn(*[arg.value if type(arg) is Node else arg for arg in args])
+    value: Any = fn(*[arg.value if type(arg) is Node else arg for arg in args])
     if type(value) is Node:  # fn called ops itself; grad_fn is what counts
         value = value.value
     if not is_grad_enabled():

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from netcl_core.autograd.engine import apply_op
+from netcl_core.autograd.mistakes import MISTAKES, names_an_op, raise_named
 from netcl_core.backends import backend_of
 from netcl_core.device import Device
 from netcl_core.device_table import default_device
@@ -253,20 +254,25 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
     plans: dict[Any, _OperatorPlan] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        inputs, attrs = operator.bind(*args, **kwargs)
-        device = common_device(operator.name, inputs) or default_device()
-        operands = [as_operand(x, device) for x in inputs]
-        key = (
-            device,
-            tuple([None if x is None else (x.shape, x.dtype) for x in operands]),
-            tuple(attrs.values()),
-        )
-        made = plans.get(key)
-        if made is None:
-            specs = tuple(None if x is None else Spec(x.shape, x.dtype) for x in operands)
-            if len(plans) >= _PLANS:
-                plans.clear()
-            made = plans[key] = _OperatorPlan(operator, device, specs, attrs)
+        try:
+            inputs, attrs = operator.bind(*args, **kwargs)
+            device = common_device(operator.name, inputs) or default_device()
+            operands = [as_operand(x, device) for x in inputs]
+            key = (
+                device,
+                tuple([None if x is None else (x.shape, x.dtype) for x in operands]),
+                tuple(attrs.values()),
+            )
+            made = plans.get(key)
+            if made is None:
+                specs = tuple(None if x is None else Spec(x.shape, x.dtype) for x in operands)
+                if len(plans) >= _PLANS:
+                    plans.clear()
+                made = plans[key] = _OperatorPlan(operator, device, specs, attrs)
+        except MISTAKES as error:
+            if names_an_op(error):
+                raise
+            raise_named(error, operator.name, operator.bind, args, kwargs)
         if operator.check is not None:
             operator.check([None if x is None else x.value for x in operands], attrs)
         return _apply(operator, made, operands)

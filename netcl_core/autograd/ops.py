@@ -15,10 +15,11 @@ from typing import Any, Final
 from netcl_core.autograd.elementwise import primitive_function
 from netcl_core.autograd.engine import apply_op, backward
 from netcl_core.autograd.kernels import convert, move
+from netcl_core.autograd.mistakes import MISTAKES, raise_named
 from netcl_core.autograd.operators import Composite, Operator, operator_function
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.device import Device
-from netcl_core.dtypes import DTYPES
+from netcl_core.dtypes import DTYPES, dtype_name
 from netcl_core.errors import ArgumentError, MissingOpError, message
 from netcl_core.providers import how_to_get, providers
 from netcl_core.registry import functions, registry
@@ -28,9 +29,10 @@ from netcl_core.tensors import Operand, Tensor
 _ALIASES: Final = {"axis": "dim", "keepdims": "keepdim"}
 
 
-def astype(x: Any, dtype: str) -> Any:
+def astype(x: Any, dtype: Any) -> Any:
     """`x` in another dtype; gradients are cast back."""
     operand = x if isinstance(x, Operand) else Tensor.from_host(x)
+    dtype = dtype_name(dtype, "astype")
     if operand.dtype == dtype:
         return operand
     floating = DTYPES[dtype].floating and DTYPES[operand.dtype].floating
@@ -87,7 +89,21 @@ def build(name: str) -> Callable[..., Any]:
     if isinstance(record, Operator):
         return with_aliases(operator_function(record), record.bind)
     assert isinstance(record, Composite)  # the registrar takes nothing else
-    return with_aliases(record.function, record.function)
+    return with_aliases(composite_function(record), record.function)
+
+
+def composite_function(record: Composite) -> Callable[..., Any]:
+    """The public function of a composite, whose errors name it."""
+    function = record.function
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except MISTAKES as error:
+            raise_named(error, record.name, function, args, kwargs)
+
+    return call
 
 
 def with_aliases(function: Callable[..., Any], signature: Callable[..., Any]) -> Callable[..., Any]:

@@ -178,7 +178,7 @@ class AutogradPrimitive:
             )
         words = self.choices.get(name)
         if words is not None:
-            if value in words:
+            if isinstance(value, str) and value in words:
                 return value
             raise AttributeValueError(
                 message(self.name, f"{name}={value!r}", "one of " + ", ".join(map(repr, words)))

@@ -32,4 +32,5 @@ class NumpyBackend:
         np.copyto(target, source)
 
     def fill(self, buffer: Array, size: int, dtype: Dtype, value: Any) -> None:
-        buffer.fill(value)
+        with np.errstate(all="ignore"):
+            buffer.fill(value)

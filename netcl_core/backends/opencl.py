@@ -60,7 +60,8 @@ class OpenCLBackend:
 
     def fill(self, buffer: Any, size: int, dtype: Dtype, value: Any) -> None:
         if size:
-            pattern = np.asarray(value, dtype.numpy)
+            with np.errstate(all="ignore"):
+                pattern = np.asarray(value, dtype.numpy)
             opencl_module().enqueue_fill_buffer(
                 self.device.queue, buffer, pattern, 0, size * dtype.itemsize
             )

@@ -1,4 +1,4 @@
-"""What these tests share: the devices, a cache of their own, and counters."""
+"""What these tests share: the devices and counters."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # the helper modules beside the tests
-
-import elementwise_oracle as oracle
+sys.path.insert(0, str(Path(__file__).parent))  # the table beside the tests
 
 import netcl_core as nc
 from netcl_core.errors import DeviceError
@@ -20,16 +18,16 @@ from netcl_core.registry import registry
 from netcl_core.runtime import cache
 from netcl_core.runtime.launch import Launch
 
+#: The NumPy path, and the OpenCL runtimes that the tests know by a part of their name.
+DEVICES = ["cpu", "opencl:intel", "opencl:portable", "opencl:nvidia"]
+
 
 @pytest.fixture(scope="session", autouse=True)
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A cache folder of the session's own; what is wrong with other plugins is not our concern."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NETCL_CACHE_DIR", str(tmp_path_factory.mktemp("programs")))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            registry.load()
-        yield
+def loaded() -> None:
+    """What is wrong with other plugins is not our concern."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        registry.load()
 
 
 @pytest.fixture
@@ -48,7 +46,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marks = metafunc.definition.iter_markers("parametrize")
     marked = any("device" in mark.args[0] for mark in marks)
     if "device" in metafunc.fixturenames and not marked:
-        metafunc.parametrize("device", oracle.DEVICES, indirect=True)
+        metafunc.parametrize("device", DEVICES, indirect=True)
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from elementwise_oracle import check_eager
-from elementwise_table import ROWS
+from elementwise_cases import CASES
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_core.testing import FLOATS, Case, check_values
 
 hypothesis = pytest.importorskip("hypothesis")
 from hypothesis import given, settings  # noqa: E402 - after importorskip
@@ -22,37 +22,31 @@ FAST = settings(max_examples=60, deadline=None, derandomize=True)
 SLOW = settings(max_examples=12, deadline=None, derandomize=True)
 SHAPES = hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=6, max_side=5)
 WIDE = hnp.array_shapes(min_dims=1, max_dims=2, min_side=0, max_side=300)
-TWO = [row for row in ROWS if len(row.ranges) == 2]
+FLOATING = [case for case in CASES if "float32" in case.takes]
+TWO = [case for case in FLOATING if len(case.inputs) == 2]
 
 
 @FAST
-@given(row=st.sampled_from(TWO), shapes=SHAPES, dtype=st.sampled_from(["float32", "float64"]))
-def test_any_broadcast_on_numpy(row: Any, shapes: Any, dtype: str) -> None:
-    with nc.use_device("cpu"):
-        check_eager(row, shapes.input_shapes, dtype)
+@given(case=st.sampled_from(TWO), shapes=SHAPES, dtype=st.sampled_from(["float32", "float64"]))
+def test_any_broadcast_on_numpy(case: Case, shapes: Any, dtype: str) -> None:
+    check_values(case, shapes.input_shapes, nc.get_device("cpu"), dtype)
 
 
 @SLOW
 @given(shapes=SHAPES)
 def test_any_broadcast_on_opencl(shapes: Any) -> None:
-    row = next(row for row in ROWS if row.op == "mul")
+    case = next(case for case in CASES if case.op == "mul")
     try:
-        scope = nc.use_device("opencl")
+        device = nc.get_device("opencl")
     except nc.errors.DeviceError as error:
         pytest.skip(str(error))
-    with scope:
-        check_eager(row, shapes.input_shapes, "float32")
+    check_values(case, shapes.input_shapes, device, "float32")
 
 
 @FAST
-@given(
-    row=st.sampled_from(ROWS),
-    shape=WIDE,
-    dtype=st.sampled_from(["float16", "float32", "float64"]),
-)
-def test_any_shape(row: Any, shape: tuple[int, ...], dtype: str) -> None:
-    with nc.use_device("cpu"):
-        check_eager(row, [shape] * len(row.ranges), dtype)
+@given(case=st.sampled_from(FLOATING), shape=WIDE, dtype=st.sampled_from(FLOATS))
+def test_any_shape(case: Case, shape: tuple[int, ...], dtype: str) -> None:
+    check_values(case, [shape] * len(case.inputs), nc.get_device("cpu"), dtype)
 
 
 @FAST

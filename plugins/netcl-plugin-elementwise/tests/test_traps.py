@@ -12,7 +12,7 @@ import pytest
 import netcl_core as nc
 import netcl_core.autograd as ag
 
-#: PoCL meets the same values in test_oracle.py, in fewer programs.
+#: PoCL meets the same values in test_conformance.py, in fewer programs.
 pytestmark = pytest.mark.parametrize("device", ["cpu", "opencl"], indirect=True)
 NAN, INF = float("nan"), float("inf")
 

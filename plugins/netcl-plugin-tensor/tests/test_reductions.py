@@ -1,6 +1,4 @@
-"""Reductions and softmax: values, gradients, accuracy, errors."""
-
-from functools import partial
+"""Reductions and softmax: accuracy, what their cases do not say, errors."""
 
 import numpy as np
 import pytest
@@ -8,28 +6,10 @@ import pytest
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError
-from netcl_core.testing import check_op, usable_devices
+from netcl_core.testing import usable_devices
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.standard_normal((5, 17, 19))
-AXES = [None, 0, 1, 2, -1, (0, 1), (1, 2), (0, 2), (2, 0, 1)]
-
-
-def _torch(name: str, dim: object, keepdim: bool) -> object:
-    over = (0, 1, 2) if dim is None else dim
-    return lambda x: getattr(__import__("torch"), name)(x, dim=over, keepdim=keepdim)
-
-
-@pytest.mark.parametrize("keepdim", [False, True])
-@pytest.mark.parametrize("dim", AXES, ids=str)
-def test_reduction_equals_pytorch(dim: object, keepdim: bool) -> None:
-    for op in (ag.sum, ag.mean):
-        torch_op = _torch(op.__name__, dim, keepdim)
-        check_op(partial(op, dim=dim, keepdim=keepdim), [X], torch_op, tolerance=3)
-    pytest.importorskip("torch")  # finite differences say nothing at ties
-    for op in (ag.max, ag.min):
-        torch_op = _torch(f"a{op.__name__}", dim, keepdim)
-        check_op(partial(op, axis=dim, keepdims=keepdim), [np.round(2 * X)], torch_op)
 
 
 @pytest.mark.parametrize("shape", [(1,), (2, 1), (3, 70001), (30011, 7), (2, 3, 4099)])
@@ -68,26 +48,6 @@ def test_empty_reductions() -> None:
         assert ag.sum(empty, 1).shape == (0,)
         with pytest.raises(ShapeError, match="max: no elements"):
             ag.max(empty)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float64"])
-def test_other_floating_dtypes(dtype: str) -> None:
-    check_op(lambda x: ag.mean(x, 1), [X], lambda x: x.mean(1), dtype=dtype)
-    check_op(lambda x: ag.sum(x, 0), [X], lambda x: x.sum(0), dtype=dtype)
-    check_op(lambda x: ag.softmax(x, 1), [X], lambda x: x.softmax(1), dtype=dtype)
-
-
-@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
-@pytest.mark.parametrize("dim", [0, 1, 2])
-def test_softmax_equals_pytorch(name: str, dim: int) -> None:
-    op = getattr(ag, name)
-    check_op(lambda x: op(x, dim), [3 * X], lambda x: getattr(x, name)(dim), tolerance=2)
-
-
-@pytest.mark.parametrize("size", [1, 15, 16, 33])
-def test_softmax_of_short_lines(size: int) -> None:
-    x = RANDOM.standard_normal((3, size))
-    check_op(ag.softmax, [x], lambda x: x.softmax(-1))
 
 
 def test_softmax_of_large_numbers_does_not_overflow() -> None:

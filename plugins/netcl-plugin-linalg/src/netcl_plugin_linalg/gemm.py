@@ -53,6 +53,7 @@ def gemm(request: Request, product: Product, bias: bool = False) -> Kernels:
     blocks = -(-product.rows // _ITEM_ROWS)
     context = {
         "storage": storage,
+        "mask": request.output.dtype == "bool",
         "compute": compute,
         "width": width,
         "tile": tile,

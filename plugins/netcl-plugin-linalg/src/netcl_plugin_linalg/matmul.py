@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,20 +36,20 @@ def _sizes(shape: Sequence[int], transposed: bool) -> tuple[int, int]:
     return (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
 
 
-def _infer(a: Spec, b: Spec, trans_a: bool, trans_b: bool) -> Spec:
+def _infer(name: str, a: Spec, b: Spec, trans_a: bool, trans_b: bool) -> Spec:
     if a.dtype != b.dtype:
         raise DtypeError(
-            message("matmul", f"{a.dtype} and {b.dtype}", "one dtype", "Convert one with astype")
+            message(name, f"{a.dtype} and {b.dtype}", "one dtype", "Convert one with astype")
         )
     if not a.ndim or not b.ndim:
-        raise ShapeError(message("matmul", f"shapes {a.shape} and {b.shape}", "no 0-d operand"))
+        raise ShapeError(message(name, f"shapes {a.shape} and {b.shape}", "no 0-d operand"))
     first, second = _matrices(a, b)
     rows, inner = _sizes(first.shape, trans_a)
     other, columns = _sizes(second.shape, trans_b)
     if inner != other:
         raise ShapeError(
             message(
-                "matmul",
+                name,
                 f"shapes {a.shape} and {b.shape}",
                 f"equal inner sizes, not {inner} and {other}",
             )
@@ -57,7 +58,7 @@ def _infer(a: Spec, b: Spec, trans_a: bool, trans_b: bool) -> Spec:
         lead = np.broadcast_shapes(first.shape[:-2], second.shape[:-2])
     except ValueError:
         given = f"batch dimensions {first.shape[:-2]} and {second.shape[:-2]}"
-        raise ShapeError(message("matmul", given, "sizes that are equal or 1")) from None
+        raise ShapeError(message(name, given, "sizes that are equal or 1")) from None
     tail = (rows,) * (a.ndim > 1) + (columns,) * (b.ndim > 1)
     return Spec((*lead, *tail), a.dtype)
 
@@ -140,7 +141,7 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
     return Operator(
         name=name,
         bind=bind,
-        infer=_infer,
+        infer=partial(_infer, name),
         reference=_reference,
         backward=_backward,
         implementations=(

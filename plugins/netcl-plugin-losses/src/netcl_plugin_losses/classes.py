@@ -39,9 +39,27 @@ def check_specs(who: str, x: Spec, target: Spec, weight: Spec | None) -> None:
         expected = f"target of shape {rows_shape(x.shape)}" if x.ndim else "an input (C,) or (N, C)"
         raise ShapeError(message(who, given, expected, "The classes stand in dimension 1"))
     classes = class_axis(x.shape)[1]
-    if weight is not None and weight.shape != (classes,):
-        given = f"weight of shape {weight.shape}"
-        raise ShapeError(message(who, given, f"({classes},), one number per class"))
+    check_weight(who, weight, (classes,), x.dtype)
+
+
+def check_weight(who: str, weight: Spec | None, shape: tuple[int, ...], dtype: str) -> None:
+    """Raise ShapeError or DtypeError unless there are no weights or they fit the classes."""
+    if weight is None:
+        return
+    if weight.shape != shape:
+        given, expected = f"weight of shape {weight.shape}", f"{shape}, one number per class"
+        raise ShapeError(message(who, given, expected))
+    if weight.dtype != dtype:
+        raise DtypeError(message(who, f"weight of dtype {weight.dtype}", dtype, "Use astype"))
+
+
+def check_gradient(who: str, grad: Spec, x: Spec) -> None:
+    """Raise ShapeError or DtypeError unless a gradient has a number per row of an input."""
+    rows = Spec(rows_shape(x.shape), x.dtype)
+    if grad != rows:
+        kind = ShapeError if grad.shape != rows.shape else DtypeError
+        given = f"grad {grad.shape} {grad.dtype} for input {x.shape} {x.dtype}"
+        raise kind(message(who, given, f"{rows.shape} {rows.dtype}"))
 
 
 def check_indices(who: str) -> Callable[[Sequence[Any], Any], None]:
@@ -88,10 +106,10 @@ def _may_hold(target: Any, number: int) -> bool:
     return bool(low <= number <= high)
 
 
-def picked(target: Any, ignore_index: int) -> tuple[Any, Any]:
-    """In NumPy: flat class indices with 0 for ignored ones, and which rows are counted."""
+def picked(target: Any, ignore_index: int, classes: int) -> tuple[Any, Any]:
+    """In NumPy: flat class indices with 0 for those that are not counted, and which rows are."""
     index = target.reshape(-1).astype(np.int64)
-    counted = index != ignore_index
+    counted = (index != ignore_index) & (index >= 0) & (index < classes)
     return np.where(counted, index, 0), counted
 
 

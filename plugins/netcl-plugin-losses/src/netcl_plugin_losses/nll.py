@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -10,12 +11,15 @@ import numpy as np
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Composite, Implementation, Operator, Request, Saved
+from netcl_core.errors import DtypeError, message
 from netcl_plugin_losses.arguments import checked, operands
 from netcl_plugin_losses.classes import (
     INDICES,
     as_rows,
+    check_gradient,
     check_indices,
     check_specs,
+    check_weight,
     class_axis,
     from_rows,
     picked,
@@ -56,17 +60,18 @@ def nll_loss(
 
 
 def _bind(input: Any, target: Any, weight: Any, ignore_index: int) -> Any:
-    return (input, target, weight), {"ignore_index": int(ignore_index)}
+    return (input, target, weight), {"ignore_index": operator.index(ignore_index)}
 
 
 def _bind_backward(
     target: Any, grad: Any, weight: Any, ignore_index: int, shape: tuple[int, ...]
 ) -> Any:
-    return (target, grad, weight), {"ignore_index": ignore_index, "shape": shape}
+    attrs = {"ignore_index": operator.index(ignore_index), "shape": tuple(shape)}
+    return (target, grad, weight), attrs
 
 
 def _bind_weights(target: Any, weight: Any, ignore_index: int, dtype: str) -> Any:
-    return (target, weight), {"ignore_index": int(ignore_index), "dtype": dtype}
+    return (target, weight), {"ignore_index": operator.index(ignore_index), "dtype": dtype}
 
 
 def _infer(x: Spec, target: Spec, weight: Spec | None, ignore_index: int) -> Spec:
@@ -77,10 +82,19 @@ def _infer(x: Spec, target: Spec, weight: Spec | None, ignore_index: int) -> Spe
 def _infer_backward(
     target: Spec, grad: Spec, weight: Spec | None, ignore_index: int, shape: tuple[int, ...]
 ) -> Spec:
-    return Spec(shape, grad.dtype)
+    x = Spec(tuple(shape), grad.dtype)
+    check_specs("nll_rows_backward", x, target, weight)
+    check_gradient("nll_rows_backward", grad, x)
+    return x
 
 
 def _infer_weights(target: Spec, weight: Spec | None, ignore_index: int, dtype: str) -> Spec:
+    if target.dtype not in INDICES:
+        given = f"target of dtype {target.dtype}"
+        raise DtypeError(message("class_weight_rows", given, "integer class indices"))
+    if weight is not None:
+        shape = (weight.size,)  # as many classes as there are weights
+        check_weight("class_weight_rows", weight, shape, dtype)
     return Spec(target.shape, dtype)
 
 
@@ -122,7 +136,8 @@ def _plan_weights(request: Request) -> Kernels:
 
 
 def _reference(x: Any, target: Any, weight: Any, ignore_index: int) -> Any:
-    rows, (index, counted) = as_rows(x), picked(target, ignore_index)
+    rows = as_rows(x)
+    index, counted = picked(target, ignore_index, rows.shape[1])
     losses = -rows[np.arange(len(index)), index] * (1 if weight is None else wide(weight)[index])
     return np.where(counted, losses, 0).reshape(target.shape)
 
@@ -130,7 +145,7 @@ def _reference(x: Any, target: Any, weight: Any, ignore_index: int) -> Any:
 def _reference_backward(
     target: Any, grad: Any, weight: Any, ignore_index: int, shape: tuple[int, ...]
 ) -> Any:
-    index, counted = picked(target, ignore_index)
+    index, counted = picked(target, ignore_index, class_axis(shape)[1])
     rows = np.zeros((len(index), class_axis(shape)[1]), wide(grad).dtype)
     slopes = -wide(grad).reshape(-1) * (1 if weight is None else wide(weight)[index])
     rows[np.arange(len(index)), index] = np.where(counted, slopes, 0)
@@ -138,7 +153,9 @@ def _reference_backward(
 
 
 def _reference_weights(target: Any, weight: Any, ignore_index: int, dtype: str) -> Any:
-    index, counted = picked(target, ignore_index)
+    if weight is not None and not weight.size:
+        return np.zeros(target.shape)
+    index, counted = picked(target, ignore_index, 2**62 if weight is None else len(weight))
     found = np.ones(len(index)) if weight is None else wide(weight)[index]
     return np.where(counted, found, 0).reshape(target.shape)
 

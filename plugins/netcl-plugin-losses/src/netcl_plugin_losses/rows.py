@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_plugin_losses.classes import (
     INDICES,
     as_rows,
+    check_gradient,
     check_indices,
     check_specs,
     class_axis,
@@ -34,8 +36,8 @@ def _bind(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:
-    attrs = {"ignore_index": int(ignore_index), "label_smoothing": float(label_smoothing)}
-    return (input, target, weight), attrs
+    ignored, smoothing = operator.index(ignore_index), float(label_smoothing)
+    return (input, target, weight), {"ignore_index": ignored, "label_smoothing": smoothing}
 
 
 def _bind_backward(
@@ -54,6 +56,7 @@ def _infer(
 
 def _infer_backward(x: Spec, target: Spec, grad: Spec, weight: Spec | None, **attrs: Any) -> Spec:
     _infer(x, target, weight, **attrs)
+    check_gradient(BACKWARD, grad, x)
     return x
 
 
@@ -91,7 +94,7 @@ def _shares(
     rows: Any, target: Any, weight: Any, ignore_index: int, smoothing: float
 ) -> tuple[Any, Any]:
     """In NumPy: how much each class of each row counts, and which rows do."""
-    index, counted = picked(target, ignore_index)
+    index, counted = picked(target, ignore_index, rows.shape[1])
     shares = np.full(rows.shape, smoothing / rows.shape[1], rows.dtype)
     shares[np.arange(len(index)), index] += 1 - smoothing
     if weight is not None:

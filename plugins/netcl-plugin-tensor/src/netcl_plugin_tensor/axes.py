@@ -16,6 +16,15 @@ def shape_of(value: Any) -> tuple[int, ...]:
     return tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
 
 
+def plain_shape(who: str, given: Any, least: int = 0) -> tuple[int, ...]:
+    """Sizes as a tuple of ints; raises ShapeError unless they are ints of at least `least`."""
+    one = hasattr(given, "__index__") and not shape_of(given)
+    sizes = [given] if one else list(given) if hasattr(given, "__iter__") else [None]
+    if not all(hasattr(size, "__index__") and int(size) >= least for size in sizes):
+        raise ShapeError(message(who, f"the shape {given!r}", f"ints of at least {least}"))
+    return tuple(int(size) for size in sizes)
+
+
 def axis(who: str, given: Any, ndim: int) -> int:
     """One axis as a non-negative int; raises AttributeValueError if it is out of range."""
     if isinstance(given, (bool, float)) or not hasattr(given, "__index__"):
@@ -52,15 +61,11 @@ def reduced(shape: Sequence[int], over: Sequence[int], keepdim: bool) -> tuple[i
 
 def target_shape(who: str, shape: Sequence[int], given: Any) -> tuple[int, ...]:
     """The shape of a reshape with at most one -1 filled in; raises ShapeError if it cannot be."""
-    sizes = [given] if isinstance(given, (int, np.integer)) else list(given)
-    if not all(isinstance(size, (int, np.integer)) and size >= -1 for size in sizes):
-        raise ShapeError(message(who, f"the shape {given!r}", "ints of at least -1"))
-    wanted = [int(size) for size in sizes]
+    wanted = list(plain_shape(who, given, -1))
+    sizes = tuple(wanted)
     total, known = math.prod(shape), math.prod(size for size in wanted if size != -1)
     if wanted.count(-1) == 1 and known > 0 and total % known == 0:
         wanted[wanted.index(-1)] = total // known
     if -1 in wanted or math.prod(wanted) != total:
-        raise ShapeError(
-            message(who, f"{tuple(shape)} to {tuple(sizes)}", f"a shape of {total} elements")
-        )
+        raise ShapeError(message(who, f"{tuple(shape)} to {sizes}", f"a shape of {total} elements"))
     return tuple(wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +12,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Composite, Implementation, Operator, Request, Saved
-from netcl_core.errors import AttributeValueError, DtypeError, message
+from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 
 _STORAGE: Final = {"float16": "half", "float32": "float", "float64": "double"}
 _CHUNK: Final = 1024  # elements per work-item, a multiple of 4
@@ -30,21 +31,29 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
     `netcl_core.manual_seed` makes it repeatable, with the same mask on every device
     (Philox4x32-10; Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3").
     """
-    if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 <= p <= 1:
-        raise AttributeValueError(message("dropout", f"p={p!r}", "a probability, 0 <= p <= 1"))
+    p = _probability(p)
     if not training or p == 0:
         return x
     operand = ag.as_operand(x, nc.default_device())
-    return ag.random_mask(operand, nc.random_state(operand.device), float(p))
+    return ag.random_mask(operand, nc.random_state(operand.device), p)
+
+
+def _probability(p: Any) -> float:
+    if isinstance(p, bool) or not isinstance(p, Real) or not 0 <= p <= 1:
+        raise AttributeValueError(message("dropout", f"p={p!r}", "a probability, 0 <= p <= 1"))
+    return float(p)
 
 
 def _bind(x: Any, state: Any, p: float) -> Any:
-    return (x, state), {"p": p}
+    return (x, state), {"p": _probability(p)}
 
 
 def _infer(x: Spec, state: Spec, p: float) -> Spec:
     if x.dtype not in _STORAGE:
         raise DtypeError(message("dropout", f"a {x.dtype} tensor", "a floating dtype"))
+    if state != Spec((2,), "int64"):
+        given = f"a state of shape {state.shape} and dtype {state.dtype}"
+        raise ShapeError(message("random_mask", given, "two int64", "Use nc.random_state(device)"))
     return x
 
 

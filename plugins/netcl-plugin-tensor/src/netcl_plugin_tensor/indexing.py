@@ -12,7 +12,7 @@ from netcl_core import Spec, Tensor
 from netcl_core.autograd import Operator, Request, Saved
 from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_plugin_tensor import strided
-from netcl_plugin_tensor.axes import shape_of
+from netcl_plugin_tensor.axes import plain_shape, shape_of
 
 #: ("int", position) | ("slice", start, step, length) | ("new",), one per entry of the index
 Entry = tuple[Any, ...]
@@ -99,7 +99,27 @@ def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 
 
 def _bind_backward(grad: Any, shape: Any, index: Any) -> Any:
-    return (grad,), {"shape": tuple(shape), "index": tuple(index)}
+    return (grad,), {"shape": plain_shape("getitem_backward", shape), "index": tuple(index)}
+
+
+def _infer_backward(grad: Spec, shape: tuple[int, ...], index: Sequence[Entry]) -> Spec:
+    used = [entry for entry in index if entry[0] != "new"]
+    if len(used) != len(shape) or not all(map(_inside, used, shape)):
+        given, expected = f"the index {index} for shape {shape}", "places in that shape"
+        raise ShapeError(message("getitem_backward", given, expected))
+    picked = _view(shape, index).shape
+    if grad.shape != picked:
+        given = f"grad of shape {grad.shape}"
+        raise ShapeError(message("getitem_backward", given, f"{picked}, as the index picks"))
+    return Spec(shape, grad.dtype)
+
+
+def _inside(entry: Entry, size: int) -> bool:
+    """Whether the places that an entry names are less than a size."""
+    if entry[0] == "int":
+        return bool(0 <= entry[1] < size)
+    _, start, step, length = entry
+    return not length or (0 <= start < size and 0 <= start + (length - 1) * step < size)
 
 
 def _reference_backward(grad: Any, shape: Sequence[int], index: Sequence[Entry]) -> Any:
@@ -129,7 +149,7 @@ OPERATORS = (
     Operator(
         name="getitem_backward",
         bind=_bind_backward,
-        infer=lambda grad, shape, index: Spec(shape, grad.dtype),
+        infer=_infer_backward,
         reference=_reference_backward,
         implementations=(strided.scatter("getitem_backward", _backward_view),),
         doc="getitem_backward(grad, shape, index): zeros of a shape with grad at index.",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -93,10 +95,10 @@ def split(x: Any, split_size_or_sections: int | Sequence[int], dim: int = 0) -> 
 
 def chunk(x: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """At most `chunks` pieces of nearly equal size along an axis."""
-    if chunks < 1:
-        raise AttributeValueError(message("chunk", f"{chunks} chunks", "1 or more"))
+    if not hasattr(chunks, "__index__") or int(chunks) < 1:
+        raise AttributeValueError(message("chunk", f"chunks={chunks!r}", "an int, 1 or more"))
     total = shape_of(x)[axis("chunk", dim, len(shape_of(x)))]
-    return split(x, max(1, -(-total // chunks)), dim)
+    return split(x, max(1, -(-total // int(chunks))), dim)
 
 
 # -- flip and pad --------------------------------------------------------------------------
@@ -114,9 +116,11 @@ def _flip_view(x: Spec, dims: Sequence[int]) -> strided.View:
 
 
 def _bind_pad(x: Any, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Any:
-    ndim, sizes = len(shape_of(x)), [int(size) for size in pad]
+    ndim, sizes = len(shape_of(x)), [index(size) for size in pad]
     if mode != "constant":
         raise AttributeValueError(message("pad", f"mode={mode!r}", "'constant'"))
+    if not isinstance(value, Real):
+        raise AttributeValueError(message("pad", f"value={value!r}", "a number"))
     if len(sizes) % 2 or len(sizes) > 2 * ndim:
         raise AttributeValueError(
             message("pad", f"{len(sizes)} sizes", f"pairs for at most {ndim} axes, last axis first")
@@ -146,11 +150,15 @@ def _kept(x: Sequence[int], pairs: Sequence[tuple[int, int]]) -> tuple[Any, Any]
     return tuple(inside), tuple(outside)
 
 
+def _whole(value: float, dtype: str) -> int:
+    return int(bool(value)) if dtype == "bool" else int(value)
+
+
 def _plan_pad(request: Request) -> Kernels:
     x, out = request.inputs[0], request.output
     pairs, value = request.attrs["pairs"], request.attrs["value"]
     floating = {"float16": "float", "float32": "float", "float64": "double"}.get(out.dtype)
-    number = (floating, value) if floating else ("long", int(value))
+    number = (floating, value) if floating else ("long", _whole(value, out.dtype))
     launches = [strided.fill(out, "filled", number)]
     inside, outside = _kept(x.shape, pairs)
     sizes = tuple(max(0, part.stop - part.start) for part in inside)

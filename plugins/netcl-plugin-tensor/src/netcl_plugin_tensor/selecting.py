@@ -17,7 +17,7 @@ import netcl_core.autograd as ag
 from netcl_core import Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Composite, Implementation, Operator, Request, Saved
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
-from netcl_plugin_tensor.axes import axis, shape_of
+from netcl_plugin_tensor.axes import axis, plain_shape, shape_of
 from netcl_plugin_tensor.strided import fill
 
 TEMPLATE: Final = "tensor/lines.cl.j2"
@@ -28,8 +28,10 @@ _INDICES: Final = ("uint8", "int32", "int64")
 
 def _check(inputs: Sequence[Any], attrs: Any) -> None:
     """Raise AttributeValueError if an index is out of range."""
-    x, index = inputs[0], inputs[-1]
-    size = x.shape[attrs["dim"]]
+    _check_range(inputs[1], inputs[0].shape[attrs["dim"]], attrs)
+
+
+def _check_range(index: Any, size: int, attrs: Any) -> None:
     if not index.size:
         return
     low, high = index.int_range()
@@ -42,8 +44,6 @@ def _check(inputs: Sequence[Any], attrs: Any) -> None:
 
 def _bind_index_select(x: Any, dim: int, index: Any) -> Any:
     who = "index_select"
-    if len(shape_of(index)) != 1:
-        raise ShapeError(message(who, f"an index of shape {shape_of(index)}", "one dimension"))
     return (x, index), {"dim": axis(who, dim, len(shape_of(x))), "who": who, "whole": True}
 
 
@@ -55,6 +55,9 @@ def _bind_gather(x: Any, dim: int, index: Any) -> Any:
 def _infer(x: Spec, index: Spec, dim: int, who: str, whole: bool) -> Spec:
     if index.dtype not in _INDICES:
         raise DtypeError(message(who, f"an index of dtype {index.dtype}", "an integer dtype"))
+    if whole and (index.ndim != 1 or not x.ndim):
+        given = f"x of shape {x.shape} and an index of shape {index.shape}"
+        raise ShapeError(message(who, given, "x with dimensions and an index with one"))
     if whole:
         return Spec((*x.shape[:dim], index.shape[0], *x.shape[dim + 1 :]), x.dtype)
     fits = index.ndim == x.ndim and all(
@@ -131,8 +134,18 @@ def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 
 
 def _bind_back(grad: Any, index: Any, dim: int, who: str, whole: bool, shape: Any) -> Any:
-    attrs = {"dim": dim, "who": who, "whole": whole, "shape": tuple(shape)}
-    return (grad, index), attrs
+    sizes = plain_shape("add_at_index", shape)
+    dim = axis("add_at_index", dim, len(sizes))
+    return (grad, index), {"dim": dim, "who": who, "whole": bool(whole), "shape": sizes}
+
+
+def _infer_back(grad: Spec, index: Spec, dim: int, who: str, whole: bool,
+                shape: tuple[int, ...]) -> Spec:  # fmt: skip
+    full = Spec(shape, grad.dtype)
+    picked = _infer(full, index, dim, "add_at_index", whole)
+    if grad.shape != picked.shape:
+        raise ShapeError(message("add_at_index", f"grad of shape {grad.shape}", f"{picked.shape}"))
+    return full
 
 
 def _operator(name: str, bind: Any, doc: str) -> Operator:
@@ -178,7 +191,16 @@ def one_hot(x: Any, num_classes: int = -1) -> Any:
 
 
 def masked_fill(x: Any, mask: Any, value: float) -> Any:
-    """`x` with `value` wherever the bool `mask` (broadcast to x) is set."""
+    """`x` with `value`, in x's dtype, wherever the bool `mask` (broadcast to x) is set.
+
+    Raises AttributeValueError for a value that is not whole where x is.
+    """
+    dtype = str(getattr(x, "dtype", ""))
+    if isinstance(value, (int, float)) and dtype in ("bool", *_INDICES):
+        if not float(value).is_integer():
+            expected = f"a whole number for a {dtype} tensor"
+            raise AttributeValueError(message("masked_fill", f"value={value!r}", expected))
+        value = bool(value) if dtype == "bool" else int(value)
     return ag.where(mask, value, x)
 
 
@@ -194,8 +216,9 @@ OPERATORS = (
     Operator(
         name="add_at_index",
         bind=_bind_back,
-        infer=lambda grad, index, dim, who, whole, shape: Spec(shape, grad.dtype),
+        infer=_infer_back,
         reference=_reference_back,
+        check=lambda inputs, attrs: _check_range(inputs[1], attrs["shape"][attrs["dim"]], attrs),
         implementations=(Implementation("add_at_index", "line per item", _plan("add_lines")),),
         doc="add_at_index(grad, index, dim, ...): zeros with grad added up at the indices.",
     ),

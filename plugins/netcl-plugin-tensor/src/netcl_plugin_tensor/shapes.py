@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from netcl_core import Spec, Tensor
 from netcl_core.autograd import Operator, Saved
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import strided
-from netcl_plugin_tensor.axes import axis, shape_of, target_shape
+from netcl_plugin_tensor.axes import axis, plain_shape, shape_of, target_shape
 
 # -- views -------------------------------------------------------------------------
 
@@ -117,20 +117,20 @@ def _bind_transpose(x: Any, dim0: int | None = None, dim1: int | None = None) ->
     return (x,), {"dims": tuple(order)}
 
 
-def _bind_expand(x: Any, shape: Any) -> Any:
-    have, wanted = shape_of(x), list(shape)
-    lead = len(wanted) - len(have)
-    sizes = [
-        have[i - lead] if size == -1 and i >= lead else int(size) for i, size in enumerate(wanted)
-    ]
-    fits = lead >= 0 and all(
-        size in (1, sizes[i + lead]) and sizes[i + lead] >= 0 for i, size in enumerate(have)
-    )
-    if not fits or any(size < 0 for size in sizes):
-        raise ShapeError(
-            message("expand", f"{tuple(have)} to {tuple(shape)}", "sizes equal, or 1 in the input")
+def _bind_expand(name: str) -> Callable[..., Any]:
+    def bind(x: Any, shape: Any) -> Any:
+        have, wanted = shape_of(x), plain_shape(name, shape, -1)
+        lead = len(wanted) - len(have)
+        sizes = tuple(
+            have[i - lead] if size == -1 and i >= lead else size for i, size in enumerate(wanted)
         )
-    return (x,), {"shape": tuple(sizes)}
+        fits = lead >= 0 and all(size in (1, sizes[i + lead]) for i, size in enumerate(have))
+        if not fits or min(sizes, default=0) < 0:
+            given, expected = f"{have} to {wanted}", "sizes equal, or 1 in the input"
+            raise ShapeError(message(name, given, expected))
+        return (x,), {"shape": sizes}
+
+    return bind
 
 
 def _expand_view(x: Spec, shape: Sequence[int]) -> strided.View:
@@ -152,7 +152,7 @@ def _expand_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 def _expand(name: str) -> Operator:
     return Operator(
         name=name,
-        bind=_bind_expand,
+        bind=_bind_expand(name),
         infer=lambda x, shape: Spec(shape, x.dtype),
         reference=lambda x, shape: np.broadcast_to(x, shape),
         backward=_expand_backward,

@@ -25,6 +25,13 @@ def _bind(name: str) -> Callable[..., Any]:
     return bind
 
 
+def _bind_backward(name: str) -> Callable[..., Any]:
+    def bind(out: Any, grad: Any, dim: int) -> Any:
+        return (out, grad), {"dim": axis(name, dim, len(shape_of(out)))}
+
+    return bind
+
+
 def _infer(name: str) -> Callable[..., Spec]:
     def infer(x: Spec, dim: int) -> Spec:
         if x.dtype not in _STORAGE:
@@ -77,13 +84,13 @@ def _wide(x: Any) -> Any:
 
 def _softmax(x: Any, dim: int) -> Any:
     dim = dim if x.ndim else None
-    e = np.exp(_wide(x) - _wide(x).max(axis=dim, keepdims=True))
+    e = np.exp(_wide(x) - _wide(x).max(axis=dim, keepdims=True, initial=-np.inf))
     return e / e.sum(axis=dim, keepdims=True)
 
 
 def _log_softmax(x: Any, dim: int) -> Any:
     dim = dim if x.ndim else None
-    shifted = _wide(x) - _wide(x).max(axis=dim, keepdims=True)
+    shifted = _wide(x) - _wide(x).max(axis=dim, keepdims=True, initial=-np.inf)
     return shifted - np.log(np.exp(shifted).sum(axis=dim, keepdims=True))
 
 
@@ -116,7 +123,7 @@ def _pair(name: str, forward: Callable[..., Any], backward: Callable[..., Any], 
         ),
         Operator(
             name=back,
-            bind=lambda out, grad, dim: ((out, grad), {"dim": dim}),
+            bind=_bind_backward(back),
             infer=_infer_backward(back),
             reference=backward,
             implementations=(Implementation(back, "line per item", _plan(back)),),

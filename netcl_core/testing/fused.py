@@ -1,0 +1,137 @@
+"""Fused checks: many elementwise ops in one forward and one backward kernel, each by itself.
+
+Building is what checks spend their time on, so a group shares two programs. That
+makes the check of fusion and that of the dtypes and devices one and the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from netcl_core.autograd.elementwise import plan_gradients
+from netcl_core.autograd.kernels import run_plan
+from netcl_core.autograd.lowering import plan
+from netcl_core.autograd.region import Ref, Region, Signature, Step
+from netcl_core.device import Device
+from netcl_core.dtypes import category_of_scalar
+from netcl_core.hostdata import Array, Shape
+from netcl_core.tensors import Tensor
+from netcl_core.testing.cases import FIVE, SIZES, Case
+from netcl_core.testing.checks import same, same_gradient
+from netcl_core.testing.reference import expected, torch_module
+from netcl_core.testing.samples import covector, pairs_of
+
+#: How many ops share a kernel.
+GROUP: Final = 8
+_FLAT: Final[tuple[Shape, ...]] = (*((size,) for size in SIZES), FIVE)
+#: The shapes of an op's inputs in the broadcast check; the first is that of the result.
+_BROADCAST: Final[tuple[Shape, ...]] = ((6, 5, 4, 33), (5, 1, 33), (4, 1))
+Inputs = Callable[[Case], list[Array]]
+
+
+def groups(cases: Sequence[Case], dtype: str) -> list[list[Case]]:
+    """The elementwise cases that take a dtype, in groups that share a kernel."""
+    fusible = [
+        case
+        for case in cases
+        if case.primitive is not None and dtype in case.takes and not case.excuse("fused")
+    ]
+    return [fusible[i : i + GROUP] for i in range(0, len(fusible), GROUP)]
+
+
+def check_group(
+    cases: Sequence[Case], device: Device, dtype: str, *, broadcast: bool = True
+) -> None:
+    """A group in one kernel per direction: sizes, broadcasting, non-finite values.
+
+    Broadcasting takes two kernels more.
+    """
+    for shape in _FLAT:
+        check_fused(cases, device, dtype, _samples([shape] * 3, dtype))
+    if dtype != "float32":
+        return
+    if broadcast:
+        check_fused(cases, device, dtype, _samples(_BROADCAST, dtype))
+    if torch_module() is not None:
+        kept = [case for case in cases if not case.excuse("non-finite", device)]
+        if kept:
+            check_fused(kept, device, dtype, _specials, nan=True)
+
+
+def _samples(shapes: Sequence[Shape], dtype: str) -> Inputs:
+    return lambda case: case.sample(shapes[: len(case.inputs)], dtype)
+
+
+def _specials(case: Case) -> list[Array]:
+    return [x.astype(np.float32) for x in pairs_of(case.specials, len(case.inputs))]
+
+
+def check_fused(
+    cases: Sequence[Case], device: Device, dtype: str, make: Inputs, *, nan: bool = False
+) -> None:
+    """Every op of a group against the reference; `make` gives an op's inputs.
+
+    One-dimensional inputs of different lengths are repeated to the longest. With `nan`,
+    cases may be excused from the gradient at NaN.
+    """
+    inputs = _even([make(case) for case in cases])
+    results, gradients = _run(cases, inputs, device)
+    for case, arrays, result, found in zip(cases, inputs, results, gradients, strict=True):
+        wanted = expected(case, arrays, dtype)
+        where = f"{case} fused on {device} in {dtype} for {arrays[0].shape}"
+        assert result.dtype == wanted.dtype, f"{where}: dtype {result.dtype}"
+        same(case, result.to_host(), wanted.output, where)
+        kept = ~np.isnan(arrays[0]) if nan and case.excuse("gradient at NaN") else ...
+        for i, (given, right) in enumerate(zip(found, wanted.gradients, strict=True)):
+            one, two = (None if x is None else np.asarray(x)[kept] for x in (given, right))
+            same_gradient(case, one, two, f"{where}: gradient {i}", result.size)
+
+
+def _even(inputs: list[list[Array]]) -> list[list[Array]]:
+    longest = max((x.size for arrays in inputs for x in arrays), default=0)
+    if all(x.ndim == 1 for arrays in inputs for x in arrays) and longest:
+        return [[np.resize(x, (longest,)) for x in arrays] for arrays in inputs]
+    return inputs
+
+
+def _run(
+    cases: Sequence[Case], inputs: Sequence[Sequence[Array]], device: Device
+) -> tuple[list[Tensor], Iterator[list[Tensor | None]]]:
+    """The results, and per case the gradients of its inputs."""
+    region, scalars = _region(cases)
+    tensors = [Tensor.from_host(array, device) for arrays in inputs for array in arrays]
+    given = tuple((tensor.shape, tensor.dtype) for tensor in tensors)
+    categories = tuple(category_of_scalar(value) for value in scalars)
+    made = plan(region, device, Signature(given, categories))
+    results = run_plan(made, [tensor.buffer for tensor in tensors], scalars)
+    pairs = zip(cases, inputs, strict=True)
+    needs = tuple(need for case, arrays in pairs for need in case.needs(arrays))
+    seeds = [Tensor.from_host(covector(out.shape, out.dtype), device) for out in results]
+    grads: list[Tensor | None] = [None] * len(tensors)
+    if any(needs):
+        grads = plan_gradients(made, tensors, scalars, needs, *seeds)
+    rest = iter([g if need else None for g, need in zip(grads, needs, strict=True)])
+    return results, ([next(rest) for _ in arrays] for arrays in inputs)
+
+
+def _region(cases: Sequence[Case]) -> tuple[Region, list[Any]]:
+    """A region with one step per case, and the values of its scalar arguments."""
+    steps: list[Step] = []
+    scalars: list[Any] = []
+    count = 0
+    for case in cases:
+        record = case.primitive
+        assert record is not None  # groups() leaves structured ops out
+        attrs = record.bind_attrs(case.attrs)
+        numbers = {k: v for k, v in attrs.items() if isinstance(v, (bool, int, float))}
+        slots = tuple((name, len(scalars) + k) for k, name in enumerate(numbers))
+        choices = tuple((name, v) for name, v in attrs.items() if name not in numbers)
+        refs: tuple[Ref, ...] = tuple(("in", count + k) for k in range(len(case.inputs)))
+        steps.append(Step(record, refs, choices, slots))
+        scalars += numbers.values()
+        count += len(case.inputs)
+    outputs: tuple[Ref, ...] = tuple(("step", k) for k in range(len(steps)))
+    return Region(count, len(scalars), tuple(steps), outputs), scalars

@@ -1,0 +1,434 @@
+"""Wrong arguments: every op refuses them with an error that names it; non-finite numbers are legal.
+
+Each op's example is called with one argument replaced by something odd. Whatever
+comes of it is a result, or an error of netcl's own that says who, what and what else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from sanitizer_cases import STRUCTURED, Call, T, call, made, primitive_calls
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.autograd.operators import Composite, Operator
+from netcl_core.errors import (
+    ArgumentError,
+    AttributeValueError,
+    DeviceError,
+    DtypeError,
+    GradientError,
+    NetclError,
+    ShapeError,
+)
+from netcl_core.registry import registry
+from netcl_core.runtime.launch import Launch
+from netcl_core.tensors import Operand
+
+X: Final = T((3, 5))
+#: Examples of the ops that the sanitizer does not run: views and composites.
+EXAMPLES: Final[dict[str, Call]] = {
+    "reshape": call(X, (5, 3)),
+    "flatten": call(X, 0, 1),
+    "squeeze": call(T((3, 1)), 1),
+    "unsqueeze": call(X, 1),
+    "masked_fill": call(X, T((3, 5), "bool"), 1.5),
+    "var": call(X, 1),
+    "std": call(X, 1),
+    "logsumexp": call(X, 1),
+    "l2_normalize": call(X, 1),
+    "layer_norm": call(X, (5,), T((5,)), T((5,))),
+    "rms_norm": call(X, (5,), T((5,))),
+    "group_norm": call(T((2, 4, 3)), 2),
+    "dropout": call(X, 0.5),
+    "mse_loss": call(X, X),
+    "l1_loss": call(X, X),
+    "smooth_l1_loss": call(X, X),
+    "huber_loss": call(X, X),
+    "binary_cross_entropy": call(X, X),
+    "binary_cross_entropy_with_logits": call(X, X),
+    "kl_div": call(X, X),
+    "weighted_bce": call(X, X, X),
+    "weighted_smooth_l1": call(X, X, X),
+    "fused_weighted_bce_smooth_l1_loss": call(X, X, X, X),
+    "nll_loss": call(X, T((3,), "int64", (0, 1, 2))),
+}
+#: The gradient's and the rows' ops speak in the name of the loss that users call.
+SPEAKS_AS: Final = {
+    "cross_entropy_rows": "cross_entropy",
+    "cross_entropy_rows_backward": "cross_entropy",
+    "nll_rows": "nll_loss",
+    "random_mask": "dropout",
+    "add_at_index": "gather",
+}
+#: What no op takes in the place of a tensor.
+NO_OPERANDS: Final[dict[str, Any]] = {
+    "a string": "text",
+    "bytes": b"ab",
+    "a ragged list": [[1, 2], [3]],
+    "a complex array": np.ones((3, 5), complex),
+    "a complex number": 1j,
+    "an object array": np.array([object()]),
+    "a dict": {},
+    "a set": {1, 2},
+    "a function": len,
+    "dates": np.array(["2020-01-01"], "datetime64[D]"),
+    "a dtype that netcl lacks": np.ones(3, np.uint16),
+}
+#: What some ops take in some places.
+ODD_OPERANDS: Final[dict[str, Callable[[], Any]]] = {
+    "None": lambda: None,
+    "2**80": lambda: 2**80,
+    "10**400": lambda: 10**400,
+    "another shape": lambda: nc.Tensor.ones((11, 13, 2)),
+    "no elements": lambda: nc.Tensor.ones((0,)),
+    "no dimensions": lambda: nc.Tensor.ones(()),
+    "bool": lambda: nc.tensor(np.ones((3, 5), bool)),
+    "float16": lambda: nc.Tensor.ones((3, 5), "float16"),
+    "large numbers": lambda: nc.tensor(np.full(4, 99)),
+    "negative numbers": lambda: nc.tensor(np.full(4, -1)),
+}
+ODD_ATTRIBUTES: Final[dict[str, Any]] = {
+    "None": None,
+    "a string": "x",
+    "nan": math.nan,
+    "inf": math.inf,
+    "1.5": 1.5,
+    "-77": -77,
+    "10**6": 10**6,
+    "2**80": 2**80,
+    "a mixed list": [1, "a"],
+    "an object": object(),
+    "a complex number": 1j,
+    "True": True,
+    "a long tuple": (0,) * 10,
+    "an array": np.ones(3),
+    "a dict": {},
+    "a set": {1},
+}
+
+
+@pytest.fixture(params=["default", "numpy"], autouse=True)
+def device(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The default device, and the NumPy path, which must not be more liberal."""
+    with nc.use_device(nc.default_device() if request.param == "default" else "cpu") as device:
+        yield device
+
+
+@pytest.fixture
+def unlaunched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels are planned but neither built nor run: wrong arguments must not get so far.
+
+    The sanitizer runs them; the NumPy path computes every result.
+    """
+    monkeypatch.setattr(Launch, "__call__", lambda *args: None)
+
+
+def examples() -> dict[str, Call]:
+    """A good call of every op."""
+    registry.load()
+    rows = registry.rows("primitive")
+    found = {r.record.name: primitive_calls(r.record.name, r.record.arity)[0] for r in rows}
+    found |= {name: calls[0] for name, calls in STRUCTURED.items() if name != "astype"}
+    return found | EXAMPLES
+
+
+def signature(name: str) -> list[str]:
+    """The names of an op's attributes."""
+    record = registry.find_op(name).record
+    if not isinstance(record, (Operator, Composite)):
+        return list(record.attrs)
+    function = record.bind if isinstance(record, Operator) else record.function
+    code = function.__code__
+    return list(code.co_varnames[: code.co_argcount])
+
+
+def outcome(name: str, args: Any, kwargs: Any) -> str:
+    """What came of a call: 'result', 'error', or a complaint about a bad error."""
+    try:
+        result = getattr(ag, name)(*args, **kwargs)
+        for part in result if isinstance(result, tuple) else (result,):
+            if isinstance(part, Operand):
+                part.to_host()
+    except (NetclError, IndexError) as error:
+        text = str(error)
+        named = f"{name}:" in text or f"{SPEAKS_AS.get(name, name)}:" in text
+        return "error" if named else f"{type(error).__name__} does not name the op: {text}"
+    except Exception as error:
+        return f"{type(error).__name__} is no error of netcl's: {error}"
+    return "result"
+
+
+def replaced(args: list[Any], place: int, value: Any) -> list[Any]:
+    """The arguments with one of them replaced; in a list of tensors the second."""
+    given = [args[place][0], value] if isinstance(args[place], list) else value
+    return [*args[:place], given, *args[place + 1 :]]
+
+
+def tensors(name: str, each: Call) -> Iterator[tuple[list[Any], int]]:
+    """An op's arguments, with each place of a tensor."""
+    args = [made(value) for value in each.args]
+    for place, value in enumerate(args):
+        if isinstance(value, (nc.Tensor, list)):
+            yield args, place
+
+
+def test_every_op_has_an_example_that_runs(unlaunched: None) -> None:
+    found = examples()
+    assert set(registry.op_names()) - set(found) == set()
+    for name, each in found.items():
+        assert outcome(name, [made(value) for value in each.args], each.kwargs) == "result", name
+
+
+def test_no_op_takes_what_is_no_tensor(unlaunched: None) -> None:
+    bad = [
+        (name, place, what, came)
+        for name, each in examples().items()
+        for args, place in tensors(name, each)
+        for what, value in NO_OPERANDS.items()
+        if (came := outcome(name, replaced(args, place, value), each.kwargs)) != "error"
+    ]
+    assert bad == []
+
+
+def test_odd_tensors_give_results_or_named_errors(unlaunched: None) -> None:
+    bad = [
+        (name, place, what, came)
+        for name, each in examples().items()
+        for args, place in tensors(name, each)
+        for what, make in ODD_OPERANDS.items()
+        if (came := outcome(name, replaced(args, place, make()), each.kwargs))
+        not in {"error", "result"}
+    ]
+    assert bad == []
+
+
+def test_odd_attributes_give_results_or_named_errors(unlaunched: None) -> None:
+    bad = []
+    for name, each in examples().items():
+        args = [made(value) for value in each.args]
+        calls = [
+            (what, replaced(args, place, value), each.kwargs)
+            for place, given in enumerate(args)
+            if not isinstance(given, (nc.Tensor, list))
+            for what, value in ODD_ATTRIBUTES.items()
+        ]
+        calls += [
+            (f"{attribute}={what}", args, {**each.kwargs, attribute: value})
+            for attribute in signature(name)
+            for what, value in ODD_ATTRIBUTES.items()
+        ]
+        for what, given, kwargs in calls:
+            came = outcome(name, given, kwargs)
+            if came not in {"error", "result"}:
+                bad.append((name, what, came))
+    assert bad == []
+
+
+def test_operands_on_another_device() -> None:
+    """An op of several tensors names both devices; nothing is moved silently."""
+    if nc.default_device().backend == "numpy":
+        pytest.skip("there is one device here")
+    bad = []
+    for name, each in examples().items():
+        places = list(tensors(name, each))
+        several = len(places) > 1 or any(isinstance(value, list) for value in places[0][0])
+        for args, place in places if several else []:
+            old = args[place][1] if isinstance(args[place], list) else args[place]
+            moved = nc.tensor(old.to_host(), "cpu")
+            with pytest.raises(DeviceError) as caught:
+                getattr(ag, name)(*replaced(args, place, moved), **each.kwargs)
+            if "NumPy" not in str(caught.value) or nc.default_device().name not in str(
+                caught.value
+            ):
+                bad.append((name, str(caught.value)))
+    assert bad == []
+
+
+def test_wrong_calls_show_the_signature() -> None:
+    bad = []
+    for name, each in examples().items():
+        args = [made(value) for value in each.args]
+        for given, kwargs, word in (
+            (args, {**each.kwargs, "nonsense": 1}, "nonsense"),
+            ([*args, *[1] * 12], each.kwargs, ""),
+            ([], {}, ""),
+        ):
+            try:
+                getattr(ag, name)(*given, **kwargs)
+            except (ArgumentError, AttributeValueError) as error:
+                text = str(error)
+                if not (text.startswith(f"{name}: ") and word in text and "expected" in text):
+                    bad.append((name, text))
+            else:
+                bad.append((name, "no error"))
+    assert bad == []
+
+
+# -- a table of mistakes with their messages ------------------------------------------------------
+
+
+def ones(*shape: int, dtype: str = "float32") -> Any:
+    return nc.Tensor.ones(shape, dtype)
+
+
+def ints(*values: int) -> Any:
+    return nc.tensor(np.array(values))
+
+
+Row = tuple[Callable[[], Any], type[Exception], str]
+TABLE: Final[tuple[Row, ...]] = (
+    # shapes
+    (lambda: ones(3, 4) + ones(3, 5), ShapeError, r"add: shapes \(3, 4\) and \(3, 5\) do not"),
+    (lambda: ones(3, 4) @ ones(3, 4), ShapeError, r"matmul: .*equal inner sizes, not 4 and 3"),
+    (lambda: ag.bmm(ones(3, 4), ones(4, 3)), ShapeError, "bmm: 2 and 2 dimensions; expected 3"),
+    (lambda: ag.bmm(ones(2, 3, 4), ones(2, 3, 4)), ShapeError, "bmm: .*not 4 and 3"),
+    (lambda: ag.linear(ones(2, 3), ones(4, 5)), ShapeError, r"linear: x of shape \(2, 3\) and w"),
+    (lambda: ag.reshape(ones(3), (2, 2)), ShapeError, r"reshape: \(3,\) to \(2, 2\); expected a"),
+    (lambda: ag.reshape(ones(4), (-1, -1)), ShapeError, r"reshape: \(4,\) to \(-1, -1\)"),
+    (lambda: ag.reshape(ones(4), (2.0, 2)), ShapeError, r"reshape: the shape \(2.0, 2\); expected"),
+    (lambda: ag.reshape(ones(4), None), ShapeError, "reshape: the shape None"),
+    (lambda: ag.expand(ones(3), (4,)), ShapeError, r"expand: \(3,\) to \(4,\)"),
+    (lambda: ag.broadcast_to(ones(3), (4,)), ShapeError, r"broadcast_to: \(3,\) to \(4,\)"),
+    (lambda: ag.cat((ones(2, 3), ones(2, 4))), ShapeError, r"cat: shapes \(2, 3\) and \(2, 4\)"),
+    (lambda: ag.cat(()), ArgumentError, "cat: no tensors; expected at least one"),
+    (lambda: ag.stack((ones(2), ones(3))), ShapeError, "stack: cat: shapes"),
+    (lambda: ag.split(ones(5), (2, 2)), ShapeError, r"split: sections \[2, 2\]; .*sum to 5"),
+    (lambda: ag.pad(ones(2), (-3, 0)), ShapeError, r"pad: \(\(-3, 0\),\) on \(2,\)"),
+    (lambda: ag.layer_norm(ones(3, 4), 3), ShapeError, r"layer_norm: normalized_shape \(3,\)"),
+    (lambda: ag.layer_norm(ones(3, 4), 4, ones(3)), ShapeError, "layer_norm: mul: shapes"),
+    (lambda: ag.max(ones(0)), ShapeError, r"max: no elements in \(0,\) over"),
+    (lambda: ag.gather(ones(2, 3), 1, ints(0)), ShapeError, r"gather: x \(2, 3\) and index \(1,\)"),
+    (lambda: ag.mse_loss(ones(3), ones(4)), ShapeError, "mse_loss: .*expected equal shapes"),
+    (lambda: nc.Tensor.zeros((2, -1)), ShapeError, r"shape: \(2, -1\); expected non-negative ints"),
+    (lambda: nc.Tensor.zeros(1.5), ShapeError, "shape: 1.5; expected non-negative ints"),
+    (lambda: nc.Tensor.zeros("ab"), ShapeError, "shape: 'ab'; expected non-negative ints"),
+    (lambda: ones(2).copy_(ones(3)), ShapeError, r"copy_: shape \(3,\); expected \(2,\)"),
+    (lambda: ones(2).item(), ShapeError, r"item: a tensor of shape \(2,\); expected one element"),
+    # dtypes
+    (lambda: ones(2) @ ones(2, dtype="float64"), DtypeError, "matmul: float32 and float64; .*one"),
+    (lambda: ag.mean(ints(1, 2)), DtypeError, "mean: a int64 tensor; expected a floating"),
+    (lambda: ag.softmax(ints(1, 2)), DtypeError, "softmax: a int64 tensor; expected a floating"),
+    (lambda: ag.index_select(ones(3), 0, ones(1)), DtypeError, "index_select: .*dtype float32; "),
+    (lambda: ag.cat((ones(2), ints(1))), DtypeError, "cat: float32 and int64; expected one dtype"),
+    (lambda: ag.dropout(ints(1, 2)), DtypeError, "dropout: a int64 tensor; expected a floating"),
+    (lambda: ints(1) * 2**70, DtypeError, "mul: the scalar .* a value that fits long"),
+    (lambda: ones(2) * 10**400, DtypeError, "mul: the scalar 1000.* a value that fits float"),
+    (lambda: ones(2).astype("complex64"), DtypeError, "astype: the dtype complex64"),
+    (lambda: ag.astype(ones(2), "x"), DtypeError, "astype: the dtype 'x' is not supported"),
+    (lambda: nc.tensor([1 + 2j]), DtypeError, "tensor: data of dtype complex128; expected real"),
+    (lambda: nc.tensor([object()]), DtypeError, "tensor: data of dtype object"),
+    (lambda: nc.tensor(["a"]), DtypeError, "tensor: data of dtype <U1"),
+    (lambda: nc.tensor([[1], [1, 2]]), DtypeError, "tensor: the data is no array"),
+    (lambda: nc.tensor(None), DtypeError, "tensor: data of dtype object"),
+    (lambda: ag.mul(ones(2), [1j]), DtypeError, "mul: tensor: data of dtype complex128"),
+    (lambda: ag.sum([[1], [1, 2]]), NetclError, "sum: .*inhomogeneous"),
+    # indices and classes
+    (lambda: ag.index_select(ones(3), 0, ints(3)), AttributeValueError, "index 3; expected 0 to 2"),
+    (lambda: ag.gather(ones(3), 0, ints(-1)), AttributeValueError, "gather: the index -1; exp"),
+    (lambda: ag.embedding(ints(5), ones(5, 2)), AttributeValueError, "embedding: .*index 5; exp"),
+    (lambda: ag.one_hot(ints(5), 5), AttributeValueError, "one_hot: the index 5; expected 0 to 4"),
+    (lambda: ag.cross_entropy(ones(1, 3), ints(3)), AttributeValueError, "cross_entropy: class i"),
+    (lambda: ag.cross_entropy(ones(2, 3), ints(1)), ShapeError, "cross_entropy: input .* and targ"),
+    (lambda: ag.nll_loss(ones(1, 3), ints(-1)), AttributeValueError, "nll_loss: class index -1 in"),
+    (lambda: ones(3)[3], IndexError, "getitem: 3 on axis 0; expected -3 to 2"),
+    (lambda: ones(3)[0, 0], ShapeError, r"getitem: \(0, 0\) for shape \(3,\); expected 1 entries"),
+    (lambda: ones(3)["a"], ArgumentError, "getitem: an index of type str; expected ints, slices"),
+    (lambda: ones(3)[1.0], ArgumentError, "getitem: an index of type float"),
+    # axes
+    (lambda: ag.sum(ones(3), 1), AttributeValueError, "sum: axis 1 of a tensor with 1 dimensions"),
+    (lambda: ag.sum(ones(3), (0, 0)), AttributeValueError, r"sum: the axes \(0, 0\); expected"),
+    (lambda: ag.sum(ones(3), axis=0, dim=0), ArgumentError, "sum: axis and dim were given"),
+    (lambda: ag.softmax(ones(3), 1.0), AttributeValueError, "softmax: the axis 1.0; expected an"),
+    (lambda: ag.softmax(ones(3), math.nan), AttributeValueError, "softmax: the axis nan"),
+    (lambda: ag.permute(ones(2, 3), (0, 0)), AttributeValueError, r"permute: dims \(0, 0\); expec"),
+    (lambda: ag.transpose(ones(2, 3), 0), AttributeValueError, "transpose: one axis; expected two"),
+    (lambda: ag.cumsum(ones(3), None), AttributeValueError, "cumsum: the axis None; expected an"),
+    (lambda: ag.flatten(ones(2, 3), 1, 0), AttributeValueError, "flatten: start_dim 1 after end_d"),
+    # attributes
+    (lambda: ag.leaky_relu(ones(3), "x"), AttributeValueError, "leaky_relu: negative_slope='x' is"),
+    (lambda: ag.gelu(ones(3), "exact"), AttributeValueError, "gelu: approximate='exact'; expected"),
+    (lambda: ag.gelu(ones(3), exact=True), AttributeValueError, "gelu: the attribute 'exact' is"),
+    (lambda: ag.clamp(ones(3), None, "b"), AttributeValueError, "clamp: max='b' is not a number"),
+    (lambda: ag.dropout(ones(3), 1.5), AttributeValueError, "dropout: p=1.5; expected a probabil"),
+    (lambda: ag.dropout(ones(3), math.nan), AttributeValueError, "dropout: p=nan"),
+    (lambda: ag.split(ones(3), 0), AttributeValueError, "split: pieces of 0; expected 1 or more"),
+    (lambda: ag.chunk(ones(3), math.nan), AttributeValueError, "chunk: chunks=nan; expected an"),
+    (lambda: ag.pad(ones(3), (1,)), AttributeValueError, "pad: 1 sizes; expected pairs"),
+    (lambda: ag.pad(ones(3), (1, 1), "reflect"), AttributeValueError, "pad: mode='reflect'"),
+    (lambda: ag.pad(ones(3), (1.5, 1)), NetclError, "pad: "),
+    (lambda: ag.pad(ints(3), (1, 1), value=0.5), AttributeValueError, "pad: value=0.5; expected a"),
+    (lambda: ag.mse_loss(ones(3), ones(3), "all"), AttributeValueError, "mse_loss: reduction='all"),
+    (lambda: ag.nll_loss(ones(1, 3), ints(1), None, 1.5), NetclError, r"nll_loss: .*\(.*float"),
+    (lambda: ag.group_norm(ones(2, 3), 2), ShapeError, "group_norm: x of shape .* in 2 groups"),
+    (lambda: nc.manual_seed(-1), AttributeValueError, "manual_seed: -1; expected an int"),
+    # calls
+    (lambda: ag.softmax(ones(3), axes=0), ArgumentError, r"softmax: .*'axes'; expected softmax\(x"),
+    (lambda: ag.add(ones(3)), ArgumentError, "add: 1 positional arguments"),
+    (lambda: ag.exp(), ArgumentError, "exp: 0 positional arguments"),
+    (lambda: ag.exp("a"), ArgumentError, "exp: an operand of type str; expected tensors"),
+    (lambda: ag.add(None, 1), ArgumentError, "add: an operand of type NoneType"),
+    (lambda: ag.max(None), ArgumentError, r"max: it was given \(None\)"),
+    (lambda: ag.layer_norm(None, 3), NetclError, "layer_norm: "),
+    # gradients
+    (lambda: ag.backward(ones(2)), GradientError, "backward: no input of this value requires"),
+    (lambda: ag.backward("x"), ArgumentError, "backward: str; expected a Node or a Tensor"),
+    (lambda: ints(1).requires_grad_(), DtypeError, "requires_grad: a int64 tensor; expected a"),
+    (lambda: ag.grad(ones(2).requires_grad_() * 2, []), ValueError, "backward: a value of shape"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("wrong", "error", "text"), TABLE, ids=[row[2][:40] for row in TABLE])
+def test_a_mistake_is_named(wrong: Callable[[], Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        wrong()
+
+
+def test_an_error_keeps_its_cause_and_its_place() -> None:
+    """The plugin's own exception is the cause, for whoever looks for a bug there."""
+    with pytest.raises(ArgumentError) as caught:
+        ag.max(None)
+    assert isinstance(caught.value.__cause__, AttributeError)
+    frames = [entry.name for entry in caught.traceback]
+    assert frames[0] == "test_an_error_keeps_its_cause_and_its_place"
+
+
+# -- what is legal ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan, 1e300, -1e300])
+def test_non_finite_numbers_are_legal(number: float) -> None:
+    """As scalars and as attributes; what float32 cannot hold is infinite, without a warning."""
+    x = np.float32([1, -2, 0.5])
+    t, negative = nc.tensor(x), nc.tensor(x < 0)
+    found = {
+        "mul": t * number,
+        "add": number + t,
+        "maximum": ag.maximum(t, number),
+        "clamp": ag.clamp(t, min=number),
+        "leaky_relu": ag.leaky_relu(t, number),
+        "masked_fill": ag.masked_fill(t, negative, number),
+        "pad": ag.pad(t, (1, 0), value=number),
+        "where": ag.where(negative, number, t),
+        "full": nc.Tensor.full((3,), number),
+    }
+    with np.errstate(all="ignore"):
+        wide = np.float32(number)
+        wanted = {
+            "mul": x * wide,
+            "add": x + wide,
+            "maximum": np.maximum(x, wide),
+            "clamp": np.maximum(x, wide),
+            "leaky_relu": np.where(x < 0, x * wide, x),
+            "masked_fill": np.where(x < 0, wide, x),
+            "pad": np.r_[wide, x],
+            "where": np.where(x < 0, wide, x),
+            "full": np.full(3, wide),
+        }
+    for name, result in found.items():
+        np.testing.assert_array_equal(result.to_host(), wanted[name], err_msg=name)

@@ -1,0 +1,104 @@
+"""Every kernel in a simulator that checks each access: no overrun, race, divergence, unset value.
+
+The calls stand in `support/sanitizer_cases.py`; a new op needs one there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sanitizer_cases as cases
+
+from netcl_core.autograd.operators import Composite, Operator
+from netcl_core.registry import registry
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = Path(__file__).with_name("support") / "sanitizer_program.py"
+#: Unoptimised, because this simulator lacks some vector intrinsics that the optimiser makes.
+OPTIONS = ("--build-options", "-cl-opt-disable", "--data-races", "--uninitialized",
+           "--num-threads", "1", "--max-errors", "1000")  # fmt: skip
+
+
+def simulate(what: str, log: Path) -> dict[str, Any]:
+    """Run a program in the simulator, whose exit code says nothing; returns its report."""
+    tool = shutil.which("oclgrind")
+    if tool is None:
+        pytest.skip("oclgrind is not installed")
+    command = [tool, *OPTIONS, "--log", log, sys.executable, PROGRAM, log, what]
+    environment = {**os.environ, "NETCL_CACHE": "0"}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0 and done.stdout.startswith("{"), done.stderr[-5000:]
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def first_party(kind: str) -> list[Any]:
+    """The records of one kind that this repository's plugins bring."""
+    registry.load()
+    own = {path.name for path in (ROOT / "plugins").iterdir()}
+    return [row.record for row in registry.rows(kind) if row.provider in own]
+
+
+def template_files() -> set[str]:
+    """The names under which the core's and the plugins' templates are rendered."""
+    core = {f"core/kernels/{path.name}" for path in (ROOT / "templates" / "kernels").iterdir()}
+    plugins = (ROOT / "plugins").glob("netcl-plugin-*/src/*/templates/*.j2")
+    prefix = "netcl_plugin_"
+    return core | {f"{p.parents[1].name.removeprefix(prefix)}/{p.name}" for p in plugins}
+
+
+def test_every_op_has_a_case() -> None:
+    """A new op is added to STRUCTURED, or to COMPOSITES with its reason; none stays behind."""
+    operators = first_party("operator")
+    needed = {each.name for each in operators if isinstance(each, Operator) and not each.view}
+    composites = {each.name for each in operators if isinstance(each, Composite)}
+    known = set(cases.STRUCTURED) | set(cases.COMPOSITES)
+    assert needed - set(cases.STRUCTURED) == set(), "operators without a case"
+    assert composites - known == set(), "composites without a case or a reason"
+    assert known - needed - composites - {"astype"} == set(), "cases of ops that are gone"
+    assert all(each.arity for each in first_party("primitive"))
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_nothing_is_found(kind: str, tmp_path: Path) -> None:
+    """All ops with the kernels that a kind of device gets, forward and backward."""
+    log = tmp_path / "oclgrind.log"
+    report = simulate(kind, log)
+    assert report["findings"] == {}
+    assert not log.exists() or log.read_text(encoding="utf-8").strip() == ""
+    assert [name for name, count in report["launched"].items() if not count] == []
+    assert set(report["idle"]) <= set(cases.NOT_SIMULATED)
+    primitives = {each.name for each in first_party("primitive")}
+    missing = template_files() - set(report["templates"]) - set(cases.NOT_RENDERED)
+    assert {name for name in missing if Path(name).name.split(".")[0] not in primitives} == set()
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What is found in the faulty kernels of `support/templates`, by fault."""
+    report = simulate("seeded", tmp_path_factory.mktemp("seeded") / "oclgrind.log")
+    found: dict[str, str] = report["findings"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("overrun", "Invalid write of size 4"),
+        ("race", "Write-write data race"),
+        ("divergence", "Work-group divergence detected (barrier)"),
+        ("uninitialized", "Controlflow depends on uninitialized value"),
+    ],
+)
+def test_a_seeded_fault_is_found(seeded: dict[str, str], fault: str, text: str) -> None:
+    assert text in seeded[fault]
+    assert f"Kernel: {fault}" in " ".join(seeded[fault].split())
