@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -63,7 +62,6 @@ class Plugin:
 
 
 _known: Final[dict[str, Plugin]] = {}
-_lock: Final = threading.RLock()
 _manager: Final = pluggy.PluginManager(hookspecs.PROJECT)
 _manager.add_hookspecs(hookspecs)
 
@@ -75,7 +73,7 @@ def load_installed() -> None:
     """Load every installed plugin that is not loaded yet, sorted by distribution name."""
     if not config.get("plugins-autoload"):
         return
-    with _lock:
+    with registry.lock:
         for group in (PLUGINS, PRIMITIVES):
             for point in _entry_points(group):
                 _load_entry_point(group, point)
@@ -252,7 +250,7 @@ def register(plugin: Any, name: str | None = None) -> Plugin:
     `name` is its template prefix and the name under which `unregister` knows it.
     """
     chosen = name or getattr(plugin, "__name__", None) or type(plugin).__name__
-    with _lock:
+    with registry.lock:
         if chosen in _known:
             raise PluginError(
                 message("register", f"{chosen!r} is registered already", "a new name")
@@ -278,7 +276,7 @@ def _package_of(plugin: Any) -> str | None:
 
 def unregister(name: str) -> None:
     """Take a plugin and all it provides out of this process; raises PluginError if unknown."""
-    with _lock:
+    with registry.lock:
         plugin = _known.pop(name, None)
         if plugin is None:
             known = ", ".join(sorted(_known)) or "none"

@@ -68,7 +68,9 @@ class Registry:
         self._tables: dict[str, dict[str, tuple[Row, ...]]] = {kind: {} for kind in KINDS}
         #: The reason why a distribution's plugin does not work, for messages.
         self.quarantined: dict[str, str] = {}
-        self._lock = threading.RLock()
+        #: Held by whoever fills or empties tables; the one lock of the registry and its plugins,
+        #: so that loading on first use and `nc.plugins.register` never wait for each other.
+        self.lock = threading.RLock()
         self._listeners: list[Callable[[], None]] = []
         self._loading = False
 
@@ -81,7 +83,7 @@ class Registry:
         table = self._tables[kind]
         if name is not None:
             return table.get(name, ())
-        return tuple(row for rows in table.values() for row in rows)
+        return tuple(row for rows in tuple(table.values()) for row in rows)
 
     def op_rows(self, name: str) -> tuple[Row, ...]:
         """The rows that could serve an op of this name, primitives and operators alike."""
@@ -89,7 +91,7 @@ class Registry:
 
     def op_names(self) -> list[str]:
         """The names of all ops, sorted."""
-        return sorted({name for kind in OP_KINDS for name in self._tables[kind]})
+        return sorted({name for kind in OP_KINDS for name in tuple(self._tables[kind])})
 
     def load(self) -> None:
         """Let the plugin manager fill the tables, if it has not done so yet.
@@ -97,7 +99,7 @@ class Registry:
         Other threads wait until they are full; a plugin that looks something up while
         it is loaded sees what is there so far.
         """
-        with self._lock:
+        with self.lock:
             if self.loader is None or self._loading:
                 return
             self._loading = True
@@ -144,7 +146,7 @@ class Registry:
 
     def remove_provider(self, provider: str) -> None:
         """Take all rows of a provider out of the tables."""
-        with self._lock:
+        with self.lock:
             for table in self._tables.values():
                 for name in list(table):
                     table[name] = tuple(row for row in table[name] if row.provider != provider)
@@ -153,7 +155,7 @@ class Registry:
             self._changed()
 
     def _enter(self, rows: list[Row], provider: str, override: bool) -> None:
-        with self._lock:
+        with self.lock:
             for row in rows:
                 table, name = self._tables[row.kind], row.record.name
                 kept = table.get(name, ())
@@ -224,8 +226,11 @@ class _Functions(dict[str, Callable[..., Any]]):
     def __missing__(self, name: str) -> Callable[..., Any]:
         if self.build is None:
             raise KeyError(name)
+        version = registry.version
         function = self.build(name)
-        self[name] = function
+        with registry.lock:
+            if registry.version == version:  # else a plugin came or went meanwhile
+                self[name] = function
         return function
 
 

@@ -363,3 +363,25 @@ def test_a_plugin_comes_and_goes_while_ops_run(device: Any, impatient: None) -> 
     assert seen
     with pytest.raises(MissingOpError):
         _ = ag.passing_op
+
+
+def test_a_plugin_is_registered_while_the_installed_ones_load(python: Callable[..., str]) -> None:
+    """One thread holds what the other waits for, unless both take the same lock first."""
+    code = """
+import threading, time
+import netcl_core as nc
+import netcl_core.autograd as ag
+
+first_use = threading.Thread(target=lambda: print(ag.relu(nc.Tensor.ones(())).item()), daemon=True)
+
+class Given:
+    @nc.hookimpl
+    def netcl_register_primitives(self, registry):
+        first_use.start()
+        time.sleep(0.3)
+
+nc.plugins.register(Given(), "mine")
+first_use.join(60)
+print(first_use.is_alive())
+"""
+    assert python(code, NETCL_DEVICE="cpu").split() == ["1.0", "False"]

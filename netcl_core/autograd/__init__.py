@@ -76,15 +76,18 @@ _found: set[str] = set()
 
 
 def __getattr__(name: str) -> Any:
-    found = globals()[name] = _op(name)
-    _found.add(name)
+    version = _registry.version
+    found = _op(name)
+    with _registry.lock:
+        if _registry.version == version:  # else a plugin came or went meanwhile
+            globals()[name] = found
+            _found.add(name)
     return found
 
 
 def _forget() -> None:
-    for name in _found:
-        globals().pop(name, None)
-    _found.clear()
+    while _found:
+        globals().pop(_found.pop(), None)
 
 
 _registry.on_change(_forget)
