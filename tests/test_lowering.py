@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -310,20 +307,3 @@ def test_two_threads_call_one_op(device: Any) -> None:
     finally:
         sys.setswitchinterval(interval)
     assert wrong == []
-
-
-# -- memory safety -----------------------------------------------------------------------------
-
-
-def test_oclgrind_finds_nothing(tmp_path: Path, python: Callable[..., str]) -> None:
-    """Every kind of elementwise kernel once in the simulator: no bad access, no race."""
-    tool = shutil.which("oclgrind")
-    if tool is None:
-        pytest.skip("oclgrind is not installed")
-    log = tmp_path / "oclgrind.log"
-    script = Path(__file__).with_name("support") / "oclgrind_kernels.py"
-    command = [tool, "--data-races", "--log", str(log), sys.executable, str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "kernels ran" in done.stdout
-    assert not log.exists() or log.read_text(encoding="utf-8").strip() == ""
