@@ -30,7 +30,7 @@ def netcl_register_operators(registry: Any) -> None:
 
 @hookspec
 def netcl_register_namespaces(registry: Any) -> None:
-    """Add a namespace of the face: `registry.add("nn", "netcl_plugin_nn")`."""
+    """Add a namespace of the face: `registry.add("nn", "my_plugin.nn")`."""
 
 
 @hookspec

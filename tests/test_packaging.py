@@ -32,14 +32,14 @@ def test_no_kernel_stands_in_python() -> None:
 
 
 def test_the_core_names_no_plugin() -> None:
-    """Only the data file providers.json knows them, and the example in a hook's docstring."""
+    """Only the data file providers.json knows them."""
     names = [*first_party(), *(name.replace("-", "_") for name in first_party())]
     naming = [
         path.name
         for path in (ROOT / "netcl_core").rglob("*.py")
         if any(name in path.read_text(encoding="utf-8") for name in names)
     ]
-    assert naming == ["hookspecs.py"]
+    assert naming == []
 
 
 def test_the_core_registers_no_op(python: Callable[..., str]) -> None:

@@ -3,7 +3,7 @@
 A plugin's test file is a table and one line:
 
     CASES = [Case("swiglu", (normal(), normal()), lambda t, x, y: t.nn.functional.silu(x) * y)]
-    TestConformance = conformance("netcl-plugin-swiglu", CASES)
+    TestConformance = conformance("my-plugin", CASES)
 
 with `conformance` from `netcl_core.testing.suite`, which imports pytest.
 """

@@ -1,4 +1,4 @@
-"""pytest's view of a table of cases: `TestConformance = conformance("netcl-plugin-x", CASES)`."""
+"""pytest's view of a table of cases: `TestConformance = conformance("my-plugin", CASES)`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def conformance(
     """A test class that checks a plugin's cases on every device at hand.
 
     Args:
-        provider: The plugin's distribution, such as `"netcl-plugin-swiglu"`.
+        provider: The plugin's distribution, such as `"my-plugin"`.
         cases: At least one per op of the plugin.
         internal: Ops without a case, with the reason.
     """
