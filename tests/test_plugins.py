@@ -573,3 +573,19 @@ def test_loading_is_tried_again_after_an_error() -> None:
     registry.load()
     registry.load()
     assert len(attempts) == 2
+
+
+def test_a_template_outside_any_plugin(python: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "cubed.cl.j2").write_text(
+        "{% macro forward(x) %}x * x * x{% endmacro %}\n"
+        "{% macro backward(x, grad, out) %}3 * grad * x * x{% endmacro %}\n",
+        encoding="utf-8",
+    )
+    code = f"""
+import netcl_core as nc
+from netcl_core.autograd import AutogradPrimitive
+nc.plugins.add_templates("mine", {str(tmp_path)!r})
+record = AutogradPrimitive.from_template("mine/cubed.cl.j2")
+print(record.name, record.arity, record.forward(["x"], {{}}))
+"""
+    assert python(code) == "cubed 1 x * x * x"
