@@ -62,6 +62,10 @@ class AnomalyError(GradientError):
     """A gradient is NaN or infinite, or contradicts a finite difference."""
 
 
+class FusionError(NetclError, RuntimeError):
+    """`jit_compile(strict=True)` met something that it cannot fuse."""
+
+
 class PrimitiveError(NetclError, ValueError):
     """A primitive's record or one of its C expressions is wrong."""
 
@@ -88,3 +92,7 @@ class MissingOpError(NetclError, AttributeError):
 
 class MissingNamespaceError(NetclError, ImportError):
     """No installed plugin provides this namespace."""
+
+
+class FusionSkipped(UserWarning):
+    """A compiled function runs, but not everything in it could be fused."""

@@ -13,7 +13,8 @@ import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.autograd.elementwise import plan_gradients, primitive_function
+from netcl_core.autograd.calls import plan_gradients
+from netcl_core.autograd.elementwise import primitive_function
 from netcl_core.autograd.expressions import FUNCTIONS
 from netcl_core.autograd.kernels import run_plan
 from netcl_core.autograd.lowering import Plan
@@ -99,9 +100,10 @@ steps = (Step(mul, (("in", 0), ("in", 1))), Step(act, (("step", 0),)),
 region = Region(2, 0, steps, (("step", 2), ("step", 0)))
 types, shape = infer(region, Signature((((3, 5), "float32"), ((5,), "float16")), ()))
 key = (1, ("full", "rows"))
+back = (1, ("full", "rows", "full", "full"))
 for style in ("vector16", "aligned4", "numpy"):
     print(forward_source(region, types, style, key).text)
-    print(backward_source(region, types, (True, True), style, key).text)
+    print(backward_source(region, types, (True, True), (True, True), style, back).text)
 """
 
 

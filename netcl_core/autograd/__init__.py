@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from netcl_core.autograd.compiler import AutogradPrimitive, register_primitive
+from netcl_core.autograd.compiler import (
+    AutogradPrimitive,
+    TraceNode,
+    TracingContext,
+    jit_compile,
+    register_primitive,
+)
 from netcl_core.autograd.debug import debug_tape
 from netcl_core.autograd.engine import (
     Node,
@@ -27,6 +33,7 @@ from netcl_core.autograd.modes import (
     set_detect_anomaly,
     set_grad_enabled,
 )
+from netcl_core.autograd.node import Spread
 from netcl_core.autograd.operators import (
     Composite,
     Implementation,
@@ -52,7 +59,10 @@ __all__ = [
     "Request",
     "Requirements",
     "Saved",
+    "Spread",
     "Tape",
+    "TraceNode",
+    "TracingContext",
     "apply_op",
     "as_operand",
     "backward",
@@ -62,6 +72,7 @@ __all__ = [
     "get_current_tape",
     "grad",
     "is_grad_enabled",
+    "jit_compile",
     "no_grad",
     "reduction_kernels",
     "register_primitive",

@@ -1,11 +1,13 @@
-"""Registering primitives by hand: `register_primitive`, and the record it makes."""
+"""The compiler's public names: register_primitive, jit_compile, and what they work with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
 
+from netcl_core.autograd.jit import jit_compile
 from netcl_core.autograd.primitives import AutogradPrimitive, Backward, Forward
+from netcl_core.autograd.tracing import TraceNode, TracingContext
 from netcl_core.errors import RegistrationError, message
 from netcl_core.registry import registry
 
@@ -58,4 +60,10 @@ def register_primitive(
     return record
 
 
-__all__ = ["AutogradPrimitive", "register_primitive"]
+__all__ = [
+    "AutogradPrimitive",
+    "TraceNode",
+    "TracingContext",
+    "jit_compile",
+    "register_primitive",
+]

@@ -1,4 +1,4 @@
-"""The public function of a primitive: binds arguments, plans, launches, records.
+"""The public functions of elementwise ops: bind arguments, plan, call.
 
 An eager elementwise op is a region of one step, planned and launched by the same
 lowering that fused regions use.
@@ -8,27 +8,25 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.autograd.engine import apply_op
-from netcl_core.autograd.kernels import sum_to
-from netcl_core.autograd.lowering import Needs, Plan
+from netcl_core.autograd.calls import PlannedCall
+from netcl_core.autograd.kernels import cast_region
+from netcl_core.autograd.lowering import Plan
 from netcl_core.autograd.operators import common_device
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.autograd.region import Ref, Region, Signature, Step
-from netcl_core.backends import backend_of
+from netcl_core.autograd.tracing import TracedNumber
 from netcl_core.device import Device
 from netcl_core.device_table import default_device
-from netcl_core.dtypes import DTYPES, category_of_scalar
+from netcl_core.dtypes import category_of_scalar, dtype_name
 from netcl_core.errors import ArgumentError, DtypeError, message
+from netcl_core.hostdata import check_dtype
 from netcl_core.tensors import Operand, Tensor
 
 _PLANS: Final = 8192
-#: Runs a plan's forward and returns its result.
-Forward: TypeAlias = Callable[..., Tensor]
 _NUMBERS: Final = frozenset({bool, int, float})
 
 
@@ -38,7 +36,7 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
     Data may be Tensors, Nodes, host arrays and Python numbers; a number is a
     scalar argument of the kernel, so that a new value builds nothing.
     """
-    plans: dict[Any, tuple[Plan, Forward]] = {}
+    plans: dict[Any, PlannedCall] = {}
     defaults = record.default_attrs()
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -54,16 +52,15 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
         for value in attrs.values():
             if _numeric(value):
                 scalars.append(value)
-                key.append(type(value))
+                key.append(value.__class__)
             else:
                 key.append((value,))
         made = plans.get(tuple(key))
         if made is None:
             if len(plans) >= _PLANS:
                 plans.clear()
-            plan = _plan(record, data, attrs, scalars)
-            made = plans[tuple(key)] = (plan, _forward(plan))
-        return _apply(record, *made, tensors, scalars, attrs)
+            made = plans[tuple(key)] = PlannedCall(_plan(record, data, attrs, scalars), record.name)
+        return made(tensors, scalars, attrs)
 
     call.__name__ = call.__qualname__ = record.name
     call.__doc__ = record.doc or f"The elementwise op {record.name}."
@@ -90,6 +87,9 @@ def _sort(data: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]] | None:
         elif type(operand) in _NUMBERS:
             scalars.append(operand)
             key.append(type(operand))
+        elif type(operand) is TracedNumber:
+            scalars.append(operand)
+            key.append(operand.type)
         else:
             return None
     return (tensors, scalars, key) if tensors else None
@@ -136,7 +136,7 @@ def _operands(who: str, data: Sequence[Any]) -> list[Any]:
 
 def _host_operand(who: str, value: Any, device: Device) -> Any:
     """A number as a plain one, other host data as a tensor."""
-    if type(value) in _NUMBERS:
+    if type(value) in _NUMBERS or type(value) is TracedNumber:
         return value
     if isinstance(value, (np.generic, np.ndarray)):
         plain = not value.ndim and value.dtype.kind in "biuf"
@@ -179,71 +179,23 @@ def _plan(
     return Plan(region, device, Signature(tensors, tuple(category_of_scalar(x) for x in scalars)))
 
 
-def _apply(
-    record: AutogradPrimitive,
-    plan: Plan,
-    forward: Forward,
-    tensors: Sequence[Any],
-    scalars: Sequence[Any],
-    attrs: dict[str, Any],
-) -> Any:
-    needs: Needs = tuple([x.requires_grad for x in tensors])
-    differentiable = plan.differentiable and True in needs
-    return apply_op(
-        partial(forward, scalars) if scalars else forward,
-        partial(plan_gradients, plan, tensors, scalars, needs) if differentiable else None,
-        *tensors,
-        op_name=record.name,
-        attrs=attrs,
-        saves=plan.backward(needs).reads if differentiable else None,
-    )
+_casts: Final[dict[Any, PlannedCall]] = {}
 
 
-def _forward(plan: Plan) -> Forward:
-    """The forward of a plan with one result: `(scalars, *tensors)`, without scalars `(*tensors)`.
-
-    What does not change from call to call is looked up here, once.
-    """
-    allocate, size, shape, device = plan.allocate, plan.size, plan.shape, plan.device
-    (dtype,), (name,) = plan.results, plan.types.outputs
-    stage = plan.forward
-    launch = stage.direct
-
-    def direct(*tensors: Tensor) -> Tensor:
-        buffer = allocate(size, dtype)
-        launch([*[tensor.buffer for tensor in tensors], buffer])  # type: ignore[misc]  # not None
-        return Tensor(buffer, shape, name, device)
-
-    def staged(scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
-        buffer = allocate(size, dtype)
-        stage([tensor.buffer for tensor in tensors], (), scalars, (buffer,))
-        return Tensor(buffer, shape, name, device)
-
-    if plan.region.scalars:
-        return staged
-    return direct if launch is not None else partial(staged, ())
-
-
-def plan_gradients(
-    plan: Plan, operands: Sequence[Any], scalars: Sequence[Any], needs: Needs, *grads: Tensor
-) -> list[Tensor | None]:
-    """The gradients of a plan's inputs from the gradients of its outputs.
-
-    One backward kernel writes full-size gradients; those of broadcast inputs are
-    then summed to the input's shape. A gradient that is the upstream one needs no kernel.
-    """
-    stage = plan.backward(needs)
-    inputs = [x.value for x in operands]
-    found: list[Tensor | None] = [None] * len(inputs)
-    for i, j in stage.generated.passes:
-        found[i] = grads[j]
-    if stage.writes:
-        allocate = backend_of(plan.device).allocate
-        targets = [allocate(plan.size, DTYPES[dtype]) for _, dtype in stage.writes]
-        stage([x.buffer for x in inputs], [g.buffer for g in grads], scalars, targets)
-        for (i, dtype), buffer in zip(stage.writes, targets, strict=True):
-            found[i] = Tensor(buffer, plan.shape, dtype, plan.device)
-    return [
-        None if gradient is None else sum_to(gradient, x.shape)
-        for gradient, x in zip(found, inputs, strict=True)
-    ]
+def astype(x: Any, dtype: Any) -> Any:
+    """`x` in another dtype; gradients are cast back between floating dtypes."""
+    operand = x if isinstance(x, Operand) else Tensor.from_host(x)
+    dtype = dtype_name(dtype, "astype")
+    if operand.dtype == dtype:
+        return operand
+    key = (operand.shape, operand.dtype, operand.device, dtype)
+    made = _casts.get(key)
+    if made is None:
+        if len(_casts) >= _PLANS:
+            _casts.clear()
+        check_dtype(dtype, operand.device)
+        signature = Signature(((operand.shape, operand.dtype),), ())
+        made = _casts[key] = PlannedCall(
+            Plan(cast_region(dtype), operand.device, signature), "astype"
+        )
+    return made((operand,), (), {"dtype": dtype})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import traceback
 import weakref
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from netcl_core.autograd import frames
 from netcl_core.autograd.modes import anomaly_mode, is_grad_enabled
 from netcl_core.autograd.node import GradFn, Node, leaf_node
 from netcl_core.autograd.reverse import run_backward, target_of
+from netcl_core.autograd.thread import thread
 from netcl_core.errors import ArgumentError, message
 from netcl_core.tensors import Operand, Tensor
 
@@ -65,40 +65,32 @@ class Tape:
         run_backward([loss], [grad], self.retain_grads)
 
     def __enter__(self) -> Tape:
-        self._outer.append(_thread.tape)
-        _thread.tape = self
+        self._outer.append(thread.tape)
+        thread.tape = self
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _thread.tape = self._outer.pop()
+        thread.tape = self._outer.pop()
 
 
-def _implicit_tape() -> Tape:
-    tape = Tape()
-    tape._weak = True
-    return tape
-
-
-@final
-class _ThreadState(threading.local):
-    """The tapes of one thread: the implicit one, and the explicit one that is current."""
-
-    def __init__(self) -> None:
-        self.implicit = _implicit_tape()
-        self.tape: Tape | None = None
-
-
-_thread: Final = _ThreadState()
+def recorder() -> Tape:
+    """The thread's implicit tape, made and put in place if no tape is current."""
+    if thread.tape is None:
+        if thread.implicit is None:
+            thread.implicit = Tape()
+            thread.implicit._weak = True
+        thread.tape = thread.implicit
+    return thread.tape  # type: ignore[no-any-return]  # a Tape
 
 
 def get_current_tape() -> Tape:
     """The tape that records in this thread: the innermost `with Tape()`, else the implicit one."""
-    return _thread.tape or _thread.implicit
+    return thread.tape or recorder()
 
 
 def set_current_tape(tape: Tape | None) -> None:
     """Make a tape current in this thread; None: the thread's implicit tape."""
-    _thread.tape = tape
+    thread.tape = tape
 
 
 def tensor(data: Any, requires_grad: bool = False) -> Node:
@@ -135,6 +127,8 @@ def apply_op(
     Returns:
         A Node; the raw Tensor if grad mode is off.
     """
+    if thread.tracer is not None:
+        return thread.tracer.record(fn, args, (), op_name or frames.caller_name(), attrs)
     value: Any = fn(*[arg.value if type(arg) is Node else arg for arg in args])
     if type(value) is Node:  # fn called ops itself; grad_fn is what counts
         value = value.value
@@ -143,8 +137,8 @@ def apply_op(
     if value.requires_grad:  # fn handed a leaf through: the result is a value of its own
         value = value.alias(value.shape)
     name = op_name or frames.caller_name()
-    recorder = get_current_tape() if tape is _CURRENT else tape
-    if grad_fn is None or recorder is None or not recorder.enabled or not _any_needs(args):
+    record_on = get_current_tape() if tape is _CURRENT else tape
+    if grad_fn is None or record_on is None or not record_on.enabled or not _any_needs(args):
         return Node(value, op_name=name)
     node = Node(value, grad_fn, args, True, name)
     node.fn = fn
@@ -155,7 +149,7 @@ def apply_op(
         node.versions = tuple([(tensor, tensor.version) for tensor in values])
     if anomaly_mode()[0]:
         node.creation_trace = traceback.format_stack()[:-1]
-    recorder.record(node)
+    record_on.record(node)
     return node
 
 

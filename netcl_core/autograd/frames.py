@@ -28,6 +28,11 @@ def add_own(package: str) -> None:
     _own.clear()
 
 
+def is_own(module: str) -> bool:
+    """Whether a module belongs to netcl or to a plugin."""
+    return _own[module]
+
+
 def user_frame() -> tuple[CodeType, int] | None:
     """The code object and instruction of the user's frame; cheap, the line is found later."""
     frame: FrameType | None = sys._getframe(2)

@@ -16,6 +16,7 @@ import numpy as np
 
 from netcl_core.autograd.layout import Shape
 from netcl_core.autograd.lowering import Plan, allocate_results, plan
+from netcl_core.autograd.node import Spread
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.autograd.reduction import SUM, reduction_kernels
 from netcl_core.autograd.region import Region, Signature, Step
@@ -28,6 +29,8 @@ from netcl_core.tensors import Tensor
 
 _SUM: Final = AutogradPrimitive("accumulate", lambda args, _: f"{args[0]} + {args[1]}", None, 2)
 _ACCUMULATE: Final = Region(2, 0, (Step(_SUM, (("in", 0), ("in", 1))),), (("step", 0),))
+_SAME: Final = AutogradPrimitive("astype", lambda args, _: args[0], lambda _, grad, *__: [grad], 1)
+_EXPAND: Final = Region(1, 0, (Step(_SAME, (("in", 0),)),), (("step", 0),))
 
 
 def run_plan(made: Plan, inputs: Sequence[Any], scalars: Sequence[Any]) -> list[Tensor]:
@@ -52,8 +55,17 @@ def accumulate(total: Tensor, term: Tensor, *, in_place: bool) -> Tensor:
 
 
 @lru_cache(maxsize=len(DTYPES))
-def _cast(dtype: str) -> Region:
-    return Region(1, 0, (), (("in", 0),), cast=dtype)
+def cast_region(dtype: str) -> Region:
+    """The region of a conversion to a dtype."""
+    return Region(1, 0, (Step(_SAME, (("in", 0),), cast=dtype),), (("step", 0),))
+
+
+def expand(tensor: Tensor, shape: Shape) -> Tensor:
+    """A tensor repeated along its dimensions of size 1; itself if it has that shape."""
+    if tensor.shape == shape:
+        return tensor
+    signature = Signature(((tensor.shape, tensor.dtype),), (), shape)
+    return run_plan(plan(_EXPAND, tensor.device, signature), (tensor.buffer,), ())[0]
 
 
 def convert(tensor: Tensor, dtype: str) -> Tensor:
@@ -62,7 +74,7 @@ def convert(tensor: Tensor, dtype: str) -> Tensor:
         return tensor
     check_dtype(dtype, tensor.device)
     signature = Signature(((tensor.shape, tensor.dtype),), ())
-    return run_plan(plan(_cast(dtype), tensor.device, signature), (tensor.buffer,), ())[0]
+    return run_plan(plan(cast_region(dtype), tensor.device, signature), (tensor.buffer,), ())[0]
 
 
 def duplicate(tensor: Tensor) -> Tensor:
@@ -113,3 +125,10 @@ def sum_to(gradient: Tensor, shape: Shape) -> Tensor:
 
 def _accumulator(dtype: str) -> str:
     return "float32" if dtype == "float16" else dtype
+
+
+def whole(gradient: Any) -> Tensor:
+    """A gradient as a Tensor of its full shape."""
+    if type(gradient) is Spread:
+        return expand(gradient.value, gradient.shape)
+    return gradient  # type: ignore[no-any-return]  # a Tensor

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from netcl_core.autograd.emit import NUMPY_NAMES, OpenCLPrinter, Source, numpy_source
-from netcl_core.autograd.layout import Layout, collapse
+from netcl_core.autograd.layout import Layout, Shape, collapse
 from netcl_core.autograd.region import (
     Program,
     Region,
@@ -34,6 +34,8 @@ from netcl_core.rendering import render
 from netcl_core.runtime.launch import Launch, pack
 
 Needs: TypeAlias = tuple[bool, ...]
+#: The shape of each output's gradient, which may be broadcast; None: it has none.
+Grads: TypeAlias = tuple[Shape | None, ...]
 #: How a kernel is written: "numpy", or the vector form of a kind of device.
 Style: TypeAlias = str
 
@@ -56,37 +58,48 @@ class Plan:
         self.signature = signature
         self.types, self.shape = infer(region, signature)
         self.size = math.prod(self.shape)
-        self.layout = collapse([shape for shape, _ in signature.tensors], self.shape)
         self.differentiable = any(DTYPES[dtype].floating for dtype in self.types.outputs) and any(
             step.parsed.backward is not None for step in region.steps
         )
         self.results = tuple(DTYPES[dtype] for dtype in self.types.outputs)
         self.allocate = backend_of(device).allocate
+        self._full: Grads = (self.shape,) * len(region.outputs)
         self._forward: Stage | None = None
-        self._backward: dict[Needs, Stage] = {}
+        self._backward: dict[tuple[Needs, Grads], Stage] = {}
 
     @property
     def forward(self) -> Stage:
         """The forward kernel; made on first use."""
         if self._forward is None:
-            self._forward = Stage(self, forward_source(self.region, self.types, *self._style()))
+            shapes = [shape for shape, _ in self.signature.tensors]
+            layout = collapse(shapes, self.shape)
+            source = forward_source(self.region, self.types, self._style(layout), layout.key)
+            self._forward = Stage(self, source, layout, shapes)
         return self._forward
 
-    def backward(self, needs: Needs) -> Stage:
-        """The backward kernel for the inputs that need a gradient; made on first use."""
-        stage = self._backward.get(needs)
+    def backward(self, needs: Needs, grads: Grads | None = None) -> Stage:
+        """The backward kernel for the inputs that need a gradient; made on first use.
+
+        `grads` are the shapes of the outputs' gradients; default: that of the outputs.
+        """
+        grads = self._full if grads is None else grads
+        stage = self._backward.get((needs, grads))
         if stage is None:
-            source = backward_source(self.region, self.types, needs, *self._style())
-            stage = self._backward[needs] = Stage(self, source)
+            given = tuple(shape is not None for shape in grads)
+            shapes = [shape for shape, _ in self.signature.tensors]
+            shapes += [self.shape if shape is None else shape for shape in grads]
+            layout = collapse(shapes, self.shape)
+            style = self._style(layout)
+            source = backward_source(self.region, self.types, needs, given, style, layout.key)
+            stage = self._backward[needs, grads] = Stage(self, source, layout, shapes)
         return stage
 
-    def _style(self) -> tuple[Style, tuple[int, tuple[str, ...]]]:
+    def _style(self, layout: Layout) -> Style:
         if self.device.backend == "numpy":
-            return "numpy", self.layout.key
+            return "numpy"
         if self.device.kind != "gpu":
-            return "vector16", self.layout.key
-        aligned = not self.layout.dims or self.layout.length % 4 == 0
-        return ("aligned4" if aligned else "vector4"), self.layout.key
+            return "vector16"
+        return "aligned4" if not layout.dims or layout.length % 4 == 0 else "vector4"
 
 
 _WIDTHS: Final = {"vector16": 16, "vector4": 4, "aligned4": 4}
@@ -129,10 +142,11 @@ def forward_source(region: Region, types: Types, style: Style, key: Any) -> Gene
 
 @lru_cache(maxsize=4096)
 def backward_source(
-    region: Region, types: Types, needs: Needs, style: Style, key: Any
+    region: Region, types: Types, needs: Needs, given: Needs, style: Style, key: Any
 ) -> Generated:
-    """The backward kernel of a region for the inputs that need a gradient."""
-    return _generate(backward_program(region, types, needs), region, types, style, key, "backward")
+    """The backward kernel for the inputs that need a gradient and the outputs that have one."""
+    program = backward_program(region, types, needs, given)
+    return _generate(program, region, types, style, key, "backward")
 
 
 def _generate(
@@ -181,7 +195,10 @@ class _OpenCLText:
         )
 
     def _layout_of(self, slot: str) -> str:
-        return self.kinds[number(slot)] if kind(slot) == "in" else "full"
+        """How a slot stands in the iteration space; `kinds` lists inputs, then gradients."""
+        if kind(slot) == "in":
+            return self.kinds[number(slot)]
+        return self.kinds[len(self.types.inputs) + number(slot)] if kind(slot) == "gout" else "full"
 
     def _parameters(self) -> list[str]:
         def storage(slot: str) -> str:
@@ -195,7 +212,7 @@ class _OpenCLText:
             names += ["rows", "rows_per_item", "pieces", *(f"d{i}" for i in range(self.outer))]
             for slot in self.program.loads:
                 if self._layout_of(slot) in {"rows", "splat"}:
-                    names += [f"t{number(slot)}_{axis}" for axis in range(self.outer)]
+                    names += [f"t_{slot}_{axis}" for axis in range(self.outer)]
         return result + [f"const ulong {name}" for name in names]
 
     def _pointers(self) -> list[str]:
@@ -207,7 +224,7 @@ class _OpenCLText:
             if layout == "full" and self.outer:
                 offset = " + row * length"
             elif layout in {"rows", "splat"}:
-                terms = (f"c{axis} * t{number(slot)}_{axis}" for axis in range(self.outer))
+                terms = (f"c{axis} * t_{slot}_{axis}" for axis in range(self.outer))
                 offset = " + " + " + ".join(terms)
             lines.append(f"__global {const}{dtype.storage} *p_{slot} = {slot}{offset};")
             if layout in {"one", "splat"}:
@@ -267,9 +284,12 @@ class Stage:
     the scalars and the buffers to fill.
     """
 
-    def __init__(self, plan: Plan, generated: Generated) -> None:
+    def __init__(
+        self, plan: Plan, generated: Generated, layout: Layout, shapes: Sequence[Shape]
+    ) -> None:
         self.generated = generated
         self.plan = plan
+        self.shapes = tuple(shapes)
         self.writes = generated.writes
         self.reads = tuple(index for kind, index in generated.reads if kind == "in")
         places = tuple((int(kind != "in"), index) for kind, index in generated.reads)
@@ -280,7 +300,7 @@ class Stage:
         self._who = who
         self._launch: Launch | None = None
         if generated.width and generated.writes and plan.size:
-            items, constants = _geometry(plan.layout, plan.size, generated, plan.device)
+            items, constants = _geometry(layout, plan, generated)
             local = (GPU_LOCAL,) if plan.device.kind == "gpu" else (1,)
             rounded = -(-items // local[0]) * local[0]
             self._launch = Launch(
@@ -324,10 +344,10 @@ class Stage:
         plan, function = self.plan, self.generated.function
         args: list[Any] = []
         for slot, i in self.generated.reads:
-            shape, dtype = (
-                plan.signature.tensors[i] if slot == "in" else (plan.shape, plan.types.outputs[i])
-            )
-            array = (inputs[i] if slot == "in" else grads[i]).reshape(shape)
+            first = slot == "in"
+            shape = self.shapes[i if first else plan.region.inputs + i]
+            dtype = plan.types.inputs[i] if first else plan.types.outputs[i]
+            array = (inputs[i] if first else grads[i]).reshape(shape)
             args.append(array.astype(NUMPY_OF_COMPUTE[DTYPES[dtype].compute], copy=False))
         args += [
             np.frombuffer(pack(scalars[i], c, self._who), NUMPY_OF_COMPUTE[c])[0]
@@ -339,10 +359,9 @@ class Stage:
                 target.reshape(plan.shape)[...] = value
 
 
-def _geometry(
-    layout: Layout, size: int, generated: Generated, device: Device
-) -> tuple[int, list[bytes]]:
+def _geometry(layout: Layout, plan: Plan, generated: Generated) -> tuple[int, list[bytes]]:
     """The number of work-items and the constant arguments, in the template's order."""
+    device, size = plan.device, plan.size
     if device.kind == "gpu":
         chunk = generated.width
     else:
@@ -356,8 +375,9 @@ def _geometry(
         items = pieces * -(-layout.rows // per_item)
         numbers += [layout.rows, per_item, pieces, *layout.dims]
         for slot, i in generated.reads:
-            if slot == "in" and layout.kinds[i] in {"rows", "splat"}:
-                numbers += layout.strides[i]
+            place = i if slot == "in" else plan.region.inputs + i
+            if layout.kinds[place] in {"rows", "splat"}:
+                numbers += layout.strides[place]
     return items, [pack(n, "ulong", generated.entry) for n in numbers]
 
 

@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Any, final
 
-
-@final
-class _ThreadState(threading.local):
-    """The overrides of the current thread; None means: as the process default."""
-
-    grad: bool | None = None
-    anomaly: tuple[bool, bool] | None = None
-
-
-_thread: Final = _ThreadState()
-_default_grad = True
-_default_anomaly = (False, False)
+from netcl_core.autograd.thread import process, thread
 
 
 def is_grad_enabled() -> bool:
     """Whether ops are recorded in this thread."""
-    override = _thread.grad
-    return _default_grad if override is None else override
+    override = thread.grad
+    return process.grad if override is None else override
 
 
 class set_grad_enabled:  # noqa: N801 - a function to its users, and a context manager
     """Set the grad mode of the whole process at once; used with `with`, restore it at the end."""
 
     def __init__(self, mode: bool) -> None:
-        global _default_grad
-        self._before = _default_grad
-        _default_grad = bool(mode)
+        self._before = process.grad
+        process.grad = bool(mode)
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, *exc: object) -> None:
-        global _default_grad
-        _default_grad = self._before
+        process.grad = self._before
 
 
 class _GradOverride:
@@ -62,11 +48,11 @@ class _GradOverride:
         return wrapped
 
     def __enter__(self) -> None:
-        self._before = _thread.grad
-        _thread.grad = self.mode
+        self._before = thread.grad
+        thread.grad = self.mode
 
     def __exit__(self, *exc: object) -> None:
-        _thread.grad = self._before
+        thread.grad = self._before
 
 
 @final
@@ -85,13 +71,12 @@ class enable_grad(_GradOverride):  # noqa: N801 - the name that users know
 
 def anomaly_mode() -> tuple[bool, bool]:
     """Whether gradients are checked for NaN/Inf, and against finite differences."""
-    return _thread.anomaly or _default_anomaly
+    return thread.anomaly or process.anomaly
 
 
 def set_detect_anomaly(enable: bool, check_numerics: bool = False) -> None:
     """Switch anomaly detection of the whole process on or off; see `detect_anomaly`."""
-    global _default_anomaly
-    _default_anomaly = (bool(enable), bool(enable and check_numerics))
+    process.anomaly = (bool(enable), bool(enable and check_numerics))
 
 
 @final
@@ -107,8 +92,8 @@ class detect_anomaly:  # noqa: N801 - the name that users know
         self._mode = (bool(enable), bool(enable and check_numerics))
 
     def __enter__(self) -> None:
-        self._before = _thread.anomaly
-        _thread.anomaly = self._mode
+        self._before = thread.anomaly
+        thread.anomaly = self._mode
 
     def __exit__(self, *exc: object) -> None:
-        _thread.anomaly = self._before
+        thread.anomaly = self._before

@@ -16,7 +16,7 @@ from netcl_core.autograd import frames
 from netcl_core.errors import GradientError, message
 from netcl_core.tensors import Operand, Tensor
 
-GradFn: TypeAlias = Callable[[Tensor], Sequence[Tensor | None]]
+GradFn: TypeAlias = Callable[..., Sequence[Any]]
 
 _numbers: Final = itertools.count()
 
@@ -32,11 +32,13 @@ class Node(Operand):
         creation_trace: Formatted stack lines, kept while anomaly detection is on.
         fn: The forward function, for checks of the gradient.
         frame: The user's code object and instruction; `where` makes it readable.
+        spread: Whether `grad_fn` takes a Spread as it is.
         versions: The tensors that `grad_fn` reads with their versions at that time.
     """
 
     __slots__ = ("__weakref__", "_grad", "_requires_grad", "creation_trace", "fn", "frame",
-                 "grad_fn", "inputs", "number", "op_name", "value", "versions")  # fmt: skip
+                 "grad_fn", "inputs", "number", "op_name", "spread", "value",
+                 "versions")  # fmt: skip
 
     value: Tensor  # a slot instead of Operand's property
     grad_fn: GradFn | None
@@ -60,6 +62,7 @@ class Node(Operand):
         self._grad: Tensor | None = None
         self.fn: Callable[..., Tensor] | None = None
         self.frame: tuple[CodeType, int] | None = None
+        self.spread = False
         self.versions: tuple[tuple[Tensor, int], ...] = ()
         if grad_fn is None and requires_grad:
             value.requires_grad_()
@@ -103,6 +106,36 @@ class Node(Operand):
     def where(self) -> str:
         """`file:line` of the user's code that made this node."""
         return frames.describe(self.frame)
+
+
+@final
+class Spread:
+    """A gradient that is constant along some dimensions, kept small until it is needed whole.
+
+    `value` has size 1 along these dimensions; `shape` is the full shape. The gradient of
+    a sum is one: an elementwise kernel reads the single elements where they stand.
+    """
+
+    __slots__ = ("shape", "value")
+
+    def __init__(self, value: Tensor, shape: tuple[int, ...]) -> None:
+        self.value = value
+        self.shape = shape
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's name."""
+        return self.value.dtype
+
+
+@final
+class Parts:
+    """The gradients of the results of one op with several results, by their index."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: dict[int, Any]) -> None:
+        self.of = of
 
 
 def leaf_node(value: Any) -> Node:

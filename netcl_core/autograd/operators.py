@@ -195,7 +195,8 @@ class Composite:
     doc: str = ""
 
 
-class _OperatorPlan:
+@final
+class OperatorPlan:
     """An operator prepared for one device, shapes, dtypes and attributes."""
 
     def __init__(self, operator: Operator, device: Device, specs: tuple[Any, ...], attrs: Attrs):
@@ -205,16 +206,37 @@ class _OperatorPlan:
         self.attrs = attrs
         self.output = operator.infer(*specs, **attrs)
         check_dtype(self.output.dtype, device)
-        self.bound: Bound | HostBound | None = None
-        if device.backend == "opencl" and not operator.view and self.output.size:
-            inputs = tuple(spec for spec in specs if spec is not None)
-            request = Request(operator.name, device, inputs, self.output, attrs)
-            planned = operator.select(request).plan(request)
-            self.bound = (
-                HostBound(device, planned, inputs, (self.output,))
+        self.differentiable = operator.backward is not None and DTYPES[self.output.dtype].floating
+        self.launches = device.backend == "opencl" and not operator.view and self.output.size > 0
+        self._bound: Bound | HostBound | None = None
+
+    @property
+    def bound(self) -> Bound | HostBound:
+        """What runs the chosen implementation; made on first use."""
+        if self._bound is None:
+            inputs = tuple(spec for spec in self.specs if spec is not None)
+            request = Request(self.operator.name, self.device, inputs, self.output, self.attrs)
+            planned = self.operator.select(request).plan(request)
+            self._bound = (
+                HostBound(self.device, planned, inputs, (self.output,))
                 if isinstance(planned, HostCall)
-                else Bound(device, planned, inputs, (self.output,))
+                else Bound(self.device, planned, inputs, (self.output,))
             )
+        return self._bound
+
+    @property
+    def launch_count(self) -> int:
+        """How many kernels a run launches (a host call: none)."""
+        bound = self.bound if self.launches else None
+        return len(bound.kernels.launches) if isinstance(bound, Bound) else 0
+
+    @property
+    def sources(self) -> list[str]:
+        """The rendered kernels, for readers."""
+        bound = self.bound if self.launches else None
+        if isinstance(bound, Bound):
+            return [kernel.source for kernel in bound.kernels.launches]
+        return []
 
     def run(self, *inputs: Tensor | None) -> Tensor:
         """The result for inputs of these shapes."""
@@ -225,7 +247,7 @@ class _OperatorPlan:
         if device.backend == "numpy":
             return self._reference(inputs)
         buffer = backend_of(device).allocate(out.size, DTYPES[out.dtype])
-        if self.bound is not None:
+        if self.launches:
             self.bound([tensor.buffer for tensor in present], [buffer])
         return Tensor(buffer, out.shape, out.dtype, device)
 
@@ -251,7 +273,7 @@ _PLANS: Final = 8192
 
 def operator_function(operator: Operator) -> Callable[..., Any]:
     """The public function of an operator."""
-    plans: dict[Any, _OperatorPlan] = {}
+    plans: dict[Any, OperatorPlan] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -268,14 +290,12 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
                 specs = tuple(None if x is None else Spec(x.shape, x.dtype) for x in operands)
                 if len(plans) >= _PLANS:
                     plans.clear()
-                made = plans[key] = _OperatorPlan(operator, device, specs, attrs)
+                made = plans[key] = OperatorPlan(operator, device, specs, attrs)
         except MISTAKES as error:
             if names_an_op(error):
                 raise
             raise_named(error, operator.name, operator.bind, args, kwargs)
-        if operator.check is not None:
-            operator.check([None if x is None else x.value for x in operands], attrs)
-        return _apply(operator, made, operands)
+        return apply_operator(made, operands)
 
     call.__name__ = call.__qualname__ = operator.name
     call.__doc__ = operator.doc
@@ -283,28 +303,56 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
     return call
 
 
-def _apply(operator: Operator, made: _OperatorPlan, operands: Sequence[Any]) -> Any:
-    kept: list[Tensor] = []
-
-    def forward(*values: Tensor | None) -> Tensor:
-        kept[:] = [made.run(*values)]
-        return kept[0]
-
-    def gradients(grad: Tensor) -> Sequence[Any]:
-        assert operator.backward is not None  # passed to apply_op only if there is one
-        needs = tuple(isinstance(x, Operand) and x.requires_grad for x in operands)
-        values = tuple(None if x is None else x.value for x in operands)
-        return operator.backward(Saved(values, kept[0], made.attrs, needs), grad)
-
-    differentiable = operator.backward is not None and DTYPES[made.output.dtype].floating
+def apply_operator(made: OperatorPlan, operands: Sequence[Any]) -> Any:
+    """Run a planned operator and record it."""
+    run = OperatorRun(made, operands)
     return apply_op(
-        forward,
-        gradients if differentiable else None,
+        run,
+        run.gradients if made.differentiable else None,
         *operands,
-        op_name=operator.name,
+        op_name=made.operator.name,
         attrs=dict(made.attrs),
-        saves=operator.saves,
+        saves=made.operator.saves,
     )
+
+
+@final
+class OperatorRun:
+    """One run of a planned operator: its forward, and the gradients from what it kept."""
+
+    __slots__ = ("_operands", "_output", "made")
+
+    def __init__(self, made: OperatorPlan, operands: Sequence[Any]) -> None:
+        self.made = made
+        self._operands = operands
+        self._output: Tensor | None = None
+
+    @property
+    def result(self) -> Spec:
+        """Shape and dtype of the result."""
+        return self.made.output
+
+    @property
+    def device(self) -> Device:
+        """Where it runs."""
+        return self.made.device
+
+    def __call__(self, *values: Tensor | None) -> Tensor:
+        """The forward; raises if the values of an input cannot be used."""
+        made = self.made
+        if made.operator.check is not None:
+            made.operator.check(values, made.attrs)
+        self._output = made.run(*values)
+        return self._output
+
+    def gradients(self, grad: Tensor) -> Sequence[Any]:
+        """The gradients of the inputs."""
+        made = self.made
+        assert made.operator.backward is not None  # it is differentiable
+        assert self._output is not None  # the forward has run
+        needs = tuple(isinstance(x, Operand) and x.requires_grad for x in self._operands)
+        values = tuple(None if x is None else x.value for x in self._operands)
+        return made.operator.backward(Saved(values, self._output, made.attrs, needs), grad)
 
 
 def common_device(who: str, operands: Sequence[Any]) -> Device | None:

@@ -12,46 +12,19 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Final
 
-from netcl_core.autograd.elementwise import primitive_function
+from netcl_core.autograd.elementwise import astype, primitive_function
 from netcl_core.autograd.engine import apply_op, backward
-from netcl_core.autograd.kernels import convert, move
+from netcl_core.autograd.kernels import move
 from netcl_core.autograd.mistakes import MISTAKES, raise_named
 from netcl_core.autograd.operators import Composite, Operator, operator_function
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.device import Device
-from netcl_core.dtypes import DTYPES, dtype_name
 from netcl_core.errors import ArgumentError, MissingOpError, message
 from netcl_core.providers import how_to_get, providers
 from netcl_core.registry import functions, registry
-from netcl_core.tensors import Operand, Tensor
 
 #: NumPy's names of arguments beside PyTorch's; both are accepted everywhere.
 _ALIASES: Final = {"axis": "dim", "keepdims": "keepdim"}
-
-
-def astype(x: Any, dtype: Any) -> Any:
-    """`x` in another dtype; gradients are cast back."""
-    operand = x if isinstance(x, Operand) else Tensor.from_host(x)
-    dtype = dtype_name(dtype, "astype")
-    if operand.dtype == dtype:
-        return operand
-    floating = DTYPES[dtype].floating and DTYPES[operand.dtype].floating
-    return apply_op(
-        functools.partial(_convert, dtype),
-        functools.partial(_convert_back, operand.dtype) if floating else None,
-        operand,
-        op_name="astype",
-        attrs={"dtype": dtype},
-        saves=(),
-    )
-
-
-def _convert(dtype: str, value: Tensor) -> Tensor:
-    return convert(value, dtype)
-
-
-def _convert_back(dtype: str, grad: Tensor) -> list[Tensor]:
-    return [convert(grad, dtype)]
 
 
 def to_device(x: Any, device: Device) -> Any:

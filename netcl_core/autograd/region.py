@@ -22,12 +22,14 @@ class Step:
 
     `choices` are the attributes that steer the expression (words, absent ones);
     `attrs` are the numeric attributes with the scalar slot that holds their value.
+    With `cast` the step is a conversion of its one operand to that dtype.
     """
 
     primitive: AutogradPrimitive
     operands: tuple[Ref, ...]
     choices: Choices = ()
     attrs: tuple[tuple[str, int], ...] = ()
+    cast: str | None = None
 
     @property
     def parsed(self) -> Parsed:
@@ -38,21 +40,22 @@ class Step:
 @final
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A DAG of primitives over tensor inputs and scalar arguments; steps in order.
-
-    `cast` gives outputs another dtype than the one that follows from the inputs.
-    """
+    """A DAG of primitives over tensor inputs and scalar arguments; steps in order."""
 
     inputs: int
     scalars: int
     steps: tuple[Step, ...]
     outputs: tuple[Ref, ...]
-    cast: str | None = None
+
+    @property
+    def ops(self) -> list[str]:
+        """The names of the steps' primitives."""
+        return [step.primitive.name for step in self.steps]
 
     @property
     def name(self) -> str:
-        """A readable name: the ops in order."""
-        return "_".join(step.primitive.name for step in self.steps) or f"cast_{self.cast}"
+        """A readable name, an identifier: the ops in order."""
+        return "_".join(self.ops)
 
 
 @final
@@ -70,10 +73,14 @@ class Types:
 @final
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The inputs of one use: shape and dtype of each tensor, category of each scalar."""
+    """The inputs of one use: shape and dtype of each tensor, category of each scalar.
+
+    `shape` is that of the outputs where it does not follow from the inputs.
+    """
 
     tensors: tuple[tuple[Shape, str], ...]
     scalars: tuple[int, ...]
+    shape: Shape | None = None
 
 
 def infer(region: Region, signature: Signature) -> tuple[Types, Shape]:
@@ -81,10 +88,8 @@ def infer(region: Region, signature: Signature) -> tuple[Types, Shape]:
 
     Raises ShapeError or DtypeError that names the op.
     """
-    shapes: dict[Ref, Shape] = {}
-    names: dict[Ref, str] = {}
-    for i, (shape, dtype) in enumerate(signature.tensors):
-        shapes["in", i], names["in", i] = shape, dtype
+    shapes = {("in", i): shape for i, (shape, _) in enumerate(signature.tensors)}
+    names = {("in", i): dtype for i, (_, dtype) in enumerate(signature.tensors)}
     scalar_types = ["float"] * region.scalars
     dtypes: list[str] = []
     computes: list[str] = []
@@ -97,7 +102,9 @@ def infer(region: Region, signature: Signature) -> tuple[Types, Shape]:
             [signature.scalars[slot] for slot in slots],
         )
         result = step.parsed.result
-        if step.parsed.floating and not DTYPES[common].floating:
+        if step.cast is not None:
+            common = step.cast
+        elif step.parsed.floating and not DTYPES[common].floating:
             common = DEFAULT_OF_CATEGORY[2]
         compute = DTYPES[common].compute
         for slot in slots:
@@ -107,8 +114,11 @@ def infer(region: Region, signature: Signature) -> tuple[Types, Shape]:
         names[ref] = "bool" if result == "bool" else common
         dtypes.append(names[ref])
         computes.append(compute)
-    outputs = tuple(region.cast or names[ref] for ref in region.outputs)
-    shape = broadcast([shapes[ref] for ref in region.outputs], region.name)
+    outputs = tuple(names[ref] for ref in region.outputs)
+    given = signature.shape
+    shape = (
+        broadcast([shapes[ref] for ref in region.outputs], region.name) if given is None else given
+    )
     types = Types(
         tuple(dtype for _, dtype in signature.tensors),
         tuple(scalar_types),
@@ -165,9 +175,14 @@ class _Builder:
             for name, ref in zip(step.parsed.inputs, step.operands, strict=True)
         }
         scope |= {name: block.convert(self.values["scalar", s], compute) for name, s in step.attrs}
-        value = block.build(step.parsed.forward, scope, compute)
+        value = self.values[step.operands[0]]  # of a cast: truth is that of the value as it was
+        if step.cast is None:
+            value = block.build(step.parsed.forward, scope, compute)
+            ctype = compute
+        else:
+            ctype = block.values[value].ctype
         if self.types.dtypes[k] == "bool":
-            value = block.convert(block.truth(value, compute), "int")
+            value = block.convert(block.truth(value, ctype), "int")
         else:
             value = block.convert(value, compute)
         if self.types.dtypes[k] == "uint8":
@@ -176,20 +191,17 @@ class _Builder:
         self.scopes.append(scope)
 
     def output(self, i: int) -> tuple[str, str, int]:
-        """The store of an output; a cast to bool asks for 1 or 0."""
-        ref, dtype = self.region.outputs[i], self.types.outputs[i]
-        value = self.values[ref]
-        source = self.types.dtypes[ref[1]] if ref[0] == "step" else self.types.inputs[ref[1]]
-        if dtype == "bool" and source != "bool":
-            value = self.block.truth(value, self.block.values[value].ctype)
+        """The store of an output."""
+        dtype = self.types.outputs[i]
+        value = self.values[self.region.outputs[i]]
         return f"out{i}", dtype, self.block.convert(value, DTYPES[dtype].compute)
 
-    def gradients(self, needs: Sequence[bool]) -> dict[int, int]:
+    def gradients(self, needs: Sequence[bool], given: Sequence[bool]) -> dict[int, int]:
         """The gradient value of each needed input that has one, from loads of `gout<i>`."""
         wanted = self._wanted(needs)
         sums: dict[Ref, list[int]] = {ref: [] for ref in wanted}
         for i, (ref, dtype) in enumerate(zip(self.region.outputs, self.types.outputs, strict=True)):
-            if ref in wanted:
+            if ref in wanted and given[i]:
                 grad = _load(self.block, f"gout{i}", dtype)
                 sums[ref].append(self.block.convert(grad, self._compute(ref)))
         for k in range(len(self.region.steps) - 1, -1, -1):
@@ -241,10 +253,15 @@ def forward_program(region: Region, types: Types) -> Program:
     return _finish(builder.block, tuple(builder.output(i) for i in range(len(region.outputs))))
 
 
-def backward_program(region: Region, types: Types, needs: Sequence[bool]) -> Program:
-    """The program that computes `grad<i>` of the needed inputs; the forward is recomputed."""
+def backward_program(
+    region: Region, types: Types, needs: Sequence[bool], given: Sequence[bool]
+) -> Program:
+    """The program that computes `grad<i>` of the needed inputs; the forward is recomputed.
+
+    `given` says which outputs have a gradient.
+    """
     builder = _Builder(region, types)
-    grads = builder.gradients(needs)
+    grads = builder.gradients(needs, given)
     same = {
         builder.block.load(f"gout{i}", DTYPES[dtype].compute): (i, dtype)
         for i, dtype in enumerate(types.outputs)

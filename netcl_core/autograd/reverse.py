@@ -12,9 +12,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from netcl_core.autograd import anomaly
-from netcl_core.autograd.kernels import accumulate, convert, duplicate, move
+from netcl_core.autograd.kernels import accumulate, convert, duplicate, move, whole
 from netcl_core.autograd.modes import anomaly_mode, no_grad
-from netcl_core.autograd.node import Node
+from netcl_core.autograd.node import Node, Parts, Spread
+from netcl_core.autograd.thread import thread
+from netcl_core.autograd.tracing import TraceBreak
 from netcl_core.errors import ArgumentError, GradientError, MutationError, ShapeError, message
 from netcl_core.hostdata import host_array
 from netcl_core.tensors import Operand, Tensor
@@ -37,20 +39,34 @@ class _Sums:
     """
 
     def __init__(self) -> None:
-        self._sums: dict[int, tuple[Tensor, bool]] = {}
+        self._sums: dict[int, tuple[Any, bool]] = {}
 
-    def add(self, target: Any, gradient: Tensor) -> None:
+    def add(self, target: Any, gradient: Any) -> None:
         held = self._sums.get(id(target))
         if held is None:
             self._sums[id(target)] = (gradient, False)
+        elif isinstance(gradient, Parts):  # of other results: each comes once
+            self._sums[id(target)] = (Parts(held[0].of | gradient.of), False)
         else:
-            self._sums[id(target)] = (accumulate(held[0], gradient, in_place=held[1]), True)
+            self._sums[id(target)] = _sum(*held, gradient)
 
-    def pop(self, target: Any) -> Tensor:
+    def pop(self, target: Any) -> Any:
         return self._sums.pop(id(target))[0]
 
     def __contains__(self, target: Any) -> bool:
         return id(target) in self._sums
+
+
+def _sum(held: Any, own: bool, term: Any) -> tuple[Any, bool]:
+    """The sum of two gradients, and whether it is ours to write to."""
+    if isinstance(held, Spread) and isinstance(term, Spread):
+        if held.value.shape == term.value.shape:
+            small = accumulate(held.value, term.value, in_place=own)
+            return Spread(small, held.shape), True
+    elif isinstance(held, Spread):
+        held, term = term, held
+        own = False
+    return accumulate(whole(held), whole(term), in_place=own and not isinstance(held, Spread)), True
 
 
 def run_backward(
@@ -63,7 +79,10 @@ def run_backward(
     sums = _Sums()
     heap: list[tuple[int, Node]] = []
 
-    def push(target: Any, gradient: Tensor) -> None:
+    if thread.tracer is not None:
+        raise TraceBreak("backward", "a backward pass inside the function")
+
+    def push(target: Any, gradient: Any) -> None:
         if target not in sums:
             if isinstance(target, Node):
                 heapq.heappush(heap, (-target.number, target))
@@ -80,9 +99,11 @@ def run_backward(
     while heap:
         node = heapq.heappop(heap)[1]
         gradient = sums.pop(node)
+        if type(gradient) is Spread and (retain or wanted is not None or not node.spread):
+            gradient = whole(gradient)
         if wanted is not None and id(node) in wanted:
             found[id(node)] = gradient
-        if retain:
+        if retain and not isinstance(gradient, Parts):
             node.grad = gradient
             taken.add(id(gradient.buffer))
         with no_grad():
@@ -91,7 +112,7 @@ def run_backward(
             if part is not None and isinstance(parent, Operand) and parent.requires_grad:
                 push(target_of(parent), part)
     for leaf in leaves.values():
-        gradient = sums.pop(leaf)
+        gradient = whole(sums.pop(leaf))
         if wanted is None:
             _deposit(leaf, gradient, taken)
         elif id(leaf) in wanted:
@@ -145,7 +166,7 @@ def _seed(root: Any, seed: Any) -> Tensor:
     return convert(move(value, root.device), root.dtype)
 
 
-def _gradients(node: Node, gradient: Tensor) -> Iterable[Tensor | None]:
+def _gradients(node: Node, gradient: Any) -> Iterable[Any]:
     """Run a node's grad_fn and check what it returns."""
     for saved, version in node.versions:
         if saved.version != version:
@@ -171,7 +192,9 @@ def _gradients(node: Node, gradient: Tensor) -> Iterable[Tensor | None]:
         )
     values = [part.value if isinstance(part, Operand) else part for part in parts]
     for parent, part in zip(node.inputs, values, strict=True):
-        if part is not None and isinstance(parent, Operand) and part.shape != parent.shape:
+        if part is None or isinstance(part, Parts) or not isinstance(parent, Operand):
+            continue
+        if part.shape != parent.shape:
             raise GradientError(
                 message(
                     f"backward of {node.op_name}",
@@ -180,8 +203,10 @@ def _gradients(node: Node, gradient: Tensor) -> Iterable[Tensor | None]:
                 )
             )
     check, numerics = anomaly_mode()
-    if check:
-        anomaly.check_finite(node, values)
-    if numerics:
-        anomaly.check_directional(node, gradient, values)
+    if check or numerics:
+        seen = [None if isinstance(part, Parts) or part is None else whole(part) for part in values]
+        if check:
+            anomaly.check_finite(node, seen)
+        if numerics and node.fn is not None:
+            anomaly.check_directional(node, whole(gradient), seen)
     return values

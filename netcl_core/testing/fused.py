@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.autograd.elementwise import plan_gradients
+from netcl_core.autograd.calls import plan_gradients
 from netcl_core.autograd.kernels import run_plan
 from netcl_core.autograd.lowering import plan
 from netcl_core.autograd.region import Ref, Region, Signature, Step

@@ -84,13 +84,13 @@ def _expanded(grad: Tensor, saved: Saved) -> Any:
 
 
 def _sum_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    return [ag.expand(_expanded(grad, saved), saved.inputs[0].shape)]
+    return [ag.Spread(_expanded(grad, saved).value, saved.inputs[0].shape)]
 
 
 def _mean_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     x = saved.inputs[0]
     count = math.prod(x.shape[i] for i in saved.attrs["dim"])
-    return [ag.expand(ag.mul(_expanded(grad, saved), 1.0 / max(count, 1)), x.shape)]
+    return [ag.Spread(ag.mul(_expanded(grad, saved), 1.0 / max(count, 1)).value, x.shape)]
 
 
 def _extreme_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:

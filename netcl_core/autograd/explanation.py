@@ -1,0 +1,116 @@
+"""What jit_compile did: in words, as rendered sources, and as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+from netcl_core.autograd.frames import describe as where
+from netcl_core.autograd.partition import is_fusible
+from netcl_core.autograd.program import Executable, OperatorStep, Program, RegionStep
+from netcl_core.autograd.tracing import TraceBreak
+from netcl_core.dtypes import DTYPES
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A compiled function's kernels for given arguments.
+
+    `forward_source` and `backward_source` are the sources as rendered (OpenCL C, on the
+    NumPy path Python), one after the other; `launches` counts the forward's kernels.
+    """
+
+    forward_source: str
+    backward_source: str
+    launches: int
+
+
+def lower(program: Program) -> Lowered:
+    """The sources of a program."""
+    forward = [text for step in program.steps for text in forward_sources(step)]
+    backward = [text for step in reversed(program.steps) for text in backward_sources(step)]
+    return Lowered("\n".join(forward), "\n".join(backward), program.launches)
+
+
+def forward_sources(step: Executable) -> list[str]:
+    """The rendered kernels of a step's forward."""
+    if isinstance(step, RegionStep):
+        return [step.call.plan.forward.generated.text]
+    assert isinstance(step, OperatorStep)  # there is nothing else
+    return step.made.sources
+
+
+def backward_sources(step: Executable) -> list[str]:
+    """The rendered backward kernel of a region, for all its floating inputs."""
+    if not isinstance(step, RegionStep) or not step.call.plan.differentiable:
+        return []
+    plan = step.call.plan
+    needs = tuple(DTYPES[dtype].floating for dtype in plan.types.inputs)
+    generated = plan.backward(needs).generated
+    return [generated.text] if generated.writes else []
+
+
+def skipped(program: Program) -> TraceBreak | None:
+    """The first op that breaks a chain of elementwise ops, or must not be fused; None: none."""
+    for step in program.steps:
+        reason = _reason(step)
+        if reason is None:
+            continue
+        node = step.unit.nodes[-1]
+        found = TraceBreak(node.op_name, reason)
+        found.frame = node.frame
+        if isinstance(step, RegionStep) or _splits(step, program):
+            return found
+    return None
+
+
+def _reason(step: Executable) -> str | None:
+    """Why a step stands by itself; None if it is a fused region or launches nothing."""
+    if isinstance(step, RegionStep):
+        return None if is_fusible(step.unit.nodes[0]) else "its primitive is not fusible"
+    assert isinstance(step, OperatorStep)  # there is nothing else
+    return (
+        None if step.made.operator.view else "it is a structured op without a slot for neighbours"
+    )
+
+
+def _splits(step: Executable, program: Program) -> bool:
+    """Whether elementwise regions stand on both sides of a step."""
+    own = step.unit.nodes[-1].number
+    before = {x.number for x in step.unit.inputs}
+    regions = [each.unit for each in program.steps if isinstance(each, RegionStep)]
+    feeds = any(node.number in before for unit in regions for node in unit.outputs)
+    return feeds and any(x.number == own for unit in regions for x in unit.inputs)
+
+
+def describe(
+    function: Callable[..., Any], program: Program | None, reason: TraceBreak | None
+) -> str:
+    """The text of `.explain()`."""
+    name = getattr(function, "__qualname__", repr(function))
+    if program is None:
+        assert reason is not None  # there is either a program or a reason
+        return (
+            f"{name}: not fused, it runs op by op\n"
+            f"  {reason.op} at {where(reason.frame)}: {reason.reason}"
+        )
+    count = sum(node.call is not None for node in program.nodes)
+    lines = [f"{name}: {count} ops in {program.launches} forward launches"]
+    for number, step in enumerate(program.steps, start=1):
+        lines += _told(number, step)
+    return "\n".join(lines)
+
+
+def _told(number: int, step: Executable) -> list[str]:
+    shapes = ", ".join(f"{x.dtype}{list(x.shape)}" for x in step.unit.inputs)
+    outputs = ", ".join(f"{x.dtype}{list(x.shape)}" for x in step.unit.outputs)
+    what = "region" if isinstance(step, RegionStep) else "op"
+    names = " -> ".join(node.op_name for node in step.unit.nodes)
+    lines = [f"  {number}. {what}: {names}", f"     {shapes} => {outputs}"]
+    lines.append(f"     from {where(step.unit.nodes[0].frame)}")
+    reason = _reason(step)
+    if reason is not None:
+        lines.append(f"     not fused: {reason}")
+    return lines

@@ -1,0 +1,43 @@
+"""What belongs to one thread: its grad and anomaly overrides, its tape, its tracer.
+
+One object, so that an op finds everything that concerns it in one place.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final, final
+
+
+@final
+class ThreadState(threading.local):
+    """The state of the current thread.
+
+    Attributes:
+        grad: The override of the process's grad mode; None: as the process.
+        anomaly: The override of (check, check numerics); None: as the process.
+        tape: The current tape; None until the thread's implicit tape is made.
+        implicit: The thread's implicit tape; None until it is needed.
+        tracer: The tracing context that takes the ops instead of running them.
+    """
+
+    grad: bool | None = None
+    anomaly: tuple[bool, bool] | None = None
+    tape: Any = None
+    implicit: Any = None
+    tracer: Any = None
+
+
+@final
+class ProcessState:
+    """The defaults of the process."""
+
+    __slots__ = ("anomaly", "grad")
+
+    def __init__(self) -> None:
+        self.grad = True
+        self.anomaly = (False, False)
+
+
+thread: Final = ThreadState()
+process: Final = ProcessState()
