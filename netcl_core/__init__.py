@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 from netcl_core.registry import functions as _functions
 from netcl_core.registry import registry as _registry
+from netcl_core.version import API_VERSION, VERSION
 
 if TYPE_CHECKING:
     from netcl_core import autograd, errors, plugins
+    from netcl_core.autograd.choosing import prefer
     from netcl_core.device import Device
     from netcl_core.device_table import all_devices as devices
     from netcl_core.device_table import default_device, get_device, use_device
     from netcl_core.dtypes import DTYPES, dtype_name
-    from netcl_core.hookspecs import API_VERSION, hookimpl
+    from netcl_core.hookspecs import hookimpl
     from netcl_core.hostdata import host_array
     from netcl_core.randomness import host_generator, manual_seed, random_state
     from netcl_core.runtime.host import HostCall
     from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
     from netcl_core.tensors import Operand, Tensor
 
-__version__ = "0.1.0"
-
+__version__: Final = VERSION
 #: name -> (module, attribute); the attribute "" is the module itself
 _NAMES: Final = {
-    "API_VERSION": ("hookspecs", "API_VERSION"),
     "DTYPES": ("dtypes", "DTYPES"),
     "Bound": ("runtime.kernels", "Bound"),
     "Device": ("device", "Device"),
@@ -51,6 +51,7 @@ _NAMES: Final = {
     "host_generator": ("randomness", "host_generator"),
     "manual_seed": ("randomness", "manual_seed"),
     "plugins": ("plugins", ""),
+    "prefer": ("autograd.choosing", "prefer"),
     "random_state": ("randomness", "random_state"),
     "use_device": ("device_table", "use_device"),
 }
@@ -78,6 +79,7 @@ __all__ = [
     "host_generator",
     "manual_seed",
     "plugins",
+    "prefer",
     "random_state",
     "tensor",
     "use_device",

@@ -46,6 +46,27 @@ def _positive(raw: Any) -> int:
     return number
 
 
+def _names(raw: Any) -> tuple[str, ...]:
+    """Names in a list, or in a text with commas."""
+    parts = raw.split(",") if isinstance(raw, str) else raw
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("a list of names, or a text of names with commas between them")
+    return tuple(name for part in parts if (name := part.strip()))
+
+
+def _ranking(raw: Any) -> dict[str, tuple[str, ...]]:
+    """Op (`*`: every op) -> distributions, the first choice first."""
+    ranking: dict[str, tuple[str, ...]] = {}
+    if isinstance(raw, dict):
+        for op, given in raw.items():
+            ranking[op] = _names([given] if isinstance(given, str) else given)
+        return ranking
+    for name in _names(raw):
+        distribution, _, op = name.partition(":")
+        ranking[op or "*"] = (*ranking.get(op or "*", ()), distribution.strip())
+    return ranking
+
+
 @dataclass(frozen=True)
 class Setting:
     """One setting: its name in the file, its default, its check and its meaning."""
@@ -54,11 +75,12 @@ class Setting:
     default: Any
     check: Callable[[Any], Any]
     doc: str
+    own_variable: str = ""
 
     @property
     def variable(self) -> str:
         """The environment variable that sets it."""
-        return "NETCL_" + self.name.upper().replace("-", "_")
+        return self.own_variable or "NETCL_" + self.name.upper().replace("-", "_")
 
 
 SETTINGS: dict[str, Setting] = {
@@ -92,6 +114,34 @@ SETTINGS: dict[str, Setting] = {
             _flag,
             "Whether installed plugins are loaded on the first use of an op. Off: only plugins "
             "given to `nc.plugins.register` exist.",
+        ),
+        Setting(
+            "plugins",
+            None,
+            _names,
+            "The only plugins to load, by their names or those of their distributions, with commas "
+            "between them. Empty: none; not set: all.",
+        ),
+        Setting(
+            "plugins-disable",
+            (),
+            _names,
+            "Plugins not to load, by their names or those of their distributions.",
+        ),
+        Setting(
+            "plugins-strict",
+            False,
+            _flag,
+            "Whether a plugin that cannot be loaded is an error instead of a warning.",
+        ),
+        Setting(
+            "resolve",
+            {},
+            _ranking,
+            "Which distribution serves an op that several offer. In the file a table: an op (or "
+            '`"*"`: every op) and a distribution or a list of them, the first choice first. In the '
+            "variable `distribution:op` or `distribution`, with commas between them.",
+            own_variable="NETCL_RANK",
         ),
     )
 }

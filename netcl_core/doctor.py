@@ -18,6 +18,7 @@ from typing import Any
 from netcl_core import device_table, icd
 from netcl_core.device import Device
 from netcl_core.errors import NetclError
+from netcl_core.folders import cache_root
 
 _MAPPED = Path("/proc/self/maps")
 
@@ -138,7 +139,7 @@ def collect(cache_folder: Path | None = None, checks: Iterable[Check] = ()) -> R
         rejected=refused,
         default=default,
         default_rule=rule,
-        cache=_cache(cache_folder or icd.cache_root()),
+        cache=_cache(cache_folder or cache_root()),
         variables={k: v for k, v in sorted(os.environ.items()) if k.startswith("NETCL_")},
         checks=shown,
         findings=_findings(runtimes, refused, default, rule, shown),

@@ -7,6 +7,10 @@ all errors of the project read alike.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+_Error = TypeVar("_Error", bound="NetclError")
+
 
 def message(who: str, given: str, expected: str = "", remedy: str = "") -> str:
     """Join the four parts of an error text into one readable line."""
@@ -19,7 +23,18 @@ def message(who: str, given: str, expected: str = "", remedy: str = "") -> str:
 
 
 class NetclError(Exception):
-    """Base of every error that netcl raises on purpose."""
+    """Base of every error that netcl raises on purpose.
+
+    `code` is that of docs/plugin-errors.md where a plugin is at fault, else empty.
+    """
+
+    code: str = ""
+
+
+def coded(code: str, error: _Error) -> _Error:
+    """The error with the code of its kind, such as `NP301`."""
+    error.code = code
+    return error
 
 
 class ConfigError(NetclError, ValueError):
@@ -96,3 +111,11 @@ class MissingNamespaceError(NetclError, ImportError):
 
 class FusionSkipped(UserWarning):
     """A compiled function runs, but not everything in it could be fused."""
+
+
+class PluginWarning(UserWarning):
+    """A plugin could not be loaded; everything else works."""
+
+
+class NetclDeprecationWarning(DeprecationWarning):
+    """Something that plugins use goes away: at least two minor versions later."""

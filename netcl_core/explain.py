@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+from netcl_core.autograd.choosing import resolve
 from netcl_core.autograd.operators import Operator, Request
 from netcl_core.autograd.ops import missing
+from netcl_core.autograd.thread import thread
 from netcl_core.device import Device
 from netcl_core.device_table import default_device, get_device
 from netcl_core.registry import registry
+from netcl_core.resolution import Decision, Offer, decide
 from netcl_core.runtime.kernels import Spec
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to compute the op: who brings it, and whether it is used."""
+    """One way to compute the op: who brings it, and what was decided about it."""
 
     provider: str
     label: str
@@ -28,12 +32,23 @@ class Candidate:
 @final
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The candidates for an op on a device and in a dtype; `str` makes a readable text."""
+    """The candidates for an op on a device and in a dtype; `str` makes a readable text.
+
+    Attributes:
+        candidates: The records of that name, then the implementations of the one that is used.
+        rules: What decided: between the records and, for an operator, the implementations.
+    """
 
     op: str
     device: str
     dtype: str
     candidates: tuple[Candidate, ...]
+    rules: tuple[str, ...]
+
+    @property
+    def decided(self) -> bool:
+        """Whether something computes the op here."""
+        return sum(each.chosen for each in self.candidates) == len(self.rules)
 
     def __str__(self) -> str:
         lines = [f"{self.op} in {self.dtype} on {self.device}"]
@@ -41,54 +56,55 @@ class Explanation:
             mark = "->" if each.chosen else "  "
             lines.append(f"{mark} {each.label} ({each.provider}, priority {each.priority}): "
                          f"{each.reason}")  # fmt: skip
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"decided by {rule}" for rule in self.rules)])
 
 
 def explain(op: str, device: str | Device | None, dtype: str) -> Explanation:
     """See `netcl_core.plugins.why`."""
-    row = registry.find_op(op)
-    if row is None:
+    registry.load()
+    rows = sorted(registry.op_rows(op), key=lambda row: row.id)
+    if not rows:
         raise missing(op)
     target = default_device() if device is None else get_device(device)
-    candidates = [
-        Candidate(each.provider, f"{each.kind} {each.record.name}", each.priority,
-                  each is row, "highest priority" if each is row else "lower priority")
-        for each in registry.op_rows(op)
-    ]  # fmt: skip
-    if isinstance(row.record, Operator):
-        candidates += _implementations(row.record, row.provider, target, dtype)
-    return Explanation(op, repr(target), dtype, tuple(candidates))
+    offers = [row.offer for row in rows]
+    decision = resolve(op, offers, target, thread.chosen)
+    candidates = _candidates(offers, decision, f" {op}")
+    rules = [decision.rule]
+    row = decision.winner.item if decision.winner is not None else None
+    if row is not None and isinstance(row.record, Operator) and not row.record.view:
+        found, rule = _implementations(row.record, row.provider, target, dtype)
+        candidates += found
+        rules.append(rule)
+    return Explanation(op, repr(target), dtype, tuple(candidates), tuple(rules))
+
+
+def _candidates(offers: Sequence[Offer], decision: Decision, after: str = "") -> list[Candidate]:
+    return [
+        Candidate(each.provider, each.label + after, each.priority, each is decision.winner, text)
+        for each, text in zip(offers, decision.verdicts, strict=True)
+    ]
 
 
 def _implementations(
     operator: Operator, provider: str, device: Device, dtype: str
-) -> list[Candidate]:
-    """The verdict on each implementation, as far as it follows without shapes."""
+) -> tuple[list[Candidate], str]:
+    """The verdict on each implementation, as far as it follows without shapes, and the rule."""
     if device.backend == "numpy":
-        reason = "the NumPy path computes every operator by its reference"
-        return [Candidate(provider, "reference in NumPy", 0, True, reason)]
+        rule = "the NumPy path, which computes every operator by its reference"
+        return [Candidate(provider, "reference in NumPy", 0, True, f"used: {rule}")], rule
     request = Request(operator.name, device, (), Spec((), dtype), {})
-    found: list[tuple[Any, str, str | None]] = []
-    for brought_by, each in operator.candidates():
-        unmet = each.requires.unmet_by_device(request)
-        found.append((each, brought_by, unmet))
-    fitting = [each.priority for each, _, unmet in found if unmet is None]
-    best = max(fitting, default=None)
-    return [
-        Candidate(
-            provider if brought_by == "with the operator" else brought_by,
-            each.label,
-            each.priority,
-            unmet is None and each.priority == best,
-            unmet or _verdict(each, best),
-        )
-        for each, brought_by, unmet in found
-    ]
+
+    def unfit(offer: Offer) -> str | None:
+        reason = registry.limit(offer.provider, device)
+        return reason or offer.item.requires.unmet_by_device(request)
+
+    offers = operator.offers()
+    decision = decide(operator.name, offers, thread.chosen, unfit)
+    found = _candidates(offers, decision)
+    if any(_by_shape(each.item) for each in offers):
+        return found, f"{decision.rule}, where the shapes suit it"
+    return found, decision.rule
 
 
-def _verdict(each: Any, best: int | None) -> str:
-    if each.priority != best:
-        return "fits, but another has a higher priority"
-    if each.requires.reject is not None:
-        return "highest priority, where the shapes suit it"
-    return "highest priority of those that fit"
+def _by_shape(implementation: Any) -> bool:
+    return implementation.requires.reject is not None

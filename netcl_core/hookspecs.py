@@ -12,7 +12,6 @@ from typing import Any
 import pluggy
 
 PROJECT = "netcl"
-API_VERSION = (1, 0)
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)

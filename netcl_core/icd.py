@@ -25,9 +25,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-import platformdirs
-
 from netcl_core import config
+from netcl_core.folders import cache_root
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 NVIDIA_LIBRARY = "libnvidia-opencl.so.1"
@@ -370,12 +369,6 @@ def vendors_folder(entries: dict[str, str]) -> Path:
     except OSError:  # no writable cache: a folder for this process alone serves as well
         pass
     return _private_folder(entries)
-
-
-def cache_root() -> Path:
-    """The configured cache folder, else the platform's for netcl."""
-    chosen = config.get("cache-dir")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("netcl", appauthor=False))
 
 
 def _write_whole(entries: dict[str, str], folder: Path) -> None:

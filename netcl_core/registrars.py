@@ -7,7 +7,7 @@ from typing import Any, final
 
 from netcl_core.autograd.operators import Composite, Implementation, Operator
 from netcl_core.autograd.primitives import REQUIRED, AutogradPrimitive
-from netcl_core.errors import RegistrationError, message
+from netcl_core.errors import RegistrationError, coded, message
 from netcl_core.registry import Namespace, Transaction
 
 
@@ -88,4 +88,5 @@ class NamespaceRegistrar:
 
 
 def _wrong_record(provider: str, record: Any, expected: str) -> RegistrationError:
-    return RegistrationError(message(provider, f"a {type(record).__name__} to add", expected))
+    text = message(provider, f"a {type(record).__name__} to add", expected)
+    return coded("NP305", RegistrationError(text))

@@ -1,8 +1,8 @@
 """The registry: passive tables of what plugins have brought, and nothing that loads them.
 
 A `Row` says which record, who provides it and with which priority. A name may
-have rows of several providers; the highest priority wins and a tie is an error
-that names both, so that the order of installation never decides.
+have rows of several providers; `resolution` decides between them, and a tie is an
+error that names both, so that the order of installation never decides.
 
 Rows enter through a `Transaction` that belongs to one provider: either all of
 a provider's rows appear or none does.
@@ -11,11 +11,12 @@ a provider's rows appear or none does.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, final
 
-from netcl_core.errors import AmbiguousOpError, RegistrationError, message
+from netcl_core.errors import AmbiguousOpError, RegistrationError, coded, message
+from netcl_core.resolution import Choice, Decision, Offer, decide
 
 KINDS: Final = ("primitive", "operator", "implementation", "pattern", "amp_policy", "namespace")
 OP_KINDS: Final = ("primitive", "operator")
@@ -52,6 +53,30 @@ class Row:
         """`<distribution>:<op>`, the name that is never ambiguous."""
         return f"{self.provider}:{self.record.name}"
 
+    @property
+    def offer(self) -> Offer:
+        """This row as one of several offers for its name."""
+        return Offer(self.provider, self.record.name, self.kind, self.priority, self)
+
+
+def winner_of(op: str, decision: Decision) -> Any:
+    """What a decision picked; raises AmbiguousOpError that names all who are tied."""
+    if decision.winner is None:
+        raise coded(
+            "NP401",
+            AmbiguousOpError(
+                message(
+                    op,
+                    f"{' and '.join(offer.id for offer in decision.tied)} offer it with the same "
+                    f"priority {decision.tied[0].priority}",
+                    "one winner",
+                    f"Choose with nc.prefer({decision.tied[0].id!r}) or NETCL_RANK. "
+                    "Uninstall one of the two, or give one of them a higher priority",
+                )
+            ),
+        )
+    return decision.winner.item
+
 
 @final
 class Registry:
@@ -68,6 +93,8 @@ class Registry:
         self._tables: dict[str, dict[str, tuple[Row, ...]]] = {kind: {} for kind in KINDS}
         #: The reason why a distribution's plugin does not work, for messages.
         self.quarantined: dict[str, str] = {}
+        #: Why a device is too little for a distribution's plugin, by its manifest, or None.
+        self.limits: dict[str, Callable[[Any], str | None]] = {}
         #: Held by whoever fills or empties tables; the one lock of the registry and its plugins,
         #: so that loading on first use and `nc.plugins.register` never wait for each other.
         self.lock = threading.RLock()
@@ -109,36 +136,32 @@ class Registry:
             finally:
                 self._loading = False
 
-    def find_op(self, name: str) -> Row | None:
+    def find_op(self, name: str, chosen: Sequence[Choice] = ()) -> Row | None:
         """The row that serves an op, loading the plugins if need be; None if there is none.
 
         Raises AmbiguousOpError if two providers offer it with equal priority.
         """
-        return self._find(name, self.op_rows)
+        return self._find(name, self.op_rows, chosen)
 
     def find(self, kind: str, name: str) -> Row | None:
         """The row of one kind and name, loading the plugins if need be; None if there is none."""
         return self._find(name, lambda wanted: self.rows(kind, wanted))
 
-    def _find(self, name: str, rows_of: Callable[[str], tuple[Row, ...]]) -> Row | None:
+    def _find(
+        self, name: str, rows_of: Callable[[str], tuple[Row, ...]], chosen: Sequence[Choice] = ()
+    ) -> Row | None:
         if self.loader is not None:
             self.load()
         rows = rows_of(name)
         if not rows:
             return None
-        best = max(row.priority for row in rows)
-        winners = [row for row in rows if row.priority == best]
-        if len(winners) > 1:
-            names = " and ".join(sorted(row.id for row in winners))
-            raise AmbiguousOpError(
-                message(
-                    name,
-                    f"{names} offer it with the same priority {best}",
-                    "one winner",
-                    "Uninstall one of the two, or give one of them a higher priority",
-                )
-            )
-        return winners[0]
+        found: Row = winner_of(name, decide(name, [row.offer for row in rows], chosen))
+        return found
+
+    def limit(self, provider: str, device: Any) -> str | None:
+        """Why a device is too little for what a distribution's manifest requires, or None."""
+        check = self.limits.get(provider)
+        return None if check is None else check(device)
 
     def transaction(self, provider: str, *, override: bool = False) -> Transaction:
         """Begin to enter rows for one provider; nothing is visible before `commit`."""
@@ -147,6 +170,7 @@ class Registry:
     def remove_provider(self, provider: str) -> None:
         """Take all rows of a provider out of the tables."""
         with self.lock:
+            self.limits.pop(provider, None)
             for table in self._tables.values():
                 for name in list(table):
                     table[name] = tuple(row for row in table[name] if row.provider != provider)
@@ -188,18 +212,16 @@ class Transaction:
         """
         name = record.name
         if not isinstance(name, str) or not name.isidentifier():
-            raise RegistrationError(
-                message(self.provider, f"the {kind} name {name!r} is no identifier", "a name")
-            )
+            text = message(self.provider, f"the {kind} name {name!r} is no identifier", "a name")
+            raise coded("NP306", RegistrationError(text))
         if kind != "implementation" and not self.override and self._has(kind, name):
-            raise RegistrationError(
-                message(
-                    self.provider,
-                    f"the {kind} {name!r} is registered already",
-                    "each name once",
-                    "Choose another name, or pass override=True to replace it",
-                )
+            text = message(
+                self.provider,
+                f"the {kind} {name!r} is registered already",
+                "each name once",
+                "Choose another name, or pass override=True to replace it",
             )
+            raise coded("NP307", RegistrationError(text))
         self.rows.append(Row(kind, record, self.provider, priority))
 
     def _has(self, kind: str, name: str) -> bool:

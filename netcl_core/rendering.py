@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import jinja2
 
-from netcl_core.errors import TemplateError, message
+from netcl_core.errors import TemplateError, coded, message
 
 _prefixes: Final[dict[str, jinja2.BaseLoader]] = {}
 _lock: Final = threading.RLock()
@@ -72,14 +72,13 @@ def get_template(name: str) -> jinja2.Template:
             message(f"template {name!r}", f"line {error.lineno}: {error.message}", "valid Jinja")
         ) from error
     except jinja2.TemplateNotFound as error:
-        raise TemplateError(
-            message(
-                f"template {name!r}",
-                f"{error.name} was not found",
-                f"a file below one of the prefixes {', '.join(sorted(_prefixes))}",
-                "A plugin's prefix is the name of its entry point",
-            )
-        ) from error
+        text = message(
+            f"template {name!r}",
+            f"{error.name} was not found",
+            f"a file below one of the prefixes {', '.join(sorted(_prefixes))}",
+            "A plugin's prefix is the name of its entry point",
+        )
+        raise coded("NP309", TemplateError(text)) from error
 
 
 def render(name: str, **context: Any) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import generate
 import pytest
 
-from netcl_core import config, errors, hookspecs
+from netcl_core import config, errors, hookspecs, version
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,7 +50,7 @@ def test_every_hook_is_documented(name: str) -> None:
 
 
 def test_the_hook_api_version_is_documented() -> None:
-    major, minor = hookspecs.API_VERSION
+    major, minor = version.API_VERSION
     assert f"| {major}.{minor} |" in page("hooks.md")
 
 

@@ -14,8 +14,10 @@ CORE = ROOT / "netcl_core"
 
 #: From the bottom to the top. A module may import from its own layer and from those below.
 LAYERS = (
-    ("netcl_core.errors",),
-    ("netcl_core.config", "netcl_core.dtypes", "netcl_core.hookspecs", "netcl_core.registry"),
+    ("netcl_core.errors", "netcl_core.version"),
+    ("netcl_core.config", "netcl_core.dtypes", "netcl_core.hookspecs"),
+    ("netcl_core.folders", "netcl_core.resolution"),
+    ("netcl_core.registry",),
     ("netcl_core.rendering", "netcl_core.icd", "netcl_core.providers"),
     ("netcl_core.probing",),
     ("netcl_core.device", "netcl_core.device_table", "netcl_core.hostdata"),

@@ -102,7 +102,7 @@ class Jitted:
     # -- the cache -----------------------------------------------------------------
 
     def _key(self, given: Arguments) -> Any:
-        key = given.key if given.tensors else (*given.key, default_device())
+        key = _base(given)
         reads = self._reads.get(key)
         return key if not reads else (key, tuple([repr(given.numbers[i]) for i in reads]))
 
@@ -115,7 +115,7 @@ class Jitted:
 
     def _keep(self, given: Arguments, entry: _Entry, reads: set[int]) -> None:
         with self._lock:
-            key = given.key if given.tensors else (*given.key, default_device())
+            key = _base(given)
             known = self._reads.get(key, ())
             if reads - set(known):  # entries of this key were told apart by too little
                 self._reads[key] = tuple(sorted(reads | set(known)))
@@ -224,6 +224,12 @@ class Jitted:
         if entry.program is None:
             raise FusionError(self.explain(*args, **kwargs))
         return lower(entry.program)
+
+
+def _base(given: Arguments) -> Any:
+    """The key but for the numbers that were read: arguments, device, and `prefer` in force."""
+    key = given.key if given.tensors else (*given.key, default_device())
+    return key if not thread.chosen else (*key, thread.chosen)
 
 
 def _sorted_back(kwargs: dict[str, Any], symbols: list[Any], numbers: list[Any]) -> dict[str, Any]:

@@ -17,17 +17,21 @@ import numpy as np
 
 from netcl_core.autograd.engine import apply_op
 from netcl_core.autograd.mistakes import MISTAKES, names_an_op, raise_named
+from netcl_core.autograd.thread import thread
 from netcl_core.backends import backend_of
 from netcl_core.device import Device
 from netcl_core.device_table import default_device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import DeviceError, RegistrationError, message
 from netcl_core.hostdata import check_dtype
-from netcl_core.registry import registry
+from netcl_core.registry import registry, winner_of
+from netcl_core.resolution import Choice, Decision, Offer, decide
 from netcl_core.runtime.host import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.tensors import Operand, Tensor
 
+#: The provider of an operator's own implementations where the operator is not registered.
+UNKNOWN: Final = "with the operator"
 Attrs: TypeAlias = Mapping[str, Any]
 Bind: TypeAlias = Callable[..., tuple[Sequence[Any], dict[str, Any]]]
 
@@ -64,16 +68,18 @@ class Requirements:
 
     def unmet_by_device(self, request: Request) -> str | None:
         """Why the device or the dtype of a request does not do, or None; shapes do not count."""
-        device = request.device
+        reason = self.unmet_everywhere(request.device)
+        dtype = request.output.dtype
+        if reason is None and self.dtypes and dtype not in self.dtypes:
+            return f"it computes {', '.join(self.dtypes)}, not {dtype}"
+        return reason
+
+    def unmet_everywhere(self, device: Device) -> str | None:
+        """Why a device does not do for any request at all, or None."""
         if self.device_kinds and device.kind not in self.device_kinds:
             return f"it needs a {' or '.join(self.device_kinds)}, {device} is a {device.kind}"
-        dtype = request.output.dtype
-        if self.dtypes and dtype not in self.dtypes:
-            return f"it computes {', '.join(self.dtypes)}, not {dtype}"
         missing = [name for name in self.extensions if name not in device.extensions]
-        if missing:
-            return f"{device} lacks {', '.join(missing)}"
-        return None
+        return f"{device} lacks {', '.join(missing)}" if missing else None
 
 
 @final
@@ -145,44 +151,54 @@ class Operator:
     view: bool = False
     doc: str = ""
 
-    def candidates(self) -> list[tuple[str, Implementation]]:
-        """`(provider, implementation)` of all that is registered for this operator."""
-        rows = registry.rows("implementation", self.name)
-        return [("with the operator", each) for each in self.implementations] + [
-            (row.provider, row.record) for row in rows
+    def offers(self) -> list[Offer]:
+        """All implementations that are registered for this operator, with who brings each."""
+        owner = next(
+            (row.provider for row in registry.op_rows(self.name) if row.record is self), UNKNOWN
+        )
+        return [
+            Offer(owner, self.name, each.label, each.priority, each)
+            for each in self.implementations
+        ] + [
+            Offer(row.provider, self.name, row.record.label, row.record.priority, row.record)
+            for row in registry.rows("implementation", self.name)
         ]
 
-    def select(self, request: Request) -> Implementation:
+    def decide(self, request: Request, chosen: Sequence[Choice] = ()) -> Decision:
+        """Which implementation serves a request, by which rule, and why not the others."""
+        return decide(
+            self.name,
+            self.offers(),
+            chosen,
+            lambda offer: (
+                registry.limit(offer.provider, request.device) or offer.item.requires.unmet(request)
+            ),
+        )
+
+    def select(self, request: Request, chosen: Sequence[Choice] = ()) -> Implementation:
         """The implementation for a request.
 
-        Raises DeviceError that lists why each candidate is out, or RegistrationError for
+        Raises DeviceError that lists why each candidate is out, or AmbiguousOpError for
         a tie.
         """
-        reasons: list[str] = []
-        fitting: list[tuple[str, Implementation]] = []
-        for provider, each in self.candidates():
-            unmet = each.requires.unmet(request)
-            if unmet is None:
-                fitting.append((provider, each))
-            else:
-                reasons.append(f"{each.label} ({provider}): {unmet}")
-        if not fitting:
+        offers = self.offers()
+        decision = self.decide(request, chosen)
+        if decision.winner is None and not decision.tied:
+            reasons = [
+                f"{offer.label} ({offer.provider}): {verdict.removeprefix('dropped: ')}"
+                for offer, verdict in zip(offers, decision.verdicts, strict=True)
+            ]
             raise DeviceError(
                 message(
                     self.name,
-                    f"no implementation fits {request.output.dtype} on {request.device!r}",
+                    f"no implementation fits {request.output.dtype} on {request.device!r} "
+                    f"(decided by {decision.rule})",
                     "one of: " + ("; ".join(reasons) or "none is registered"),
                     "Use the NumPy path with nc.use_device('cpu')",
                 )
             )
-        best = max(each.priority for _, each in fitting)
-        winners = [pair for pair in fitting if pair[1].priority == best]
-        if len(winners) > 1:
-            names = " and ".join(f"{each.label} ({provider})" for provider, each in winners)
-            raise RegistrationError(
-                message(self.name, f"{names} have the same priority {best}", "one winner")
-            )
-        return winners[0][1]
+        found: Implementation = winner_of(self.name, decision)
+        return found
 
 
 @final
@@ -208,6 +224,7 @@ class OperatorPlan:
         check_dtype(self.output.dtype, device)
         self.differentiable = operator.backward is not None and DTYPES[self.output.dtype].floating
         self.launches = device.backend == "opencl" and not operator.view and self.output.size > 0
+        self._chosen = thread.chosen  # those in force when the plan is made, not when it runs
         self._bound: Bound | HostBound | None = None
 
     @property
@@ -216,7 +233,7 @@ class OperatorPlan:
         if self._bound is None:
             inputs = tuple(spec for spec in self.specs if spec is not None)
             request = Request(self.operator.name, self.device, inputs, self.output, self.attrs)
-            planned = self.operator.select(request).plan(request)
+            planned = self.operator.select(request, self._chosen).plan(request)
             self._bound = (
                 HostBound(self.device, planned, inputs, (self.output,))
                 if isinstance(planned, HostCall)
@@ -284,6 +301,7 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
                 device,
                 tuple([None if x is None else (x.shape, x.dtype) for x in operands]),
                 tuple(attrs.values()),
+                thread.chosen,
             )
             made = plans.get(key)
             if made is None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Final
 
+from netcl_core.autograd.choosing import contested
 from netcl_core.autograd.elementwise import astype, primitive_function
 from netcl_core.autograd.engine import apply_op, backward
 from netcl_core.autograd.kernels import move
@@ -21,7 +22,7 @@ from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.device import Device
 from netcl_core.errors import ArgumentError, MissingOpError, message
 from netcl_core.providers import how_to_get, providers
-from netcl_core.registry import functions, registry
+from netcl_core.registry import Row, functions, registry
 
 #: NumPy's names of arguments beside PyTorch's; both are accepted everywhere.
 _ALIASES: Final = {"axis": "dim", "keepdims": "keepdim"}
@@ -53,9 +54,17 @@ def build(name: str) -> Callable[..., Any]:
     """The function of an op; raises MissingOpError that says which package provides it."""
     if name in _CORE:
         return _CORE[name]
-    row = registry.find_op(name)
-    if row is None:
+    registry.load()
+    rows = registry.op_rows(name)
+    if not rows:
         raise missing(name)
+    if len(rows) == 1:
+        return function_of(rows[0])
+    return contested(name, rows, function_of)
+
+
+def function_of(row: Row) -> Callable[..., Any]:
+    """The public function of one provider's record."""
     record = row.record
     if isinstance(record, AutogradPrimitive):
         return primitive_function(record)

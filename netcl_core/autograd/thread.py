@@ -19,6 +19,7 @@ class ThreadState(threading.local):
         tape: The current tape; None until the thread's implicit tape is made.
         implicit: The thread's implicit tape; None until it is needed.
         tracer: The tracing context that takes the ops instead of running them.
+        chosen: The explicit choices of `prefer` in force, the innermost first.
     """
 
     grad: bool | None = None
@@ -26,6 +27,7 @@ class ThreadState(threading.local):
     tape: Any = None
     implicit: Any = None
     tracer: Any = None
+    chosen: tuple[tuple[str, str], ...] = ()
 
 
 @final

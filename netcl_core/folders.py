@@ -1,0 +1,20 @@
+"""Where netcl keeps files of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+
+from netcl_core import config
+
+
+def cache_root() -> Path:
+    """The configured cache folder, else the platform's for netcl."""
+    chosen = config.get("cache-dir")
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("netcl", appauthor=False))
+
+
+def plugin_states() -> Path:
+    """The file that remembers which plugins failed."""
+    return cache_root() / "plugins" / "states.json"

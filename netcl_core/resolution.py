@@ -1,0 +1,140 @@
+"""Who serves a name that several plugins offer: one list of rules, the same for everything.
+
+Primitives, operators and implementations are decided by the same rules, in this
+order; the first that picks somebody decides. Nothing in them depends on the order
+in which plugins were installed or loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
+
+from netcl_core import config
+
+#: (distribution, op), both as they stand in `distribution:op`
+Choice: TypeAlias = tuple[str, str]
+
+
+def canonical(name: str) -> str:
+    """A distribution's name in the one spelling that all its spellings have in common."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Offer:
+    """Something that could serve an op: the record, who brings it, and its priority."""
+
+    provider: str
+    op: str
+    label: str
+    priority: int
+    item: Any
+
+    @property
+    def id(self) -> str:
+        """`<distribution>:<op>`, the name that is never ambiguous."""
+        return f"{self.provider}:{self.op}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Who serves the op and by which rule, and what is said of each offer.
+
+    Attributes:
+        winner: None if nobody can, or if a tie prevents it.
+        rule: The rule that decided, for readers.
+        verdicts: One text per offer, in the offers' order.
+        tied: The offers that nothing tells apart, sorted; empty without a tie.
+    """
+
+    winner: Offer | None
+    rule: str
+    verdicts: tuple[str, ...]
+    tied: tuple[Offer, ...] = ()
+
+    @property
+    def tie(self) -> str:
+        """The tied offers by name."""
+        return " and ".join(f"{each.label} ({each.provider})" for each in self.tied)
+
+
+def decide(
+    op: str,
+    offers: Sequence[Offer],
+    chosen: Sequence[Choice] = (),
+    unfit: Callable[[Offer], str | None] = lambda offer: None,
+) -> Decision:
+    """Pick one of the offers for an op.
+
+    Args:
+        op: The op's name.
+        offers: All that is there, in any order.
+        chosen: The explicit choices in force, the innermost first.
+        unfit: Why the device cannot run an offer, or None.
+    """
+    reasons = {id(offer): unfit(offer) for offer in offers}
+    fitting = [offer for offer in offers if reasons[id(offer)] is None]
+    by_choice = _chosen(op, offers, chosen)
+    picked, rule = fitting, ""
+    tied: tuple[Offer, ...] = ()
+    if by_choice is not None:
+        rule = f"the explicit choice {by_choice[0].id}"
+        picked = [offer for offer in by_choice if reasons[id(offer)] is None]
+    # The lock file's rule belongs into this list, after the ranking: a function from the op and
+    # the offers that fit to those that it leaves and the text that names it, or None.
+    for narrow in (_ranked, _highest):
+        narrowed = narrow(op, picked) if len(picked) > 1 else None
+        if narrowed is not None:
+            picked, reason = narrowed
+            rule = rule or reason
+    winner = picked[0] if len(picked) == 1 else None
+    if len(picked) > 1:
+        tied = tuple(sorted(picked, key=lambda offer: (offer.id, offer.label)))
+        rule = f"none: equal priority {picked[0].priority}"
+    if not rule:
+        rule = "the only one" if len(offers) == 1 else "the only one that fits"
+        rule = rule if winner else "none: nobody fits"
+    verdicts = tuple(_verdict(each, reasons[id(each)], winner, tied, rule) for each in offers)
+    return Decision(winner, rule, verdicts, tied)
+
+
+def _chosen(op: str, offers: Sequence[Offer], chosen: Sequence[Choice]) -> list[Offer] | None:
+    """The offers of the innermost choice that names one of them."""
+    for distribution, wanted in chosen:
+        if wanted == op:
+            found = [offer for offer in offers if canonical(offer.provider) == distribution]
+            if found:
+                return found
+    return None
+
+
+def _ranked(op: str, offers: Sequence[Offer]) -> tuple[list[Offer], str] | None:
+    ranking = config.get("resolve")
+    for key in (op, "*"):
+        for distribution in ranking.get(key, ()):
+            found = [each for each in offers if canonical(each.provider) == canonical(distribution)]
+            if found:
+                return found, f"the setting resolve (NETCL_RANK): {distribution} for {key}"
+    return None
+
+
+def _highest(op: str, offers: Sequence[Offer]) -> tuple[list[Offer], str] | None:
+    best = max(offer.priority for offer in offers)
+    return [offer for offer in offers if offer.priority == best], f"the highest priority, {best}"
+
+
+def _verdict(
+    offer: Offer, reason: str | None, winner: Offer | None, tied: Sequence[Offer], rule: str
+) -> str:
+    if offer is winner:
+        return f"used: {rule}"
+    if reason is not None:
+        return f"dropped: {reason}"
+    if any(offer is each for each in tied):
+        return f"tied with priority {offer.priority}"
+    return "not used: another goes before it" if winner or tied else f"not used: {rule}"
