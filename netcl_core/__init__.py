@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from netcl_core.registry import functions as _functions
 from netcl_core.registry import registry as _registry
-from netcl_core.version import API_VERSION, VERSION
 
 if TYPE_CHECKING:
     from netcl_core import autograd, errors, plugins
@@ -27,10 +26,14 @@ if TYPE_CHECKING:
     from netcl_core.runtime.host import HostCall
     from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
     from netcl_core.tensors import Operand, Tensor
+    from netcl_core.version import API_VERSION
 
-__version__: Final = VERSION
+    __version__: str
+
 #: name -> (module, attribute); the attribute "" is the module itself
 _NAMES: Final = {
+    "API_VERSION": ("version", "API_VERSION"),
+    "__version__": ("version", "VERSION"),
     "DTYPES": ("dtypes", "DTYPES"),
     "Bound": ("runtime.kernels", "Bound"),
     "Device": ("device", "Device"),

@@ -19,6 +19,11 @@ LAYERS = (
     ("netcl_core.folders", "netcl_core.resolution"),
     ("netcl_core.registry",),
     ("netcl_core.rendering", "netcl_core.icd", "netcl_core.providers"),
+    ("netcl_core.market",),
+    ("netcl_core.market.failures", "netcl_core.market.finding"),
+    ("netcl_core.market.manifests", "netcl_core.market.requirements", "netcl_core.market.states"),
+    ("netcl_core.market.survey",),
+    ("netcl_core.market.trial",),
     ("netcl_core.probing",),
     ("netcl_core.device", "netcl_core.device_table", "netcl_core.hostdata"),
     ("netcl_core.runtime", "netcl_core.runtime.*"),
@@ -27,6 +32,7 @@ LAYERS = (
     ("netcl_core.autograd.*",),
     ("netcl_core.autograd",),
     ("netcl_core.explain", "netcl_core.registrars"),
+    ("netcl_core.loading",),
     ("netcl_core.plugins",),
     ("netcl_core", "netcl_core.doctor", "netcl_core.testing", "netcl_core.testing.*"),
     ("netcl_core.cli", "netcl_core.cli.*"),
@@ -46,7 +52,7 @@ ACCEPTED = {
 
 #: Who alone may import what.
 ALONE = {
-    "pluggy": {"netcl_core.plugins", "netcl_core.hookspecs"},
+    "pluggy": {"netcl_core.loading", "netcl_core.hookspecs"},
     "pyopencl": {"netcl_core.device", "netcl_core.device_table", "netcl_core.probing"},
     "jinja2": {"netcl_core.rendering"},
     "pycparser": {"netcl_core.autograd.expressions"},

@@ -397,7 +397,7 @@ print([number for number in before if before[number] is not after[number]])
 
 
 def test_importing_loads_few_modules(python: Callable[..., str]) -> None:
-    """The face, the errors and the registry; everything else waits for its first use."""
+    """The face, the errors and the registry with its rules; all else waits for its first use."""
     code = """
 import sys
 before = set(sys.modules)

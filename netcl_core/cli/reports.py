@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from netcl_core import device_table, doctor, plugins
+from netcl_core.market import trial
 
 _GAP = 2  # columns between two cells
 _SHORTEST = 8  # what a shortened cell keeps at least
@@ -58,6 +59,7 @@ def show_doctor(as_json: bool) -> int:
 
 def _plugin_checks() -> list[doctor.Check]:
     """What the plugins report; the reasons of broken ones are shown there, not as warnings too."""
+    trial.probe()  # what does not survive being loaded must not be loaded here
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", plugins.PluginWarning)
         return [doctor.Check(*one) for one in plugins.doctor_checks()]

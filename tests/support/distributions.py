@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from textwrap import dedent
 
@@ -17,35 +19,52 @@ def install(
     files: dict[str, str],
     entry_points: dict[str, dict[str, str]],
     version: str = "1.0",
-) -> None:
-    """Write files and metadata as pip would leave them. `entry_points`: group -> name -> value."""
+    headers: Sequence[str] = (),
+) -> Path:
+    """Write files and metadata as pip would leave them; returns the folder of the metadata.
+
+    `entry_points`: group -> name -> value; `headers`: further lines of METADATA.
+    """
     for name, text in files.items():
         path = site / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(dedent(text), encoding="utf-8")
     info = site / f"{distribution.replace('-', '_')}-{version}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n", encoding="utf-8"
-    )
+    info.mkdir(parents=True)
+    lines = ["Metadata-Version: 2.1", f"Name: {distribution}", f"Version: {version}", *headers]
+    (info / "METADATA").write_text("\n".join(lines) + "\n\nText: no header\n", encoding="utf-8")
     sections = [
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in points.items())
         for group, points in entry_points.items()
     ]
     (info / "entry_points.txt").write_text("\n".join(sections), encoding="utf-8")
+    listed = [*files, f"{info.name}/METADATA", f"{info.name}/entry_points.txt"]
+    digests = [sha256((site / name).read_bytes()).hexdigest() for name in listed]
+    record = [f"{name},sha256={digest}," for name, digest in zip(listed, digests, strict=True)]
+    (info / "RECORD").write_text(
+        "\n".join([*record, f"{info.name}/RECORD,,"]) + "\n", encoding="utf-8"
+    )
+    return info
 
 
 def install_plugin(
-    site: Path, name: str, code: str, templates: dict[str, str] | None = None
-) -> None:
-    """A plugin of one package `<name>_package`, its object `plugin` and its templates."""
+    site: Path,
+    name: str,
+    code: str,
+    templates: dict[str, str] | None = None,
+    manifest: str | None = None,
+    headers: Sequence[str] = (),
+) -> Path:
+    """A plugin of one package `<name>_package`: its object `plugin`, its templates, its manifest.
+
+    Returns the folder of its metadata.
+    """
     package = f"{name}_package"
     files = {f"{package}/__init__.py": code}
     for file, text in (templates or {}).items():
         files[f"{package}/templates/{file}"] = text
-    install(
-        site,
-        f"netcl-plugin-{name}",
-        files,
-        {"netcl_core.plugins": {name: f"{package}:plugin"}},
-    )
+    points = {"netcl_core.plugins": {name: f"{package}:plugin"}}
+    if manifest is not None:
+        files[f"{package}/netcl_plugin.toml"] = manifest
+        points["netcl_core.manifest"] = {name: f"{package}:netcl_plugin.toml"}
+    return install(site, f"netcl-plugin-{name}", files, points, headers=headers)

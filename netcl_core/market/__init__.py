@@ -1,0 +1,1 @@
+"""What can be known of installed plugins without importing any of them."""

@@ -1,0 +1,152 @@
+"""Finds the entry points of installed plugins, whatever a broken distribution beside them holds.
+
+Each distribution is read on its own, and its metadata only if it has an entry point
+of ours: with hundreds of distributions this is what keeps `netcl plugins list` fast.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import importlib_metadata
+
+from netcl_core.resolution import canonical
+
+PLUGINS: Final = "netcl_core.plugins"
+PRIMITIVES: Final = "netcl_core.primitives"
+MANIFEST: Final = "netcl_core.manifest"
+GROUPS: Final = (PLUGINS, PRIMITIVES, MANIFEST)
+_OURS: Final = "netcl_core."
+_REFERENCE: Final = re.compile(r"[\w.]+(:[\w.]+)?( *\[.*\])?$")
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Distribution:
+    """An installed distribution that has entry points of ours.
+
+    Attributes:
+        points: (group, name) -> value.
+        problem: Why its metadata cannot be used; empty if they can.
+    """
+
+    name: str
+    version: str
+    location: str
+    points: dict[tuple[str, str], str]
+    requires: tuple[str, ...]
+    requires_python: str
+    summary: str
+    license: str
+    problem: str
+    handle: Any
+
+    def fingerprint(self) -> str:
+        """What changes with every installation of other files: the digest of its RECORD."""
+        text = _read(self.handle, "RECORD") or ""
+        return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+    def files(self) -> Sequence[Any]:
+        """Its files, as its RECORD lists them; empty where there is none."""
+        try:
+            return self.handle.files or ()
+        except Exception:  # a broken RECORD; the import system may still know the package
+            return ()
+
+    def load(self, group: str, name: str) -> Any:
+        """Import what an entry point names."""
+        return importlib_metadata.EntryPoint(name, self.points[group, name], group).load()
+
+
+def distributions() -> list[Distribution]:
+    """Every distribution with an entry point of ours, sorted by name.
+
+    Of several copies the first on the path counts, as for the import system.
+    """
+    found: dict[str, Distribution] = {}
+    for handle in importlib_metadata.distributions():
+        text = _read(handle, "entry_points.txt")
+        if text is None or _OURS not in text:
+            continue
+        made = _distribution(handle, text)
+        if made.points or made.problem:
+            found.setdefault(canonical(made.name), made)
+    return [found[name] for name in sorted(found)]
+
+
+def _distribution(handle: Any, entry_points: str) -> Distribution:
+    headers = _headers(handle)
+    location = str(getattr(handle, "_path", None) or handle.locate_file(""))
+    stem = re.split(r"[\\/]", location.rstrip("\\/"))[-1].partition("-")[0]
+    problem, points = "", {}
+    try:
+        points = dict(_points(entry_points))
+    except ValueError as error:
+        problem = str(error)
+    names, versions = headers.get("Name", []), headers.get("Version", [])
+    if not names or not versions:
+        problem = "its METADATA has no name or no version"
+    licenses = headers.get("License-Expression") or headers.get("License") or [""]
+    return Distribution(
+        name=(names or [stem.replace("_", "-")])[0],
+        version=(versions or ["0"])[0],
+        location=location,
+        points=points,
+        requires=tuple(headers.get("Requires-Dist", ())),
+        requires_python=headers.get("Requires-Python", [""])[0],
+        summary=headers.get("Summary", [""])[0],
+        license=licenses[0],
+        problem=problem,
+        handle=handle,
+    )
+
+
+def _points(text: str) -> Iterator[tuple[tuple[str, str], str]]:
+    """Our entry points of an entry_points.txt; raises ValueError for one that is malformed."""
+    group = ""
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if line.startswith("[") and line.endswith("]"):
+            group = line[1:-1].strip()
+        elif line and not line.startswith(("#", ";")) and group in GROUPS:
+            name, equals, value = (part.strip() for part in line.partition("="))
+            fine = re.fullmatch(r"[\w.:/ -]+", value) if group == MANIFEST else None
+            if not name or not equals or not (fine or _REFERENCE.match(value)):
+                raise ValueError(f"line {number} of its entry_points.txt: {line!r}")
+            yield (group, name), value
+
+
+def _headers(handle: Any) -> dict[str, list[str]]:
+    """The fields of METADATA, without the long description below them."""
+    text = _read(handle, "METADATA") or _read(handle, "PKG-INFO") or ""
+    found: dict[str, list[str]] = {}
+    for line in text.partition("\n\n")[0].splitlines():
+        name, colon, value = line.partition(":")
+        if colon and not line[0].isspace():
+            found.setdefault(name, []).append(value.strip())
+    return found
+
+
+def _read(handle: Any, name: str) -> str | None:
+    """A file of the metadata; None if it is missing or is no text."""
+    try:
+        text: str | None = handle.read_text(name)
+    except (OSError, UnicodeDecodeError):
+        return None
+    return text
+
+
+@functools.lru_cache(maxsize=1024)
+def version_of(name: str) -> str | None:
+    """The version of an installed distribution; None if it is not there."""
+    try:
+        handle = importlib_metadata.distribution(name)
+    except (importlib_metadata.PackageNotFoundError, ValueError):
+        return None
+    versions = _headers(handle).get("Version")
+    return versions[0] if versions else None

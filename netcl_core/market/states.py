@@ -1,0 +1,134 @@
+"""Remembers on disk which plugins failed, so that they can be listed without importing them.
+
+A remembered failure holds for the very files that failed: another version, or another
+RECORD of the same version, is forgotten at once. What raised an exception is tried
+again by every process; what ended the interpreter is not, until its files change or
+`netcl doctor` finds that it loads. A file that cannot be read or written costs the memory
+and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+from netcl_core import folders
+from netcl_core.market.finding import Distribution
+
+#: Codes of what must not even be tried.
+DEADLY: Final = frozenset({"NP208", "NP209"})
+_SCHEMA: Final = 1
+_MOST: Final = 200
+_LONGEST: Final = 20_000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One remembered failure."""
+
+    version: str
+    record: str
+    code: str
+    reason: str
+    traceback: str
+    at: int
+
+
+@final
+class States:
+    """The remembered failures; changes reach the disk with `save`."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = folders.plugin_states() if path is None else path
+        self._kept = _load(self._path)
+        self._changed = False
+
+    def get(self, distribution: Distribution, group: str, name: str) -> Memory | None:
+        """What is remembered of an entry point, unless its distribution has changed."""
+        key = _key(distribution, group, name)
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        if (found.version, found.record) == (distribution.version, distribution.fingerprint()):
+            return found
+        self.clear(distribution, group, name)
+        return None
+
+    def put(
+        self,
+        distribution: Distribution,
+        group: str,
+        name: str,
+        code: str,
+        reason: str,
+        traceback: str = "",
+    ) -> None:
+        """Remember a failure."""
+        made = Memory(
+            distribution.version,
+            distribution.fingerprint(),
+            code,
+            reason[:_LONGEST],
+            traceback[-_LONGEST:],
+            int(time.time()),
+        )
+        self._kept[_key(distribution, group, name)] = made
+        self._changed = True
+
+    def clear(self, distribution: Distribution, group: str, name: str) -> None:
+        """Forget an entry point."""
+        if self._kept.pop(_key(distribution, group, name), None) is not None:
+            self._changed = True
+
+    def save(self) -> None:
+        """Write what has changed, whole or not at all."""
+        if not self._changed:
+            return
+        there = {key: value for key, value in self._kept.items() if _exists(key)}
+        newest = sorted(there, key=lambda key: there[key].at, reverse=True)[:_MOST]
+        table = {"schema": _SCHEMA, "plugins": {key: asdict(there[key]) for key in sorted(newest)}}
+        with contextlib.suppress(OSError):  # a full or read-only disk only costs the memory
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            handle, aside = tempfile.mkstemp(dir=self._path.parent, prefix=".new-")
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    json.dump(table, file, indent=1)
+                Path(aside).replace(self._path)
+            except OSError:
+                Path(aside).unlink(missing_ok=True)
+                raise
+            self._changed = False
+
+
+def _key(distribution: Distribution, group: str, name: str) -> str:
+    return f"{distribution.location}|{group}|{name}"
+
+
+def _exists(key: str) -> bool:
+    return Path(key.split("|", 1)[0]).exists()
+
+
+def _load(path: Path) -> dict[str, Memory]:
+    """What the file holds; nothing if it is missing, unreadable or somebody else's."""
+    try:
+        table: Any = json.loads(path.read_text(encoding="utf-8"))
+        if table["schema"] != _SCHEMA:
+            return {}
+        return {str(key): _memory(row) for key, row in table["plugins"].items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}
+
+
+def _memory(row: Any) -> Memory:
+    made = Memory(**row)
+    texts = (made.version, made.record, made.code, made.reason, made.traceback)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(made.at, int):
+        raise TypeError("not a memory of ours")
+    return made
