@@ -16,7 +16,7 @@ ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test packages lint format bench docs op-table clean
+.PHONY: help setup demo test packages lint format bench docs manifests op-table clean
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo "make lint      ruff, the format, and mypy --strict on the core"
 	@echo "make format    let ruff format the code and repair what it can"
 	@echo "make docs      write what is generated, then check and run the documentation"
+	@echo "make manifests write every plugin's netcl_plugin.toml from what it registers (part of docs)"
 	@echo "make op-table  run every op's cases on every runtime here and write docs/ops.md (minutes)"
 	@echo "make bench     run benchmarks/*.py"
 	@echo "make setup     only make the environment ($(VENV))"
@@ -78,7 +79,10 @@ format: $(STAMPS)/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(STAMPS)/dev
+manifests: $(STAMPS)/dev
+	$(BIN)/python tests/support/manifests.py
+
+docs: manifests
 	$(BIN)/python tests/support/generate.py
 	$(PYTEST) tests/test_docs.py $(ARGS)
 

@@ -69,10 +69,15 @@ def why(op: str, *, device: Any = None, dtype: str = "float32") -> Explanation:
     return explain(op, device, dtype)
 
 
-def plugin_commands() -> dict[str, Any]:
-    """The click commands that plugins add to `netcl`; a failing hook adds none, with a warning."""
+def plugin_commands(of: Sequence[Plugin] | None = None) -> dict[str, Any]:
+    """The click commands that plugins add to `netcl`; a failing hook adds none, with a warning.
+
+    `of`: only those of some plugins.
+    """
     commands: dict[str, Any] = {}
     for plugin, function in loading.implementing("netcl_cli_commands"):
+        if of is not None and plugin not in of:
+            continue
         added: dict[str, Any] = {}
         try:
             function(lambda command, into=added: into.__setitem__(command.name, command))

@@ -1,24 +1,54 @@
-"""Which package provides an op or a namespace: the remedy when one is missing.
+"""The market as it was when this core was released: which package brings what.
 
-The table is the bundled data file `providers.json`, which is generated from the
-first-party plugins.
+The bundled snapshot `catalogue.json` is written from the manifests of the first-party
+plugins. It is the remedy when an op is missing, and what `netcl plugins search` looks in.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+from dataclasses import dataclass
 from importlib import resources
+from typing import Any, Final, final
 
-from netcl_core.registry import registry
+from netcl_core.registry import OP_KINDS, registry
+
+FILE: Final = "catalogue.json"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Something that a search found: a name, what it is, and the package that brings it."""
+
+    name: str
+    kind: str
+    package: str
+    summary: str
+
+
+@functools.lru_cache(maxsize=1)
+def catalogue() -> dict[str, dict[str, Any]]:
+    """Package name -> `summary`, `license`, `maturity` and `provides`: {kind: [name, ...]}."""
+    text = resources.files("netcl_core").joinpath(FILE).read_text(encoding="utf-8")
+    table: dict[str, dict[str, Any]] = json.loads(text)["packages"]
+    return table
 
 
 @functools.lru_cache(maxsize=1)
 def providers() -> dict[str, dict[str, str]]:
     """`{"ops": {name: package}, "namespaces": {name: package}}`."""
-    text = resources.files("netcl_core").joinpath("providers.json").read_text(encoding="utf-8")
-    table: dict[str, dict[str, str]] = json.loads(text)
-    return table
+    return {"ops": _by_name(*OP_KINDS), "namespaces": _by_name("namespace")}
+
+
+def _by_name(*kinds: str) -> dict[str, str]:
+    return {
+        name: package
+        for package, entry in catalogue().items()
+        for kind in kinds
+        for name in entry["provides"].get(kind, ())
+    }
 
 
 def how_to_get(kind: str, name: str) -> str | None:
@@ -30,3 +60,16 @@ def how_to_get(kind: str, name: str) -> str | None:
     if reason is not None:
         return f"{package} is installed but quarantined ({reason}): repair or upgrade it"
     return f"Install it with: pip install {package}"
+
+
+def search(word: str) -> list[Hit]:
+    """Everything in the catalogue whose name or summary holds a word; exact names first."""
+    wanted = word.strip().lower()
+    hits = []
+    for package, entry in catalogue().items():
+        if wanted in package.lower() or wanted in entry["summary"].lower():
+            hits.append(Hit(package, "package", package, entry["summary"]))
+        for kind, names in entry["provides"].items():
+            found = [name for name in names if wanted in name.lower()]
+            hits += [Hit(name, kind, package, entry["summary"]) for name in found]
+    return sorted(hits, key=lambda hit: (hit.name.lower() != wanted, hit.name, hit.package))

@@ -46,7 +46,15 @@ ACCEPTED = {
     ("netcl_core", "netcl_core.autograd.ops"): "the face is on top; ops are made on first use",
     ("netcl_core.plugins", "?"): "the module of a plugin's namespace",
     ("netcl_core.cli.main", "netcl_core.plugins"): "`netcl devices` loads no plugin",
-    ("netcl_core.cli.main", "netcl_core.cli.reports"): "`netcl --help` loads no device",
+    ("netcl_core.cli.main", "?"): "`netcl --help` loads no device and no table",
+    ("netcl_core.cli.market", "netcl_core.plugins"): "`netcl plugins list` imports no plugin",
+    ("netcl_core.cli.market", "netcl_core.dtypes"): "it imports NumPy, `netcl plugins list` none",
+    ("netcl_core.cli.market", "netcl_core.providers"): "`netcl plugins list` needs no catalogue",
+    ("netcl_core.cli.start", "?"): "`netcl plugins list` goes without click",
+    ("netcl_core.market.requirements", "packaging.requirements"): "slow, and hardly ever needed",
+    ("netcl_core.market.requirements", "packaging.specifiers"): "slow, and hardly ever needed",
+    ("netcl_core.cli.tables", "rich.console"): "only a terminal needs it, and it is slow",
+    ("netcl_core.cli.tables", "rich.table"): "only a terminal needs it, and it is slow",
     ("netcl_core.testing.reference", "torch"): "optional and slow",
 }
 

@@ -32,7 +32,7 @@ def test_no_kernel_stands_in_python() -> None:
 
 
 def test_the_core_names_no_plugin() -> None:
-    """Only the data file providers.json knows them."""
+    """Only the data file catalogue.json knows them."""
     names = [*first_party(), *(name.replace("-", "_") for name in first_party())]
     naming = [
         path.name

@@ -65,6 +65,8 @@ class AutogradPrimitive:
             float32), `"bool"`; None: found from the expression.
         reference: A NumPy function `(*arrays, **attrs) -> array` for float64 checks.
         doc: A text for the documentation.
+        inputs: The names of the inputs.
+        template: The template that it was read from.
     """
 
     name: str
@@ -78,6 +80,7 @@ class AutogradPrimitive:
     reference: Callable[..., Any] | None = None
     doc: str = ""
     inputs: Sequence[str] | None = None
+    template: str | None = None
     _parsed: dict[Any, Parsed] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -150,6 +153,7 @@ class AutogradPrimitive:
             reference=reference,
             doc=getattr(module, "doc", ""),
             inputs=names[:arity],
+            template=template,
         )
 
     def default_attrs(self) -> dict[str, Any] | None:

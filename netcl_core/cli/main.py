@@ -47,8 +47,15 @@ class NetclGroup(click.Group):
         try:
             return super().invoke(ctx)
         except NetclError as error:
-            _complain(error)
-            ctx.exit(3)
+            ctx.exit(ended_by(error))
+
+
+def ended_by(error: Exception) -> int:
+    """The exit code of a command that raised; what is no NetclError is raised again."""
+    if not isinstance(error, NetclError):
+        raise error
+    _complain(error)
+    return 3
 
 
 def _complain(error: NetclError) -> None:
@@ -56,9 +63,9 @@ def _complain(error: NetclError) -> None:
     click.secho(f"netcl: {lines[0]}", fg="red", err=True)
 
 
-def _run(function: str, *arguments: Any) -> Any:
-    """Call a function of `cli.reports`, imported only now."""
-    return getattr(importlib.import_module("netcl_core.cli.reports"), function)(*arguments)
+def _run(module: str, function: str, *arguments: Any) -> Any:
+    """Call a function of a module of this package, imported only now."""
+    return getattr(importlib.import_module(f"netcl_core.cli.{module}"), function)(*arguments)
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
@@ -73,7 +80,7 @@ def netcl() -> None:
 @_json
 def devices(as_json: bool) -> None:
     """List the devices, which one is the default, and what was rejected."""
-    _run("show_devices", as_json)
+    _run("reports", "show_devices", as_json)
 
 
 @netcl.command()
@@ -84,11 +91,66 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
     Exit code 1 when there are findings, 3 when no OpenCL device is usable.
     """
-    ctx.exit(_run("show_doctor", as_json))
+    ctx.exit(_run("reports", "show_doctor", as_json))
+
+
+@netcl.group()
+def plugins() -> None:
+    """What is installed, why which plugin serves an op, and what else there is."""
+
+
+@plugins.command("list")
+@_json
+@click.pass_context
+def list_(ctx: click.Context, as_json: bool) -> None:
+    """List the installed plugins with their states; imports none of them.
+
+    Exit code 1 when one of them does not work.
+    """
+    ctx.exit(_run("market", "show_list", as_json))
+
+
+@plugins.command()
+@click.argument("name")
+@click.option("--traceback", "with_traceback", is_flag=True, help="Show where it failed.")
+@_json
+@click.pass_context
+def info(ctx: click.Context, name: str, with_traceback: bool, as_json: bool) -> None:
+    """Show all that is known of a plugin NAME, or of a distribution's plugins; imports none.
+
+    Exit code 1 when it does not work, 2 when it is not installed.
+    """
+    ctx.exit(_run("market", "show_info", name, with_traceback, as_json))
+
+
+@plugins.command()
+@click.argument("op")
+@click.option("--device", help="As NETCL_DEVICE; default: the default device.")
+@click.option("--dtype", default="float32", show_default=True)
+@_json
+@click.pass_context
+def why(ctx: click.Context, op: str, device: str | None, dtype: str, as_json: bool) -> None:
+    """Show who could compute OP on a device, who does, and the rule that decided.
+
+    Exit code 1 when nobody does.
+    """
+    ctx.exit(_run("market", "show_why", op, device, dtype, as_json))
+
+
+@plugins.command()
+@click.argument("word")
+@_json
+@click.pass_context
+def search(ctx: click.Context, word: str, as_json: bool) -> None:
+    """Look for WORD in the catalogue that came with this version; no network.
+
+    Exit code 1 when there is nothing.
+    """
+    ctx.exit(_run("market", "show_search", word, as_json))
 
 
 def main() -> None:
-    """The entry point of the `netcl` script."""
+    """Run the whole command line."""
     netcl(prog_name="netcl")
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
+import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -96,14 +96,12 @@ class States:
         table = {"schema": _SCHEMA, "plugins": {key: asdict(there[key]) for key in sorted(newest)}}
         with contextlib.suppress(OSError):  # a full or read-only disk only costs the memory
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle, aside = tempfile.mkstemp(dir=self._path.parent, prefix=".new-")
+            aside = self._path.with_name(f".new-{os.getpid()}-{threading.get_ident()}")
             try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(table, file, indent=1)
-                Path(aside).replace(self._path)
-            except OSError:
-                Path(aside).unlink(missing_ok=True)
-                raise
+                aside.write_text(json.dumps(table, indent=1), encoding="utf-8")
+                aside.replace(self._path)
+            finally:
+                aside.unlink(missing_ok=True)
             self._changed = False
 
 

@@ -1,4 +1,4 @@
-"""Writes what follows from the code: the providers' table, the reference pages, README's table.
+"""Writes what follows from the code: the catalogue, the reference pages, README's table.
 
     python tests/support/generate.py            write the files that differ
     python tests/support/generate.py --check    name them and exit with 1 instead
@@ -13,16 +13,18 @@ import json
 import re
 import sys
 import tomllib
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from netcl_core import config, errors, hookspecs, plugins
-from netcl_core.registry import OP_KINDS, registry
+import manifests
+from broken import BROKEN, DEADLY
+
+from netcl_core import config, errors, hookspecs
+from netcl_core.market.failures import FAILURES
 
 ROOT = Path(__file__).resolve().parents[2]
-PROVIDERS = "netcl_core/providers.json"
+CATALOGUE = "netcl_core/catalogue.json"
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -33,26 +35,6 @@ def first_party() -> dict[str, dict[str, Any]]:
         for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))
     ]
     return {table["name"]: table for table in tables}
-
-
-def providers() -> dict[str, dict[str, str]]:
-    """Which of our packages provides which op and namespace; raises if one does not load."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        registry.load()
-    ours = first_party()
-    missing = ours.keys() - {plugin.distribution for plugin in plugins.list()}
-    if missing:
-        raise SystemExit(f"not installed: {', '.join(sorted(missing))}; run `make setup`")
-    rows = [row for kind in OP_KINDS for row in registry.rows(kind)]
-    return {
-        "ops": _by_name(row for row in rows if row.provider in ours),
-        "namespaces": _by_name(row for row in registry.rows("namespace") if row.provider in ours),
-    }
-
-
-def _by_name(rows: Any) -> dict[str, str]:
-    return dict(sorted((row.record.name, row.provider) for row in rows))
 
 
 # -- the generated parts of pages ------------------------------------------------------
@@ -87,6 +69,21 @@ def errors_table() -> Iterator[str]:
             yield f"| `{name}` | {bases} | {_first_paragraph(error)} |"
 
 
+def failures_table() -> Iterator[str]:
+    """Every kind of failure with its meaning, its remedy and the broken plugins that prove it."""
+    examples: dict[str, list[str]] = {}
+    for row in {**BROKEN, **DEADLY}.values():
+        examples.setdefault(row.failure, []).append(
+            f"`{row.what}`" if "=" in row.what else row.what
+        )
+    yield "| code | state | what is wrong | what to do | proved with |"
+    yield "|---|---|---|---|---|"
+    for code, kind in FAILURES.items():
+        proof = "; ".join(examples.get(code, []))
+        anchor = f'<a id="{code.lower()}"></a>{code}'
+        yield f"| {anchor} | {kind.state} | {kind.meaning} | {kind.remedy} | {proof} |"
+
+
 def plugins_table() -> Iterator[str]:
     """Every first-party plugin with what it brings."""
     yield "| package | brings |"
@@ -104,6 +101,7 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "hooks": hooks_table,
     "errors": errors_table,
     "plugins": plugins_table,
+    "failures": failures_table,
 }
 
 
@@ -119,7 +117,7 @@ def page(text: str) -> str:
 
 def wanted() -> dict[Path, str]:
     """What each file with generated content ought to hold."""
-    files = {ROOT / PROVIDERS: json.dumps(providers(), indent=1) + "\n"}
+    files = {ROOT / CATALOGUE: json.dumps(manifests.catalogue(), indent=1) + "\n"}
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = path.read_text(encoding="utf-8")
         if _BLOCK.search(text):

@@ -1,0 +1,33 @@
+"""Where the `netcl` script begins: one frequent command without the command line's own library.
+
+`netcl plugins list` reads some small files and nothing else, and importing click would
+take a good part of its time. All other commands, and every other spelling of this one,
+take the usual way.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+
+def main() -> None:
+    """The entry point of the `netcl` script."""
+    plain = [word for word in sys.argv[1:] if word != "--json"]
+    if plain == ["plugins", "list"] and sys.argv[1] == "plugins" and len(sys.argv) <= 4:
+        try:
+            code = _call("market", "show_list", len(sys.argv) == 4)
+        except Exception as error:  # what the command line makes of it is decided there
+            code = _call("main", "ended_by", error)
+        sys.exit(code)
+    _call("main", "main")
+
+
+def _call(module: str, function: str, *arguments: object) -> int:
+    found = getattr(importlib.import_module(f"netcl_core.cli.{module}"), function)
+    code: int = found(*arguments)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Writes the manifest of every first-party plugin from what it registers.
+
+    python tests/support/manifests.py            write the files that differ
+    python tests/support/manifests.py --check    name them and exit with 1 instead
+
+What a registration does not tell comes from the plugin's `pyproject.toml` (summary, licence) and
+from its table of conformance cases (dtypes and gradients of structured ops). The keys of
+`[plugin]` and `[requires]` that a person wrote are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import op_table
+
+from netcl_core import plugins
+from netcl_core.autograd import AutogradPrimitive
+from netcl_core.dtypes import DTYPES
+from netcl_core.market.manifests import FILE, SCHEMA
+from netcl_core.registry import KINDS, Row, registry
+from netcl_core.testing import Table
+from netcl_core.version import API_VERSION
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ("api", "maturity", "superseded_by")
+
+
+def projects() -> dict[str, Path]:
+    """Distribution name -> folder of every first-party plugin."""
+    return {path.parent.name: path.parent for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))}
+
+
+def manifest_path(folder: Path) -> Path:
+    """Where a plugin's manifest lies: in its package."""
+    return folder / "src" / folder.name.replace("-", "_") / FILE
+
+
+def registered(distribution: str) -> list[dict[str, Any]]:
+    """The rows of `[[provides]]` that follow from what a plugin registers, sorted."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        registry.load()
+    table = next((each for each in _tables() if each.provider == distribution), None)
+    rows = [
+        _row(row, table)
+        for kind in KINDS
+        for row in registry.rows(kind)
+        if row.provider == distribution
+    ]
+    ours = [each for each in plugins.list() if each.distribution == distribution]
+    commands = plugins.plugin_commands(ours)
+    rows += [{"name": name, "kind": "command"} for name in commands]
+    return sorted(rows, key=lambda row: (row["kind"], row["name"]))
+
+
+_found: list[Table] = []
+
+
+def _tables() -> list[Table]:
+    if not _found:
+        _found.extend(op_table.tables())
+    return _found
+
+
+def _row(row: Row, table: Table | None) -> dict[str, Any]:
+    record, name = row.record, row.record.name
+    made: dict[str, Any] = {"name": name, "kind": row.kind}
+    if row.kind == "namespace":
+        return made
+    if isinstance(record, AutogradPrimitive):
+        made |= {"dtypes": list(DTYPES), "differentiable": record.backward is not None}
+        made["elementwise"] = True
+        if record.template:
+            made["templates"] = [record.template]
+    elif row.kind == "operator":
+        cases = [case for case in (table.cases if table else ()) if case.op == name]
+        dtypes = {dtype for case in cases for dtype in case.takes}
+        if dtypes:
+            made["dtypes"] = [dtype for dtype in DTYPES if dtype in dtypes]
+        backward = getattr(record, "backward", None)
+        made["differentiable"] = (
+            any(case.differentiable for case in cases) if cases else backward is not None
+        )
+        made["elementwise"] = False
+    else:
+        made["dtypes"] = list(record.requires.dtypes)
+    return {**made, "priority": getattr(record, "priority", row.priority)}
+
+
+def written(folder: Path) -> dict[str, Any]:
+    """The manifest as it stands; empty if there is none."""
+    path = manifest_path(folder)
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def wanted(folder: Path) -> str:
+    """The text that a plugin's manifest ought to have."""
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (name,) = project["entry-points"]["netcl_core.plugins"]
+    old = written(folder)
+    plugin = {
+        "name": name,
+        "api": list(API_VERSION),
+        "summary": project["description"],
+        "license": project["license"],
+        "maturity": "alpha",
+    }
+    plugin |= {key: old["plugin"][key] for key in KEPT if key in old.get("plugin", {})}
+    lines = ["# Written by `make manifests` from what the plugin registers.", f"schema = {SCHEMA}"]
+    lines += ["", "[plugin]", *_pairs(plugin)]
+    if old.get("requires"):
+        lines += ["", "[requires]", *_pairs(old["requires"])]
+    for row in registered(project["name"]):
+        lines += ["", "[[provides]]", *_pairs(row)]
+    return "\n".join(lines) + "\n"
+
+
+def _pairs(table: Mapping[str, Any]) -> Iterator[str]:
+    """TOML lines: JSON's texts, numbers, booleans and lists are TOML's."""
+    for key, value in table.items():
+        yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def catalogue() -> dict[str, Any]:
+    """The bundled catalogue: what the manifests of all first-party plugins say."""
+    packages: dict[str, Any] = {}
+    for name, folder in projects().items():
+        manifest = written(folder)
+        provides: dict[str, list[str]] = {}
+        for row in manifest.get("provides", ()):
+            provides.setdefault(row["kind"], []).append(row["name"])
+        plugin = manifest["plugin"]
+        entry = {key: plugin[key] for key in ("summary", "license", "maturity")}
+        packages[name] = {**entry, "provides": provides}
+    return {"schema": 1, "packages": packages}
+
+
+def outdated() -> dict[Path, str]:
+    """The manifests that differ from what they ought to be."""
+    found = {}
+    for folder in projects().values():
+        path, text = manifest_path(folder), wanted(folder)
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            found[path] = text
+    return found
+
+
+def main() -> None:
+    """Write or name the outdated files."""
+    check = "--check" in sys.argv[1:]
+    found = outdated()
+    for path, text in found.items():
+        print(f"{'outdated' if check else 'wrote'}: {path.relative_to(ROOT)}")
+        if not check:
+            path.write_text(text, encoding="utf-8")
+    sys.exit(1 if check and found else 0)
+
+
+if __name__ == "__main__":
+    main()

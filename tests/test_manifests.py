@@ -1,0 +1,229 @@
+"""Manifests: found without an import, read tolerantly, and true of what plugins register."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tomllib
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+from distributions import install, install_plugin
+
+from netcl_core.dtypes import DTYPES
+from netcl_core.errors import PluginError
+from netcl_core.market.finding import Distribution, distributions
+from netcl_core.market.manifests import Manifest, locate, parse, read
+from netcl_core.registry import KINDS
+
+FOLDERS = list(manifests.projects().values())
+SCHEMA = json.loads(resources.files("netcl_core").joinpath("manifest_schema.json").read_text())
+LEAST = {"schema": 1, "plugin": {"name": "x", "api": [1, 0], "summary": "s", "license": "MIT"}}
+
+
+def test_every_manifest_is_up_to_date() -> None:
+    stale = [str(path) for path in manifests.outdated()]
+    assert stale == [], "run `make manifests`"
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_manifest_and_registration_agree(folder: Path) -> None:
+    """In both directions: nothing is promised that is not there, nothing is there unannounced."""
+    promised = {(row["kind"], row["name"]): row for row in manifests.written(folder)["provides"]}
+    there = {(row["kind"], row["name"]): row for row in manifests.registered(folder.name)}
+    assert promised == there
+    assert promised
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_templates_of_a_manifest_exist(folder: Path) -> None:
+    package = manifests.manifest_path(folder).parent
+    prefix = manifests.written(folder)["plugin"]["name"]
+    for row in manifests.written(folder)["provides"]:
+        for template in row.get("templates", ()):
+            start, _, file = template.partition("/")
+            assert start == prefix and (package / "templates" / file).is_file()
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_a_plugin_declares_its_manifest(folder: Path) -> None:
+    points = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["entry-points"]
+    (name,) = points["netcl_core.plugins"]
+    package = folder.name.replace("-", "_")
+    assert points["netcl_core.manifest"] == {name: f"{package}:netcl_plugin.toml"}
+    made = read(manifests.manifest_path(folder))
+    assert made.name == name and made.summary and made.license == "MIT"
+
+
+# -- the schema ------------------------------------------------------------------------
+
+
+def check(table: Any) -> None:
+    validator = pytest.importorskip("jsonschema", reason="the extra check is not installed")
+    validator.validate(table, SCHEMA)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_every_manifest_fits_the_schema(folder: Path) -> None:
+    check(manifests.written(folder))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": 2},
+        {"unknown": 1},
+        {"plugin": {"name": "x"}},
+        {"plugin": {**LEAST["plugin"], "extra": 1}},  # type: ignore[dict-item]
+        {"requires": {"device_types": ["toaster"]}},
+        {"provides": [{"name": "x", "kind": "wish"}]},
+        {"provides": [{"name": "x", "kind": "primitive", "dtypes": ["float128"]}]},
+    ],
+)
+def test_the_schema_refuses(change: dict[str, Any]) -> None:
+    check(LEAST)
+    jsonschema = pytest.importorskip("jsonschema")
+    with pytest.raises(jsonschema.ValidationError):
+        check({**LEAST, **change})
+
+
+def test_the_schema_knows_what_the_core_knows() -> None:
+    row = SCHEMA["properties"]["provides"]["items"]["properties"]
+    assert row["kind"]["enum"] == [*KINDS, "command"]
+    assert row["dtypes"]["items"]["enum"] == list(DTYPES)
+    plugin = SCHEMA["properties"]["plugin"]["properties"]
+    assert plugin.keys() <= Manifest.__dataclass_fields__.keys()
+
+
+# -- reading ---------------------------------------------------------------------------
+
+
+def test_unknown_keys_are_ignored() -> None:
+    made = parse({**LEAST, "later": {"a": 1}, "provides": [{"name": "f", "kind": "op", "new": 2}]})
+    assert made.provides[0].name == "f" and made.api == (1, 0)
+    assert parse({}).name == "" and parse({"plugin": {"summary": 3}}).summary == ""
+
+
+@pytest.mark.parametrize(
+    ("table", "code"),
+    [
+        ({"schema": "1"}, "NP111"),
+        ({"schema": 2}, "NP105"),
+        ({"schema": True}, "NP111"),
+        ({"plugin": []}, "NP111"),
+        ({"plugin": {"api": [1]}}, "NP111"),
+        ({"plugin": {"api": [1, "0"]}}, "NP111"),
+        ({"plugin": {"api": [True, 0]}}, "NP111"),
+        ({"plugin": {"superseded_by": 1}}, "NP111"),
+        ({"requires": {"extensions": "cl_khr_fp16"}}, "NP111"),
+        ({"requires": {"extensions": [1]}}, "NP111"),
+        ({"requires": {"local_mem_bytes": "1"}}, "NP111"),
+        ({"provides": {}}, "NP111"),
+        ({"provides": [{"name": "x", "kind": "primitive", "priority": "1"}]}, "NP111"),
+    ],
+)
+def test_keys_that_decide_are_typed(table: dict[str, Any], code: str) -> None:
+    with pytest.raises(PluginError) as caught:
+        parse(table)
+    assert caught.value.code == code
+
+
+class Small:
+    """A device as manifests see it."""
+
+    backend, kind, extensions = "opencl", "cpu", ("cl_khr_fp64",)
+    local_mem_bytes, max_work_group_size = 1000, 64
+
+    def __str__(self) -> str:
+        return "small"
+
+
+@pytest.mark.parametrize(
+    ("requires", "reason"),
+    [
+        ({}, None),
+        ({"device_types": ["cpu"], "extensions": ["cl_khr_fp64"]}, None),
+        ({"device_types": ["gpu"]}, "it needs a gpu, small is a cpu"),
+        ({"extensions": ["cl_khr_fp16"]}, "small lacks cl_khr_fp16"),
+        ({"local_mem_bytes": 2000}, "it needs local_mem_bytes of at least 2000, small has 1000"),
+        ({"max_work_group_size": 65}, "it needs max_work_group_size of at least 65"),
+        ({"optional_extensions": ["cl_khr_fp16"]}, None),
+    ],
+)
+def test_what_a_device_has_to_have(requires: dict[str, Any], reason: str | None) -> None:
+    said = parse({"requires": requires}).requires.unmet(Small())
+    assert said == reason or (reason and said and said.startswith(reason))
+
+
+# -- finding ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Distribution]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def find(name: str) -> Distribution:
+        (found,) = [each for each in distributions() if each.name == name]
+        return found
+
+    return find
+
+
+def test_a_manifest_is_found_in_the_list_of_files(
+    tmp_path: Path, installed: Callable[[str], Distribution]
+) -> None:
+    install_plugin(tmp_path, "listed", "raise AssertionError", manifest="schema = 1\n")
+    path = locate(installed("netcl-plugin-listed"), "listed_package:netcl_plugin.toml")
+    assert path == tmp_path / "listed_package" / "netcl_plugin.toml"
+
+
+def test_a_manifest_of_an_editable_installation(
+    tmp_path: Path, installed: Callable[[str], Distribution], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are elsewhere on the path; neither the package nor its parent is imported."""
+    source = tmp_path / "elsewhere"
+    package = source / "outer_name" / "inner"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").write_text("raise AssertionError('imported')")
+    (package / "netcl_plugin.toml").write_text("schema = 1\n")
+    monkeypatch.syspath_prepend(str(source))
+    value = "outer_name.inner:netcl_plugin.toml"
+    install(tmp_path, "edited", {}, {"netcl_core.manifest": {"edited": value}})
+    assert locate(installed("edited"), value) == package / "netcl_plugin.toml"
+    assert "outer_name" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "value", ["nowhere:x.toml", "json:nothing.toml", "json:../x", "json:/etc/passwd", ":x", "json"]
+)
+def test_a_manifest_that_is_not_there(
+    tmp_path: Path, installed: Callable[[str], Distribution], value: str
+) -> None:
+    install_plugin(tmp_path, "listed", "", manifest="schema = 1\n")
+    assert locate(installed("netcl-plugin-listed"), value) is None
+
+
+def test_a_broken_neighbour_hides_nobody(
+    tmp_path: Path, installed: Callable[[str], Distribution]
+) -> None:
+    """Metadata that are no text, no metadata at all, a RECORD that is no CSV."""
+    good = install_plugin(tmp_path, "listed", "", manifest="schema = 1\n")
+    (good / "RECORD").write_text('"unclosed,\n')
+    for name, files in {
+        "binary": {"entry_points.txt": b"\xff\xfe[netcl_core.plugins]"},
+        "hollow": {},
+        "nameless": {"entry_points.txt": b"[netcl_core.plugins]\nx = y:z\n", "METADATA": b""},
+    }.items():
+        folder = tmp_path / f"{name}-1.dist-info"
+        folder.mkdir()
+        for file, content in files.items():
+            (folder / file).write_bytes(content)
+    found = {each.name: each for each in distributions()}
+    assert "METADATA" in found["nameless"].problem
+    value = "listed_package:netcl_plugin.toml"
+    assert locate(found["netcl-plugin-listed"], value) is not None
