@@ -13,10 +13,10 @@ import sys
 
 def main() -> None:
     """The entry point of the `netcl` script."""
-    plain = [word for word in sys.argv[1:] if word != "--json"]
-    if plain == ["plugins", "list"] and sys.argv[1] == "plugins" and len(sys.argv) <= 4:
+    words = sys.argv[1:]
+    if words in (["plugins", "list"], ["plugins", "list", "--json"]):
         try:
-            code = _call("market", "show_list", len(sys.argv) == 4)
+            code = _call("market", "show_list", "--json" in words)
         except Exception as error:  # what the command line makes of it is decided there
             code = _call("main", "ended_by", error)
         sys.exit(code)
