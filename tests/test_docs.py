@@ -7,10 +7,12 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import broken
 import generate
 import pytest
 
 from netcl_core import config, errors, hookspecs, version
+from netcl_core.market import failures
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -100,3 +102,22 @@ def test_code_blocks_run(python: Callable[..., str], tmp_path: Path, code: str, 
         f"from pathlib import Path; text = Path({str(script)!r}).read_text(encoding='utf-8')\n"
         f"exec(compile(text, {name!r}, 'exec'))"
     )
+
+
+@pytest.mark.parametrize("code", failures.FAILURES)
+def test_every_kind_of_plugin_failure_is_documented(code: str) -> None:
+    assert f'<a id="{code.lower()}"></a>{code} |' in page("plugin-errors.md")
+
+
+def test_every_failure_of_a_plugin_is_proved_by_a_broken_one() -> None:
+    """But for two names that collide, which takes two plugins."""
+    proved = {row.failure for row in {**broken.BROKEN, **broken.DEADLY}.values()}
+    kinds = {code for code, kind in failures.FAILURES.items() if kind.state}
+    assert kinds - proved == {"NP113", "NP114"}
+    assert len(broken.BROKEN) >= 20
+
+
+def test_every_warning_is_documented() -> None:
+    for name, value in vars(errors).items():
+        if inspect.isclass(value) and issubclass(value, Warning) and name != "FusionSkipped":
+            assert f"`{name}`" in page("errors.md")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, final
 
 import importlib_metadata
@@ -51,12 +52,13 @@ class Distribution:
         text = _read(self.handle, "RECORD") or ""
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
-    def files(self) -> Sequence[Any]:
-        """Its files, as its RECORD lists them; empty where there is none."""
-        try:
-            return self.handle.files or ()
-        except Exception:  # a broken RECORD; the import system may still know the package
-            return ()
+    def file(self, path: str) -> Path | None:
+        """A file by its path in RECORD, the list of the distribution's files; None if not there."""
+        listed = f"\n{_read(self.handle, 'RECORD') or ''}"
+        if not any(f"\n{start}{path}{end}," in listed for start, end in (("", ""), ('"', '"'))):
+            return None
+        found = Path(str(self.handle.locate_file(path)))
+        return found if found.is_file() else None
 
     def load(self, group: str, name: str) -> Any:
         """Import what an entry point names."""

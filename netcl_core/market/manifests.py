@@ -98,10 +98,9 @@ def locate(distribution: Distribution, value: str) -> Path | None:
     parts = [*package.split("."), *PurePosixPath(inner or FILE).parts]
     if any(part in _BAD_PARTS or "/" in part for part in parts):
         return None
-    wanted = "/".join(parts)
-    for file in distribution.files():
-        if str(file).replace("\\", "/") == wanted:
-            return Path(str(file.locate()))
+    listed = distribution.file("/".join(parts))
+    if listed is not None:
+        return listed
     folders = _package_folders(package)
     found = (Path(folder, *PurePosixPath(inner or FILE).parts) for folder in folders)
     return next((path for path in found if path.is_file()), None)

@@ -73,9 +73,7 @@ def failures_table() -> Iterator[str]:
     """Every kind of failure with its meaning, its remedy and the broken plugins that prove it."""
     examples: dict[str, list[str]] = {}
     for row in {**BROKEN, **DEADLY}.values():
-        examples.setdefault(row.failure, []).append(
-            f"`{row.what}`" if "=" in row.what else row.what
-        )
+        examples.setdefault(row.failure, []).append(row.what)
     yield "| code | state | what is wrong | what to do | proved with |"
     yield "|---|---|---|---|---|"
     for code, kind in FAILURES.items():
