@@ -37,6 +37,7 @@ from netcl_core.rendering import add_prefix, has_prefix
 
 #: Every plugin of this process: a working or quarantined one by its name, others by their key.
 known: Final[dict[str, Plugin]] = {}
+_told: Final[set[str]] = set()
 _manager: Final = pluggy.PluginManager(hookspecs.PROJECT)
 _manager.add_hookspecs(hookspecs)
 
@@ -62,7 +63,9 @@ def load_installed() -> None:
         if config.get("plugins-strict"):
             _insist(complaints)
         for text in complaints:
-            warnings.warn(text, PluginWarning, stacklevel=2)
+            if text not in _told:  # once, also for those who turn warnings into errors
+                _told.add(text)
+                warnings.warn(text, PluginWarning, stacklevel=2)
 
 
 def rehearse(begin: Callable[[Plugin], None], skip: Sequence[str]) -> None:

@@ -71,6 +71,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def give(**changes: Any) -> None:
         made = report(**changes)
         monkeypatch.setattr(doctor, "collect", lambda **_: made)
+        monkeypatch.setattr(reports.trial, "probe", list)
 
     return give
 

@@ -227,3 +227,14 @@ def test_a_broken_neighbour_hides_nobody(
     assert "METADATA" in found["nameless"].problem
     value = "listed_package:netcl_plugin.toml"
     assert locate(found["netcl-plugin-listed"], value) is not None
+
+
+def test_a_newer_copy_without_entry_points_hides_an_older_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_plugin(tmp_path / "old", "copied", "")
+    install(tmp_path / "new", "netcl-plugin-copied", {}, {}, version="2.0")
+    monkeypatch.syspath_prepend(str(tmp_path / "old"))
+    assert "netcl-plugin-copied" in {each.name for each in distributions()}
+    monkeypatch.syspath_prepend(str(tmp_path / "new"))
+    assert "netcl-plugin-copied" not in {each.name for each in distributions()}

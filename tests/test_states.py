@@ -92,6 +92,18 @@ def test_a_switch_that_names_nobody(site: Path, monkeypatch: pytest.MonkeyPatch)
     assert "NP403" in complaint and "did you mean t_two?" in complaint
 
 
+def test_such_a_name_is_told_once(site: Path, python: Callable[..., str]) -> None:
+    """Also to those who turn warnings into errors: the next use works."""
+    code = """
+import netcl_core as nc
+try:
+    nc.plugins.list()
+except nc.plugins.PluginWarning as warning:
+    print("NP403" in str(warning), len(nc.plugins.list()) > 2)
+"""
+    assert python(code, PYTHONPATH=str(site), NETCL_PLUGINS="t_one,t_tow") == "True True"
+
+
 def test_a_name_is_free_when_its_owner_is_disabled(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,14 +76,14 @@ def distributions() -> list[Distribution]:
         if text is None or _OURS not in text:
             continue
         made = _distribution(handle, text)
-        if made.points or made.problem:
+        if (made.points or made.problem) and _is_first(made):
             found.setdefault(canonical(made.name), made)
     return [found[name] for name in sorted(found)]
 
 
 def _distribution(handle: Any, entry_points: str) -> Distribution:
     headers = _headers(handle)
-    location = str(getattr(handle, "_path", None) or handle.locate_file(""))
+    location = _location(handle)
     stem = re.split(r"[\\/]", location.rstrip("\\/"))[-1].partition("-")[0]
     problem, points = "", {}
     try:
@@ -106,6 +106,18 @@ def _distribution(handle: Any, entry_points: str) -> Distribution:
         problem=problem,
         handle=handle,
     )
+
+
+def _is_first(made: Distribution) -> bool:
+    """Whether no other copy of the distribution, without entry points of ours, hides this one."""
+    try:
+        return _location(importlib_metadata.distribution(made.name)) == made.location
+    except (importlib_metadata.PackageNotFoundError, ValueError):
+        return True  # a copy without a usable name is nobody's copy
+
+
+def _location(handle: Any) -> str:
+    return str(getattr(handle, "_path", None) or handle.locate_file(""))
 
 
 def _points(text: str) -> Iterator[tuple[tuple[str, str], str]]:

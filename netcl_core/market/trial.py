@@ -56,7 +56,8 @@ def probe(seconds: float = SECONDS) -> list[Death]:
     plugins = {plugin.key: plugin for plugin in survey(states)}
     skip: list[str] = []
     deaths: list[Death] = []
-    while len(skip) <= len(plugins):
+    last = ""
+    while last != _DONE:
         last, code, reason = _child(skip, seconds)
         if last == _DONE:
             break
@@ -68,8 +69,6 @@ def probe(seconds: float = SECONDS) -> list[Death]:
         skip.append(last)
         deaths.append(Death(plugin.name, plugin.distribution, code, reason))
         states.put(plugin.source, plugin.group, plugin.name, code, reason)
-    else:
-        last = ""
     for plugin in plugins.values() if last == _DONE else ():
         if plugin.code in DEADLY and plugin.key not in skip:
             _forget(plugin, states)
@@ -93,7 +92,8 @@ def _child(skip: list[str], seconds: float) -> tuple[str, str, str]:
             done = subprocess.run(
                 [sys.executable, "-I", "-c", _CHILD, json.dumps(given)],
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
+                stdout=subprocess.DEVNULL,  # no pipe, which a grandchild could keep open
+                stderr=subprocess.DEVNULL,
                 timeout=seconds,
                 check=False,
             )

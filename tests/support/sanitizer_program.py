@@ -134,8 +134,8 @@ def calls() -> Iterator[tuple[str, Call]]:
 def choose(rank: int, recorder: Recorder) -> None:
     """Let every operator use its `rank`-th fitting implementation (or its last)."""
 
-    def select(operator: Operator, request: Any) -> Any:
-        candidates = [each for _, each in operator.candidates()]
+    def select(operator: Operator, request: Any, chosen: Any = ()) -> Any:
+        candidates = [offer.item for offer in operator.offers()]
         fitting = [each for each in candidates if each.requires.unmet(request) is None]
         found = fitting[min(rank, len(fitting) - 1)]
         recorder.idle |= {each.label for each in candidates}
@@ -151,7 +151,7 @@ def candidates_of(name: str) -> int:
     """How many implementations an op has; one for those that choose none."""
     row = registry.find_op(name)
     is_operator = row is not None and isinstance(row.record, Operator)
-    return len(row.record.candidates()) if is_operator else 1
+    return len(row.record.offers()) if is_operator else 1
 
 
 def every_op(device: Any, recorder: Recorder) -> None:
