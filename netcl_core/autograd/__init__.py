@@ -25,6 +25,7 @@ from netcl_core.autograd.engine import (
     set_current_tape,
     tensor,
 )
+from netcl_core.autograd.inline import NO_SLOTS, Slots
 from netcl_core.autograd.modes import (
     detect_anomaly,
     enable_grad,
@@ -49,6 +50,7 @@ from netcl_core.autograd.reduction import SUM, Combine, reduction_kernels
 from netcl_core.registry import registry as _registry
 
 __all__ = [
+    "NO_SLOTS",
     "SUM",
     "AutogradPrimitive",
     "Combine",
@@ -59,6 +61,7 @@ __all__ = [
     "Request",
     "Requirements",
     "Saved",
+    "Slots",
     "Spread",
     "Tape",
     "TraceNode",

@@ -90,22 +90,7 @@ class PlannedCall:
         if anomaly_mode()[0]:
             node.creation_trace = traceback.format_stack()[:-1]
         tape.record(node)
-        return node if self._single else self._outputs(node, value, tape)
-
-    def _outputs(self, bundle: Node, values: Sequence[Tensor], tape: Any) -> list[Node]:
-        """One Node per result; their gradients meet in the bundle."""
-        bundle.fn = None
-        found = []
-        for i, value in enumerate(values):
-            if DTYPES[value.dtype].floating:
-                node = Node(value, partial(_part, i), (bundle,), True, self.name)
-                node.spread = True
-                node.frame = bundle.frame
-                tape.record(node)
-            else:
-                node = Node(value, op_name=self.name)
-            found.append(node)
-        return found
+        return node if self._single else outputs_of(node, value, tape)
 
     def _prepare(self) -> Callable[..., Any]:
         """The forward function `(scalars, *tensors)`; the kernel's source is made here."""
@@ -134,6 +119,22 @@ class PlannedCall:
         else:
             self._forward = staged if launch is None else direct
         return self._forward
+
+
+def outputs_of(bundle: Node, values: Sequence[Tensor], tape: Any) -> list[Node]:
+    """One Node per result of an op with several; their gradients meet in the bundle."""
+    bundle.fn = None
+    found = []
+    for i, value in enumerate(values):
+        if DTYPES[value.dtype].floating:
+            node = Node(value, partial(_part, i), (bundle,), True, bundle.op_name)
+            node.spread = True
+            node.frame = bundle.frame
+            tape.record(node)
+        else:
+            node = Node(value, op_name=bundle.op_name)
+        found.append(node)
+    return found
 
 
 def _part(index: int, grad: Any) -> list[Parts]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -55,15 +55,22 @@ class OpenCLPrinter:
 
     With `width` 1 everything is scalar. Otherwise values that depend on a vector
     load are vectors of that width and all others stay scalars, widened where the
-    language asks for it (arguments of functions, branches of a selection).
+    language asks for it (arguments of functions, branches of a selection). `scalars`
+    gives scalar arguments other names than their slots'.
     """
 
     def __init__(
-        self, block: Block, roots: Sequence[int], width: int, sources: dict[str, Source]
+        self,
+        block: Block,
+        roots: Sequence[int],
+        width: int,
+        sources: Mapping[str, Source],
+        scalars: Mapping[str, str] | None = None,
     ) -> None:
         self.block = block
         self.width = width
         self.sources = sources
+        self.scalars = scalars or {}
         self.order = block.live(roots)
         self.roots = frozenset(roots)
         self.uses = Counter(arg for number in self.order for arg in block.values[number].args)
@@ -125,7 +132,7 @@ class OpenCLPrinter:
         if value.op == "const":
             return literal(value.payload, value.ctype)
         if value.op == "scalar":
-            return str(value.payload)
+            return self.scalars.get(value.payload, str(value.payload))
         if value.op == "load":
             source = self.sources[value.payload]
             return source.vector if self.width > 1 and source.vector else source.scalar

@@ -93,7 +93,7 @@ class Jitted:
             return self._function(*args, **kwargs)
         direct = program.direct
         if direct is not None and entry.structure[0] == "tensor":
-            return direct.call(given.tensors, direct.given(given.numbers))
+            return direct.call(given.tensors, direct.scalars.given(given.numbers))
         results = program.run(given.tensors, given.numbers)
         if program.unused:
             results = _with_zero_gradients(results, [given.tensors[i] for i in program.unused])

@@ -29,7 +29,7 @@ from netcl_core.autograd.region import (
 )
 from netcl_core.backends import backend_of
 from netcl_core.device import Device
-from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
+from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE, Dtype
 from netcl_core.rendering import render
 from netcl_core.runtime.launch import Launch, pack
 
@@ -228,7 +228,9 @@ class _OpenCLText:
                 offset = " + " + " + ".join(terms)
             lines.append(f"__global {const}{dtype.storage} *p_{slot} = {slot}{offset};")
             if layout in {"one", "splat"}:
-                lines.append(f"const {dtype.compute} u_{slot} = {_read(dtype.storage, slot, '0')};")
+                lines.append(
+                    f"const {dtype.compute} u_{slot} = {load_text(dtype, f'p_{slot}', '0', 1)};"
+                )
         return lines
 
     def _lines(self, width: int) -> list[str]:
@@ -244,36 +246,46 @@ class _OpenCLText:
     def _source(self, slot: str, width: int) -> Source:
         if self._layout_of(slot) in {"one", "splat"}:
             return Source(f"u_{slot}", None)
-        storage = DTYPES[self.dtypes[slot]].storage
-        scalar = _read(storage, slot, "i")
+        dtype = DTYPES[self.dtypes[slot]]
+        scalar = load_text(dtype, f"p_{slot}", "i", 1)
         if width == 1:
             return Source(scalar, None)
-        if storage == "half":
-            return Source(scalar, f"vload_half{width}(0, p_{slot} + i)")
-        if self.aligned and storage != "uchar":
-            return Source(scalar, f"*((__global const {storage}{width} *)(p_{slot} + i))")
-        vector = f"vload{width}(0, p_{slot} + i)"
-        return Source(scalar, f"convert_int{width}({vector})" if storage == "uchar" else vector)
+        return Source(scalar, load_text(dtype, f"p_{slot}", "i", width, self.aligned))
 
     def _store(self, slot: str, dtype: str, value: str, width: int) -> str:
-        storage = DTYPES[dtype].storage
-        if storage == "half":
-            if width == 1:
-                return f"vstore_half({value}, i, p_{slot});"
-            return f"vstore_half{width}({value}, 0, p_{slot} + i);"
-        if storage == "uchar":
-            value = f"convert_uchar{width if width > 1 else ''}({value})"
-        if width == 1:
-            return f"p_{slot}[i] = {value};"
-        if self.aligned and storage != "uchar":
-            return f"*((__global {storage}{width} *)(p_{slot} + i)) = {value};"
-        return f"vstore{width}({value}, 0, p_{slot} + i);"
+        return store_text(DTYPES[dtype], f"p_{slot}", "i", value, width, self.aligned)
 
 
-def _read(storage: str, slot: str, index: str) -> str:
+def load_text(dtype: Dtype, pointer: str, index: str, width: int, aligned: bool = False) -> str:
+    """OpenCL C that reads `width` elements at an index, in the dtype's compute type."""
+    storage = dtype.storage
     if storage == "half":
-        return f"vload_half({index}, p_{slot})"
-    return f"p_{slot}[{index}]"
+        place = f"{index}, {pointer}" if width == 1 else f"0, {pointer} + {index}"
+        return f"vload_half{width if width > 1 else ''}({place})"
+    if width == 1:
+        return f"{pointer}[{index}]"
+    if aligned and storage != "uchar":
+        return f"*((__global const {storage}{width} *)({pointer} + {index}))"
+    vector = f"vload{width}(0, {pointer} + {index})"
+    return f"convert_int{width}({vector})" if storage == "uchar" else vector
+
+
+def store_text(
+    dtype: Dtype, pointer: str, index: str, value: str, width: int, aligned: bool = False
+) -> str:
+    """The OpenCL C statement that writes `width` elements, given in the compute type."""
+    storage = dtype.storage
+    if storage == "half":
+        if width == 1:
+            return f"vstore_half({value}, {index}, {pointer});"
+        return f"vstore_half{width}({value}, 0, {pointer} + {index});"
+    if storage == "uchar":
+        value = f"convert_uchar{width if width > 1 else ''}({value})"
+    if width == 1:
+        return f"{pointer}[{index}] = {value};"
+    if aligned and storage != "uchar":
+        return f"*((__global {storage}{width} *)({pointer} + {index})) = {value};"
+    return f"vstore{width}({value}, 0, {pointer} + {index});"
 
 
 @final
