@@ -67,6 +67,12 @@ class Kernel:
         """The rendered OpenCL C."""
         return render(self.template, entry=self.entry, **self.context)
 
+    def local_on(self, device: Device) -> tuple[int, ...] | None:
+        """The local size on a device; None: its driver chooses."""
+        if self.local_size is None and device.kind == "cpu":
+            return (1,) * len(self.global_size)
+        return self.local_size
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -106,10 +112,8 @@ class Bound:
                 for rank in range(3)
             )
             packed = [pack(value, kind, kernel.entry) for kind, value in numbers]
-            local = kernel.local_size
-            if local is None and device.kind == "cpu":
-                local = (1,) * len(kernel.global_size)
-            launch = Launch(device, kernel.source, kernel.entry, kernel.global_size, local, packed)
+            local, source = kernel.local_on(device), kernel.source
+            launch = Launch(device, source, kernel.entry, kernel.global_size, local, packed)
             self._launches.append((launch, buffers, tuple(index for _, index in scalars)))
 
     def __call__(
