@@ -15,7 +15,6 @@ from netcl_core.autograd import frames
 from netcl_core.autograd.engine import recorder
 from netcl_core.autograd.kernels import sum_to, whole
 from netcl_core.autograd.lowering import Needs, Plan
-from netcl_core.autograd.modes import anomaly_mode
 from netcl_core.autograd.node import Node, Parts
 from netcl_core.autograd.thread import process, thread
 from netcl_core.backends import backend_of
@@ -32,8 +31,9 @@ class PlannedCall:
     `result` is the Spec of the first result.
     """
 
-    __slots__ = ("_allocate", "_direct", "_dtype", "_dtypes", "_forward", "_saves", "_single",
-                 "device", "name", "plan", "result", "shape", "size")  # fmt: skip
+    __slots__ = ("_allocate", "_differentiable", "_direct", "_dtype", "_dtypes", "_forward",
+                 "_saves", "_single", "device", "name", "plan", "result", "shape",
+                 "size")  # fmt: skip
 
     def __init__(self, plan: Plan, name: str) -> None:
         self.plan = plan
@@ -44,6 +44,7 @@ class PlannedCall:
         self.result = Spec(plan.shape, plan.types.outputs[0])
         self._dtypes = plan.types.outputs
         self._dtype = plan.results[0]
+        self._differentiable = plan.differentiable
         self._single = len(plan.results) == 1
         self._allocate = plan.allocate
         self._direct: Any = None
@@ -60,50 +61,55 @@ class PlannedCall:
         state = thread
         if state.tracer is not None:
             return state.tracer.record(self, tensors, scalars, self.name, attrs)
-        forward = self._forward or self._prepare()
         inputs = [x if type(x) is Tensor else x.value for x in tensors]
-        value = forward(scalars, *inputs)
+        launch = self._direct
+        if launch is not None:
+            buffer = self._allocate(self.size, self._dtype)
+            buffers = [x.buffer for x in inputs]
+            buffers.append(buffer)
+            launch(buffers)
+            value: Any = Tensor(buffer, self.shape, self._dtypes[0], self.device)
+        else:
+            value = (self._forward or self._prepare())(scalars, *inputs)
         grad = state.grad
         if not (process.grad if grad is None else grad):
             return value
         needs = tuple([x.requires_grad for x in tensors])
         tape = state.tape or recorder()
-        if True not in needs or not self.plan.differentiable or not tape.enabled:
+        if True not in needs or not self._differentiable or not tape.enabled:
             if self._single:
                 return Node(value, op_name=self.name)
             return [Node(each, op_name=self.name) for each in value]
+        saves = self._saves.get(needs)
+        if saves is None:
+            saves = self._saves[needs] = self.plan.backward(needs).reads
         node = Node(
             value if self._single else value[0],
             partial(plan_gradients, self.plan, tensors, scalars, needs),
             tensors,
             True,
             self.name,
+            partial(self.compute, scalars),
+            frames.user_frame(),
+            tuple([(inputs[i], inputs[i].version) for i in saves]) if saves else (),
+            True,
         )
-        node.spread = True
-        node.fn = partial(forward, scalars)
-        node.frame = frames.user_frame()
-        saves = self._saves.get(needs)
-        if saves is None:
-            saves = self._saves[needs] = self.plan.backward(needs).reads
-        if saves:
-            node.versions = tuple([(inputs[i], inputs[i].version) for i in saves])
-        if anomaly_mode()[0]:
+        if (state.anomaly or process.anomaly)[0]:
             node.creation_trace = traceback.format_stack()[:-1]
         tape.record(node)
         return node if self._single else outputs_of(node, value, tape)
+
+    def compute(self, scalars: Sequence[Any], *tensors: Tensor) -> Any:
+        """The result alone, without a record."""
+        return (self._forward or self._prepare())(scalars, *tensors)
 
     def _prepare(self) -> Callable[..., Any]:
         """The forward function `(scalars, *tensors)`; the kernel's source is made here."""
         stage = self.plan.forward
         allocate, size, shape, device = self._allocate, self.size, self.shape, self.device
-        dtype, name, launch = self._dtype, self._dtypes[0], stage.direct
+        dtype, name = self._dtype, self._dtypes[0]
 
-        def direct(scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
-            buffer = allocate(size, dtype)
-            launch([*[tensor.buffer for tensor in tensors], buffer])  # type: ignore[misc]
-            return Tensor(buffer, shape, name, device)
-
-        def staged(scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
+        def one(scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
             buffer = allocate(size, dtype)
             stage([tensor.buffer for tensor in tensors], (), scalars, (buffer,))
             return Tensor(buffer, shape, name, device)
@@ -114,10 +120,8 @@ class PlannedCall:
             pairs = zip(buffers, self._dtypes, strict=True)
             return [Tensor(buffer, shape, each, device) for buffer, each in pairs]
 
-        if not self._single:
-            self._forward = several
-        else:
-            self._forward = staged if launch is None else direct
+        self._forward = one if self._single else several
+        self._direct = stage.direct if self._single else None
         return self._forward
 
 

@@ -310,6 +310,7 @@ class Stage:
         who = plan.region.name
         self._scalars = tuple((index, plan.types.scalars[index]) for index in generated.scalars)
         self._who = who
+        self._last: tuple[Any, Sequence[bytes]] = ((), ())
         self._launch: Launch | None = None
         if generated.width and generated.writes and plan.size:
             items, constants = _geometry(layout, plan, generated)
@@ -340,11 +341,21 @@ class Stage:
                 buffers = [given[which][i] for which, i in self._places]
                 buffers += targets
             if self._scalars:
-                launch(buffers, [pack(scalars[i], c, self._who) for i, c in self._scalars])
+                launch(buffers, self._packed(scalars))
             else:
                 launch(buffers)
         elif self.writes and self.plan.size:
             self._run_numpy(inputs, grads, scalars, targets)
+
+    def _packed(self, scalars: Sequence[Any]) -> Sequence[bytes]:
+        """The scalars as bytes; a tuple is what its caller gives again and again."""
+        held = self._last
+        if held[0] is scalars:
+            return held[1]
+        packed = [pack(scalars[i], ctype, self._who) for i, ctype in self._scalars]
+        if type(scalars) is tuple:
+            self._last = scalars, packed
+        return packed
 
     def _run_numpy(
         self,

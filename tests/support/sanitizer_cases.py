@@ -7,13 +7,14 @@ unless values are given. Sizes such as 31 and 47 leave one element less than a v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 import netcl_core as nc
+import netcl_core.autograd as ag
 
 
 @dataclass(frozen=True)
@@ -277,6 +278,17 @@ CHOICES: Final[dict[str, tuple[dict[str, Any], ...]]] = {
     "gelu": ({"approximate": "tanh"}, {"approximate": "none"}),
     "clamp": ({"min": 0.2, "max": 0.5}, {"min": 0.2}, {"max": 0.5}),
 }
+
+#: Functions whose neighbours are rendered into structured kernels, with their arguments.
+FUSED: Final[tuple[tuple[Callable[..., Any], tuple[T, ...]], ...]] = (
+    (lambda x, w, b: ag.relu(x @ w + b) + 1.0, (T((5, 31)), T((31, 47)), T((47,)))),
+    (lambda x, w, r: ag.tanh(x @ w) * r, (T((9, 47)), T((47, 31)), T((9, 1)))),
+    (lambda x, w, y: (x @ w) * y - y, (T((3, 5, 31)), T((31, 32)), T((3, 5, 32)))),
+    (lambda x, w, c: ag.exp(x @ w) + c, (T((7, 5)), T((5, 3)), T((1,)))),
+    (lambda x, w, b: ag.gelu(ag.linear(x, w, b)) * 0.5, (T((9, 31)), T((47, 31)), T((47,)))),
+    (lambda x, y: (ag.exp(x) * y, x - y, x > y), (T((5, 31)), T((31,)))),
+)
+
 
 #: Shapes of a primitive's inputs, used in turn: all alike, rows and splats.
 SHAPES: Final = (((3, 31),), ((3, 31), (31,), (3, 1)))
