@@ -22,7 +22,7 @@ from netcl_core.autograd.explanation import Lowered, describe, lower, skipped
 from netcl_core.autograd.frames import describe as where
 from netcl_core.autograd.guards import Guards
 from netcl_core.autograd.program import Program
-from netcl_core.autograd.thread import thread
+from netcl_core.autograd.thread import process, thread
 from netcl_core.autograd.tracing import TraceBreak, TracedNumber, TraceNode, TracingContext
 from netcl_core.device_table import default_device
 from netcl_core.errors import FusionError, FusionSkipped, message
@@ -74,7 +74,9 @@ class _Reads:
 
 
 def _base(given: Arguments) -> Any:
-    return given.key if given.tensors else ("no tensor", *given.key, default_device())
+    """What a program depends on in any case; it may depend on some of the numbers too."""
+    mode = process.grad if thread.grad is None else thread.grad
+    return (given.key, mode) if given.tensors else (given.key, mode, default_device())
 
 
 @final
@@ -184,15 +186,20 @@ class Jitted:
             entry = _Entry(None, version)
             entry.reason = reason
             return entry, set()
+        if entry.guards is not None and "type" in entry.guards.names:
+            for x in numbers:  # `type(x)` cannot be answered for it
+                x.read()
         try:
             with TracingContext() as context:
                 symbols = [context.input(x) for x in given.tensors]
                 found = self._function(
-                    *replaced(args, symbols, left := list(numbers)),
-                    **_sorted_back(kwargs, symbols, left),
+                    *replaced(args, symbols, left := [_given(x) for x in numbers]),
+                    **replaced(kwargs, symbols, left),
                 )
+                if context.broken is not None:
+                    raise context.broken
                 results: list[Any] = []
-                entry.structure = results_of(_read(found), results)
+                entry.structure = results_of(found, results)
                 nodes = [context.node_of(x) for x in results]
             kept = [node for node in nodes if isinstance(node, TraceNode)]
             entry.program = Program(context.nodes, kept)
@@ -245,20 +252,9 @@ class Jitted:
         return lower(entry.program)
 
 
-def _sorted_back(kwargs: dict[str, Any], symbols: list[Any], numbers: list[Any]) -> dict[str, Any]:
-    """Keyword arguments, replaced in the order in which `Arguments` takes them."""
-    return {name: replaced(kwargs[name], symbols, numbers) for name in sorted(kwargs)}
-
-
-def _read(value: Any) -> Any:
-    """A returned structure in which numbers of the call stand for their values."""
-    if type(value) is TracedNumber:
-        return value.read()
-    if type(value) in (tuple, list):
-        return type(value)(_read(each) for each in value)
-    if type(value) is dict:
-        return {key: _read(each) for key, each in value.items()}
-    return value
+def _given(number: TracedNumber) -> Any:
+    """What the function gets for a number: itself if it is part of the key already."""
+    return number.read() if number.was_read else number
 
 
 def _with_zero_gradients(results: list[Any], unused: list[Any]) -> list[Any]:

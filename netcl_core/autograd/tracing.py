@@ -17,6 +17,7 @@ from netcl_core.autograd.node import Node
 from netcl_core.autograd.thread import process, thread
 from netcl_core.device import Device
 from netcl_core.dtypes import DTYPES
+from netcl_core.errors import FusionError, message
 from netcl_core.tensors import Operand
 
 Frame: TypeAlias = tuple[Any, int] | None
@@ -30,7 +31,8 @@ RANDOM: Final = "random_state"
 class TraceBreak(BaseException):
     """The trace cannot go on: what stood in the way, and the user's line.
 
-    No Exception, so that a handler in the traced function does not swallow it.
+    No Exception, so that a handler in the traced function does not swallow it; where a
+    bare `except` or a `return` in `finally` does, the context still knows.
     """
 
     def __init__(self, op: str, reason: str) -> None:
@@ -38,6 +40,8 @@ class TraceBreak(BaseException):
         self.op = op
         self.reason = reason
         self.frame = frames.user_frame()
+        if thread.tracer is not None:
+            thread.tracer.broken = thread.tracer.broken or self
 
 
 @final
@@ -58,9 +62,9 @@ class TraceNode:
         frame: The user's line.
     """
 
-    __slots__ = ("attrs", "call", "cut", "device", "dtype", "frame", "grad", "inputs",
-                 "is_result", "leaf_node", "number", "op_name", "requires_grad", "scalars",
-                 "shape", "tensor")  # fmt: skip
+    __slots__ = ("attrs", "call", "cut", "device", "dtype", "frame", "inputs", "is_result",
+                 "leaf_node", "number", "op_name", "requires_grad", "scalars", "shape",
+                 "tensor")  # fmt: skip
 
     def __init__(
         self,
@@ -85,7 +89,6 @@ class TraceNode:
         self.frame: Frame = None
         self.number = -1
         self.requires_grad: bool = any(x is not None and x.requires_grad for x in self.inputs)
-        self.grad = None
         self.leaf_node = None
 
     def __repr__(self) -> str:
@@ -104,12 +107,25 @@ class TraceNode:
     def alias(self, shape: tuple[int, ...]) -> Any:
         """What `detach()` asks for: the same value, through which no gradient flows."""
         assert shape == self.shape  # views are operators, which apply_op records
-        tracer = thread.tracer
-        if tracer is None:
+        if thread.tracer is None:
             self._refuse("detach")
-        return tracer.detach(self)
+        return thread.tracer.detach(self)
+
+    @property
+    def grad(self) -> NoReturn:
+        """Ends the trace: the gradient of an argument is not part of the call."""
+        self._refuse("grad")
 
     def _refuse(self, what: str) -> NoReturn:
+        if thread.tracer is None:
+            raise FusionError(
+                message(
+                    what,
+                    f"a value ({self.op_name}) that was kept from a trace of jit_compile",
+                    "values that the function returns",
+                    "Return it, or call the function without jit_compile",
+                )
+            )
         raise TraceBreak(what, f"it needs the data of a value ({self.op_name}) while tracing")
 
     @property
@@ -134,12 +150,14 @@ class TraceNode:
 class TracingContext:
     """Takes down what a function does: `with TracingContext() as context: ...`.
 
-    `nodes` are the TraceNodes in order; `active` says whether the block is running.
+    `nodes` are the TraceNodes in order; `active` says whether the block is running;
+    `broken` is the first TraceBreak, also if the function swallowed it.
     """
 
     def __init__(self) -> None:
         self.active = False
         self.nodes: list[TraceNode] = []
+        self.broken: TraceBreak | None = None
         self._constants: dict[int, TraceNode] = {}
         self._outer: Any = None
         self._grad = True
@@ -216,7 +234,9 @@ class TracingContext:
         node.frame = frames.user_frame()
         if not DTYPES[node.dtype].floating:
             node.requires_grad = False
-        if self._grad and not self._recording():
+        if self._grad != self._recording():
+            if not self._grad:
+                raise TraceBreak(name, "it is recorded, by enable_grad, in a call under no_grad")
             node.cut, node.requires_grad = True, False
         return Node(self.add(node))  # type: ignore[arg-type]
 
@@ -276,6 +296,7 @@ class TracedNumber:
         return type(self._value)
 
     def __getattr__(self, name: str) -> Any:
+        getattr(type(self._value), name)  # whether there is one says nothing of the value
         return getattr(self.read(), name)
 
     __hash__ = _plain(hash)
@@ -297,4 +318,8 @@ class TracedNumber:
     __pow__, __rpow__ = _binary(operator.pow)
     __and__, __rand__ = _binary(operator.and_)
     __or__, __ror__ = _binary(operator.or_)
-    __divmod__ = _plain(divmod)
+    __xor__, __rxor__ = _binary(operator.xor)
+    __lshift__, __rlshift__ = _binary(operator.lshift)
+    __rshift__, __rrshift__ = _binary(operator.rshift)
+    __divmod__, __rdivmod__ = _binary(divmod)
+    __invert__ = _plain(operator.invert)
