@@ -157,8 +157,11 @@ class FusedOperator:
         return self.forward(values, scalars, False)[0]
 
     def _op_values(self, values: Sequence[Tensor]) -> list[Tensor | None]:
-        """The op's inputs; the one that a group computes is None."""
+        """The op's inputs; the one that a group computes has shape and dtype, but no data."""
         found: list[Tensor | None] = [None] * len(self.made.specs)
+        if self.before is not None:
+            plan = self.before.plan
+            found[0] = Tensor(None, plan.shape, plan.types.outputs[0], plan.device)
         for i, value in zip(self._own, values[slice(*self._cuts)], strict=True):
             found[i] = value
         return found
@@ -196,7 +199,9 @@ class FusedOperator:
         inputs: list[Any] = self._op_values(values)
         if self.before is not None:
             op_needs[0] = True in needs[:first]
-            inputs[0] = self._computed(values[:first], scalars)
+            saves = self.made.operator.saves
+            if saves is None or 0 in saves:
+                inputs[0] = self._computed(values[:first], scalars)
         saved = Saved(tuple(inputs), own, self.made.attrs, tuple(op_needs))
         parts = [_plain(part) for part in self.made.operator.backward(saved, whole(grad))]
         found[first:last] = [parts[i] for i in self._own]
@@ -207,13 +212,10 @@ class FusedOperator:
         return found
 
     def _computed(self, values: Sequence[Tensor], scalars: Sequence[Any]) -> Tensor:
-        """The op's input 0, computed again if its backward reads it, else without data."""
+        """The op's input 0, computed again."""
         assert self.before is not None  # there is a group that computes it
-        plan, saves = self.before.plan, self.made.operator.saves
-        if saves is None or 0 in saves:
-            buffers = [value.buffer for value in values]
-            return run_plan(plan, buffers, scalars[: self._scalars_before])[0]
-        return Tensor(None, plan.shape, plan.types.outputs[0], plan.device)
+        buffers = [value.buffer for value in values]
+        return run_plan(self.before.plan, buffers, scalars[: self._scalars_before])[0]
 
     def _saved(self, needs: Needs) -> tuple[int, ...]:
         """Which operands the gradients read."""

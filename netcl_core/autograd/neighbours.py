@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from netcl_core.autograd.inline import fits
 from netcl_core.autograd.operators import Implementation
-from netcl_core.autograd.partition import Unit, in_order, is_fusible
+from netcl_core.autograd.partition import Unit, in_order, is_cheap, is_fusible
 from netcl_core.autograd.tracing import TraceNode
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import NetclError
@@ -44,10 +44,12 @@ def _take_before(unit: Unit, units: list[Unit]) -> None:
     source = node.inputs[0] if node.inputs else None
     if implementation is None or not implementation.prologue or source is None or node.cut:
         return
-    if sum(x is source for x in node.inputs) != 1 or node.call.made.operator.check is not None:
+    if sum(x is source for x in node.inputs) != 1:
         return
     group = next((each for each in units if each.elementwise and each.outputs == [source]), None)
     if group is None or not _movable(group, implementation.lines) or _users(source, units) != 1:
+        return
+    if implementation.rereads and not is_cheap(group):
         return
     if source.size and DTYPES[source.dtype].floating and group.shape == source.shape:
         unit.before = group

@@ -94,7 +94,8 @@ class Implementation:
     `prologue` and `epilogue` say whether its template calls `request.slots` where it reads
     input 0 (a floating one) and where it has computed an element of its floating output.
     With `lines` a vector that it passes never crosses the end of the last axis, so that
-    neighbours may broadcast along it.
+    neighbours may broadcast along it. With `rereads` it reads input 0 more than once: only
+    what is cheap to compute again becomes its prologue.
     """
 
     operator: str
@@ -105,6 +106,7 @@ class Implementation:
     prologue: bool = False
     epilogue: bool = False
     lines: bool = False
+    rereads: bool = False
 
     @property
     def name(self) -> str:

@@ -214,8 +214,12 @@ def _absorb(
 
 def _cheap(unit: Unit, target: Unit) -> bool:
     size = max(node.size for node in target.nodes)
-    if size <= _SMALL or all(node.size <= 1 for node in unit.nodes):
-        return True
+    few = size <= _SMALL or all(node.size <= 1 for node in unit.nodes)
+    return few or is_cheap(unit)
+
+
+def is_cheap(unit: Unit) -> bool:
+    """Whether a group takes no more than a few instructions for each element."""
     return not any(
         isinstance(part, Apply) and part.op.isalnum() and part.op not in _CHEAP
         for step in _steps(unit)

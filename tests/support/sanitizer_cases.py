@@ -286,6 +286,7 @@ FUSED: Final[tuple[tuple[Callable[..., Any], tuple[T, ...]], ...]] = (
     (lambda x, w, y: (x @ w) * y - y, (T((3, 5, 31)), T((31, 32)), T((3, 5, 32)))),
     (lambda x, w, c: ag.exp(x @ w) + c, (T((7, 5)), T((5, 3)), T((1,)))),
     (lambda x, w, b: ag.gelu(ag.linear(x, w, b)) * 0.5, (T((9, 31)), T((47, 31)), T((47,)))),
+    (lambda x, t, y: ag.cross_entropy(x * y, t), (T((5, 31)), LABELS, T((31,)))),
     (lambda x, y: (ag.exp(x) * y, x - y, x > y), (T((5, 31)), T((31,)))),
 )
 
