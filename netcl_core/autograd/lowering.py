@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
+from netcl_core.autograd.dialect import PLAIN, Dialect, dialect_of
 from netcl_core.autograd.emit import NUMPY_NAMES, OpenCLPrinter, Source, numpy_source
 from netcl_core.autograd.layout import Layout, collapse
 from netcl_core.autograd.region import (
@@ -34,7 +35,8 @@ from netcl_core.rendering import render
 from netcl_core.runtime.launch import Launch, pack
 
 Needs: TypeAlias = tuple[bool, ...]
-#: How a kernel is written: "numpy", or the vector form of a kind of device.
+#: How a kernel is written: "numpy", or the vector form of a kind of device; "aligned" where
+#: every vector stands at a multiple of its size (OpenCL aligns buffers to the largest type).
 Style: TypeAlias = str
 
 GPU_LOCAL: Final = 128
@@ -80,16 +82,16 @@ class Plan:
             stage = self._backward[needs] = Stage(self, source)
         return stage
 
-    def _style(self) -> tuple[Style, tuple[int, tuple[str, ...]]]:
+    def _style(self) -> tuple[Style, tuple[int, tuple[str, ...]], Dialect]:
         if self.device.backend == "numpy":
-            return "numpy", self.layout.key
-        if self.device.kind != "gpu":
-            return "vector16", self.layout.key
-        aligned = not self.layout.dims or self.layout.length % 4 == 0
-        return ("aligned4" if aligned else "vector4"), self.layout.key
+            return "numpy", self.layout.key, PLAIN
+        width = 4 if self.device.kind == "gpu" else 16
+        aligned = not self.layout.dims or self.layout.length % width == 0
+        style = f"{'aligned' if aligned else 'vector'}{width}"
+        return style, self.layout.key, dialect_of(self.device)
 
 
-_WIDTHS: Final = {"vector16": 16, "vector4": 4, "aligned4": 4}
+_WIDTHS: Final = {"vector16": 16, "aligned16": 16, "vector4": 4, "aligned4": 4}
 
 
 @final
@@ -122,29 +124,37 @@ def number(slot: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def forward_source(region: Region, types: Types, style: Style, key: Any) -> Generated:
+def forward_source(
+    region: Region, types: Types, style: Style, key: Any, dialect: Dialect = PLAIN
+) -> Generated:
     """The forward kernel of a region; equal requests share it."""
-    return _generate(forward_program(region, types), region, types, style, key, "forward")
+    program = forward_program(region, types)
+    return _generate(program, types, style, key, dialect, _entry(region, "forward"))
 
 
 @lru_cache(maxsize=4096)
 def backward_source(
-    region: Region, types: Types, needs: Needs, style: Style, key: Any
+    region: Region, types: Types, needs: Needs, style: Style, key: Any, dialect: Dialect = PLAIN
 ) -> Generated:
     """The backward kernel of a region for the inputs that need a gradient."""
-    return _generate(backward_program(region, types, needs), region, types, style, key, "backward")
+    program = backward_program(region, types, needs)
+    return _generate(program, types, style, key, dialect, _entry(region, "backward"))
+
+
+def _entry(region: Region, phase: str) -> str:
+    return f"{region.name[:48]}_{phase}"
 
 
 def _generate(
-    program: Program, region: Region, types: Types, style: Style, key: Any, phase: str
+    program: Program, types: Types, style: Style, key: Any, dialect: Dialect, entry: str
 ) -> Generated:
-    entry = f"{region.name[:48]}_{phase}"
     roots = [value for _, _, value in program.stores]
     if style == "numpy":
         slots = [*program.loads, *program.scalars]
         return Generated(program, numpy_source(program.block, roots, slots, entry), entry, 0)
     width = _WIDTHS[style]
-    text = _OpenCLText(program, types, key, width, style == "aligned4").render(entry)
+    aligned = style.startswith("aligned")
+    text = _OpenCLText(program, types, key, width, aligned, dialect).render(entry)
     return Generated(program, text, entry, width)
 
 
@@ -158,17 +168,21 @@ class _OpenCLText:
         key: tuple[int, tuple[str, ...]],
         width: int,
         aligned: bool,
+        dialect: Dialect,
     ) -> None:
         self.program = program
         self.outer, self.kinds = key
         self.width = width
         self.aligned = aligned
+        self.dialect = dialect
+        self.helpers: set[str] = set()
         self.types = types
         self.dtypes = {f"in{i}": name for i, name in enumerate(types.inputs)}
         self.dtypes |= {f"gout{i}": name for i, name in enumerate(types.outputs)}
         self.dtypes |= {slot: dtype for slot, dtype, _ in program.stores}
 
     def render(self, entry: str) -> str:
+        vector_lines, scalar_lines = self._lines(self.width), self._lines(1)
         return render(
             "core/kernels/elementwise.cl.j2",
             entry=entry,
@@ -176,8 +190,9 @@ class _OpenCLText:
             outer=self.outer,
             width=self.width,
             pointers=self._pointers(),
-            vector_lines=self._lines(self.width),
-            scalar_lines=self._lines(1),
+            vector_lines=vector_lines,
+            scalar_lines=scalar_lines,
+            helpers=sorted(self.helpers),
         )
 
     def _layout_of(self, slot: str) -> str:
@@ -217,7 +232,8 @@ class _OpenCLText:
     def _lines(self, width: int) -> list[str]:
         sources = {slot: self._source(slot, width) for slot in self.program.loads}
         roots = [value for _, _, value in self.program.stores]
-        printer = OpenCLPrinter(self.program.block, roots, width, sources)
+        printer = OpenCLPrinter(self.program.block, roots, width, sources, self.dialect)
+        self.helpers |= printer.helpers
         stores = (
             self._store(slot, dtype, printer.result(value), width)
             for slot, dtype, value in self.program.stores
