@@ -24,17 +24,19 @@ class Dialect:
 
 
 PLAIN: Final = Dialect("plain", {})
-#: Beginnings of the names of CPU platforms.
-_ON_CPUS: Final[Mapping[str, Dialect]] = {
-    "Intel": Dialect("intel", {"exp": "exp_native"}),
-    "Portable Computing Language": Dialect("pocl", {"exp": "exp_polynomial"}),
+#: What CPU platforms speak, by the beginning of their name.
+ON_CPUS: Final[Mapping[str, Dialect]] = {
+    "Intel": Dialect("intel", {"exp": "exp_native", "tanh": "tanh_rational"}),
+    "Portable Computing Language": Dialect(
+        "pocl", {"exp": "exp_polynomial", "tanh": "tanh_rational"}
+    ),
 }
 
 
 def dialect_of(device: Device) -> Dialect:
     """The dialect of a device's runtime."""
     if device.kind == "cpu" and not device.simulator:
-        for start, dialect in _ON_CPUS.items():
+        for start, dialect in ON_CPUS.items():
             if device.platform.startswith(start):
                 return dialect
     return PLAIN
