@@ -9,6 +9,7 @@ from typing import Any, final
 
 from netcl_core.autograd import frames
 from netcl_core.autograd.calls import outputs_of, plan_gradients
+from netcl_core.autograd.dialect import dialect_of
 from netcl_core.autograd.engine import recorder
 from netcl_core.autograd.inline import Inline, Slots
 from netcl_core.autograd.kernels import run_plan, whole
@@ -236,7 +237,10 @@ class FusedOperator:
 
 def _inline(name: str, plan: Plan, places: tuple[int, ...], first_scalar: int = 0) -> Inline:
     shapes = tuple(shape for shape, _ in plan.signature.tensors)
-    return Inline(name, plan.region, plan.types, plan.shape, shapes, places, first_scalar)
+    dialect = dialect_of(plan.device)
+    return Inline(
+        name, plan.region, plan.types, plan.shape, shapes, places, first_scalar, dialect=dialect
+    )
 
 
 def _plain(part: Any) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, final
 
+from netcl_core.autograd.dialect import PLAIN, Dialect
 from netcl_core.autograd.emit import OpenCLPrinter, Source
 from netcl_core.autograd.layout import Layout, Shape, collapse
 from netcl_core.autograd.lowering import load_text, number, store_text
@@ -20,6 +21,7 @@ from netcl_core.rendering import render
 from netcl_core.runtime.kernels import Arg
 
 _TEMPLATE: Final = "core/kernels/inline.cl.j2"
+_HELPERS: Final = "core/kernels/helpers.cl.j2"
 #: A kernel argument with its declaration.
 Parameter: TypeAlias = tuple[Arg, str]
 
@@ -45,6 +47,7 @@ class Inline:
     value: int | None = None
     outputs: tuple[int, ...] = ()
     keep: int | None = None
+    dialect: Dialect = PLAIN
 
     @property
     def layout(self) -> Layout:
@@ -100,14 +103,18 @@ class Inline:
     def _parameters(self) -> list[Parameter]:
         return [*self.buffers, *self.scalars, *self.numbers]
 
-    def definition(self, width: int, aligned: bool) -> str:
-        """The C function for one element (width 1) or a vector of them."""
+    def definition(self, width: int, aligned: bool, helpers: set[str]) -> str:
+        """The C function for one element (width 1) or a vector of them.
+
+        The helpers of the dialect that it calls are added to `helpers`.
+        """
         program, layout = self._program, self.layout
         kinds = dict(zip((f"in{i}" for i in range(len(self.shapes))), layout.kinds, strict=True))
         sources = {slot: self._source(slot, kinds[slot], width, aligned) for slot in program.loads}
         renamed = {f"s{i}": f"{self.name}_s{i}" for i in range(self.region.scalars)}
         roots = [value for _, _, value in program.stores]
-        printer = OpenCLPrinter(program.block, roots, width, sources, renamed)
+        printer = OpenCLPrinter(program.block, roots, width, sources, self.dialect, renamed)
+        helpers |= printer.helpers
         results = [printer.result(value) for value in roots]
         suffix = str(width) if width > 1 else ""
         compute = DTYPES[self.types.outputs[0]].compute
@@ -189,9 +196,13 @@ class Slots:
         reads in0 and writes out0 itself) have `call(width, index, value)`.
         """
         widths = (1, width) if width > 1 else (1,)
-        functions = [each.definition(w, aligned) for each in self._inlines() for w in widths]
+        helpers: set[str] = set()
+        functions = [
+            each.definition(w, aligned, helpers) for each in self._inlines() for w in widths
+        ]
+        called = render(_HELPERS, helpers=sorted(helpers), widths=widths) if helpers else ""
         return {
-            "slot_functions": "\n".join(functions),
+            "slot_functions": "\n".join([called, *functions]) if functions else "",
             "slot_buffers": [text for _, text in self.buffers],
             "slot_numbers": [text for _, text in self.numbers],
             "prologue": self.prologue,

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
+from netcl_core.autograd.dialect import PLAIN, Dialect, dialect_of
 from netcl_core.autograd.emit import NUMPY_NAMES, OpenCLPrinter, Source, numpy_source
 from netcl_core.autograd.layout import Layout, Shape, collapse
 from netcl_core.autograd.region import (
@@ -36,12 +37,17 @@ from netcl_core.runtime.launch import Launch, pack
 Needs: TypeAlias = tuple[bool, ...]
 #: The shape of each output's gradient, which may be broadcast; None: it has none.
 Grads: TypeAlias = tuple[Shape | None, ...]
-#: How a kernel is written: "numpy", or the vector form of a kind of device.
+#: How a kernel is written: "numpy", or the vector form of a kind of device; "aligned" where
+#: every vector stands at a multiple of its size (OpenCL aligns buffers to the largest type).
 Style: TypeAlias = str
 
 GPU_LOCAL: Final = 128
 _MIN_CHUNK: Final = 256
 _MAX_CHUNK: Final = 4096
+#: Longer chunks suit a stream from memory (5 % and more at 2^24 on Intel's runtime), as long as
+#: every core gets so many of them that all end together.
+_LONG_CHUNK: Final = 65536
+_CHUNKS_PER_CORE: Final = 32
 
 
 @final
@@ -63,6 +69,7 @@ class Plan:
         )
         self.results = tuple(DTYPES[dtype] for dtype in self.types.outputs)
         self.allocate = backend_of(device).allocate
+        self._dialect = dialect_of(device)
         self._full: Grads = (self.shape,) * len(region.outputs)
         self._forward: Stage | None = None
         self._backward: dict[tuple[Needs, Grads], Stage] = {}
@@ -73,7 +80,8 @@ class Plan:
         if self._forward is None:
             shapes = [shape for shape, _ in self.signature.tensors]
             layout = collapse(shapes, self.shape)
-            source = forward_source(self.region, self.types, self._style(layout), layout.key)
+            style = self._style(layout)
+            source = forward_source(self.region, self.types, style, layout.key, self._dialect)
             self._forward = Stage(self, source, layout, shapes)
         return self._forward
 
@@ -90,19 +98,21 @@ class Plan:
             shapes += [self.shape if shape is None else shape for shape in grads]
             layout = collapse(shapes, self.shape)
             style = self._style(layout)
-            source = backward_source(self.region, self.types, needs, given, style, layout.key)
+            source = backward_source(
+                self.region, self.types, needs, given, style, layout.key, self._dialect
+            )
             stage = self._backward[needs, grads] = Stage(self, source, layout, shapes)
         return stage
 
     def _style(self, layout: Layout) -> Style:
         if self.device.backend == "numpy":
             return "numpy"
-        if self.device.kind != "gpu":
-            return "vector16"
-        return "aligned4" if not layout.dims or layout.length % 4 == 0 else "vector4"
+        width = 4 if self.device.kind == "gpu" else 16
+        aligned = not layout.dims or layout.length % width == 0
+        return f"{'aligned' if aligned else 'vector'}{width}"
 
 
-_WIDTHS: Final = {"vector16": 16, "vector4": 4, "aligned4": 4}
+_WIDTHS: Final = {"vector16": 16, "aligned16": 16, "vector4": 4, "aligned4": 4}
 
 
 @final
@@ -135,30 +145,43 @@ def number(slot: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def forward_source(region: Region, types: Types, style: Style, key: Any) -> Generated:
+def forward_source(
+    region: Region, types: Types, style: Style, key: Any, dialect: Dialect = PLAIN
+) -> Generated:
     """The forward kernel of a region; equal requests share it."""
-    return _generate(forward_program(region, types), region, types, style, key, "forward")
+    program = forward_program(region, types)
+    return _generate(program, types, style, key, dialect, _entry(region, "forward"))
 
 
 @lru_cache(maxsize=4096)
 def backward_source(
-    region: Region, types: Types, needs: Needs, given: Needs, style: Style, key: Any
+    region: Region,
+    types: Types,
+    needs: Needs,
+    given: Needs,
+    style: Style,
+    key: Any,
+    dialect: Dialect = PLAIN,
 ) -> Generated:
     """The backward kernel for the inputs that need a gradient and the outputs that have one."""
     program = backward_program(region, types, needs, given)
-    return _generate(program, region, types, style, key, "backward")
+    return _generate(program, types, style, key, dialect, _entry(region, "backward"))
+
+
+def _entry(region: Region, phase: str) -> str:
+    return f"{region.name[:48]}_{phase}"
 
 
 def _generate(
-    program: Program, region: Region, types: Types, style: Style, key: Any, phase: str
+    program: Program, types: Types, style: Style, key: Any, dialect: Dialect, entry: str
 ) -> Generated:
-    entry = f"{region.name[:48]}_{phase}"
     roots = [value for _, _, value in program.stores]
     if style == "numpy":
         slots = [*program.loads, *program.scalars]
         return Generated(program, numpy_source(program.block, roots, slots, entry), entry, 0)
     width = _WIDTHS[style]
-    text = _OpenCLText(program, types, key, width, style == "aligned4").render(entry)
+    aligned = style.startswith("aligned")
+    text = _OpenCLText(program, types, key, width, aligned, dialect).render(entry)
     return Generated(program, text, entry, width)
 
 
@@ -172,17 +195,21 @@ class _OpenCLText:
         key: tuple[int, tuple[str, ...]],
         width: int,
         aligned: bool,
+        dialect: Dialect,
     ) -> None:
         self.program = program
         self.outer, self.kinds = key
         self.width = width
         self.aligned = aligned
+        self.dialect = dialect
+        self.helpers: set[str] = set()
         self.types = types
         self.dtypes = {f"in{i}": name for i, name in enumerate(types.inputs)}
         self.dtypes |= {f"gout{i}": name for i, name in enumerate(types.outputs)}
         self.dtypes |= {slot: dtype for slot, dtype, _ in program.stores}
 
     def render(self, entry: str) -> str:
+        vector_lines, scalar_lines = self._lines(self.width), self._lines(1)
         return render(
             "core/kernels/elementwise.cl.j2",
             entry=entry,
@@ -190,8 +217,9 @@ class _OpenCLText:
             outer=self.outer,
             width=self.width,
             pointers=self._pointers(),
-            vector_lines=self._lines(self.width),
-            scalar_lines=self._lines(1),
+            vector_lines=vector_lines,
+            scalar_lines=scalar_lines,
+            helpers=sorted(self.helpers),
         )
 
     def _layout_of(self, slot: str) -> str:
@@ -236,7 +264,8 @@ class _OpenCLText:
     def _lines(self, width: int) -> list[str]:
         sources = {slot: self._source(slot, width) for slot in self.program.loads}
         roots = [value for _, _, value in self.program.stores]
-        printer = OpenCLPrinter(self.program.block, roots, width, sources)
+        printer = OpenCLPrinter(self.program.block, roots, width, sources, self.dialect)
+        self.helpers |= printer.helpers
         stores = (
             self._store(slot, dtype, printer.result(value), width)
             for slot, dtype, value in self.program.stores
@@ -388,7 +417,9 @@ def _geometry(layout: Layout, plan: Plan, generated: Generated) -> tuple[int, li
     if device.kind == "gpu":
         chunk = generated.width
     else:
-        chunk = min(max(size // 4, _MIN_CHUNK), _MAX_CHUNK)
+        longest = size // (_CHUNKS_PER_CORE * device.compute_units)
+        longest = min(max(longest, _MAX_CHUNK), _LONG_CHUNK)
+        chunk = min(max(size // 4, _MIN_CHUNK), longest)
         chunk = -(-chunk // generated.width) * generated.width
     pieces = max(1, -(-layout.length // chunk))
     numbers = [layout.length, chunk]
