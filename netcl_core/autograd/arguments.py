@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.autograd.tracing import TracedNumber, TraceBreak
+from netcl_core.autograd.tracing import TraceBreak, TracedNumber
 from netcl_core.tensors import Operand, Tensor
 
 #: What stands in a key for a tensor, whose shape, dtype and device follow, and for a number.
@@ -108,7 +108,9 @@ class _Same:
 
 def _compares_all(x: Any) -> bool:
     """Whether equal objects of this kind are alike in everything that a function may read."""
-    if type(x).__hash__ is object.__hash__ or isinstance(x, (MethodType, np.dtype)):
+    if getattr(type(x), "__hash__", None) is object.__hash__ or isinstance(
+        x, (MethodType, np.dtype)
+    ):
         return True
     parameters = getattr(type(x), "__dataclass_params__", None)
     return (parameters is not None and parameters.frozen) or not hasattr(x, "__dict__")

@@ -32,7 +32,7 @@ class PlannedCall:
     `result` is the Spec of the first result.
     """
 
-    __slots__ = ("_allocate", "_direct", "_dtype", "_dtypes", "_forward", "_saves", "_single",
+    __slots__ = ("_allocate", "_direct", "_dtype", "_dtypes", "_forward", "_known", "_single",
                  "device", "name", "plan", "result", "shape", "size")  # fmt: skip
 
     def __init__(self, plan: Plan, name: str) -> None:
@@ -48,7 +48,7 @@ class PlannedCall:
         self._allocate = plan.allocate
         self._direct: Any = None
         self._forward: Callable[..., Any] | None = None
-        self._saves: dict[Needs, tuple[int, ...]] = {}
+        self._known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
 
     def __call__(
         self, tensors: Sequence[Any], scalars: Sequence[Any] = (), attrs: Any = None
@@ -68,7 +68,8 @@ class PlannedCall:
             return value
         needs = tuple([x.requires_grad for x in tensors])
         tape = state.tape or recorder()
-        if True not in needs or not self.plan.differentiable or not tape.enabled:
+        flows, saves = self._known.get(needs) or self._learn(needs)
+        if True not in flows or not tape.enabled:
             if self._single:
                 return Node(value, op_name=self.name)
             return [Node(each, op_name=self.name) for each in value]
@@ -82,22 +83,28 @@ class PlannedCall:
         node.spread = True
         node.fn = partial(forward, scalars)
         node.frame = frames.user_frame()
-        saves = self._saves.get(needs)
-        if saves is None:
-            saves = self._saves[needs] = self.plan.backward(needs).reads
         if saves:
             node.versions = tuple([(inputs[i], inputs[i].version) for i in saves])
         if anomaly_mode()[0]:
             node.creation_trace = traceback.format_stack()[:-1]
         tape.record(node)
-        return node if self._single else self._outputs(node, value, tape)
+        return node if self._single else self._outputs(node, value, flows, tape)
 
-    def _outputs(self, bundle: Node, values: Sequence[Tensor], tape: Any) -> list[Node]:
+    def _learn(self, needs: Needs) -> tuple[Needs, tuple[int, ...]]:
+        """Through which outputs gradients flow, and which inputs the backward reads."""
+        flows = self.plan.flows(needs)
+        saves = self.plan.backward(needs).reads if True in flows else ()
+        self._known[needs] = flows, saves
+        return flows, saves
+
+    def _outputs(
+        self, bundle: Node, values: Sequence[Tensor], flows: Needs, tape: Any
+    ) -> list[Node]:
         """One Node per result; their gradients meet in the bundle."""
         bundle.fn = None
         found = []
         for i, value in enumerate(values):
-            if DTYPES[value.dtype].floating:
+            if flows[i]:
                 node = Node(value, partial(_part, i), (bundle,), True, self.name)
                 node.spread = True
                 node.frame = bundle.frame

@@ -24,6 +24,7 @@ from netcl_core.autograd.region import (
     Signature,
     Types,
     backward_program,
+    differentiable,
     forward_program,
     infer,
 )
@@ -93,6 +94,11 @@ class Plan:
             source = backward_source(self.region, self.types, needs, given, style, layout.key)
             stage = self._backward[needs, grads] = Stage(self, source, layout, shapes)
         return stage
+
+    def flows(self, needs: Needs) -> tuple[bool, ...]:
+        """Of each output, whether its gradient reaches an input that needs one."""
+        found = differentiable(self.region, self.types, needs)
+        return tuple(ref in found for ref in self.region.outputs)
 
     def _style(self, layout: Layout) -> Style:
         if self.device.backend == "numpy":
