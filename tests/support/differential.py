@@ -98,20 +98,23 @@ def run_netcl(
 
 
 class _Watch:
-    """Sees every value of a PyTorch run; moves each a little where it is told to."""
+    """Sees every value and gradient of a PyTorch run; moves each a little where it is told to."""
 
     def __init__(self, torch: Any, seed: int | None) -> None:
         self.torch = torch
         self.generator = None if seed is None else torch.Generator().manual_seed(seed)
         self.overflow = False
 
+    def _look(self, value: Any, dtype: str) -> None:
+        self.overflow |= bool((~(value.abs() < LARGEST[dtype])).any())
+
     def __call__(self, value: Any, dtype: str) -> Any:
         if dtype not in FLOATS or not value.is_floating_point():
             return value
         if self.generator is None:
-            with self.torch.no_grad():
-                sizes = value.abs()
-                self.overflow |= bool((~(sizes < LARGEST[dtype])).any())
+            self._look(value.detach(), dtype)
+            if value.requires_grad:
+                value.register_hook(partial(self._look, dtype=dtype))
             return value
         factor, least = ROUNDING[dtype]
         noise = self.torch.empty((2, *value.shape), dtype=value.dtype)
@@ -126,7 +129,7 @@ def run_torch(
     dtypes: Sequence[str],
     seed: int | None,
 ) -> tuple[Found, bool]:
-    """PyTorch in float64, and whether a value is not finite in its dtype."""
+    """PyTorch in float64, and whether a value or gradient is not finite in its dtype."""
     torch: Any = torch_module()
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
