@@ -31,9 +31,8 @@ class PlannedCall:
     `result` is the Spec of the first result.
     """
 
-    __slots__ = ("_allocate", "_differentiable", "_direct", "_dtype", "_dtypes", "_forward",
-                 "_saves", "_single", "device", "name", "plan", "result", "shape",
-                 "size")  # fmt: skip
+    __slots__ = ("_allocate", "_direct", "_dtype", "_dtypes", "_forward", "_known", "_single",
+                 "device", "name", "plan", "result", "shape", "size")  # fmt: skip
 
     def __init__(self, plan: Plan, name: str) -> None:
         self.plan = plan
@@ -44,12 +43,11 @@ class PlannedCall:
         self.result = Spec(plan.shape, plan.types.outputs[0])
         self._dtypes = plan.types.outputs
         self._dtype = plan.results[0]
-        self._differentiable = plan.differentiable
         self._single = len(plan.results) == 1
         self._allocate = plan.allocate
         self._direct: Any = None
         self._forward: Callable[..., Any] | None = None
-        self._saves: dict[Needs, tuple[int, ...]] = {}
+        self._known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
 
     def __call__(
         self, tensors: Sequence[Any], scalars: Sequence[Any] = (), attrs: Any = None
@@ -76,13 +74,11 @@ class PlannedCall:
             return value
         needs = tuple([x.requires_grad for x in tensors])
         tape = state.tape or recorder()
-        if True not in needs or not self._differentiable or not tape.enabled:
+        flows, saves = self._known.get(needs) or self._learn(needs)
+        if True not in flows or not tape.enabled:
             if self._single:
                 return Node(value, op_name=self.name)
             return [Node(each, op_name=self.name) for each in value]
-        saves = self._saves.get(needs)
-        if saves is None:
-            saves = self._saves[needs] = self.plan.backward(needs).reads
         node = Node(
             value if self._single else value[0],
             partial(plan_gradients, self.plan, tensors, scalars, needs),
@@ -97,11 +93,18 @@ class PlannedCall:
         if (state.anomaly or process.anomaly)[0]:
             node.creation_trace = traceback.format_stack()[:-1]
         tape.record(node)
-        return node if self._single else outputs_of(node, value, tape)
+        return node if self._single else outputs_of(node, value, flows, tape)
 
     def compute(self, scalars: Sequence[Any], *tensors: Tensor) -> Any:
         """The result alone, without a record."""
         return (self._forward or self._prepare())(scalars, *tensors)
+
+    def _learn(self, needs: Needs) -> tuple[Needs, tuple[int, ...]]:
+        """Through which outputs gradients flow, and which inputs the backward reads."""
+        flows = self.plan.flows(needs)
+        saves = self.plan.backward(needs).reads if True in flows else ()
+        self._known[needs] = flows, saves
+        return flows, saves
 
     def _prepare(self) -> Callable[..., Any]:
         """The forward function `(scalars, *tensors)`; the kernel's source is made here."""
@@ -125,12 +128,17 @@ class PlannedCall:
         return self._forward
 
 
-def outputs_of(bundle: Node, values: Sequence[Tensor], tape: Any) -> list[Node]:
-    """One Node per result of an op with several; their gradients meet in the bundle."""
+def outputs_of(
+    bundle: Node, values: Sequence[Tensor], flows: Sequence[bool], tape: Any
+) -> list[Node]:
+    """One Node per result of an op with several; their gradients meet in the bundle.
+
+    `flows` says of which results the gradient reaches an input.
+    """
     bundle.fn = None
     found = []
     for i, value in enumerate(values):
-        if DTYPES[value.dtype].floating:
+        if flows[i]:
             node = Node(value, partial(_part, i), (bundle,), True, bundle.op_name)
             node.spread = True
             node.frame = bundle.frame

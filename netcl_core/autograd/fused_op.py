@@ -61,6 +61,7 @@ class FusedOperator:
         self._scalars_before = before.plan.region.scalars if before else 0
         self._bounds: dict[bool, Bound] = {}
         self._saves: dict[Needs, tuple[int, ...]] = {}
+        self._known: dict[Needs, Needs] = {}
         self.results: tuple[Spec, ...] = (made.output,)
         if after is not None:
             plan = after.plan
@@ -114,7 +115,8 @@ class FusedOperator:
         """The results as Nodes, or as Tensors with grad mode off."""
         needs = tuple([x.requires_grad for x in operands])
         tape = thread.tape or recorder()
-        recorded = is_grad_enabled() and tape.enabled and True in needs and self._differentiable
+        flows = self._flows(needs)
+        recorded = is_grad_enabled() and tape.enabled and True in flows
         values = [x.value for x in operands]
         if self.made.operator.check is not None:
             self.made.operator.check(self._op_values(values), self.made.attrs)
@@ -131,12 +133,24 @@ class FusedOperator:
         node.frame = frames.user_frame()
         node.versions = tuple([(values[i], values[i].version) for i in self._saved(needs)])
         tape.record(node)
-        return [node] if len(results) == 1 else list(outputs_of(node, results, tape))
+        return [node] if len(results) == 1 else outputs_of(node, results, flows, tape)
 
-    @property
-    def _differentiable(self) -> bool:
-        groups = [each.plan.differentiable for each in (self.before, self.after) if each]
-        return self.made.differentiable or any(groups)
+    def _flows(self, needs: Needs) -> Needs:
+        """Of each result, whether its gradient reaches an operand that needs one."""
+        found = self._known.get(needs)
+        if found is None:
+            first, last = self._cuts
+            reached = True in needs[first:last]
+            if self.before is not None:
+                reached = reached or True in self.before.plan.flows(needs[:first])
+            own = reached and self.made.differentiable
+            found = (own,)
+            if self.after is not None:
+                wanted = list(needs[last:])
+                wanted.insert(self.after.value or 0, own)
+                found = self.after.plan.flows(tuple(wanted))
+            self._known[needs] = found
+        return found
 
     def forward(self, values: Sequence[Tensor], scalars: Sequence[Any], keep: bool) -> list[Tensor]:
         """The results, and with `keep` the op's own value as the last one."""

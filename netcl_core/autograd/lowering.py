@@ -25,6 +25,7 @@ from netcl_core.autograd.region import (
     Signature,
     Types,
     backward_program,
+    differentiable,
     forward_program,
     infer,
 )
@@ -103,6 +104,11 @@ class Plan:
             )
             stage = self._backward[needs, grads] = Stage(self, source, layout, shapes)
         return stage
+
+    def flows(self, needs: Needs) -> tuple[bool, ...]:
+        """Of each output, whether its gradient reaches an input that needs one."""
+        found = differentiable(self.region, self.types, needs)
+        return tuple(ref in found for ref in self.region.outputs)
 
     def _style(self, layout: Layout) -> Style:
         if self.device.backend == "numpy":
