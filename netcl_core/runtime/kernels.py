@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, final
 
 from netcl_core.device import Device
@@ -86,6 +86,21 @@ class Kernels:
     launches: tuple[Kernel, ...]
     scratch: tuple[int, ...] = ()
     scalars: tuple[str, ...] = ()
+
+    def then(self, others: Kernels, places: Mapping[Arg, Arg]) -> Kernels:
+        """These launches and then others, whose buffers `places` replaces with those meant here.
+
+        The others' scratch buffers follow the own ones, so that `("scratch", i)` as a
+        replacement is one of these launches'.
+        """
+        own = len(self.scratch)
+        moved = {("scratch", i): ("scratch", own + i) for i in range(len(others.scratch))}
+        moved |= places
+        launches = tuple(
+            replace(each, args=tuple(moved.get(arg, arg) for arg in each.args))
+            for each in others.launches
+        )
+        return Kernels(self.launches + launches, self.scratch + others.scratch, self.scalars)
 
 
 @final
