@@ -46,7 +46,7 @@ from netcl_core.autograd.operators import (
 )
 from netcl_core.autograd.ops import __dir__ as _op_names
 from netcl_core.autograd.ops import __getattr__ as _op
-from netcl_core.autograd.reduction import SUM, Combine, reduction_kernels
+from netcl_core.autograd.reduction import SUM, Combine, reduction_kernels, reduction_stretch
 from netcl_core.autograd.teams import RowTeams, row_teams
 from netcl_core.registry import registry as _registry
 
@@ -80,6 +80,7 @@ __all__ = [
     "jit_compile",
     "no_grad",
     "reduction_kernels",
+    "reduction_stretch",
     "register_primitive",
     "row_teams",
     "set_current_tape",

@@ -76,7 +76,7 @@ def skipped(program: Program) -> TraceBreak | None:
         node = step.unit.nodes[-1]
         found = TraceBreak(node.op_name, reason)
         found.frame = node.frame
-        if isinstance(step, RegionStep) or _splits(step, program):
+        if isinstance(step, RegionStep) or (not _has_slots(step) and _splits(step, program)):
             return found
     return None
 
@@ -88,9 +88,18 @@ def _reason(step: Executable) -> str | None:
     if isinstance(step, FusedOperatorStep):
         return None
     assert isinstance(step, OperatorStep)  # there is nothing else
-    return (
-        None if step.made.operator.view else "it is a structured op without a slot for neighbours"
-    )
+    if step.made.operator.view:
+        return None
+    if _has_slots(step):
+        return "its neighbours are needed elsewhere, too costly to repeat, or do not fit its slots"
+    return "it is a structured op without a slot for neighbours"
+
+
+def _has_slots(step: Executable) -> bool:
+    """Whether some implementation of a structured op takes neighbours into its kernel."""
+    assert isinstance(step, OperatorStep)  # others hold theirs
+    candidates = (each for _, each in step.made.operator.candidates())
+    return any(each.prologue or each.epilogue for each in candidates)
 
 
 def _splits(step: Executable, program: Program) -> bool:

@@ -154,14 +154,16 @@ class Inline:
         return Source(scalar, load_text(dtype, pointer, index, width, whole))
 
 
-def fits(shapes: Sequence[Shape], shape: Shape, lines: bool) -> bool:
+def fits(shapes: Sequence[Shape], shape: Shape, stretch: int) -> bool:
     """Whether inputs of these shapes can be read by the index in a shape.
 
-    With `lines` vectors never cross the end of the last axis, so that one outer dimension
-    is allowed; else only whole and one-element inputs are.
+    Vectors never leave a stretch of so many contiguous elements (0: they go anywhere), so
+    that one outer dimension is allowed; else only whole and one-element inputs are.
     """
-    outer = len(collapse(shapes, shape).dims)
-    return outer == 0 or (lines and outer == 1)
+    layout = collapse(shapes, shape)
+    if not layout.dims:
+        return True
+    return len(layout.dims) == 1 and stretch > 0 and layout.length % stretch == 0
 
 
 @final

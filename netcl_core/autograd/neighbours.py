@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from netcl_core.autograd.inline import fits
 from netcl_core.autograd.operators import Implementation
-from netcl_core.autograd.partition import Unit, in_order, is_cheap, is_fusible
+from netcl_core.autograd.partition import Unit, in_order, is_cheap, is_elementwise, is_fusible
 from netcl_core.autograd.tracing import TraceNode
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import NetclError
@@ -47,7 +47,7 @@ def _take_before(unit: Unit, units: list[Unit]) -> None:
     if sum(x is source for x in node.inputs) != 1:
         return
     group = next((each for each in units if each.elementwise and each.outputs == [source]), None)
-    if group is None or not _movable(group, implementation.lines) or _users(source, units) != 1:
+    if group is None or not _movable(group, unit, implementation) or _users(source, units) != 1:
         return
     if implementation.rereads and not is_cheap(group):
         return
@@ -63,20 +63,25 @@ def _take_after(unit: Unit, units: list[Unit]) -> None:
     node = unit.nodes[-1]
     if implementation is None or not implementation.epilogue or node.cut:
         return
+    if not all(x is None or x.size for x in node.inputs):
+        return
     if not DTYPES[node.dtype].floating or _users(node, units) != 1 or node not in unit.outputs:
         return
     group = next((each for each in units if each is not unit and node in each.inputs), None)
     if group is None or not group.elementwise or group.shape != node.shape:
         return
-    if _movable(group, implementation.lines) and not _depends(group, unit, units):
+    if _movable(group, unit, implementation) and not _depends(group, unit, units):
         unit.after = group
         unit.nodes = [*unit.nodes, *group.nodes]
         unit.outputs = group.outputs
         units.remove(group)
 
 
-def _movable(group: Unit, lines: bool) -> bool:
-    return is_fusible(group.nodes[0]) and fits([x.shape for x in group.inputs], group.shape, lines)
+def _movable(group: Unit, unit: Unit, implementation: Implementation) -> bool:
+    made = next(node for node in unit.nodes if not is_elementwise(node)).call.made
+    stretch = 0 if implementation.stretch is None else implementation.stretch(made.request)
+    shapes = [x.shape for x in group.inputs]
+    return is_fusible(group.nodes[0]) and fits(shapes, group.shape, stretch)
 
 
 def _users(node: TraceNode, units: Sequence[Unit]) -> int:

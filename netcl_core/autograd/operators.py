@@ -93,8 +93,9 @@ class Implementation:
 
     `prologue` and `epilogue` say whether its template calls `request.slots` where it reads
     input 0 (a floating one) and where it has computed an element of its floating output.
-    With `lines` a vector that it passes never crosses the end of the last axis, so that
-    neighbours may broadcast along it. With `rereads` it reads input 0 more than once: only
+    `stretch` gives, of a request, how many contiguous elements a vector that it passes never
+    leaves (the length of a line, say): neighbours may broadcast along them; without it they
+    may not broadcast. With `rereads` it reads input 0 more than once: only
     what is cheap to compute again becomes its prologue.
     """
 
@@ -105,7 +106,7 @@ class Implementation:
     priority: int = 0
     prologue: bool = False
     epilogue: bool = False
-    lines: bool = False
+    stretch: Callable[[Request], int] | None = None
     rereads: bool = False
 
     @property

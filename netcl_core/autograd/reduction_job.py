@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
+from netcl_core.autograd.inline import NO_SLOTS, Slots
 from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.kernels import Arg, Kernel, Spec
 
@@ -81,6 +82,7 @@ class Job:
     out_dtype: str
     acc: str
     scale: float = 1.0
+    slots: Slots = NO_SLOTS
 
     @property
     def space(self) -> Space:
@@ -96,6 +98,7 @@ class Job:
         local: int | None = None,
     ) -> Kernel:
         """The launch of a form's template, with what every form's template gets."""
+        width, aligned = context["width"], context["aligned"]
         shared = {
             "storage": DTYPES[self.source.dtype].storage,
             "out_storage": DTYPES[self.out_dtype].storage,
@@ -103,10 +106,12 @@ class Job:
             "identity": self.how.identity[self.acc],
             "expression": self.how.expression,
             "scaled": self.scale != 1.0,
+            **self.slots.context(width, aligned),
         }
-        args: list[Arg] = [("in", 0), ("out", 0), *(("ulong", n) for n in numbers)]
+        values: list[Arg] = [("ulong", n) for n in numbers]
         if self.scale != 1.0:
-            args.append(("double" if self.acc == "double" else "float", self.scale))
+            values.append(("double" if self.acc == "double" else "float", self.scale))
+        args = self.slots.args((("in", 0), ("out", 0)), values)
         size = None if local is None else (local,)
         entry = f"reduce_{self.how.name}"
-        return Kernel(template, entry, tuple(args), (max(1, items),), size, {**shared, **context})
+        return Kernel(template, entry, args, (max(1, items),), size, {**shared, **context})

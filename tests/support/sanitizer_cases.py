@@ -318,6 +318,13 @@ FUSED: Final[tuple[tuple[Callable[..., Any], tuple[T, ...]], ...]] = (
     (lambda x, w, c: ag.exp(x @ w) + c, (T((7, 5)), T((5, 3)), T((1,)))),
     (lambda x, w, b: ag.gelu(ag.linear(x, w, b)) * 0.5, (T((9, 31)), T((47, 31)), T((47,)))),
     (lambda x, t, y: ag.cross_entropy(x * y, t), (T((5, 31)), LABELS, T((31,)))),
+    (lambda x, y: ag.sum(ag.exp(x) * y), (T((5, 31)), T((5, 31)))),
+    (lambda x, y: ag.mean(ag.exp(x) * y, -1) * 2.0, (T((5, 47)), T((47,)))),
+    (lambda x, y: ag.tanh(ag.sum(x - y, 0)), (T((37, 47)), T((37, 1)))),
+    (lambda x: ag.max(x * x, (0, 2)), (T((3, 18, 35)),)),
+    (lambda x, y: ag.softmax(x * y + 1.0, -1) - y, (T((5, 47)), T((5, 1)))),
+    (lambda x: ag.log_softmax(x * 0.5, 0) * 2.0, (T((5, 35)),)),
+    (lambda x, w: ag.layer_norm(x * 2.0, (47,), w, w) + x, (T((5, 47)), T((47,)))),
     (lambda x, y: (ag.exp(x) * y, x - y, x > y), (T((5, 31)), T((31,)))),
 )
 

@@ -95,6 +95,11 @@ def _phase(product: Product, tile: int, size: int) -> str:
     return "gather" if elements <= _GATHER else "multiply"
 
 
+def columns_of(request: Request) -> int:
+    """The elements of a row of the result, which a vector of the kernel never leaves."""
+    return request.output.shape[-1] if request.output.shape else 1
+
+
 def batches(a: Spec, b: Spec, out: Sequence[int]) -> tuple[tuple[int, int, int], ...]:
     """The batch dimensions of a product with the strides of both operands (0: broadcast)."""
     found = []

@@ -91,6 +91,11 @@ def _plan(entry: str, operands: int) -> Callable[[Request], Kernels]:
     return plan
 
 
+def _stretch(request: Request) -> int:
+    """Vectors stay within a row; where the classes are apart there are none."""
+    return request.inputs[0].shape[-1]
+
+
 def _shares(
     rows: Any, target: Any, weight: Any, ignore_index: int, smoothing: float
 ) -> tuple[Any, Any]:
@@ -139,7 +144,12 @@ RECORDS = (
         check=check_indices("cross_entropy"),
         implementations=(
             Implementation(
-                FORWARD, "row per item", _plan(FORWARD, 2), prologue=True, lines=True, rereads=True
+                FORWARD,
+                "row per item",
+                _plan(FORWARD, 2),
+                prologue=True,
+                rereads=True,
+                stretch=_stretch,
             ),
         ),
         doc="cross_entropy_rows(input, target, weight=None, ignore_index=-100, "

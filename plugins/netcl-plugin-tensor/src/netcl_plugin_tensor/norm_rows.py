@@ -15,12 +15,14 @@ import numpy as np
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import (
+    NO_SLOTS,
     SUM,
     Implementation,
     Operator,
     Request,
     RowTeams,
     Saved,
+    Slots,
     reduction_kernels,
     row_teams,
 )
@@ -86,6 +88,7 @@ def _kernel(
     attrs: Any,
     flags: dict[str, Any],
     turns: int = 1,
+    slots: Slots = NO_SLOTS,
 ) -> Kernel:
     """The launch; `flags` say whether there are weight and bias, and what is summed up."""
     dtype = DTYPES[x.dtype]
@@ -100,9 +103,11 @@ def _kernel(
         "sums": (),
         **flags,
         **teams.context,
+        **slots.context(teams.width, aligned=True),
     }
     items = teams.items(-(-rows // turns))
-    return Kernel(TEMPLATE, entry, (*buffers, *numbers), (items,), (teams.group,), context)
+    args = slots.args(buffers, numbers)
+    return Kernel(TEMPLATE, entry, args, (items,), (teams.group,), context)
 
 
 def _teams(device: Device, x: Spec, attrs: Any) -> RowTeams:
@@ -115,7 +120,8 @@ def _plan(request: Request) -> Kernels:
     flags = {"weighted": given > 1 + back, "biased": given > 2 and not back}
     buffers = [*(("in", i) for i in range(given)), ("out", 0)]
     teams = _teams(request.device, x, request.attrs)
-    return Kernels((_kernel(request.operator, x, buffers, teams, request.attrs, flags),))
+    attrs, slots = request.attrs, request.slots
+    return Kernels((_kernel(request.operator, x, buffers, teams, attrs, flags, slots=slots),))
 
 
 # -- all gradients in one pass ------------------------------------------------------------
@@ -228,7 +234,17 @@ OPERATORS = (
         reference=_reference,
         backward=_backward,
         saves=(0, 1),
-        implementations=(Implementation(FORWARD, "team per row", _plan),),
+        implementations=(
+            Implementation(
+                FORWARD,
+                "team per row",
+                _plan,
+                prologue=True,
+                epilogue=True,
+                rereads=True,
+                stretch=lambda request: _rows(request.inputs[0], request.attrs["dims"])[1],
+            ),
+        ),
         doc="norm_rows(x, weight=None, bias=None, dims=1, eps=1e-5, centered=True): the last `dims`"
         " axes standardised in one kernel; not centered: divided by the root of the mean square.",
     ),

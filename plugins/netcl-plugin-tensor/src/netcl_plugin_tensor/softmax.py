@@ -65,16 +65,25 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
         context = {"storage": dtype.storage, "acc": dtype.compute}
         if request.device.kind == "gpu" and inner == 1:
             teams = row_teams(request.device, size, dtype)
-            args = (*buffers, ("ulong", outer), ("ulong", size))
-            items, local, context = teams.items(outer), (teams.group,), context | teams.context
+            args = request.slots.args(buffers, (("ulong", outer), ("ulong", size)))
+            items, local = teams.items(outer), (teams.group,)
+            context |= teams.context | request.slots.context(teams.width, aligned=True)
             return Kernels((Kernel(ROWS, entry, args, (items,), local, context),))
         width = 4 if request.device.kind == "gpu" else 16
-        args = (*buffers, ("ulong", outer), ("ulong", size), ("ulong", inner))
+        numbers = (("ulong", outer), ("ulong", size), ("ulong", inner))
+        args = request.slots.args(buffers, numbers)
         items = outer if inner == 1 else outer * -(-inner // width)
-        context |= {"width": width, "contiguous": inner == 1}
+        context |= {"width": width, "contiguous": inner == 1, **request.slots.context(width)}
         return Kernels((Kernel(TEMPLATE, entry, args, (items,), None, context),))
 
     return plan
+
+
+def _stretch(request: Request) -> int:
+    """Vectors stay within a contiguous line, or within the lines that lie side by side."""
+    shape, dim = request.inputs[0].shape, request.attrs["dim"]
+    inner = math.prod(shape[dim + 1 :])
+    return inner if inner > 1 or not shape else shape[dim]
 
 
 def _wide(x: Any) -> Any:
@@ -117,7 +126,17 @@ def _pair(name: str, forward: Callable[..., Any], backward: Callable[..., Any], 
             reference=forward,
             backward=gradient,
             saves=(),
-            implementations=(Implementation(name, "lines", _plan(name)),),
+            implementations=(
+                Implementation(
+                    name,
+                    "lines",
+                    _plan(name),
+                    prologue=True,
+                    epilogue=True,
+                    rereads=True,
+                    stretch=_stretch,
+                ),
+            ),
             doc=doc,
         ),
         Operator(
