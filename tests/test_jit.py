@@ -155,6 +155,25 @@ def test_an_op_of_the_user_in_a_chain_and_replaced(device: Any, my_op: Any) -> N
     assert host(compiled(x, x)) == [5, 9]
 
 
+def test_a_comparison_with_two_consumers(device: Any) -> None:
+    """The gradient of relu is a choice; added to another one it needs its parentheses."""
+    x = leaf([1.0, -1.0])
+    ag.sum(ag.jit_compile(lambda x: ag.relu(x) + x * 2)(x)).backward()
+    assert host(x.grad) == [3, 2]
+
+
+def test_words_as_attributes(device: Any) -> None:
+    def function(x: Any, how: str) -> Any:
+        return ag.gelu(x * 2, approximate=how) + 1
+
+    compiled = ag.jit_compile(function)
+    x = nc.tensor(np.linspace(-3, 3, 50, dtype=np.float32))
+    found = {how: compiled(x, how).to_host() for how in ("tanh", "none", "tanh", "none")}
+    for how, value in found.items():
+        np.testing.assert_allclose(value, function(x, how).to_host(), 1e-5, 1e-6)
+    assert np.abs(found["tanh"] - found["none"]).max() > 1e-4
+
+
 # -- the decorator ---------------------------------------------------------------------------
 
 
