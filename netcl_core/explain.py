@@ -44,8 +44,10 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(op: str, device: str | Device | None, dtype: str) -> Explanation:
-    """See `netcl_core.plugins.why`."""
+def explain(
+    op: str, device: str | Device | None, dtype: str, request: Request | None = None
+) -> Explanation:
+    """See `netcl_core.plugins.why`; with a request, its shapes count too."""
     row = registry.find_op(op)
     if row is None:
         raise missing(op)
@@ -56,21 +58,21 @@ def explain(op: str, device: str | Device | None, dtype: str) -> Explanation:
         for each in registry.op_rows(op)
     ]  # fmt: skip
     if isinstance(row.record, Operator):
-        candidates += _implementations(row.record, row.provider, target, dtype)
+        candidates += _implementations(row.record, row.provider, target, dtype, request)
     return Explanation(op, repr(target), dtype, tuple(candidates))
 
 
 def _implementations(
-    operator: Operator, provider: str, device: Device, dtype: str
+    operator: Operator, provider: str, device: Device, dtype: str, exact: Request | None
 ) -> list[Candidate]:
-    """The verdict on each implementation, as far as it follows without shapes."""
+    """The verdict on each implementation, without a request as far as it follows without shapes."""
     if device.backend == "numpy":
         reason = "the NumPy path computes every operator by its reference"
         return [Candidate(provider, "reference in NumPy", 0, True, reason)]
-    request = Request(operator.name, device, (), Spec((), dtype), {})
+    request = exact or Request(operator.name, device, (), Spec((), dtype), {})
     found: list[tuple[Any, str, str | None]] = []
     for brought_by, each in operator.candidates():
-        unmet = each.requires.unmet_by_device(request)
+        unmet = each.requires.unmet(request) if exact else each.requires.unmet_by_device(request)
         found.append((each, brought_by, unmet))
     fitting = [each.priority for each, _, unmet in found if unmet is None]
     best = max(fitting, default=None)
@@ -80,15 +82,15 @@ def _implementations(
             each.label,
             each.priority,
             unmet is None and each.priority == best,
-            unmet or _verdict(each, best),
+            unmet or _verdict(each, best, exact is not None),
         )
         for each, brought_by, unmet in found
     ]
 
 
-def _verdict(each: Any, best: int | None) -> str:
+def _verdict(each: Any, best: int | None, exact: bool) -> str:
     if each.priority != best:
         return "fits, but another has a higher priority"
-    if each.requires.reject is not None:
+    if each.requires.reject is not None and not exact:
         return "highest priority, where the shapes suit it"
     return "highest priority of those that fit"

@@ -24,7 +24,7 @@ LAYERS = (
     ("netcl_core.tensors", "netcl_core.randomness"),
     ("netcl_core.autograd.*",),
     ("netcl_core.autograd",),
-    ("netcl_core.explain", "netcl_core.registrars"),
+    ("netcl_core.explain", "netcl_core.registrars", "netcl_core.sources"),
     ("netcl_core.plugins",),
     ("netcl_core", "netcl_core.doctor", "netcl_core.testing", "netcl_core.testing.*"),
     ("netcl_core.cli", "netcl_core.cli.*"),
@@ -39,6 +39,7 @@ ACCEPTED = {
     ("netcl_core.plugins", "?"): "the module of a plugin's namespace",
     ("netcl_core.cli.main", "netcl_core.plugins"): "`netcl devices` loads no plugin",
     ("netcl_core.cli.main", "netcl_core.cli.reports"): "`netcl --help` loads no device",
+    ("netcl_core.cli.main", "netcl_core.cli.kernels"): "the same",
     ("netcl_core.testing.reference", "torch"): "optional and slow",
 }
 

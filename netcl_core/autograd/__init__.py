@@ -25,6 +25,7 @@ from netcl_core.autograd.engine import (
     set_current_tape,
     tensor,
 )
+from netcl_core.autograd.inline import NO_SLOTS, Slots
 from netcl_core.autograd.modes import (
     detect_anomaly,
     enable_grad,
@@ -46,9 +47,11 @@ from netcl_core.autograd.operators import (
 from netcl_core.autograd.ops import __dir__ as _op_names
 from netcl_core.autograd.ops import __getattr__ as _op
 from netcl_core.autograd.reduction import SUM, Combine, reduction_kernels
+from netcl_core.autograd.teams import RowTeams, row_teams
 from netcl_core.registry import registry as _registry
 
 __all__ = [
+    "NO_SLOTS",
     "SUM",
     "AutogradPrimitive",
     "Combine",
@@ -58,7 +61,9 @@ __all__ = [
     "Operator",
     "Request",
     "Requirements",
+    "RowTeams",
     "Saved",
+    "Slots",
     "Spread",
     "Tape",
     "TraceNode",
@@ -76,6 +81,7 @@ __all__ = [
     "no_grad",
     "reduction_kernels",
     "register_primitive",
+    "row_teams",
     "set_current_tape",
     "set_detect_anomaly",
     "set_grad_enabled",

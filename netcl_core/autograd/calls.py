@@ -15,7 +15,6 @@ from netcl_core.autograd import frames
 from netcl_core.autograd.engine import recorder
 from netcl_core.autograd.kernels import sum_to, whole
 from netcl_core.autograd.lowering import Needs, Plan
-from netcl_core.autograd.modes import anomaly_mode
 from netcl_core.autograd.node import Node, Parts
 from netcl_core.autograd.thread import process, thread
 from netcl_core.backends import backend_of
@@ -60,9 +59,16 @@ class PlannedCall:
         state = thread
         if state.tracer is not None:
             return state.tracer.record(self, tensors, scalars, self.name, attrs)
-        forward = self._forward or self._prepare()
         inputs = [x if type(x) is Tensor else x.value for x in tensors]
-        value = forward(scalars, *inputs)
+        launch = self._direct
+        if launch is not None:
+            buffer = self._allocate(self.size, self._dtype)
+            buffers = [x.buffer for x in inputs]
+            buffers.append(buffer)
+            launch(buffers)
+            value: Any = Tensor(buffer, self.shape, self._dtypes[0], self.device)
+        else:
+            value = (self._forward or self._prepare())(scalars, *inputs)
         grad = state.grad
         if not (process.grad if grad is None else grad):
             return value
@@ -79,16 +85,19 @@ class PlannedCall:
             tensors,
             True,
             self.name,
+            partial(self.compute, scalars),
+            frames.user_frame(),
+            tuple([(inputs[i], inputs[i].version) for i in saves]) if saves else (),
+            True,
         )
-        node.spread = True
-        node.fn = partial(forward, scalars)
-        node.frame = frames.user_frame()
-        if saves:
-            node.versions = tuple([(inputs[i], inputs[i].version) for i in saves])
-        if anomaly_mode()[0]:
+        if (state.anomaly or process.anomaly)[0]:
             node.creation_trace = traceback.format_stack()[:-1]
         tape.record(node)
-        return node if self._single else self._outputs(node, value, flows, tape)
+        return node if self._single else outputs_of(node, value, flows, tape)
+
+    def compute(self, scalars: Sequence[Any], *tensors: Tensor) -> Any:
+        """The result alone, without a record."""
+        return (self._forward or self._prepare())(scalars, *tensors)
 
     def _learn(self, needs: Needs) -> tuple[Needs, tuple[int, ...]]:
         """Through which outputs gradients flow, and which inputs the backward reads."""
@@ -97,35 +106,13 @@ class PlannedCall:
         self._known[needs] = flows, saves
         return flows, saves
 
-    def _outputs(
-        self, bundle: Node, values: Sequence[Tensor], flows: Needs, tape: Any
-    ) -> list[Node]:
-        """One Node per result; their gradients meet in the bundle."""
-        bundle.fn = None
-        found = []
-        for i, value in enumerate(values):
-            if flows[i]:
-                node = Node(value, partial(_part, i), (bundle,), True, self.name)
-                node.spread = True
-                node.frame = bundle.frame
-                tape.record(node)
-            else:
-                node = Node(value, op_name=self.name)
-            found.append(node)
-        return found
-
     def _prepare(self) -> Callable[..., Any]:
         """The forward function `(scalars, *tensors)`; the kernel's source is made here."""
         stage = self.plan.forward
         allocate, size, shape, device = self._allocate, self.size, self.shape, self.device
-        dtype, name, launch = self._dtype, self._dtypes[0], stage.direct
+        dtype, name = self._dtype, self._dtypes[0]
 
-        def direct(scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
-            buffer = allocate(size, dtype)
-            launch([*[tensor.buffer for tensor in tensors], buffer])  # type: ignore[misc]
-            return Tensor(buffer, shape, name, device)
-
-        def staged(scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
+        def one(scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
             buffer = allocate(size, dtype)
             stage([tensor.buffer for tensor in tensors], (), scalars, (buffer,))
             return Tensor(buffer, shape, name, device)
@@ -136,11 +123,30 @@ class PlannedCall:
             pairs = zip(buffers, self._dtypes, strict=True)
             return [Tensor(buffer, shape, each, device) for buffer, each in pairs]
 
-        if not self._single:
-            self._forward = several
-        else:
-            self._forward = staged if launch is None else direct
+        self._forward = one if self._single else several
+        self._direct = stage.direct if self._single else None
         return self._forward
+
+
+def outputs_of(
+    bundle: Node, values: Sequence[Tensor], flows: Sequence[bool], tape: Any
+) -> list[Node]:
+    """One Node per result of an op with several; their gradients meet in the bundle.
+
+    `flows` says of which results the gradient reaches an input.
+    """
+    bundle.fn = None
+    found = []
+    for i, value in enumerate(values):
+        if flows[i]:
+            node = Node(value, partial(_part, i), (bundle,), True, bundle.op_name)
+            node.spread = True
+            node.frame = bundle.frame
+            tape.record(node)
+        else:
+            node = Node(value, op_name=bundle.op_name)
+        found.append(node)
+    return found
 
 
 def _part(index: int, grad: Any) -> list[Parts]:

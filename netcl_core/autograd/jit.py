@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import threading
 import types
 import warnings
@@ -52,6 +53,32 @@ class _Entry:
         return self.version == registry.version and (self.guards is None or self.guards.hold())
 
 
+#: What begins the key of a program that depends on numbers of the call.
+_READ: Final = object()
+
+
+@final
+class _Reads:
+    """In the place of an entry: the key goes on with these numbers of the call."""
+
+    __slots__ = ("base", "indices", "used")
+
+    def __init__(self, base: Any, indices: tuple[int, ...]) -> None:
+        self.base = base
+        self.indices = indices
+        self.used = math.inf  # only its programs are dropped
+
+    def key(self, given: Arguments) -> Any:
+        """The whole key; numbers by their text, so that NaN, -0.0 and 1 and 1.0 are apart."""
+        return _READ, self.base, tuple([repr(given.numbers[i]) for i in self.indices])
+
+
+def _base(given: Arguments) -> Any:
+    """What a program depends on in any case; it may depend on some of the numbers too."""
+    mode = process.grad if thread.grad is None else thread.grad
+    return (given.key, mode) if given.tensors else (given.key, mode, default_device())
+
+
 @final
 class Jitted:
     """A compiled function: call it as the function that it wraps."""
@@ -62,8 +89,7 @@ class Jitted:
         functools.update_wrapper(self, function)
         self.strict = strict
         self._function = function
-        self._entries: dict[Any, _Entry] = {}
-        self._reads: dict[Any, tuple[int, ...]] = {}
+        self._entries: dict[Any, Any] = {}  # an entry or _Reads by key
         self._hits = self._misses = 0
         self._ticks = itertools.count()
         self._lock = threading.RLock()
@@ -93,7 +119,7 @@ class Jitted:
             return self._function(*args, **kwargs)
         direct = program.direct
         if direct is not None and entry.structure[0] == "tensor":
-            return direct.call(given.tensors, direct.given(given.numbers))
+            return direct.call(given.tensors, direct.scalars.given(given.numbers))
         results = program.run(given.tensors, given.numbers)
         if program.unused:
             results = _with_zero_gradients(results, [given.tensors[i] for i in program.unused])
@@ -101,50 +127,39 @@ class Jitted:
 
     # -- the cache -----------------------------------------------------------------
 
-    @staticmethod
-    def _base(given: Arguments) -> Any:
-        """What a program depends on in any case; it may depend on some of the numbers too."""
-        mode = process.grad if thread.grad is None else thread.grad
-        return (given.key, mode) if given.tensors else (given.key, mode, default_device())
-
-    def _key(self, given: Arguments) -> Any:
-        key = self._base(given)
-        reads = self._reads.get(key)
-        return key if not reads else (key, tuple([repr(given.numbers[i]) for i in reads]))
-
     def _find(self, given: Arguments) -> _Entry | None:
-        entry = self._entries.get(self._key(given))
-        if entry is None or not entry.holds():
+        found = self._entries.get(_base(given))
+        if type(found) is _Reads:
+            found = self._entries.get(found.key(given))
+        if found is None or not found.holds():
             return None
-        entry.used = next(self._ticks)
-        return entry
+        found.used = next(self._ticks)
+        return found  # type: ignore[no-any-return]  # an entry
 
     def _keep(self, given: Arguments, entry: _Entry, reads: set[int]) -> None:
+        """Enter a program under the arguments' key and the numbers that its trace read."""
         with self._lock:
-            key = self._base(given)
-            known = self._reads.get(key, ())
-            if reads - set(known):  # entries of this key were told apart by too little
-                self._reads[key] = tuple(sorted(reads | set(known)))
-                for old in [old for old in self._entries if old == key or old[:1] == (key,)]:
-                    del self._entries[old]
+            base = _base(given)
+            known = self._entries.get(base)
+            indices = set(known.indices) if type(known) is _Reads else set()
             entry.used = next(self._ticks)
-            self._entries[self._key(given)] = entry
+            if reads - indices:  # entries of this key were told apart by too little
+                for old in [old for old in self._entries if old[0] is _READ and old[1] == base]:
+                    del self._entries[old]
+                known = self._entries[base] = _Reads(base, tuple(sorted(reads | indices)))
+            self._entries[known.key(given) if type(known) is _Reads else base] = entry
             while len(self._entries) > MAX_PROGRAMS:
-                oldest = min(self._entries, key=lambda each: self._entries[each].used)
-                del self._entries[oldest]
-            if len(self._reads) > 4 * MAX_PROGRAMS:
-                self._reads.clear()
-                self._entries.clear()
+                del self._entries[min(self._entries, key=lambda each: self._entries[each].used)]
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses, the largest number of programs, and how many there are."""
-        return CacheInfo(self._hits, self._misses, MAX_PROGRAMS, len(self._entries))
+        programs = sum(type(entry) is _Entry for entry in self._entries.values())
+        return CacheInfo(self._hits, self._misses, MAX_PROGRAMS, programs)
 
     def clear_cache(self) -> None:
         """Forget all programs and the counts."""
         with self._lock:
             self._entries.clear()
-            self._reads.clear()
             self._hits = self._misses = 0
 
     # -- compiling -----------------------------------------------------------------

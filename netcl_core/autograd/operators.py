@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from netcl_core.autograd.engine import apply_op
+from netcl_core.autograd.inline import NO_SLOTS, Slots
 from netcl_core.autograd.mistakes import MISTAKES, names_an_op, raise_named
 from netcl_core.backends import backend_of
 from netcl_core.device import Device
@@ -35,13 +36,18 @@ Bind: TypeAlias = Callable[..., tuple[Sequence[Any], dict[str, Any]]]
 @final
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be computed where: all that an implementation may base its plan on."""
+    """What is to be computed where: all that an implementation may base its plan on.
+
+    `slots` are neighbours to render into the kernel; there are some only for an
+    implementation that offers them.
+    """
 
     operator: str
     device: Device
     inputs: tuple[Spec, ...]
     output: Spec
     attrs: Attrs
+    slots: Slots = NO_SLOTS
 
 
 @final
@@ -84,6 +90,12 @@ class Implementation:
     `plan(request)` returns the launches, or a HostCall; it is called once per device, shapes,
     dtypes and attributes, and never for an output without elements. An input without
     elements reaches a kernel as NULL.
+
+    `prologue` and `epilogue` say whether its template calls `request.slots` where it reads
+    input 0 (a floating one) and where it has computed an element of its floating output.
+    With `lines` a vector that it passes never crosses the end of the last axis, so that
+    neighbours may broadcast along it. With `rereads` it reads input 0 more than once: only
+    what is cheap to compute again becomes its prologue.
     """
 
     operator: str
@@ -91,6 +103,10 @@ class Implementation:
     plan: Callable[[Request], Kernels | HostCall]
     requires: Requirements = field(default_factory=Requirements)
     priority: int = 0
+    prologue: bool = False
+    epilogue: bool = False
+    lines: bool = False
+    rereads: bool = False
 
     @property
     def name(self) -> str:
@@ -211,16 +227,21 @@ class OperatorPlan:
         self._bound: Bound | HostBound | None = None
 
     @property
+    def request(self) -> Request:
+        """What an implementation is asked for."""
+        inputs = tuple(spec for spec in self.specs if spec is not None)
+        return Request(self.operator.name, self.device, inputs, self.output, self.attrs)
+
+    @property
     def bound(self) -> Bound | HostBound:
         """What runs the chosen implementation; made on first use."""
         if self._bound is None:
-            inputs = tuple(spec for spec in self.specs if spec is not None)
-            request = Request(self.operator.name, self.device, inputs, self.output, self.attrs)
+            request = self.request
             planned = self.operator.select(request).plan(request)
             self._bound = (
-                HostBound(self.device, planned, inputs, (self.output,))
+                HostBound(self.device, planned, request.inputs, (self.output,))
                 if isinstance(planned, HostCall)
-                else Bound(self.device, planned, inputs, (self.output,))
+                else Bound(self.device, planned, request.inputs, (self.output,))
             )
         return self._bound
 

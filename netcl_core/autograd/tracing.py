@@ -57,13 +57,15 @@ class TraceNode:
         attrs: The op's metadata.
         call: What computes it: the forward function that `apply_op` was given.
         scalars: The Python numbers among its operands, in order.
+        is_result: Whether the traced function returned it.
         cut: Whether no gradient flows back through it (`no_grad`, `detach`).
         tensor: Of a constant, its operand.
         frame: The user's line.
     """
 
-    __slots__ = ("attrs", "call", "cut", "device", "dtype", "frame", "inputs", "leaf_node",
-                 "number", "op_name", "requires_grad", "scalars", "shape", "tensor")  # fmt: skip
+    __slots__ = ("attrs", "call", "cut", "device", "dtype", "frame", "inputs", "is_result",
+                 "leaf_node", "number", "op_name", "requires_grad", "scalars", "shape",
+                 "tensor")  # fmt: skip
 
     def __init__(
         self,
@@ -83,6 +85,7 @@ class TraceNode:
         self.call: Any = None
         self.scalars: tuple[Any, ...] = ()
         self.cut = False
+        self.is_result = False
         self.tensor: Any = None
         self.frame: Frame = None
         self.number = -1

@@ -73,7 +73,9 @@ OPERATORS = (
         reference=_reference,
         backward=_backward,
         saves=(0, 1),
-        implementations=(Implementation("linear", "packed register tiles", _plan),),
+        implementations=(
+            Implementation("linear", "packed register tiles", _plan, epilogue=True, lines=True),
+        ),
         doc="linear(x, weight, bias=None): x (..., in) times weight (out, in), plus bias (out,).",
     ),
 )

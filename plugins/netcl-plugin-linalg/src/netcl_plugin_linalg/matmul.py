@@ -145,7 +145,7 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
         reference=_reference,
         backward=_backward,
         implementations=(
-            Implementation(name, "packed register tiles", _plan),
+            Implementation(name, "packed register tiles", _plan, epilogue=True, lines=True),
             Implementation(name, "host BLAS", _host_product, _HOST, priority=HOST_PRIORITY),
         ),
         doc=doc,
