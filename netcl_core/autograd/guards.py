@@ -7,6 +7,7 @@ compared at each call: by identity, numbers and words by value.
 
 from __future__ import annotations
 
+import dis
 import functools
 import sys
 from collections import deque
@@ -116,14 +117,14 @@ class Guards:
     def _function(self, function: FunctionType) -> None:
         if frames.is_own(function.__module__ or ""):
             return  # our ops depend on their arguments and the registry alone
-        names = _names(function)
+        read, names = _names(function.__code__)
         self.names |= names
         for name in ("__code__", "__defaults__", "__kwdefaults__"):
             self._expect(functools.partial(getattr, function, name))
         for cell in function.__closure__ or ():
             self._expect(functools.partial(_contents, cell))
         space = function.__globals__
-        for name in sorted(names & space.keys()):
+        for name in sorted(read & space.keys()):
             self._expect(functools.partial(space.get, name, _MISSING))
 
     def _container(self, value: Any) -> None:
@@ -137,25 +138,38 @@ class Guards:
         for key in keys if isinstance(value, dict) else range(len(value)):
             self._expect(functools.partial(_item, value, key))
 
-    def _class(self, value: type) -> None:
+    def _class(self, value: type) -> set[str]:
         """What code may find in a class or its bases, missing in one of them or not."""
         classes = [each for each in value.__mro__ if _watched(each)]
-        for name in sorted({name for each in classes for name in vars(each)}):
-            if name in self.names or name in _CALLED:
-                for each in classes:
-                    self._expect(functools.partial(_attribute, each, name))
+        names = {name for each in classes for name in vars(each)} & (self.names | _CALLED)
+        for name in sorted(names):
+            for each in classes:
+                self._expect(functools.partial(_attribute, each, name))
+        return names
 
     def _object(self, value: Any) -> None:
-        """An instance: its attributes, and those of its class that may be used."""
-        self._class(type(value))
-        for each in type(value).__mro__:
+        """An instance: its attributes that may be read, and those of its class."""
+        kind = type(value)
+        names = self._class(kind) | self.names
+        for each in kind.__mro__:
             for name, member in vars(each).items():
                 if isinstance(member, MemberDescriptorType) and each.__module__ != "builtins":
                     self._expect(functools.partial(getattr, value, name, _MISSING))
-        if isinstance(getattr(value, "__dict__", None), dict):
-            self._container(vars(value))
+        if not isinstance(getattr(value, "__dict__", None), dict):
+            return
+        ours = any(frames.is_own(each.__module__) for each in kind.__mro__)
+        if ours or self.names & _DYNAMIC or hasattr(kind, "__getattr__"):
+            self._container(vars(value))  # read by names that no code of the user shows
+        else:
+            inherited = {name for name in names if hasattr(kind, name)}
+            for name in sorted(names & vars(value).keys() | inherited):
+                self._expect(functools.partial(_attribute, value, name))
 
 
+#: With one of these names code reads attributes that it does not name.
+_DYNAMIC: Final = frozenset(
+    {"getattr", "vars", "__dict__", "attrgetter", "asdict", "astuple", "fields", "__getattribute__"}
+)
 #: Methods that code calls without their name.
 _CALLED: Final = frozenset({"__call__", "forward", "__getitem__", "__iter__", "__len__"})
 #: What changes on a tensor that stays the same.
@@ -185,15 +199,19 @@ def _in_order(mapping: Mapping[Any, Any], keys: Sequence[Any]) -> bool:
     return all(key is known for key, known in zip(mapping, keys, strict=False))
 
 
-def _names(function: Any) -> frozenset[str]:
-    """The names of globals and attributes that a function's code uses, inner functions included."""
-    found: set[str] = set()
-    stack = [function.__code__] if isinstance(function, FunctionType) else []
+@functools.lru_cache(maxsize=1024)
+def _names(code: CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of globals that code reads, and of all it uses; inner functions included."""
+    read: set[str] = set()
+    used: set[str] = set()
+    stack = [code]
     while stack:
         code = stack.pop()
-        found.update(code.co_names)
+        used.update(code.co_names)
+        steps = dis.get_instructions(code)
+        read.update(step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
         stack += [const for const in code.co_consts if isinstance(const, CodeType)]
-    return frozenset(found)
+    return frozenset(read), frozenset(used)
 
 
 def _watched(value: Any) -> bool:

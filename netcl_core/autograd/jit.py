@@ -178,6 +178,7 @@ class Jitted:
 
     def _trace(self, given: Arguments, args: Any, kwargs: Any) -> tuple[_Entry, set[int]]:
         """A fresh entry, and which numbers the function read."""
+        registry.load()  # else the first op does, and what was just traced is outdated
         version = registry.version
         numbers = [TracedNumber(value, i) for i, value in enumerate(given.numbers)]
         try:

@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, TypeAlias, final
 
+from netcl_core import randomness
 from netcl_core.autograd import frames
 from netcl_core.autograd.node import Node
 from netcl_core.autograd.thread import process, thread
@@ -246,6 +247,16 @@ class TracingContext:
         node.cut, node.requires_grad = True, False
         node.frame = frames.user_frame()
         return Node(self.add(node))  # type: ignore[arg-type]
+
+
+def random_state(device: Device) -> Any:
+    """A fresh state for one kernel: int64 of shape (2,), the seed and a number never used before.
+
+    Kernels that share a state see the same random bits (a gradient and its forward). While a
+    function is traced it stands for a fresh one at each call.
+    """
+    tracer = thread.tracer
+    return randomness.random_state(device) if tracer is None else tracer.random_state(device)
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
