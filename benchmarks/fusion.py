@@ -175,9 +175,9 @@ def host(values: Any) -> Any:
     """Results of any of the libraries as NumPy arrays."""
     if isinstance(values, tuple):
         return tuple(host(value) for value in values)
-    if isinstance(values, nc.Tensor):
+    if isinstance(values, (nc.Tensor, ag.Node)):
         return values.to_host()
-    return np.asarray(values.detach() if hasattr(values, "detach") else values)
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 
 def check(rivals: list[Contender]) -> None:
