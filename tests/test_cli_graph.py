@@ -277,14 +277,14 @@ def test_nodes_and_edges(file: str) -> None:
     assert [node["title"] for node in graph["nodes"] if node["kind"] == "argument"] == [
         "x", "w1", "b1", "w2", "b2"]  # fmt: skip
     assert [node["kind"] for key, node in nodes.items() if key.startswith("step")] == [
-        "operator", "operator", "op"]  # fmt: skip
-    assert [op["text"] for op in nodes["step2"]["ops"]] == [
-        "matmul(t3, w2)", "add(t4, b2)", "mul(t5, SCALE)"]  # fmt: skip
+        "operator", "op", "operator"]  # fmt: skip
+    assert [op["text"] for op in nodes["step3"]["ops"]] == [
+        "add(t4, b2)", "mul(t5, SCALE)", "softmax(t6, dim=1)"]  # fmt: skip
     assert "model.py:" in nodes["step2"]["ops"][0]["source"]
     assert {"source": "step1", "target": "step2", "value": "t3", "dtype": "float32",
             "shape": [32, 512]} in graph["edges"]  # fmt: skip
     assert nodes["constant0"]["title"] == "SCALE"
-    assert "without a slot" in nodes["step3"]["note"]
+    assert "do not fit its slots" in nodes["step2"]["note"] and not nodes["step3"]["note"]
 
 
 def test_results_and_numbers_have_their_names(file: str) -> None:
