@@ -135,7 +135,7 @@ def test_shapes_decide_how_inputs_are_read() -> None:
         data("kernels_scaled", "--device", "opencl", "--shape", "8x4")["source"] == flat["source"]
     )
     wide = data("kernels_scaled", "--device", "opencl", "--shapes", "4x1,1x8")
-    assert "t0_0" in wide["source"] and "t0_0" not in flat["source"]
+    assert "t_in0_0" in wide["source"] and "t_in0_0" not in flat["source"]
     point = data("kernels_scaled", "--device", "opencl", "--shapes", "64,():int32")
     assert point["inputs"][1] == {"shape": [], "dtype": "int32"}
     assert "__global const int *in1" in point["source"]

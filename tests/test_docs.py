@@ -11,6 +11,7 @@ import generate
 import pytest
 
 from netcl_core import config, errors, hookspecs
+from netcl_core.autograd import jit
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -75,6 +76,12 @@ def test_no_error_class_stands_elsewhere() -> None:
         and re.search(r"^class \w+\(\w*Error\b", path.read_text(encoding="utf-8"), re.MULTILINE)
     ]
     assert outside == []
+
+
+@pytest.mark.parametrize("name", [n for n in vars(jit.Jitted) if not n.startswith("_")])
+def test_every_method_of_a_compiled_function_is_documented(name: str) -> None:
+    assert f"| `.{name}(" in page("jit.md")
+    assert inspect.getdoc(getattr(jit.Jitted, name))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -25,6 +25,7 @@ LAYERS = (
     ("netcl_core.autograd.*",),
     ("netcl_core.autograd",),
     ("netcl_core.explain", "netcl_core.registrars", "netcl_core.sources"),
+    ("netcl_core.drawing", "netcl_core.drawing.*"),
     ("netcl_core.plugins",),
     ("netcl_core", "netcl_core.doctor", "netcl_core.testing", "netcl_core.testing.*"),
     ("netcl_core.cli", "netcl_core.cli.*"),
@@ -40,6 +41,7 @@ ACCEPTED = {
     ("netcl_core.cli.main", "netcl_core.plugins"): "`netcl devices` loads no plugin",
     ("netcl_core.cli.main", "netcl_core.cli.reports"): "`netcl --help` loads no device",
     ("netcl_core.cli.main", "netcl_core.cli.kernels"): "the same",
+    ("netcl_core.cli.main", "netcl_core.cli.graph"): "the same",
     ("netcl_core.testing.reference", "torch"): "optional and slow",
 }
 

@@ -70,7 +70,7 @@ def _backward(plan: Plan) -> list[str]:
 def skipped(program: Program) -> TraceBreak | None:
     """The first op that breaks a chain of elementwise ops, or must not be fused; None: none."""
     for step in program.steps:
-        reason = _reason(step)
+        reason = why_alone(step)
         if reason is None:
             continue
         node = step.unit.nodes[-1]
@@ -81,7 +81,7 @@ def skipped(program: Program) -> TraceBreak | None:
     return None
 
 
-def _reason(step: Executable) -> str | None:
+def why_alone(step: Executable) -> str | None:
     """Why a step stands by itself; None if it is a fused region or launches nothing."""
     if isinstance(step, RegionStep):
         return None if is_fusible(step.unit.nodes[0]) else "its primitive is not fusible"
@@ -136,7 +136,7 @@ def _told(number: int, step: Executable) -> list[str]:
     names = " -> ".join(node.op_name for node in step.unit.nodes)
     lines = [f"  {number}. {what}: {names}", f"     {shapes} => {outputs}"]
     lines.append(f"     from {where(step.unit.nodes[0].frame)}")
-    reason = _reason(step)
+    reason = why_alone(step)
     if reason is not None:
         lines.append(f"     not fused: {reason}")
     return lines

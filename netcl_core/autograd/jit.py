@@ -247,10 +247,21 @@ class Jitted:
 
         Raises FusionError if the function cannot be traced.
         """
-        entry = self._entry(args, kwargs)
-        if entry.program is None:
-            raise FusionError(self.explain(*args, **kwargs))
-        return lower(entry.program)
+        return lower(traced(self, args, kwargs)[0])
+
+
+def traced(jitted: Jitted, args: Any, kwargs: Any) -> tuple[Program, Structure]:
+    """The program for these arguments, and how the function's results are put together.
+
+    Raises FusionError that says why there is none.
+    """
+    try:
+        entry = jitted._entry(args, kwargs)
+    except TraceBreak as reason:
+        raise FusionError(describe(jitted._function, None, reason)) from None
+    if entry.program is None:
+        raise FusionError(describe(jitted._function, None, entry.reason))
+    return entry.program, entry.structure
 
 
 def _given(number: TracedNumber) -> Any:

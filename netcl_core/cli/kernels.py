@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any
 
 from rich.console import Console
 from rich.syntax import Syntax
 
 from netcl_core import plugins  # noqa: F401 - without it no plugin is loaded
+from netcl_core.cli.shapes import spec, specs
 from netcl_core.device_table import default_device, get_device
 from netcl_core.dtypes import dtype_name
-from netcl_core.errors import ArgumentError, ShapeError, message
+from netcl_core.errors import ArgumentError, message
 from netcl_core.runtime.kernels import Spec
 from netcl_core.sources import PYTHON, OpSources, Source, sources_of
-
-_SHAPE: Final = re.compile(r"(?:\(\)|\d+(?:x\d+)*)(?::\w+)?")
 
 
 def show(
@@ -37,9 +35,9 @@ def show(
     if shape is not None and shapes is not None:
         raise ArgumentError(message("kernels show", "--shape and --shapes", "one of them"))
     dtype = dtype_name(dtype, "--dtype")
-    inputs: Spec | list[Spec] | None = None if shape is None else _spec(shape, dtype)
+    inputs: Spec | list[Spec] | None = None if shape is None else spec("kernels show", shape, dtype)
     if shapes is not None:
-        inputs = [_spec(each, dtype) for each in shapes.split(",")]
+        inputs = specs("kernels show", shapes, dtype)
     given = dict(map(_attribute, attrs))
     target = default_device() if device is None else get_device(device)
     found = sources_of(op, target, dtype, inputs, given, backward=backward)
@@ -47,16 +45,6 @@ def show(
         print(json.dumps(_data(found), indent=2, ensure_ascii=False))
     else:
         _print(found)
-
-
-def _spec(text: str, dtype: str) -> Spec:
-    """`4x1`, `()` or `4x1:int64`."""
-    if not _SHAPE.fullmatch(text.strip()):
-        expected = "sizes such as 64x32, () for none, and a dtype as in 64x32:int64"
-        raise ShapeError(message("kernels show", f"the shape {text!r}", expected))
-    sizes, _, own = text.strip().partition(":")
-    numbers = () if sizes == "()" else tuple(map(int, sizes.split("x")))
-    return Spec(numbers, dtype_name(own, "--shapes") if own else dtype)
 
 
 def _attribute(text: str) -> tuple[str, Any]:

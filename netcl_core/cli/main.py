@@ -15,6 +15,7 @@ from netcl_core.errors import (
     ArgumentError,
     AttributeValueError,
     DtypeError,
+    FusionError,
     MissingOpError,
     NetclError,
     ShapeError,
@@ -123,6 +124,31 @@ def show_kernels(ctx: click.Context, /, **options: Any) -> None:
     except _USAGE as error:
         _complain(error)
         ctx.exit(2)
+
+
+@netcl.command("graph")
+@click.argument("target", metavar="FILE:FUNC")
+@click.option("--shapes", help="The inputs, such as 32x784,784x10 or 4x10,4:int64.")
+@click.option("--dtype", default="float32", show_default=True, help="The inputs' dtype.")
+@click.option("--device", help="As NETCL_DEVICE.")
+@click.option("--svg", metavar="OUT.svg", help="Draw the graph into this file.")
+@_json
+@click.pass_context
+def show_graph(ctx: click.Context, /, **options: Any) -> None:
+    """Show the kernels that a function of ops becomes under jit_compile.
+
+    Without --shapes the inputs are what example_inputs() of the file returns: a list, or a
+    dict by name. Exit code 1 when the function cannot be traced.
+    """
+    module = importlib.import_module("netcl_core.cli.graph")
+    try:
+        module.show(**options)
+    except _USAGE as error:
+        _complain(error)
+        ctx.exit(2)
+    except FusionError as error:
+        _complain(error)
+        ctx.exit(1)
 
 
 def main() -> None:
