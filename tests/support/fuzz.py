@@ -12,8 +12,8 @@ import sys
 import time
 import traceback
 import warnings
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 
 from differential import check
@@ -102,9 +102,8 @@ def main() -> int:
     last = args.seed + args.count
     parts = [range(i, min(i + step, last)) for i in range(args.seed, last, step)]
     totals = Totals()
-    context = get_context("spawn")
-    with ProcessPoolExecutor(args.processes, context, max_tasks_per_child=20) as pool:
-        for done in pool.map(run, parts, [args.device] * len(parts)):
+    with get_context("spawn").Pool(args.processes, maxtasksperchild=20) as pool:
+        for done in pool.imap_unordered(partial(run, device=args.device), parts):
             totals += done
     seconds = time.perf_counter() - start
     print(
