@@ -10,7 +10,7 @@ import pytest
 
 import netcl_core as nc
 from netcl_core.autograd import lowering
-from netcl_core.autograd.dialect import ON_CPUS, PLAIN, Dialect, dialect_of
+from netcl_core.autograd.dialect import ON_CPUS, ON_GPUS, PLAIN, Dialect, dialect_of
 from netcl_core.autograd.kernels import run_plan
 from netcl_core.autograd.lowering import Plan
 from netcl_core.autograd.primitives import AutogradPrimitive
@@ -18,9 +18,9 @@ from netcl_core.autograd.region import Region, Signature, Step
 from netcl_core.device_table import get_device
 from netcl_core.errors import DeviceError
 
-DIALECTS = {each.name: each for each in (PLAIN, *ON_CPUS.values())}
+DIALECTS = {each.name: each for each in (PLAIN, *ON_CPUS.values(), *ON_GPUS.values())}
 #: The relative error of exp on its whole range; OpenCL grants its own 3 units in the last place.
-BOUNDS = {"plain": 3.6e-7, "intel": 6e-6, "pocl": 2.5e-7}
+BOUNDS = {"plain": 3.6e-7, "intel": 6e-6, "pocl": 2.5e-7, "nvidia": 6e-6}
 LOG_MAX, LOG_MIN = 88.72, -87.33  # of the numbers whose exp is a normal float32
 
 
@@ -36,9 +36,13 @@ def device(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.fixture(params=DIALECTS)
-def dialect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Dialect:
-    """Each dialect in turn, spoken on every device."""
+def dialect(
+    device: Any, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Dialect:
+    """Each dialect in turn, spoken on every device; a GPU's instructions are its own."""
     chosen = DIALECTS[request.param]
+    if chosen in ON_GPUS.values() and chosen is not dialect_of(device):
+        pytest.skip(f"{device.platform} has other instructions")
     monkeypatch.setattr(lowering, "dialect_of", lambda device: chosen)
     return chosen
 
@@ -130,22 +134,24 @@ def test_float16_is_computed_in_float(device: Any, dialect: Dialect) -> None:
 def test_only_what_is_called_is_printed(device: Any, dialect: Dialect) -> None:
     x = np.ones(16, np.float32)
     for function, helper in dialect.helpers.items():
-        text = planned(f"{function}(x0)", x).forward.generated.text
-        assert text.count(f"{helper}_16(") == text.count(f"{helper}_1(") == 2
-        assert text == planned(f"{function}(x0)", x).forward.generated.text
+        call = "1 / x0" if function == "recip" else f"{function}(x0)"
+        text = planned(call, x).forward.generated.text
+        width = 4 if device.kind == "gpu" else 16
+        assert text.count(f"{helper}_{width}(") == text.count(f"{helper}_1(") == 2
+        assert text == planned(call, x).forward.generated.text
     assert "static" not in planned("sqrt(x0)", x).forward.generated.text
 
 
 def test_who_speaks_what(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A measured spelling is for the runtime that it was measured on."""
-    start = {"intel": "Intel", "pocl": "Portable"}.get(dialect_of(device).name)
+    start = {"intel": "Intel", "pocl": "Portable", "nvidia": "NVIDIA"}.get(dialect_of(device).name)
     assert start is None or device.platform.startswith(start)
     assert dialect_of(get_device("cpu")) is PLAIN
     monkeypatch.setattr(device, "simulator", True)
     assert dialect_of(device) is PLAIN
     monkeypatch.setattr(device, "simulator", False)
     monkeypatch.setattr(device, "kind", "gpu")
-    assert dialect_of(device) is PLAIN
+    assert (dialect_of(device) is PLAIN) != device.platform.startswith("NVIDIA")
 
 
 def test_chunks(device: Any) -> None:

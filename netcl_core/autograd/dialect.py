@@ -1,7 +1,7 @@
 """Dialects: which functions of float32 arithmetic a runtime gets spelled in another way.
 
 A runtime's own function is what an expression gets unless a measurement says
-otherwise, so GPUs, unknown runtimes and simulators speak the plain dialect. float64 is
+otherwise, so unknown runtimes and simulators speak the plain dialect. float64 is
 always the runtime's own. The OpenCL C stands in `templates/kernels/functions.cl.j2`.
 """
 
@@ -17,7 +17,10 @@ from netcl_core.device import Device
 @final
 @dataclass(frozen=True, eq=False, slots=True)
 class Dialect:
-    """The helpers of `functions.cl.j2` that stand for functions of float, by function."""
+    """The helpers of `functions.cl.j2` that stand for functions of float, by function.
+
+    `recip` is 1 / x.
+    """
 
     name: str
     helpers: Mapping[str, str]
@@ -31,12 +34,16 @@ ON_CPUS: Final[Mapping[str, Dialect]] = {
         "pocl", {"exp": "exp_polynomial", "tanh": "tanh_rational"}
     ),
 }
+#: The same on GPUs.
+ON_GPUS: Final[Mapping[str, Dialect]] = {
+    "NVIDIA": Dialect("nvidia", {"exp": "exp_native", "recip": "recip_native"}),
+}
 
 
 def dialect_of(device: Device) -> Dialect:
     """The dialect of a device's runtime."""
-    if device.kind == "cpu" and not device.simulator:
-        for start, dialect in ON_CPUS.items():
+    if not device.simulator:
+        for start, dialect in (ON_GPUS if device.kind == "gpu" else ON_CPUS).items():
             if device.platform.startswith(start):
                 return dialect
     return PLAIN

@@ -143,6 +143,8 @@ class OpenCLPrinter:
             return source.vector if self.width > 1 and source.vector else source.scalar
         wide = any(self.vector[arg] for arg in value.args)
         texts = [self.text[arg] for arg in value.args]
+        if value.op == "/" and self._is_one(value.args[0]) and self._helper("recip", value):
+            return f"{self._function('recip', value, wide)}({texts[1]})"
         if value.op in _INFIX:
             return f"{texts[0]} {value.op} {texts[1]}"
         if value.op in {"neg", "!"}:
@@ -155,12 +157,20 @@ class OpenCLPrinter:
             branches = [self._widen(arg) if wide else self.text[arg] for arg in value.args[1:]]
             return f"{texts[0]} ? {branches[0]} : {branches[1]}"
         args = [self._widen(arg) if wide else self.text[arg] for arg in value.args]
-        return f"{self._function(value, wide)}({', '.join(args)})"
+        return f"{self._function(value.op, value, wide)}({', '.join(args)})"
 
-    def _function(self, value: Value, wide: bool) -> str:
-        helper = self.dialect.helpers.get(value.op)
-        if helper is None or value.ctype != "float":
-            return value.op
+    def _is_one(self, number: int) -> bool:
+        value = self.block.values[number]
+        return value.op == "const" and value.payload == 1
+
+    def _helper(self, name: str, value: Value) -> str | None:
+        return self.dialect.helpers.get(name) if value.ctype == "float" else None
+
+    def _function(self, name: str, value: Value, wide: bool) -> str:
+        """How a function is called in the dialect."""
+        helper = self._helper(name, value)
+        if helper is None:
+            return name
         self.helpers.add(helper)
         return f"{helper}_{self.width if wide else 1}"
 
