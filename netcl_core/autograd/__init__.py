@@ -48,6 +48,7 @@ from netcl_core.autograd.ops import __dir__ as _op_names
 from netcl_core.autograd.ops import __getattr__ as _op
 from netcl_core.autograd.reduction import SUM, Combine, reduction_kernels, reduction_stretch
 from netcl_core.autograd.teams import RowTeams, row_teams
+from netcl_core.autograd.tracing import int_range
 from netcl_core.registry import registry as _registry
 
 __all__ = [
@@ -76,6 +77,7 @@ __all__ = [
     "enable_grad",
     "get_current_tape",
     "grad",
+    "int_range",
     "is_grad_enabled",
     "jit_compile",
     "no_grad",

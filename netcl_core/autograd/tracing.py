@@ -19,7 +19,7 @@ from netcl_core.autograd.thread import process, thread
 from netcl_core.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import FusionError, message
-from netcl_core.tensors import Operand
+from netcl_core.tensors import Operand, watch
 
 Frame: TypeAlias = tuple[Any, int] | None
 
@@ -247,6 +247,23 @@ class TracingContext:
         node.cut, node.requires_grad = True, False
         node.frame = frames.user_frame()
         return Node(self.add(node))  # type: ignore[arg-type]
+
+
+def int_range(operand: Operand) -> tuple[int, int] | None:
+    """The smallest and largest element of a non-empty integer operand, as far as they may matter.
+
+    None while a function is traced: its program is for any values.
+    """
+    return operand.value.int_range() if thread.tracer is None else None
+
+
+def _refuse_data() -> None:
+    """A traced function cannot depend on data, of its arguments or of other tensors."""
+    if thread.tracer is not None:
+        raise TraceBreak("data", "a tensor's data is read or changed by the host while tracing")
+
+
+watch(_refuse_data)
 
 
 def random_state(device: Device) -> Any:
