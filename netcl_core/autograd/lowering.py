@@ -273,7 +273,7 @@ class _OpenCLText:
         printer = OpenCLPrinter(self.program.block, roots, width, sources, self.dialect)
         self.helpers |= printer.helpers
         stores = (
-            self._store(slot, dtype, printer.result(value), width)
+            self._store(slot, dtype, printer.result(value), width, self._same(value))
             for slot, dtype, value in self.program.stores
         )
         return [*printer.lines, *stores]
@@ -287,7 +287,18 @@ class _OpenCLText:
             return Source(scalar, None)
         return Source(scalar, load_text(dtype, f"p_{slot}", "i", width, self.aligned))
 
-    def _store(self, slot: str, dtype: str, value: str, width: int) -> str:
+    def _same(self, value: int) -> bool:
+        """Whether a value is the same along a row: nothing that it needs varies there."""
+        needed = (self.program.block.values[n] for n in self.program.block.live([value]))
+        loads = (str(each.payload) for each in needed if each.op == "load")
+        return all(self._layout_of(slot) in {"one", "splat"} for slot in loads)
+
+    def _store(self, slot: str, dtype: str, value: str, width: int, same: bool) -> str:
+        if same and width > 1 and self.outer and DTYPES[dtype].storage == "half":
+            # PoCL 3.1 takes a row of equal halves for aligned to the vector's size, and crashes
+            one = f"const float s_{slot} = ({value}).s0;"
+            each = f"vstore_half(s_{slot}, i + j, p_{slot});"
+            return f"{one} for (size_t j = 0; j < {width}; ++j) {each}"
         return store_text(DTYPES[dtype], f"p_{slot}", "i", value, width, self.aligned)
 
 

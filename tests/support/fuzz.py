@@ -12,6 +12,7 @@ import sys
 import time
 import traceback
 import warnings
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
@@ -102,8 +103,8 @@ def main() -> int:
     last = args.seed + args.count
     parts = [range(i, min(i + step, last)) for i in range(args.seed, last, step)]
     totals = Totals()
-    with get_context("spawn").Pool(args.processes, maxtasksperchild=20) as pool:
-        for done in pool.imap_unordered(partial(run, device=args.device), parts):
+    with ProcessPoolExecutor(args.processes, get_context("spawn")) as pool:
+        for done in pool.map(partial(run, device=args.device), parts):  # raises if a driver crashes
             totals += done
     seconds = time.perf_counter() - start
     print(
