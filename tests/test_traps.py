@@ -259,7 +259,7 @@ def test_no_kernel_returns_before_a_barrier() -> None:
     for path in files:
         before, barrier, _ = path.read_text(encoding="utf-8").rpartition("barrier(")
         body = before.rpartition("kernel void")[2]
-        assert not barrier or not re.search(r"\breturn\b", body), path.name
+        assert not barrier or not re.search(r"\breturn\s*;", body), path.name
 
 
 def test_a_sum_of_many_equal_floats_does_not_drift(device: Any) -> None:
@@ -396,13 +396,18 @@ def test_more_than_four_dimensions(device: Any) -> None:
 
 
 def test_element_counts_are_64_bit() -> None:
-    """No kernel takes a size, a stride or an offset as int: it would wrap beyond 2^31."""
+    """No kernel takes a size, a stride or an offset as int: it would wrap beyond 2^31.
+
+    The places of an item within its work-group are small.
+    """
     folders = [ROOT / "templates", *(ROOT / "plugins").glob("*/src/*/templates")]
     narrow = [
         f"{path.name}: {match}"
         for folder in folders
         for path in folder.rglob("*.j2")
-        for match in re.findall(r"const u?int \w+[,)]", path.read_text(encoding="utf-8"))
+        for match in re.findall(
+            r"const u?int (?!lane\b|member\b)\w+[,)]", path.read_text(encoding="utf-8")
+        )
     ]
     assert narrow == []
 
