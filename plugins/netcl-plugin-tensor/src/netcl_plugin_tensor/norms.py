@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
@@ -42,9 +42,19 @@ def _by_rows(x: Any, over: Sequence[int], *affine: Any) -> bool:
     )
 
 
+def _widened(x: Any, function: Callable[[Any], Any]) -> Any:
+    """A function computed in float32 for float16: there squares and 1/std^3 overflow."""
+    if not isinstance(x, Operand) or x.dtype != "float16":
+        return function(x)
+    return function(x.astype("float32")).astype("float16")
+
+
 def _standardize(x: Any, over: Sequence[int], eps: float) -> Any:
-    centered = ag.sub(x, ag.mean(x, over, True))
-    return ag.mul(centered, ag.rsqrt(ag.add(ag.mean(ag.square(centered), over, True), eps)))
+    def standard(x: Any) -> Any:
+        centered = ag.sub(x, ag.mean(x, over, True))
+        return ag.mul(centered, ag.rsqrt(ag.add(ag.mean(ag.square(centered), over, True), eps)))
+
+    return _widened(x, standard)
 
 
 def layer_norm(
@@ -66,8 +76,11 @@ def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | Non
     added = _EPSILON[x.dtype] if eps is None else eps
     if _by_rows(x, over, weight):
         return ag.norm_rows(x, weight, None, len(over), added, False)
-    scale = ag.rsqrt(ag.add(ag.mean(ag.square(x), over, True), added))
-    return _affine(ag.mul(x, scale), weight, None)
+
+    def scaled(x: Any) -> Any:
+        return ag.mul(x, ag.rsqrt(ag.add(ag.mean(ag.square(x), over, True), added)))
+
+    return _affine(_widened(x, scaled), weight, None)
 
 
 _EPSILON = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
