@@ -85,17 +85,20 @@ class PlannedCall:
             tensors,
             True,
             self.name,
-            partial(self.compute, scalars),
+            partial(self.compute, scalars=scalars) if scalars else self.compute,
             frames.user_frame(),
             tuple([(inputs[i], inputs[i].version) for i in saves]) if saves else (),
             True,
         )
         if (state.anomaly or process.anomaly)[0]:
             node.creation_trace = traceback.format_stack()[:-1]
-        tape.record(node)
+        if tape._weak:  # as record() does
+            node.tape = tape
+        else:
+            tape.record(node)
         return node if self._single else outputs_of(node, value, flows, tape)
 
-    def compute(self, scalars: Sequence[Any], *tensors: Tensor) -> Any:
+    def compute(self, *tensors: Tensor, scalars: Sequence[Any] = ()) -> Any:
         """The result alone, without a record."""
         return (self._forward or self._prepare())(scalars, *tensors)
 
