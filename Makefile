@@ -12,11 +12,13 @@ PIP := $(BIN)/python -m pip install --quiet
 # Built kernels are kept between runs, and not in the user's own cache.
 PYTEST := NETCL_CACHE_DIR='$(CURDIR)/build/test-cache' $(BIN)/python -m pytest
 WORKERS ?= 2
+COUNT ?= 10000
+DEVICE ?= cpu
 ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test packages lint format bench docs manifests op-table clean
+.PHONY: help setup demo test packages lint format bench docs manifests op-table fuzz clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,6 +30,7 @@ help:
 	@echo "make docs      write what is generated, then check and run the documentation"
 	@echo "make manifests write every plugin's netcl_plugin.toml from what it registers (part of docs)"
 	@echo "make op-table  run every op's cases on every runtime here and write docs/ops.md (minutes)"
+	@echo "make fuzz      run COUNT random programs (10000) eagerly, compiled and by PyTorch (DEVICE=cpu)"
 	@echo "make bench     run benchmarks/*.py"
 	@echo "make setup     only make the environment ($(VENV))"
 	@echo "make clean     remove the environment and everything that was built"
@@ -88,6 +91,10 @@ docs: manifests
 
 op-table: $(STAMPS)/reference
 	NETCL_CACHE_DIR='$(CURDIR)/build/test-cache' $(BIN)/python tests/support/op_table.py
+
+fuzz: $(STAMPS)/reference
+	NETCL_CACHE_DIR='$(CURDIR)/build/fuzz-cache' $(BIN)/python tests/support/fuzz.py $(COUNT) \
+	    --device $(DEVICE) --processes $(WORKERS) $(ARGS)
 
 bench: $(STAMPS)/runtime
 	@if [ -z "$(BENCHMARKS)" ]; then echo "There are no benchmarks yet."; fi

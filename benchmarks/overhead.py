@@ -1,8 +1,10 @@
-"""What an eager op costs beside a raw OpenCL launch with preset arguments, in one run.
+"""What an op and a compiled call cost beside a raw OpenCL launch with preset arguments.
 
     python benchmarks/overhead.py [device]
 
-Prints the best of several rounds in microseconds per call, asynchronous, for 1,024 float32.
+All in one run, for 1,024 float32. Microseconds per call, the best of several interleaved
+rounds, asynchronous but for the last line: the time until a forward and a backward of
+`sigmoid(gelu(relu(x)) + 0.5)` are done.
 """
 
 from __future__ import annotations
@@ -21,22 +23,23 @@ from netcl_core.device import opencl_module
 from netcl_core.registry import registry
 from netcl_core.runtime import cache
 
-CALLS, ROUNDS = 2000, 15
+CALLS, ROUNDS = 1000, 25
 
 
-def per_call(call: Callable[[], object], finish: Callable[[], None]) -> float:
-    """Microseconds per call, the best of several rounds; the queue is drained in between."""
-    for _ in range(CALLS // 10):
-        call()
-    finish()
-    rounds = []
+def measure(rows: dict[str, Callable[[], object]], finish: Callable[[], None]) -> dict[str, float]:
+    """Microseconds per call, the best of several rounds in turn, the queue drained between."""
+    best = dict.fromkeys(rows, float("inf"))
     for _ in range(ROUNDS):
-        start = time.perf_counter()
-        for _ in range(CALLS):
-            call()
-        rounds.append((time.perf_counter() - start) / CALLS * 1e6)
-        finish()
-    return min(rounds)
+        for name, call in rows.items():
+            for _ in range(CALLS // 20):
+                call()
+            finish()
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                call()
+            best[name] = min(best[name], (time.perf_counter() - start) / CALLS * 1e6)
+            finish()
+    return best
 
 
 def raw_launch(device: nc.Device, x: nc.Tensor, y: nc.Tensor) -> Callable[[], object]:
@@ -72,14 +75,35 @@ def main() -> None:
     data = np.random.default_rng(0).standard_normal(1024).astype("float32")
     x = nc.Tensor.from_host(data, requires_grad=True)
     y = nc.Tensor.from_host(data)
+    grad = nc.Tensor.from_host(data)
     finish = device.queue.finish
-    raw = raw_launch(device, x, y)
-    rows = {"raw launch": raw, "ag.add, recorded": lambda: ag.add(x, y), "x + y": lambda: x + y}
-    best = {name: per_call(call, finish) for name, call in rows.items()}
-    with ag.no_grad():
-        best["ag.add, no_grad"] = per_call(lambda: ag.add(x, y), finish)
+
+    @ag.jit_compile
+    def chain(x: nc.Tensor) -> nc.Tensor:
+        return ag.sigmoid(ag.gelu(ag.relu(x)) + 0.5)  # type: ignore[no-any-return]
+
+    def unrecorded() -> None:
+        with ag.no_grad():
+            ag.add(x, y)
+
+    def both() -> None:
+        x.grad = None
+        chain(x).backward(grad)
+        finish()
+
+    best = measure(
+        {
+            "raw launch": raw_launch(device, x, y),
+            "ag.add, recorded": lambda: ag.add(x, y),
+            "x + y": lambda: x + y,
+            "ag.add, no_grad": unrecorded,
+            "compiled call, recorded": lambda: chain(x),
+            "compiled forward + backward": both,
+        },
+        finish,
+    )
     for name, time_us in best.items():
-        print(f"{name:20} {time_us:7.2f} us   {time_us / best['raw launch']:5.2f}x")
+        print(f"{name:28} {time_us:7.2f} us   {time_us / best['raw launch']:5.2f}x")
 
 
 if __name__ == "__main__":

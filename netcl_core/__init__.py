@@ -16,13 +16,14 @@ from netcl_core.registry import registry as _registry
 if TYPE_CHECKING:
     from netcl_core import autograd, errors, plugins
     from netcl_core.autograd.choosing import prefer
+    from netcl_core.autograd.tracing import random_state
     from netcl_core.device import Device
     from netcl_core.device_table import all_devices as devices
     from netcl_core.device_table import default_device, get_device, use_device
     from netcl_core.dtypes import DTYPES, dtype_name
     from netcl_core.hookspecs import hookimpl
     from netcl_core.hostdata import host_array
-    from netcl_core.randomness import host_generator, manual_seed, random_state
+    from netcl_core.randomness import host_generator, manual_seed
     from netcl_core.runtime.host import HostCall
     from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
     from netcl_core.tensors import Operand, Tensor
@@ -55,7 +56,7 @@ _NAMES: Final = {
     "manual_seed": ("randomness", "manual_seed"),
     "plugins": ("plugins", ""),
     "prefer": ("autograd.choosing", "prefer"),
-    "random_state": ("randomness", "random_state"),
+    "random_state": ("autograd.tracing", "random_state"),
     "use_device": ("device_table", "use_device"),
 }
 

@@ -59,8 +59,10 @@ class Explanation:
         return "\n".join([*lines, *(f"decided by {rule}" for rule in self.rules)])
 
 
-def explain(op: str, device: str | Device | None, dtype: str) -> Explanation:
-    """See `netcl_core.plugins.why`."""
+def explain(
+    op: str, device: str | Device | None, dtype: str, request: Request | None = None
+) -> Explanation:
+    """See `netcl_core.plugins.why`; with a request, its shapes count too."""
     registry.load()
     rows = sorted(registry.op_rows(op), key=lambda row: row.id)
     if not rows:
@@ -72,7 +74,7 @@ def explain(op: str, device: str | Device | None, dtype: str) -> Explanation:
     rules = [decision.rule]
     row = decision.winner.item if decision.winner is not None else None
     if row is not None and isinstance(row.record, Operator) and not row.record.view:
-        found, rule = _implementations(row.record, row.provider, target, dtype)
+        found, rule = _implementations(row.record, row.provider, target, dtype, request)
         candidates += found
         rules.append(rule)
     return Explanation(op, repr(target), dtype, tuple(candidates), tuple(rules))
@@ -86,22 +88,23 @@ def _candidates(offers: Sequence[Offer], decision: Decision, after: str = "") ->
 
 
 def _implementations(
-    operator: Operator, provider: str, device: Device, dtype: str
+    operator: Operator, provider: str, device: Device, dtype: str, exact: Request | None
 ) -> tuple[list[Candidate], str]:
-    """The verdict on each implementation, as far as it follows without shapes, and the rule."""
+    """The verdict on each implementation, and the rule; without a request as far as it follows."""
     if device.backend == "numpy":
         rule = "the NumPy path, which computes every operator by its reference"
         return [Candidate(provider, "reference in NumPy", 0, True, f"used: {rule}")], rule
-    request = Request(operator.name, device, (), Spec((), dtype), {})
+    request = exact or Request(operator.name, device, (), Spec((), dtype), {})
 
     def unfit(offer: Offer) -> str | None:
-        reason = registry.limit(offer.provider, device)
-        return reason or offer.item.requires.unmet_by_device(request)
+        needs = offer.item.requires
+        unmet = needs.unmet(request) if exact else needs.unmet_by_device(request)
+        return registry.limit(offer.provider, device) or unmet
 
     offers = operator.offers()
     decision = decide(operator.name, offers, thread.chosen, unfit)
     found = _candidates(offers, decision)
-    if any(_by_shape(each.item) for each in offers):
+    if exact is None and any(_by_shape(each.item) for each in offers):
         return found, f"{decision.rule}, where the shapes suit it"
     return found, decision.rule
 

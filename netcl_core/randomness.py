@@ -47,10 +47,7 @@ def host_generator() -> np.random.Generator:
 
 
 def random_state(device: Device) -> Tensor:
-    """A fresh state for one kernel: int64 of shape (2,), the seed and a number never used before.
-
-    Kernels that share a state see the same random bits (a gradient and its forward).
-    """
+    """A fresh state for one kernel; what ops call is `autograd.tracing.random_state`."""
     with _lock:
         number = _process.count
         _process.count += 1

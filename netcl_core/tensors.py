@@ -21,6 +21,15 @@ from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_core.hostdata import Array, Shape, check_dtype, host_array, normalize_shape
 from netcl_core.registry import functions
 
+#: Told before the host reads a tensor's data or notes a change of it.
+_watcher: Callable[[], None] | None = None
+
+
+def watch(watcher: Callable[[], None]) -> None:
+    """Let `watcher` know before the host reads or changes data: it may raise."""
+    global _watcher
+    _watcher = watcher
+
 
 def _unary(op: str) -> Callable[[Any], Any]:
     return lambda self: functions[op](self)
@@ -76,6 +85,8 @@ class Operand:
     def to_host(self) -> Array:
         """The data as a fresh NumPy array; waits for the device."""
         value = self.value
+        if _watcher is not None:
+            _watcher()
         dtype = DTYPES[value.dtype]
         flat = backend_of(value.device).download(value.buffer, self.size, dtype)
         return flat.reshape(value.shape)
@@ -209,6 +220,8 @@ class Tensor(Operand):
         Known without asking the device for data that came from the host and has not
         been changed since; else it is read once and remembered.
         """
+        if _watcher is not None:
+            _watcher()
         if self._range is None or self._range[0] != self.version:
             self._remember_range(self.to_host())
         assert self._range is not None  # remembered just now
@@ -298,6 +311,8 @@ class Tensor(Operand):
 
     def mark_changed(self) -> None:
         """Note that the buffer was changed in place, so that a stale graph is noticed."""
+        if _watcher is not None:
+            _watcher()
         base = self if self._base is None else self._base
         base._version += 1
 
@@ -316,9 +331,9 @@ class Tensor(Operand):
             other = Tensor.from_host(array, self.device)
         if other.shape != self.shape:
             raise ShapeError(message("copy_", f"shape {other.shape}", f"{self.shape}"))
+        self.mark_changed()
         dtype = DTYPES[self.dtype]
         backend_of(self.device).copy(self.buffer, other.buffer, self.size, dtype)
-        self.mark_changed()
         return self
 
     def __copy__(self) -> Tensor:

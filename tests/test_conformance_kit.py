@@ -14,7 +14,7 @@ from netcl_core.autograd import AutogradPrimitive, Composite
 from netcl_core.errors import RegistrationError
 from netcl_core.registry import registry
 from netcl_core.testing import Case, Table, check_case, check_gradient, normal, run, uniform
-from netcl_core.testing.checks import check_refusal
+from netcl_core.testing.checks import check_derivative, check_refusal
 from netcl_core.testing.fused import check_group
 
 pytest.importorskip("torch")
@@ -96,6 +96,21 @@ def test_finite_differences_need_no_counterpart(register: Callable[..., None]) -
     alone = Case("kit_cube", (uniform(-2, 2),), skip={"PyTorch": "to see what is left"})
     with pytest.raises(AssertionError, match="finite differences give"):
         check_gradient(alone)
+
+
+def test_a_wrong_expression_of_a_backward_is_noticed(register: Callable[..., None]) -> None:
+    """Statically, whether the op has a case or not; a gradient meant to differ has to say so."""
+    register(cube())
+    assert Table("kit", [], {"kit_cube": "internal"}).wrong_gradients() == []
+    registry.remove_provider("kit")
+    register(cube("rint({0})", "{1}"))
+    (text,) = Table("kit", [], {"kit_cube": "internal"}).wrong_gradients()
+    assert "kit_cube: the gradient of input 0 (x0) differs from the derivative" in text
+    with pytest.raises(AssertionError, match="the derivative 0"):
+        check_derivative(case())
+    excused = case(skip={"derivative": "rounding passes the gradient straight through"})
+    assert Table("kit", [excused]).wrong_gradients() == []
+    check_derivative(excused)
 
 
 def test_a_structured_op(register: Callable[..., None]) -> None:

@@ -12,6 +12,7 @@ import generate
 import pytest
 
 from netcl_core import config, errors, hookspecs, version
+from netcl_core.autograd import jit
 from netcl_core.market import failures
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,6 +78,12 @@ def test_no_error_class_stands_elsewhere() -> None:
         and re.search(r"^class \w+\(\w*Error\b", path.read_text(encoding="utf-8"), re.MULTILINE)
     ]
     assert outside == []
+
+
+@pytest.mark.parametrize("name", [n for n in vars(jit.Jitted) if not n.startswith("_")])
+def test_every_method_of_a_compiled_function_is_documented(name: str) -> None:
+    assert f"| `.{name}(" in page("jit.md")
+    assert inspect.getdoc(getattr(jit.Jitted, name))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

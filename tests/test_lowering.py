@@ -263,6 +263,17 @@ def test_the_kernels_of_gpus(opencl: Any, monkeypatch: Any, shapes: Any, dtype: 
         np.testing.assert_allclose(grads[1], wide, 2e-3 if dtype == "float16" else 1e-6)
 
 
+@pytest.mark.parametrize("length", [16, 33, 333])
+def test_rows_of_equal_halves(device: Any, length: int) -> None:
+    """The gradient of a float16 sum; PoCL 3.1 crashed where rows do not begin at 32 bytes."""
+    x = ag.tensor(nc.tensor(np.ones((9, length), np.float16)), requires_grad=True)
+    result = ag.sum(x, 1)
+    upstream = np.arange(9, dtype=np.float16)
+    result.backward(upstream)
+    wanted = np.broadcast_to(upstream[:, None], (9, length))
+    np.testing.assert_array_equal(x.grad.to_host(), wanted)
+
+
 # -- builds ---------------------------------------------------------------------------------
 
 

@@ -25,6 +25,7 @@ from netcl_core.autograd.engine import (
     set_current_tape,
     tensor,
 )
+from netcl_core.autograd.inline import NO_SLOTS, Slots
 from netcl_core.autograd.modes import (
     detect_anomaly,
     enable_grad,
@@ -45,10 +46,13 @@ from netcl_core.autograd.operators import (
 )
 from netcl_core.autograd.ops import __dir__ as _op_names
 from netcl_core.autograd.ops import __getattr__ as _op
-from netcl_core.autograd.reduction import SUM, Combine, reduction_kernels
+from netcl_core.autograd.reduction import SUM, Combine, reduction_kernels, reduction_stretch
+from netcl_core.autograd.teams import RowTeams, row_teams
+from netcl_core.autograd.tracing import int_range
 from netcl_core.registry import registry as _registry
 
 __all__ = [
+    "NO_SLOTS",
     "SUM",
     "AutogradPrimitive",
     "Combine",
@@ -58,7 +62,9 @@ __all__ = [
     "Operator",
     "Request",
     "Requirements",
+    "RowTeams",
     "Saved",
+    "Slots",
     "Spread",
     "Tape",
     "TraceNode",
@@ -71,11 +77,14 @@ __all__ = [
     "enable_grad",
     "get_current_tape",
     "grad",
+    "int_range",
     "is_grad_enabled",
     "jit_compile",
     "no_grad",
     "reduction_kernels",
+    "reduction_stretch",
     "register_primitive",
+    "row_teams",
     "set_current_tape",
     "set_detect_anomaly",
     "set_grad_enabled",

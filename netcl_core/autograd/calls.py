@@ -15,7 +15,6 @@ from netcl_core.autograd import frames
 from netcl_core.autograd.engine import recorder
 from netcl_core.autograd.kernels import sum_to, whole
 from netcl_core.autograd.lowering import Needs, Plan
-from netcl_core.autograd.modes import anomaly_mode
 from netcl_core.autograd.node import Node, Parts
 from netcl_core.autograd.thread import process, thread
 from netcl_core.backends import backend_of
@@ -32,7 +31,7 @@ class PlannedCall:
     `result` is the Spec of the first result.
     """
 
-    __slots__ = ("_allocate", "_direct", "_dtype", "_dtypes", "_forward", "_saves", "_single",
+    __slots__ = ("_allocate", "_direct", "_dtype", "_dtypes", "_forward", "_known", "_single",
                  "device", "name", "plan", "result", "shape", "size")  # fmt: skip
 
     def __init__(self, plan: Plan, name: str) -> None:
@@ -48,7 +47,7 @@ class PlannedCall:
         self._allocate = plan.allocate
         self._direct: Any = None
         self._forward: Callable[..., Any] | None = None
-        self._saves: dict[Needs, tuple[int, ...]] = {}
+        self._known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
 
     def __call__(
         self, tensors: Sequence[Any], scalars: Sequence[Any] = (), attrs: Any = None
@@ -60,15 +59,23 @@ class PlannedCall:
         state = thread
         if state.tracer is not None:
             return state.tracer.record(self, tensors, scalars, self.name, attrs)
-        forward = self._forward or self._prepare()
         inputs = [x if type(x) is Tensor else x.value for x in tensors]
-        value = forward(scalars, *inputs)
+        launch = self._direct
+        if launch is not None:
+            buffer = self._allocate(self.size, self._dtype)
+            buffers = [x.buffer for x in inputs]
+            buffers.append(buffer)
+            launch(buffers)
+            value: Any = Tensor(buffer, self.shape, self._dtypes[0], self.device)
+        else:
+            value = (self._forward or self._prepare())(scalars, *inputs)
         grad = state.grad
         if not (process.grad if grad is None else grad):
             return value
         needs = tuple([x.requires_grad for x in tensors])
         tape = state.tape or recorder()
-        if True not in needs or not self.plan.differentiable or not tape.enabled:
+        flows, saves = self._known.get(needs) or self._learn(needs)
+        if True not in flows or not tape.enabled:
             if self._single:
                 return Node(value, op_name=self.name)
             return [Node(each, op_name=self.name) for each in value]
@@ -78,47 +85,37 @@ class PlannedCall:
             tensors,
             True,
             self.name,
+            partial(self.compute, scalars=scalars) if scalars else self.compute,
+            frames.user_frame(),
+            tuple([(inputs[i], inputs[i].version) for i in saves]) if saves else (),
+            True,
         )
-        node.spread = True
-        node.fn = partial(forward, scalars)
-        node.frame = frames.user_frame()
-        saves = self._saves.get(needs)
-        if saves is None:
-            saves = self._saves[needs] = self.plan.backward(needs).reads
-        if saves:
-            node.versions = tuple([(inputs[i], inputs[i].version) for i in saves])
-        if anomaly_mode()[0]:
+        if (state.anomaly or process.anomaly)[0]:
             node.creation_trace = traceback.format_stack()[:-1]
-        tape.record(node)
-        return node if self._single else self._outputs(node, value, tape)
+        if tape._weak:  # as record() does
+            node.tape = tape
+        else:
+            tape.record(node)
+        return node if self._single else outputs_of(node, value, flows, tape)
 
-    def _outputs(self, bundle: Node, values: Sequence[Tensor], tape: Any) -> list[Node]:
-        """One Node per result; their gradients meet in the bundle."""
-        bundle.fn = None
-        found = []
-        for i, value in enumerate(values):
-            if DTYPES[value.dtype].floating:
-                node = Node(value, partial(_part, i), (bundle,), True, self.name)
-                node.spread = True
-                node.frame = bundle.frame
-                tape.record(node)
-            else:
-                node = Node(value, op_name=self.name)
-            found.append(node)
-        return found
+    def compute(self, *tensors: Tensor, scalars: Sequence[Any] = ()) -> Any:
+        """The result alone, without a record."""
+        return (self._forward or self._prepare())(scalars, *tensors)
+
+    def _learn(self, needs: Needs) -> tuple[Needs, tuple[int, ...]]:
+        """Through which outputs gradients flow, and which inputs the backward reads."""
+        flows = self.plan.flows(needs)
+        saves = self.plan.backward(needs).reads if True in flows else ()
+        self._known[needs] = flows, saves
+        return flows, saves
 
     def _prepare(self) -> Callable[..., Any]:
         """The forward function `(scalars, *tensors)`; the kernel's source is made here."""
         stage = self.plan.forward
         allocate, size, shape, device = self._allocate, self.size, self.shape, self.device
-        dtype, name, launch = self._dtype, self._dtypes[0], stage.direct
+        dtype, name = self._dtype, self._dtypes[0]
 
-        def direct(scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
-            buffer = allocate(size, dtype)
-            launch([*[tensor.buffer for tensor in tensors], buffer])  # type: ignore[misc]
-            return Tensor(buffer, shape, name, device)
-
-        def staged(scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
+        def one(scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
             buffer = allocate(size, dtype)
             stage([tensor.buffer for tensor in tensors], (), scalars, (buffer,))
             return Tensor(buffer, shape, name, device)
@@ -129,11 +126,30 @@ class PlannedCall:
             pairs = zip(buffers, self._dtypes, strict=True)
             return [Tensor(buffer, shape, each, device) for buffer, each in pairs]
 
-        if not self._single:
-            self._forward = several
-        else:
-            self._forward = staged if launch is None else direct
+        self._forward = one if self._single else several
+        self._direct = stage.direct if self._single else None
         return self._forward
+
+
+def outputs_of(
+    bundle: Node, values: Sequence[Tensor], flows: Sequence[bool], tape: Any
+) -> list[Node]:
+    """One Node per result of an op with several; their gradients meet in the bundle.
+
+    `flows` says of which results the gradient reaches an input.
+    """
+    bundle.fn = None
+    found = []
+    for i, value in enumerate(values):
+        if flows[i]:
+            node = Node(value, partial(_part, i), (bundle,), True, bundle.op_name)
+            node.spread = True
+            node.frame = bundle.frame
+            tape.record(node)
+        else:
+            node = Node(value, op_name=bundle.op_name)
+        found.append(node)
+    return found
 
 
 def _part(index: int, grad: Any) -> list[Parts]:

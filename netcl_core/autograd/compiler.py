@@ -8,6 +8,7 @@ from typing import Any, Final
 from netcl_core.autograd.jit import jit_compile
 from netcl_core.autograd.primitives import AutogradPrimitive, Backward, Forward
 from netcl_core.autograd.tracing import TraceNode, TracingContext
+from netcl_core.autograd.verification import refuse_wrong_gradient
 from netcl_core.errors import RegistrationError, message
 from netcl_core.registry import registry
 
@@ -25,6 +26,7 @@ def register_primitive(
     *,
     override: bool = False,
     reference: Callable[..., Any] | None = None,
+    verify: bool = False,
 ) -> AutogradPrimitive:
     """Register an elementwise op of your own: afterwards `ag.<name>(...)` works everywhere.
 
@@ -36,9 +38,11 @@ def register_primitive(
         fusible: Whether the JIT may fuse it.
         override: Replace an op of this name.
         reference: A NumPy function for checks in float64.
+        verify: Compare `backward` with the derivative of `forward` first.
 
     Raises:
-        PrimitiveError: an expression is wrong (checked at once if `arity` is given).
+        PrimitiveError: an expression is wrong (checked at once if `arity` is given), or, with
+            `verify`, a gradient; its text shows at which point.
         RegistrationError: the name is taken and `override` is not set.
     """
     record = AutogradPrimitive(name, forward, backward, arity, fusible, reference=reference)
@@ -54,6 +58,8 @@ def register_primitive(
         )
     if arity is not None:
         record.parsed(arity, ())
+    if verify:
+        refuse_wrong_gradient(record)
     transaction = registry.transaction(USER, override=override)
     transaction.add("primitive", record, _USER_PRIORITY)
     transaction.commit()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
 
+from netcl_core.autograd.dialect import Dialect
 from netcl_core.autograd.expressions import COMPARISONS
 from netcl_core.autograd.ssa import INTEGERS, Block, Value
 from netcl_core.dtypes import NUMPY_OF_COMPUTE
@@ -55,15 +56,26 @@ class OpenCLPrinter:
 
     With `width` 1 everything is scalar. Otherwise values that depend on a vector
     load are vectors of that width and all others stay scalars, widened where the
-    language asks for it (arguments of functions, branches of a selection).
+    language asks for it (arguments of functions, branches of a selection). `scalars`
+    gives scalar arguments other names than their slots'. `helpers` are those of the
+    dialect that the statements call.
     """
 
     def __init__(
-        self, block: Block, roots: Sequence[int], width: int, sources: dict[str, Source]
+        self,
+        block: Block,
+        roots: Sequence[int],
+        width: int,
+        sources: Mapping[str, Source],
+        dialect: Dialect,
+        scalars: Mapping[str, str] | None = None,
     ) -> None:
         self.block = block
         self.width = width
         self.sources = sources
+        self.scalars = scalars or {}
+        self.dialect = dialect
+        self.helpers: set[str] = set()
         self.order = block.live(roots)
         self.roots = frozenset(roots)
         self.uses = Counter(arg for number in self.order for arg in block.values[number].args)
@@ -125,12 +137,14 @@ class OpenCLPrinter:
         if value.op == "const":
             return literal(value.payload, value.ctype)
         if value.op == "scalar":
-            return str(value.payload)
+            return self.scalars.get(value.payload, str(value.payload))
         if value.op == "load":
             source = self.sources[value.payload]
             return source.vector if self.width > 1 and source.vector else source.scalar
         wide = any(self.vector[arg] for arg in value.args)
         texts = [self.text[arg] for arg in value.args]
+        if value.op == "/" and self._is_one(value.args[0]) and self._helper("recip", value):
+            return f"{self._function('recip', value, wide)}({texts[1]})"
         if value.op in _INFIX:
             return f"{texts[0]} {value.op} {texts[1]}"
         if value.op in {"neg", "!"}:
@@ -143,7 +157,22 @@ class OpenCLPrinter:
             branches = [self._widen(arg) if wide else self.text[arg] for arg in value.args[1:]]
             return f"{texts[0]} ? {branches[0]} : {branches[1]}"
         args = [self._widen(arg) if wide else self.text[arg] for arg in value.args]
-        return f"{value.op}({', '.join(args)})"
+        return f"{self._function(value.op, value, wide)}({', '.join(args)})"
+
+    def _is_one(self, number: int) -> bool:
+        value = self.block.values[number]
+        return value.op == "const" and value.payload == 1
+
+    def _helper(self, name: str, value: Value) -> str | None:
+        return self.dialect.helpers.get(name) if value.ctype == "float" else None
+
+    def _function(self, name: str, value: Value, wide: bool) -> str:
+        """How a function is called in the dialect."""
+        helper = self._helper(name, value)
+        if helper is None:
+            return name
+        self.helpers.add(helper)
+        return f"{helper}_{self.width if wide else 1}"
 
 
 def _elementwise(function: Callable[[float], float]) -> Callable[[Any], Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import traceback
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 from netcl_core.autograd import frames
 from netcl_core.autograd.modes import anomaly_mode, is_grad_enabled
-from netcl_core.autograd.node import GradFn, Node, leaf_node
+from netcl_core.autograd.node import GradFn, Node, leaf_node, next_number
 from netcl_core.autograd.reverse import run_backward, target_of
 from netcl_core.autograd.thread import thread
 from netcl_core.errors import ArgumentError, message
@@ -30,33 +30,36 @@ class Tape:
     def __init__(self, retain_grads: bool = False) -> None:
         self.enabled = True
         self.retain_grads = retain_grads
-        self._nodes: list[Any] = []
+        self._nodes: list[Node] = []
         self._weak = False
-        self._bound = 0
+        self._first = 0
         self._outer: list[Tape | None] = []
 
     @property
     def nodes(self) -> list[Node]:
-        """The recorded nodes in order (of the implicit tape: those that still live)."""
+        """The recorded nodes in order.
+
+        Those of the implicit tape are the ones that still live. It keeps no list, which
+        every op would pay for, but asks Python's collector: for looking, not for loops.
+        """
         if not self._weak:
             return self._nodes
-        return [node for node in (ref() for ref in self._nodes) if node is not None]
+        mine = (each for each in gc.get_objects() if type(each) is Node and each.tape is self)
+        return sorted((node for node in mine if node.number >= self._first), key=_number)
 
     def record(self, node: Node) -> None:
         """Append a node, unless the tape is not enabled."""
         if not self.enabled:
             return
-        if not self._weak:
+        if self._weak:
+            node.tape = self
+        else:
             self._nodes.append(node)
-            return
-        self._nodes.append(weakref.ref(node))
-        if len(self._nodes) > self._bound:
-            self._nodes = [ref for ref in self._nodes if ref() is not None]
-            self._bound = max(1024, 2 * len(self._nodes))
 
     def reset(self) -> None:
         """Forget the recorded nodes; the tensors and their gradients stay."""
         self._nodes = []
+        self._first = next_number()
 
     def backward(self, loss: Any, grad: Any = None) -> None:
         """Compute the gradients of the leaves of `loss`; see `netcl_core.autograd.backward`."""
@@ -71,6 +74,10 @@ class Tape:
 
     def __exit__(self, *exc: object) -> None:
         thread.tape = self._outer.pop()
+
+
+def _number(node: Node) -> int:
+    return node.number
 
 
 def recorder() -> Tape:

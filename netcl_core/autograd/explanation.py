@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from netcl_core.autograd.frames import describe as where
+from netcl_core.autograd.lowering import Plan
 from netcl_core.autograd.partition import is_fusible
-from netcl_core.autograd.program import Executable, OperatorStep, Program, RegionStep
+from netcl_core.autograd.program import (
+    Executable,
+    FusedOperatorStep,
+    OperatorStep,
+    Program,
+    RegionStep,
+)
 from netcl_core.autograd.tracing import TraceBreak
 from netcl_core.dtypes import DTYPES
 
@@ -38,15 +45,23 @@ def forward_sources(step: Executable) -> list[str]:
     """The rendered kernels of a step's forward."""
     if isinstance(step, RegionStep):
         return [step.call.plan.forward.generated.text]
+    if isinstance(step, FusedOperatorStep):
+        return [kernel.source for kernel in step.call.bound(False).kernels.launches]
     assert isinstance(step, OperatorStep)  # there is nothing else
     return step.made.sources
 
 
 def backward_sources(step: Executable) -> list[str]:
     """The rendered backward kernel of a region, for all its floating inputs."""
-    if not isinstance(step, RegionStep) or not step.call.plan.differentiable:
+    if isinstance(step, FusedOperatorStep):
+        groups = (step.call.after, step.call.before)
+        return [text for each in groups if each is not None for text in _backward(each.plan)]
+    return _backward(step.call.plan) if isinstance(step, RegionStep) else []
+
+
+def _backward(plan: Plan) -> list[str]:
+    if not plan.differentiable:
         return []
-    plan = step.call.plan
     needs = tuple(DTYPES[dtype].floating for dtype in plan.types.inputs)
     generated = plan.backward(needs).generated
     return [generated.text] if generated.writes else []
@@ -55,25 +70,36 @@ def backward_sources(step: Executable) -> list[str]:
 def skipped(program: Program) -> TraceBreak | None:
     """The first op that breaks a chain of elementwise ops, or must not be fused; None: none."""
     for step in program.steps:
-        reason = _reason(step)
+        reason = why_alone(step)
         if reason is None:
             continue
         node = step.unit.nodes[-1]
         found = TraceBreak(node.op_name, reason)
         found.frame = node.frame
-        if isinstance(step, RegionStep) or _splits(step, program):
+        if isinstance(step, RegionStep) or (not _has_slots(step) and _splits(step, program)):
             return found
     return None
 
 
-def _reason(step: Executable) -> str | None:
+def why_alone(step: Executable) -> str | None:
     """Why a step stands by itself; None if it is a fused region or launches nothing."""
     if isinstance(step, RegionStep):
         return None if is_fusible(step.unit.nodes[0]) else "its primitive is not fusible"
+    if isinstance(step, FusedOperatorStep):
+        return None
     assert isinstance(step, OperatorStep)  # there is nothing else
-    return (
-        None if step.made.operator.view else "it is a structured op without a slot for neighbours"
-    )
+    if step.made.operator.view:
+        return None
+    if _has_slots(step):
+        return "its neighbours are needed elsewhere, too costly to repeat, or do not fit its slots"
+    return "it is a structured op without a slot for neighbours"
+
+
+def _has_slots(step: Executable) -> bool:
+    """Whether some implementation of a structured op takes neighbours into its kernel."""
+    assert isinstance(step, OperatorStep)  # others hold theirs
+    offered = (offer.item for offer in step.made.operator.offers())
+    return any(each.prologue or each.epilogue for each in offered)
 
 
 def _splits(step: Executable, program: Program) -> bool:
@@ -106,11 +132,11 @@ def describe(
 def _told(number: int, step: Executable) -> list[str]:
     shapes = ", ".join(f"{x.dtype}{list(x.shape)}" for x in step.unit.inputs)
     outputs = ", ".join(f"{x.dtype}{list(x.shape)}" for x in step.unit.outputs)
-    what = "region" if isinstance(step, RegionStep) else "op"
+    what = "op" if isinstance(step, OperatorStep) else "one kernel"
     names = " -> ".join(node.op_name for node in step.unit.nodes)
     lines = [f"  {number}. {what}: {names}", f"     {shapes} => {outputs}"]
     lines.append(f"     from {where(step.unit.nodes[0].frame)}")
-    reason = _reason(step)
+    reason = why_alone(step)
     if reason is not None:
         lines.append(f"     not fused: {reason}")
     return lines

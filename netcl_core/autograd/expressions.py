@@ -216,6 +216,54 @@ def macros() -> dict[str, tuple[tuple[str, ...], Expr]]:
     return table
 
 
+_TIGHTNESS: Final = {
+    "?:": 1,
+    "||": 2,
+    "&&": 3,
+    **dict.fromkeys(("==", "!="), 4),
+    **dict.fromkeys(("<", "<=", ">", ">="), 5),
+    **dict.fromkeys("+-", 6),
+    **dict.fromkeys("*/", 7),
+    **dict.fromkeys(("neg", "!"), 8),
+}
+_ATOM: Final = 9
+
+
+def to_c(tree: Expr) -> str:
+    """A tree as a C expression that `parse` reads back, with no more parentheses than needed."""
+    return _printed(tree)[0]
+
+
+def _printed(tree: Expr) -> tuple[str, int]:
+    """The text and how tightly its outermost operator binds."""
+    if isinstance(tree, Name):
+        return tree.id, _ATOM
+    if isinstance(tree, Number):
+        text = _digits(tree.value)
+        return text, _ATOM if text[0] != "-" else _TIGHTNESS["neg"]
+    own = _TIGHTNESS.get(tree.op)
+    if own is None:
+        return f"{tree.op}({', '.join(to_c(arg) for arg in tree.args)})", _ATOM
+    if tree.op in {"neg", "!"}:
+        return f"{'-' if tree.op == 'neg' else '!'}{_within(tree.args[0], own + 1)}", own
+    if tree.op == "?:":
+        cond, first, second = tree.args
+        return f"{_within(cond, own + 1)} ? {_within(first, own + 1)} : {_within(second, own)}", own
+    left, right = tree.args
+    return f"{_within(left, own)} {tree.op} {_within(right, own + 1)}", own
+
+
+def _within(tree: Expr, least: int) -> str:
+    text, own = _printed(tree)
+    return text if own >= least else f"({text})"
+
+
+def _digits(value: float) -> str:
+    if value != value:
+        return "NAN"
+    return repr(value).replace("inf", "INFINITY")
+
+
 def walk(tree: Expr) -> Iterator[Expr]:
     """The tree and all its subtrees; a subtree that macros share comes once."""
     stack, seen = [tree], {id(tree)}

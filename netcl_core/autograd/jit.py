@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import threading
 import types
 import warnings
@@ -21,7 +22,7 @@ from netcl_core.autograd.explanation import Lowered, describe, lower, skipped
 from netcl_core.autograd.frames import describe as where
 from netcl_core.autograd.guards import Guards
 from netcl_core.autograd.program import Program
-from netcl_core.autograd.thread import thread
+from netcl_core.autograd.thread import process, thread
 from netcl_core.autograd.tracing import TraceBreak, TracedNumber, TraceNode, TracingContext
 from netcl_core.device_table import default_device
 from netcl_core.errors import FusionError, FusionSkipped, message
@@ -52,6 +53,37 @@ class _Entry:
         return self.version == registry.version and (self.guards is None or self.guards.hold())
 
 
+#: What begins the key of a program that depends on numbers of the call.
+_READ: Final = object()
+
+
+@final
+class _Reads:
+    """In the place of an entry: the key goes on with these numbers of the call."""
+
+    __slots__ = ("base", "indices", "used")
+
+    def __init__(self, base: Any, indices: tuple[int, ...]) -> None:
+        self.base = base
+        self.indices = indices
+        self.used = math.inf  # only its programs are dropped
+
+    def key(self, given: Arguments) -> Any:
+        """The whole key; numbers by their text, so that NaN, -0.0 and 1 and 1.0 are apart."""
+        return _READ, self.base, tuple([repr(given.numbers[i]) for i in self.indices])
+
+
+def _base(given: Arguments) -> Any:
+    """What a program depends on in any case: arguments, grad mode, `prefer`, the device.
+
+    It may depend on some of the numbers too.
+    """
+    mode = process.grad if thread.grad is None else thread.grad
+    if given.tensors:
+        return given.key, mode, thread.chosen
+    return given.key, mode, thread.chosen, default_device()
+
+
 @final
 class Jitted:
     """A compiled function: call it as the function that it wraps."""
@@ -62,8 +94,7 @@ class Jitted:
         functools.update_wrapper(self, function)
         self.strict = strict
         self._function = function
-        self._entries: dict[Any, _Entry] = {}
-        self._reads: dict[Any, tuple[int, ...]] = {}
+        self._entries: dict[Any, Any] = {}  # an entry or _Reads by key
         self._hits = self._misses = 0
         self._ticks = itertools.count()
         self._lock = threading.RLock()
@@ -93,7 +124,7 @@ class Jitted:
             return self._function(*args, **kwargs)
         direct = program.direct
         if direct is not None and entry.structure[0] == "tensor":
-            return direct.call(given.tensors, direct.given(given.numbers))
+            return direct.call(given.tensors, direct.scalars.given(given.numbers))
         results = program.run(given.tensors, given.numbers)
         if program.unused:
             results = _with_zero_gradients(results, [given.tensors[i] for i in program.unused])
@@ -101,44 +132,39 @@ class Jitted:
 
     # -- the cache -----------------------------------------------------------------
 
-    def _key(self, given: Arguments) -> Any:
-        key = _base(given)
-        reads = self._reads.get(key)
-        return key if not reads else (key, tuple([repr(given.numbers[i]) for i in reads]))
-
     def _find(self, given: Arguments) -> _Entry | None:
-        entry = self._entries.get(self._key(given))
-        if entry is None or not entry.holds():
+        found = self._entries.get(_base(given))
+        if type(found) is _Reads:
+            found = self._entries.get(found.key(given))
+        if found is None or not found.holds():
             return None
-        entry.used = next(self._ticks)
-        return entry
+        found.used = next(self._ticks)
+        return found  # type: ignore[no-any-return]  # an entry
 
     def _keep(self, given: Arguments, entry: _Entry, reads: set[int]) -> None:
+        """Enter a program under the arguments' key and the numbers that its trace read."""
         with self._lock:
-            key = _base(given)
-            known = self._reads.get(key, ())
-            if reads - set(known):  # entries of this key were told apart by too little
-                self._reads[key] = tuple(sorted(reads | set(known)))
-                for old in [old for old in self._entries if old == key or old[:1] == (key,)]:
-                    del self._entries[old]
+            base = _base(given)
+            known = self._entries.get(base)
+            indices = set(known.indices) if type(known) is _Reads else set()
             entry.used = next(self._ticks)
-            self._entries[self._key(given)] = entry
+            if reads - indices:  # entries of this key were told apart by too little
+                for old in [old for old in self._entries if old[0] is _READ and old[1] == base]:
+                    del self._entries[old]
+                known = self._entries[base] = _Reads(base, tuple(sorted(reads | indices)))
+            self._entries[known.key(given) if type(known) is _Reads else base] = entry
             while len(self._entries) > MAX_PROGRAMS:
-                oldest = min(self._entries, key=lambda each: self._entries[each].used)
-                del self._entries[oldest]
-            if len(self._reads) > 4 * MAX_PROGRAMS:
-                self._reads.clear()
-                self._entries.clear()
+                del self._entries[min(self._entries, key=lambda each: self._entries[each].used)]
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses, the largest number of programs, and how many there are."""
-        return CacheInfo(self._hits, self._misses, MAX_PROGRAMS, len(self._entries))
+        programs = sum(type(entry) is _Entry for entry in self._entries.values())
+        return CacheInfo(self._hits, self._misses, MAX_PROGRAMS, programs)
 
     def clear_cache(self) -> None:
         """Forget all programs and the counts."""
         with self._lock:
             self._entries.clear()
-            self._reads.clear()
             self._hits = self._misses = 0
 
     # -- compiling -----------------------------------------------------------------
@@ -157,6 +183,7 @@ class Jitted:
 
     def _trace(self, given: Arguments, args: Any, kwargs: Any) -> tuple[_Entry, set[int]]:
         """A fresh entry, and which numbers the function read."""
+        registry.load()  # else the first op does, and what was just traced is outdated
         version = registry.version
         numbers = [TracedNumber(value, i) for i, value in enumerate(given.numbers)]
         try:
@@ -165,15 +192,20 @@ class Jitted:
             entry = _Entry(None, version)
             entry.reason = reason
             return entry, set()
+        if entry.guards is not None and "type" in entry.guards.names:
+            for x in numbers:  # `type(x)` cannot be answered for it
+                x.read()
         try:
             with TracingContext() as context:
                 symbols = [context.input(x) for x in given.tensors]
                 found = self._function(
-                    *replaced(args, symbols, left := list(numbers)),
-                    **_sorted_back(kwargs, symbols, left),
+                    *replaced(args, symbols, left := [_given(x) for x in numbers]),
+                    **replaced(kwargs, symbols, left),
                 )
+                if context.broken is not None:
+                    raise context.broken
                 results: list[Any] = []
-                entry.structure = results_of(_read(found), results)
+                entry.structure = results_of(found, results)
                 nodes = [context.node_of(x) for x in results]
             kept = [node for node in nodes if isinstance(node, TraceNode)]
             entry.program = Program(context.nodes, kept)
@@ -220,32 +252,26 @@ class Jitted:
 
         Raises FusionError if the function cannot be traced.
         """
-        entry = self._entry(args, kwargs)
-        if entry.program is None:
-            raise FusionError(self.explain(*args, **kwargs))
-        return lower(entry.program)
+        return lower(traced(self, args, kwargs)[0])
 
 
-def _base(given: Arguments) -> Any:
-    """The key but for the numbers that were read: arguments, device, and `prefer` in force."""
-    key = given.key if given.tensors else (*given.key, default_device())
-    return key if not thread.chosen else (*key, thread.chosen)
+def traced(jitted: Jitted, args: Any, kwargs: Any) -> tuple[Program, Structure]:
+    """The program for these arguments, and how the function's results are put together.
+
+    Raises FusionError that says why there is none.
+    """
+    try:
+        entry = jitted._entry(args, kwargs)
+    except TraceBreak as reason:
+        raise FusionError(describe(jitted._function, None, reason)) from None
+    if entry.program is None:
+        raise FusionError(describe(jitted._function, None, entry.reason))
+    return entry.program, entry.structure
 
 
-def _sorted_back(kwargs: dict[str, Any], symbols: list[Any], numbers: list[Any]) -> dict[str, Any]:
-    """Keyword arguments, replaced in the order in which `Arguments` takes them."""
-    return {name: replaced(kwargs[name], symbols, numbers) for name in sorted(kwargs)}
-
-
-def _read(value: Any) -> Any:
-    """A returned structure in which numbers of the call stand for their values."""
-    if type(value) is TracedNumber:
-        return value.read()
-    if type(value) in (tuple, list):
-        return type(value)(_read(each) for each in value)
-    if type(value) is dict:
-        return {key: _read(each) for key, each in value.items()}
-    return value
+def _given(number: TracedNumber) -> Any:
+    """What the function gets for a number: itself if it is part of the key already."""
+    return number.read() if number.was_read else number
 
 
 def _with_zero_gradients(results: list[Any], unused: list[Any]) -> list[Any]:

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
+from netcl_core.autograd.dialect import PLAIN, Dialect, dialect_of
 from netcl_core.autograd.emit import NUMPY_NAMES, OpenCLPrinter, Source, numpy_source
 from netcl_core.autograd.layout import Layout, Shape, collapse
 from netcl_core.autograd.region import (
@@ -24,24 +25,30 @@ from netcl_core.autograd.region import (
     Signature,
     Types,
     backward_program,
+    differentiable,
     forward_program,
     infer,
 )
 from netcl_core.backends import backend_of
 from netcl_core.device import Device
-from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
+from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE, Dtype
 from netcl_core.rendering import render
 from netcl_core.runtime.launch import Launch, pack
 
 Needs: TypeAlias = tuple[bool, ...]
 #: The shape of each output's gradient, which may be broadcast; None: it has none.
 Grads: TypeAlias = tuple[Shape | None, ...]
-#: How a kernel is written: "numpy", or the vector form of a kind of device.
+#: How a kernel is written: "numpy", or the vector form of a kind of device; "aligned" where
+#: every vector stands at a multiple of its size (OpenCL aligns buffers to the largest type).
 Style: TypeAlias = str
 
 GPU_LOCAL: Final = 128
 _MIN_CHUNK: Final = 256
 _MAX_CHUNK: Final = 4096
+#: Longer chunks suit a stream from memory (5 % and more at 2^24 on Intel's runtime), as long as
+#: every core gets so many of them that all end together.
+_LONG_CHUNK: Final = 65536
+_CHUNKS_PER_CORE: Final = 32
 
 
 @final
@@ -63,6 +70,7 @@ class Plan:
         )
         self.results = tuple(DTYPES[dtype] for dtype in self.types.outputs)
         self.allocate = backend_of(device).allocate
+        self._dialect = dialect_of(device)
         self._full: Grads = (self.shape,) * len(region.outputs)
         self._forward: Stage | None = None
         self._backward: dict[tuple[Needs, Grads], Stage] = {}
@@ -73,7 +81,8 @@ class Plan:
         if self._forward is None:
             shapes = [shape for shape, _ in self.signature.tensors]
             layout = collapse(shapes, self.shape)
-            source = forward_source(self.region, self.types, self._style(layout), layout.key)
+            style = self._style(layout)
+            source = forward_source(self.region, self.types, style, layout.key, self._dialect)
             self._forward = Stage(self, source, layout, shapes)
         return self._forward
 
@@ -90,19 +99,26 @@ class Plan:
             shapes += [self.shape if shape is None else shape for shape in grads]
             layout = collapse(shapes, self.shape)
             style = self._style(layout)
-            source = backward_source(self.region, self.types, needs, given, style, layout.key)
+            source = backward_source(
+                self.region, self.types, needs, given, style, layout.key, self._dialect
+            )
             stage = self._backward[needs, grads] = Stage(self, source, layout, shapes)
         return stage
+
+    def flows(self, needs: Needs) -> tuple[bool, ...]:
+        """Of each output, whether its gradient reaches an input that needs one."""
+        found = differentiable(self.region, self.types, needs)
+        return tuple(ref in found for ref in self.region.outputs)
 
     def _style(self, layout: Layout) -> Style:
         if self.device.backend == "numpy":
             return "numpy"
-        if self.device.kind != "gpu":
-            return "vector16"
-        return "aligned4" if not layout.dims or layout.length % 4 == 0 else "vector4"
+        width = 4 if self.device.kind == "gpu" else 16
+        aligned = not layout.dims or layout.length % width == 0
+        return f"{'aligned' if aligned else 'vector'}{width}"
 
 
-_WIDTHS: Final = {"vector16": 16, "vector4": 4, "aligned4": 4}
+_WIDTHS: Final = {"vector16": 16, "aligned16": 16, "vector4": 4, "aligned4": 4}
 
 
 @final
@@ -135,30 +151,43 @@ def number(slot: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def forward_source(region: Region, types: Types, style: Style, key: Any) -> Generated:
+def forward_source(
+    region: Region, types: Types, style: Style, key: Any, dialect: Dialect = PLAIN
+) -> Generated:
     """The forward kernel of a region; equal requests share it."""
-    return _generate(forward_program(region, types), region, types, style, key, "forward")
+    program = forward_program(region, types)
+    return _generate(program, types, style, key, dialect, _entry(region, "forward"))
 
 
 @lru_cache(maxsize=4096)
 def backward_source(
-    region: Region, types: Types, needs: Needs, given: Needs, style: Style, key: Any
+    region: Region,
+    types: Types,
+    needs: Needs,
+    given: Needs,
+    style: Style,
+    key: Any,
+    dialect: Dialect = PLAIN,
 ) -> Generated:
     """The backward kernel for the inputs that need a gradient and the outputs that have one."""
     program = backward_program(region, types, needs, given)
-    return _generate(program, region, types, style, key, "backward")
+    return _generate(program, types, style, key, dialect, _entry(region, "backward"))
+
+
+def _entry(region: Region, phase: str) -> str:
+    return f"{region.name[:48]}_{phase}"
 
 
 def _generate(
-    program: Program, region: Region, types: Types, style: Style, key: Any, phase: str
+    program: Program, types: Types, style: Style, key: Any, dialect: Dialect, entry: str
 ) -> Generated:
-    entry = f"{region.name[:48]}_{phase}"
     roots = [value for _, _, value in program.stores]
     if style == "numpy":
         slots = [*program.loads, *program.scalars]
         return Generated(program, numpy_source(program.block, roots, slots, entry), entry, 0)
     width = _WIDTHS[style]
-    text = _OpenCLText(program, types, key, width, style == "aligned4").render(entry)
+    aligned = style.startswith("aligned")
+    text = _OpenCLText(program, types, key, width, aligned, dialect).render(entry)
     return Generated(program, text, entry, width)
 
 
@@ -172,17 +201,21 @@ class _OpenCLText:
         key: tuple[int, tuple[str, ...]],
         width: int,
         aligned: bool,
+        dialect: Dialect,
     ) -> None:
         self.program = program
         self.outer, self.kinds = key
         self.width = width
         self.aligned = aligned
+        self.dialect = dialect
+        self.helpers: set[str] = set()
         self.types = types
         self.dtypes = {f"in{i}": name for i, name in enumerate(types.inputs)}
         self.dtypes |= {f"gout{i}": name for i, name in enumerate(types.outputs)}
         self.dtypes |= {slot: dtype for slot, dtype, _ in program.stores}
 
     def render(self, entry: str) -> str:
+        vector_lines, scalar_lines = self._lines(self.width), self._lines(1)
         return render(
             "core/kernels/elementwise.cl.j2",
             entry=entry,
@@ -190,8 +223,9 @@ class _OpenCLText:
             outer=self.outer,
             width=self.width,
             pointers=self._pointers(),
-            vector_lines=self._lines(self.width),
-            scalar_lines=self._lines(1),
+            vector_lines=vector_lines,
+            scalar_lines=scalar_lines,
+            helpers=sorted(self.helpers),
         )
 
     def _layout_of(self, slot: str) -> str:
@@ -228,15 +262,18 @@ class _OpenCLText:
                 offset = " + " + " + ".join(terms)
             lines.append(f"__global {const}{dtype.storage} *p_{slot} = {slot}{offset};")
             if layout in {"one", "splat"}:
-                lines.append(f"const {dtype.compute} u_{slot} = {_read(dtype.storage, slot, '0')};")
+                lines.append(
+                    f"const {dtype.compute} u_{slot} = {load_text(dtype, f'p_{slot}', '0', 1)};"
+                )
         return lines
 
     def _lines(self, width: int) -> list[str]:
         sources = {slot: self._source(slot, width) for slot in self.program.loads}
         roots = [value for _, _, value in self.program.stores]
-        printer = OpenCLPrinter(self.program.block, roots, width, sources)
+        printer = OpenCLPrinter(self.program.block, roots, width, sources, self.dialect)
+        self.helpers |= printer.helpers
         stores = (
-            self._store(slot, dtype, printer.result(value), width)
+            self._store(slot, dtype, printer.result(value), width, self._same(value))
             for slot, dtype, value in self.program.stores
         )
         return [*printer.lines, *stores]
@@ -244,36 +281,57 @@ class _OpenCLText:
     def _source(self, slot: str, width: int) -> Source:
         if self._layout_of(slot) in {"one", "splat"}:
             return Source(f"u_{slot}", None)
-        storage = DTYPES[self.dtypes[slot]].storage
-        scalar = _read(storage, slot, "i")
+        dtype = DTYPES[self.dtypes[slot]]
+        scalar = load_text(dtype, f"p_{slot}", "i", 1)
         if width == 1:
             return Source(scalar, None)
-        if storage == "half":
-            return Source(scalar, f"vload_half{width}(0, p_{slot} + i)")
-        if self.aligned and storage != "uchar":
-            return Source(scalar, f"*((__global const {storage}{width} *)(p_{slot} + i))")
-        vector = f"vload{width}(0, p_{slot} + i)"
-        return Source(scalar, f"convert_int{width}({vector})" if storage == "uchar" else vector)
+        return Source(scalar, load_text(dtype, f"p_{slot}", "i", width, self.aligned))
 
-    def _store(self, slot: str, dtype: str, value: str, width: int) -> str:
-        storage = DTYPES[dtype].storage
-        if storage == "half":
-            if width == 1:
-                return f"vstore_half({value}, i, p_{slot});"
-            return f"vstore_half{width}({value}, 0, p_{slot} + i);"
-        if storage == "uchar":
-            value = f"convert_uchar{width if width > 1 else ''}({value})"
-        if width == 1:
-            return f"p_{slot}[i] = {value};"
-        if self.aligned and storage != "uchar":
-            return f"*((__global {storage}{width} *)(p_{slot} + i)) = {value};"
-        return f"vstore{width}({value}, 0, p_{slot} + i);"
+    def _same(self, value: int) -> bool:
+        """Whether a value is the same along a row: nothing that it needs varies there."""
+        needed = (self.program.block.values[n] for n in self.program.block.live([value]))
+        loads = (str(each.payload) for each in needed if each.op == "load")
+        return all(self._layout_of(slot) in {"one", "splat"} for slot in loads)
+
+    def _store(self, slot: str, dtype: str, value: str, width: int, same: bool) -> str:
+        if same and width > 1 and self.outer and DTYPES[dtype].storage == "half":
+            # PoCL 3.1 takes a row of equal halves for aligned to the vector's size, and crashes
+            one = f"const float s_{slot} = ({value}).s0;"
+            each = f"vstore_half(s_{slot}, i + j, p_{slot});"
+            return f"{one} for (size_t j = 0; j < {width}; ++j) {each}"
+        return store_text(DTYPES[dtype], f"p_{slot}", "i", value, width, self.aligned)
 
 
-def _read(storage: str, slot: str, index: str) -> str:
+def load_text(dtype: Dtype, pointer: str, index: str, width: int, aligned: bool = False) -> str:
+    """OpenCL C that reads `width` elements at an index, in the dtype's compute type."""
+    storage = dtype.storage
     if storage == "half":
-        return f"vload_half({index}, p_{slot})"
-    return f"p_{slot}[{index}]"
+        place = f"{index}, {pointer}" if width == 1 else f"0, {pointer} + {index}"
+        return f"vload_half{width if width > 1 else ''}({place})"
+    if width == 1:
+        return f"{pointer}[{index}]"
+    if aligned and storage != "uchar":
+        return f"*((__global const {storage}{width} *)({pointer} + {index}))"
+    vector = f"vload{width}(0, {pointer} + {index})"
+    return f"convert_int{width}({vector})" if storage == "uchar" else vector
+
+
+def store_text(
+    dtype: Dtype, pointer: str, index: str, value: str, width: int, aligned: bool = False
+) -> str:
+    """The OpenCL C statement that writes `width` elements, given in the compute type."""
+    storage = dtype.storage
+    if storage == "half":
+        if width == 1:
+            return f"vstore_half({value}, {index}, {pointer});"
+        return f"vstore_half{width}({value}, 0, {pointer} + {index});"
+    if storage == "uchar":
+        value = f"convert_uchar{width if width > 1 else ''}({value})"
+    if width == 1:
+        return f"{pointer}[{index}] = {value};"
+    if aligned and storage != "uchar":
+        return f"*((__global {storage}{width} *)({pointer} + {index})) = {value};"
+    return f"vstore{width}({value}, 0, {pointer} + {index});"
 
 
 @final
@@ -298,6 +356,7 @@ class Stage:
         who = plan.region.name
         self._scalars = tuple((index, plan.types.scalars[index]) for index in generated.scalars)
         self._who = who
+        self._last: tuple[Any, Sequence[bytes]] = ((), ())
         self._launch: Launch | None = None
         if generated.width and generated.writes and plan.size:
             items, constants = _geometry(layout, plan, generated)
@@ -328,11 +387,21 @@ class Stage:
                 buffers = [given[which][i] for which, i in self._places]
                 buffers += targets
             if self._scalars:
-                launch(buffers, [pack(scalars[i], c, self._who) for i, c in self._scalars])
+                launch(buffers, self._packed(scalars))
             else:
                 launch(buffers)
         elif self.writes and self.plan.size:
             self._run_numpy(inputs, grads, scalars, targets)
+
+    def _packed(self, scalars: Sequence[Any]) -> Sequence[bytes]:
+        """The scalars as bytes; a tuple is what its caller gives again and again."""
+        held = self._last
+        if held[0] is scalars:
+            return held[1]
+        packed = [pack(scalars[i], ctype, self._who) for i, ctype in self._scalars]
+        if type(scalars) is tuple:
+            self._last = scalars, packed
+        return packed
 
     def _run_numpy(
         self,
@@ -365,7 +434,9 @@ def _geometry(layout: Layout, plan: Plan, generated: Generated) -> tuple[int, li
     if device.kind == "gpu":
         chunk = generated.width
     else:
-        chunk = min(max(size // 4, _MIN_CHUNK), _MAX_CHUNK)
+        longest = size // (_CHUNKS_PER_CORE * device.compute_units)
+        longest = min(max(longest, _MAX_CHUNK), _LONG_CHUNK)
+        chunk = min(max(size // 4, _MIN_CHUNK), longest)
         chunk = -(-chunk // generated.width) * generated.width
     pieces = max(1, -(-layout.length // chunk))
     numbers = [layout.length, chunk]

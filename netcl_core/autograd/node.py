@@ -21,6 +21,11 @@ GradFn: TypeAlias = Callable[..., Sequence[Any]]
 _numbers: Final = itertools.count()
 
 
+def next_number() -> int:
+    """A number above those of all nodes so far."""
+    return next(_numbers)
+
+
 @final
 class Node(Operand):
     """One value of the graph: the result of an op, or a leaf made by `ag.tensor`.
@@ -32,12 +37,13 @@ class Node(Operand):
         creation_trace: Formatted stack lines, kept while anomaly detection is on.
         fn: The forward function, for checks of the gradient.
         frame: The user's code object and instruction; `where` makes it readable.
+        tape: The implicit tape that recorded this node, if one did.
         spread: Whether `grad_fn` takes a Spread as it is.
         versions: The tensors that `grad_fn` reads with their versions at that time.
     """
 
     __slots__ = ("__weakref__", "_grad", "_requires_grad", "creation_trace", "fn", "frame",
-                 "grad_fn", "inputs", "number", "op_name", "spread", "value",
+                 "grad_fn", "inputs", "number", "op_name", "spread", "tape", "value",
                  "versions")  # fmt: skip
 
     value: Tensor  # a slot instead of Operand's property
@@ -51,20 +57,25 @@ class Node(Operand):
         parents: Sequence[Any] = (),
         requires_grad: bool = False,
         op_name: str | None = None,
+        fn: Callable[..., Tensor] | None = None,
+        frame: tuple[CodeType, int] | None = None,
+        versions: tuple[tuple[Tensor, int], ...] = (),
+        spread: bool = False,
     ) -> None:
+        self.number = next(_numbers)
         self.value = value
         self.grad_fn = grad_fn
-        self.inputs = tuple(parents)
+        self.inputs = parents if type(parents) is tuple else tuple(parents)
         self.op_name = op_name
-        self.number = next(_numbers)
         self.creation_trace: list[str] | None = None
         self._requires_grad = requires_grad
         self._grad: Tensor | None = None
-        self.fn: Callable[..., Tensor] | None = None
-        self.frame: tuple[CodeType, int] | None = None
-        self.spread = False
-        self.versions: tuple[tuple[Tensor, int], ...] = ()
-        if grad_fn is None and requires_grad:
+        self.fn = fn
+        self.frame = frame
+        self.spread = spread
+        self.tape: Any = None
+        self.versions = versions
+        if requires_grad and grad_fn is None:
             value.requires_grad_()
 
     @property

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from netcl_core.autograd.engine import apply_op
+from netcl_core.autograd.inline import NO_SLOTS, Slots
 from netcl_core.autograd.mistakes import MISTAKES, names_an_op, raise_named
 from netcl_core.autograd.thread import thread
 from netcl_core.backends import backend_of
@@ -39,13 +40,18 @@ Bind: TypeAlias = Callable[..., tuple[Sequence[Any], dict[str, Any]]]
 @final
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be computed where: all that an implementation may base its plan on."""
+    """What is to be computed where: all that an implementation may base its plan on.
+
+    `slots` are neighbours to render into the kernel; there are some only for an
+    implementation that offers them.
+    """
 
     operator: str
     device: Device
     inputs: tuple[Spec, ...]
     output: Spec
     attrs: Attrs
+    slots: Slots = NO_SLOTS
 
 
 @final
@@ -90,6 +96,13 @@ class Implementation:
     `plan(request)` returns the launches, or a HostCall; it is called once per device, shapes,
     dtypes and attributes, and never for an output without elements. An input without
     elements reaches a kernel as NULL.
+
+    `prologue` and `epilogue` say whether its template calls `request.slots` where it reads
+    input 0 (a floating one) and where it has computed an element of its floating output.
+    `stretch` gives, of a request, how many contiguous elements a vector that it passes never
+    leaves (the length of a line, say): neighbours may broadcast along them; without it they
+    may not broadcast. With `rereads` it reads input 0 more than once: only
+    what is cheap to compute again becomes its prologue.
     """
 
     operator: str
@@ -97,6 +110,10 @@ class Implementation:
     plan: Callable[[Request], Kernels | HostCall]
     requires: Requirements = field(default_factory=Requirements)
     priority: int = 0
+    prologue: bool = False
+    epilogue: bool = False
+    stretch: Callable[[Request], int] | None = None
+    rereads: bool = False
 
     @property
     def name(self) -> str:
@@ -228,16 +245,26 @@ class OperatorPlan:
         self._bound: Bound | HostBound | None = None
 
     @property
+    def request(self) -> Request:
+        """What an implementation is asked for."""
+        inputs = tuple(spec for spec in self.specs if spec is not None)
+        return Request(self.operator.name, self.device, inputs, self.output, self.attrs)
+
+    @property
+    def implementation(self) -> Implementation:
+        """The one that is chosen; raises as `Operator.select` does."""
+        return self.operator.select(self.request, self._chosen)
+
+    @property
     def bound(self) -> Bound | HostBound:
         """What runs the chosen implementation; made on first use."""
         if self._bound is None:
-            inputs = tuple(spec for spec in self.specs if spec is not None)
-            request = Request(self.operator.name, self.device, inputs, self.output, self.attrs)
-            planned = self.operator.select(request, self._chosen).plan(request)
+            request = self.request
+            planned = self.implementation.plan(request)
             self._bound = (
-                HostBound(self.device, planned, inputs, (self.output,))
+                HostBound(self.device, planned, request.inputs, (self.output,))
                 if isinstance(planned, HostCall)
-                else Bound(self.device, planned, inputs, (self.output,))
+                else Bound(self.device, planned, request.inputs, (self.output,))
             )
         return self._bound
 

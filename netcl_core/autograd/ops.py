@@ -113,7 +113,7 @@ def missing(name: str) -> MissingOpError:
     """The error for an op that no installed plugin provides."""
     remedy = how_to_get("ops", name)
     if remedy is None:
-        close = get_close_matches(name, [*registry.op_names(), *providers()["ops"]], n=3)
+        close = get_close_matches(name, {*registry.op_names(), *providers()["ops"]}, n=3)
         hint = "nc.plugins.list() shows what is installed"
         remedy = f"Did you mean {' or '.join(close)}?" if close else hint
     given = "no installed plugin provides this op"

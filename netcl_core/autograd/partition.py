@@ -28,12 +28,15 @@ _SMALL: Final = 1 << 16
 class Unit:
     """What is launched together: a group of elementwise nodes, or one structured op.
 
-    `outputs` are the nodes that others, or the caller, need.
+    `outputs` are the nodes that others, or the caller, need. A structured op may hold
+    groups: `before` computes its input 0, `after` works on its result.
     """
 
     nodes: list[TraceNode]
     elementwise: bool
     outputs: list[TraceNode] = field(default_factory=list)
+    before: Unit | None = None
+    after: Unit | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -101,7 +104,7 @@ def partition(nodes: Sequence[TraceNode], results: Iterable[TraceNode]) -> list[
     _absorb(units, users, wanted, stage)
     units = [part for unit in units for part in _split(unit)]
     _mark_outputs(units, users, wanted)
-    return _in_order(units)
+    return in_order(units)
 
 
 def _live(nodes: Sequence[TraceNode], wanted: set[int]) -> list[TraceNode]:
@@ -211,8 +214,12 @@ def _absorb(
 
 def _cheap(unit: Unit, target: Unit) -> bool:
     size = max(node.size for node in target.nodes)
-    if size <= _SMALL or all(node.size <= 1 for node in unit.nodes):
-        return True
+    few = size <= _SMALL or all(node.size <= 1 for node in unit.nodes)
+    return few or is_cheap(unit)
+
+
+def is_cheap(unit: Unit) -> bool:
+    """Whether a group takes no more than a few instructions for each element."""
     return not any(
         isinstance(part, Apply) and part.op.isalnum() and part.op not in _CHEAP
         for step in _steps(unit)
@@ -248,7 +255,7 @@ def _mark_outputs(
         ]
 
 
-def _in_order(units: Sequence[Unit]) -> list[Unit]:
+def in_order(units: Sequence[Unit]) -> list[Unit]:
     """The units sorted so that each comes after those it reads from."""
     unit_of = {node.number: unit for unit in units for node in unit.nodes}
     ordered: dict[int, Unit] = {}

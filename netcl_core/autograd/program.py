@@ -7,13 +7,16 @@ nodes, so gradients flow through a program as through any ops.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol, final
 
 from netcl_core.autograd.calls import PlannedCall
+from netcl_core.autograd.fused_op import FusedOperator, Neighbour
 from netcl_core.autograd.lowering import Plan
 from netcl_core.autograd.modes import no_grad
+from netcl_core.autograd.neighbours import join
 from netcl_core.autograd.operators import OperatorPlan, apply_operator
-from netcl_core.autograd.partition import Unit, is_leaf, partition, region_of
+from netcl_core.autograd.partition import Unit, is_elementwise, is_leaf, partition, region_of
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.autograd.region import Ref, Region, Signature, Step
 from netcl_core.autograd.tracing import CONSTANT, INPUT, RANDOM, TracedNumber, TraceNode
@@ -22,9 +25,6 @@ from netcl_core.dtypes import category_of_scalar
 from netcl_core.randomness import random_state
 
 DETACH: Final = AutogradPrimitive("detach", lambda args, _: args[0], lambda *_: [None], 1)
-
-#: A number of the call by its index, or a constant.
-Scalar = Any
 
 
 class Executable(Protocol):
@@ -47,7 +47,7 @@ class _RegionBuilder:
         self.inputs = unit.inputs
         self.refs: dict[int, Ref] = {x.number: ("in", i) for i, x in enumerate(self.inputs)}
         self.steps: list[Step] = []
-        self.scalars: list[Scalar] = []
+        self.scalars: list[Any] = []
         for node in unit.nodes:
             self._inline(node)
         self.outputs = tuple(self.refs[node.number] for node in unit.outputs)
@@ -87,33 +87,61 @@ def fused_name(region: Region) -> str:
 
 
 @final
+class Scalars:
+    """The scalar arguments of a step: constants of the trace, and numbers of the call."""
+
+    __slots__ = ("_values", "_varying")
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self._values = tuple(values)
+        self._varying = any(type(x) is TracedNumber for x in values)
+
+    def given(self, numbers: Sequence[Any]) -> Sequence[Any]:
+        """The arguments for the numbers of one call."""
+        if not self._varying:
+            return self._values
+        return [numbers[x.index] if type(x) is TracedNumber else x for x in self._values]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Grouped:
+    """A group of nodes as a planned region, with its inputs and scalars."""
+
+    plan: Plan
+    inputs: tuple[int, ...]
+    scalars: tuple[Any, ...]
+
+
+def _grouped(unit: Unit | None, device: Device) -> _Grouped | None:
+    if unit is None:
+        return None
+    made = _RegionBuilder(unit)
+    tensors = tuple((x.shape, x.dtype) for x in made.inputs)
+    categories = tuple(category_of_scalar(value) for value in made.scalars)
+    plan = Plan(made.region(), device, Signature(tensors, categories))
+    return _Grouped(plan, tuple(x.number for x in made.inputs), tuple(made.scalars))
+
+
+@final
 class RegionStep:
     """A fused region."""
 
     def __init__(self, unit: Unit, device: Device) -> None:
         self.unit = unit
-        made = _RegionBuilder(unit)
-        tensors = tuple((x.shape, x.dtype) for x in made.inputs)
-        categories = tuple(category_of_scalar(value) for value in made.scalars)
-        plan = Plan(made.region(), device, Signature(tensors, categories))
-        self.call = PlannedCall(plan, fused_name(plan.region))
-        self.inputs = tuple(x.number for x in made.inputs)
+        made = _grouped(unit, device)
+        assert made is not None  # there is a unit
+        self.call = PlannedCall(made.plan, fused_name(made.plan.region))
+        self.inputs = made.inputs
         self.outputs = tuple(node.number for node in unit.outputs)
-        self.scalars = tuple(made.scalars)
-        self.varying = any(type(x) is TracedNumber for x in self.scalars)
+        self.scalars = Scalars(made.scalars)
 
     @property
     def launches(self) -> int:
         return int(self.call.size > 0)
 
-    def given(self, numbers: Sequence[Any]) -> Sequence[Any]:
-        """The scalar arguments for the numbers of one call."""
-        if not self.varying:
-            return self.scalars
-        return [numbers[x.index] if type(x) is TracedNumber else x for x in self.scalars]
-
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
-        found = self.call(tuple([values[i] for i in self.inputs]), self.given(numbers))
+        found = self.call(tuple([values[i] for i in self.inputs]), self.scalars.given(numbers))
         if len(self.outputs) == 1:
             values[self.outputs[0]] = found
         else:
@@ -146,6 +174,41 @@ class OperatorStep:
 
 
 @final
+class FusedOperatorStep:
+    """A structured op with the groups beside it in its kernel."""
+
+    def __init__(self, unit: Unit, device: Device) -> None:
+        self.unit = unit
+        (node,) = [each for each in unit.nodes if not is_elementwise(each)]
+        self.made: OperatorPlan = node.call.made
+        before, after = (_grouped(each, device) for each in (unit.before, unit.after))
+        own = [x for x in node.inputs if x is not None][1 if before else 0 :]
+        inputs = [*(before.inputs if before else ()), *(x.number for x in own)]
+        behind = None
+        if after is not None:
+            value = after.inputs.index(node.number)
+            behind = Neighbour(after.plan, value)
+            inputs += [number for number in after.inputs if number != node.number]
+        self.call = FusedOperator(
+            self.made,
+            None if before is None else Neighbour(before.plan),
+            behind,
+            f"fused({', '.join(each.op_name for each in unit.nodes)})",
+        )
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(each.number for each in unit.outputs)
+        self.scalars = Scalars([x for each in (before, after) if each for x in each.scalars])
+
+    @property
+    def launches(self) -> int:
+        return len(self.call.bound(False).kernels.launches)
+
+    def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
+        found = self.call([values[i] for i in self.inputs], self.scalars.given(numbers))
+        values.update(zip(self.outputs, found, strict=True))
+
+
+@final
 class Program:
     """The steps of a traced function, from its tensors to its results.
 
@@ -155,7 +218,9 @@ class Program:
     def __init__(self, nodes: Sequence[TraceNode], results: Sequence[TraceNode]) -> None:
         self.nodes = tuple(nodes)
         self.results = tuple(node.number for node in results)
-        units = partition(nodes, results)
+        for node in results:
+            node.is_result = True
+        units = join(partition(nodes, results))
         self.steps: list[Executable] = [_step(unit) for unit in units]
         used = {x.number for unit in units for x in unit.inputs} | set(self.results)
         self.inputs = tuple(
@@ -197,8 +262,10 @@ class Program:
 
 
 def _step(unit: Unit) -> Executable:
+    device = unit.nodes[0].device
+    assert device is not None  # its operands lie there
     if unit.elementwise:
-        device = unit.nodes[0].device
-        assert device is not None  # its operands lie there
         return RegionStep(unit, device)
-    return OperatorStep(unit)
+    if unit.before is None and unit.after is None:
+        return OperatorStep(unit)
+    return FusedOperatorStep(unit, device)

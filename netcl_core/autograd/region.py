@@ -198,7 +198,7 @@ class _Builder:
 
     def gradients(self, needs: Sequence[bool], given: Sequence[bool]) -> dict[int, int]:
         """The gradient value of each needed input that has one, from loads of `gout<i>`."""
-        wanted = self._wanted(needs)
+        wanted = differentiable(self.region, self.types, needs)
         sums: dict[Ref, list[int]] = {ref: [] for ref in wanted}
         for i, (ref, dtype) in enumerate(zip(self.region.outputs, self.types.outputs, strict=True)):
             if ref in wanted and given[i]:
@@ -237,14 +237,17 @@ class _Builder:
                 grad = block.convert(block.build(tree, scope, compute), compute)
                 sums[ref].append(block.convert(grad, self._compute(ref)))
 
-    def _wanted(self, needs: Sequence[bool]) -> set[Ref]:
-        """The values that a needed input flows into: nothing else gets a gradient."""
-        wanted: set[Ref] = {("in", i) for i, need in enumerate(needs) if need}
-        for k, step in enumerate(self.region.steps):
-            floating = DTYPES[self.types.dtypes[k]].floating
-            if floating and any(ref in wanted for ref in step.operands):
-                wanted.add(("step", k))
-        return wanted
+
+def differentiable(region: Region, types: Types, needs: Sequence[bool]) -> set[Ref]:
+    """The values through which a gradient flows to an input that needs one."""
+    found: set[Ref] = {("in", i) for i, need in enumerate(needs) if need}
+    for k, step in enumerate(region.steps):
+        trees = step.parsed.backward
+        if trees is not None and DTYPES[types.dtypes[k]].floating:
+            pairs = zip(step.operands, trees, strict=True)
+            if any(ref in found and tree is not None for ref, tree in pairs):
+                found.add(("step", k))
+    return found
 
 
 def forward_program(region: Region, types: Types) -> Program:

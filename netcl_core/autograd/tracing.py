@@ -12,12 +12,14 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, TypeAlias, final
 
+from netcl_core import randomness
 from netcl_core.autograd import frames
 from netcl_core.autograd.node import Node
 from netcl_core.autograd.thread import process, thread
 from netcl_core.device import Device
 from netcl_core.dtypes import DTYPES
-from netcl_core.tensors import Operand
+from netcl_core.errors import FusionError, message
+from netcl_core.tensors import Operand, watch
 
 Frame: TypeAlias = tuple[Any, int] | None
 
@@ -30,7 +32,8 @@ RANDOM: Final = "random_state"
 class TraceBreak(BaseException):
     """The trace cannot go on: what stood in the way, and the user's line.
 
-    No Exception, so that a handler in the traced function does not swallow it.
+    No Exception, so that a handler in the traced function does not swallow it; where a
+    bare `except` or a `return` in `finally` does, the context still knows.
     """
 
     def __init__(self, op: str, reason: str) -> None:
@@ -38,6 +41,8 @@ class TraceBreak(BaseException):
         self.op = op
         self.reason = reason
         self.frame = frames.user_frame()
+        if thread.tracer is not None:
+            thread.tracer.broken = thread.tracer.broken or self
 
 
 @final
@@ -52,13 +57,15 @@ class TraceNode:
         attrs: The op's metadata.
         call: What computes it: the forward function that `apply_op` was given.
         scalars: The Python numbers among its operands, in order.
+        is_result: Whether the traced function returned it.
         cut: Whether no gradient flows back through it (`no_grad`, `detach`).
         tensor: Of a constant, its operand.
         frame: The user's line.
     """
 
-    __slots__ = ("attrs", "call", "cut", "device", "dtype", "frame", "grad", "inputs", "leaf_node",
-                 "number", "op_name", "requires_grad", "scalars", "shape", "tensor")  # fmt: skip
+    __slots__ = ("attrs", "call", "cut", "device", "dtype", "frame", "inputs", "is_result",
+                 "leaf_node", "number", "op_name", "requires_grad", "scalars", "shape",
+                 "tensor")  # fmt: skip
 
     def __init__(
         self,
@@ -78,11 +85,11 @@ class TraceNode:
         self.call: Any = None
         self.scalars: tuple[Any, ...] = ()
         self.cut = False
+        self.is_result = False
         self.tensor: Any = None
         self.frame: Frame = None
         self.number = -1
         self.requires_grad: bool = any(x is not None and x.requires_grad for x in self.inputs)
-        self.grad = None
         self.leaf_node = None
 
     def __repr__(self) -> str:
@@ -101,12 +108,25 @@ class TraceNode:
     def alias(self, shape: tuple[int, ...]) -> Any:
         """What `detach()` asks for: the same value, through which no gradient flows."""
         assert shape == self.shape  # views are operators, which apply_op records
-        tracer = thread.tracer
-        if tracer is None:
+        if thread.tracer is None:
             self._refuse("detach")
-        return tracer.detach(self)
+        return thread.tracer.detach(self)
+
+    @property
+    def grad(self) -> NoReturn:
+        """Ends the trace: the gradient of an argument is not part of the call."""
+        self._refuse("grad")
 
     def _refuse(self, what: str) -> NoReturn:
+        if thread.tracer is None:
+            raise FusionError(
+                message(
+                    what,
+                    f"a value ({self.op_name}) that was kept from a trace of jit_compile",
+                    "values that the function returns",
+                    "Return it, or call the function without jit_compile",
+                )
+            )
         raise TraceBreak(what, f"it needs the data of a value ({self.op_name}) while tracing")
 
     @property
@@ -131,12 +151,14 @@ class TraceNode:
 class TracingContext:
     """Takes down what a function does: `with TracingContext() as context: ...`.
 
-    `nodes` are the TraceNodes in order; `active` says whether the block is running.
+    `nodes` are the TraceNodes in order; `active` says whether the block is running;
+    `broken` is the first TraceBreak, also if the function swallowed it.
     """
 
     def __init__(self) -> None:
         self.active = False
         self.nodes: list[TraceNode] = []
+        self.broken: TraceBreak | None = None
         self._constants: dict[int, TraceNode] = {}
         self._outer: Any = None
         self._grad = True
@@ -213,7 +235,9 @@ class TracingContext:
         node.frame = frames.user_frame()
         if not DTYPES[node.dtype].floating:
             node.requires_grad = False
-        if self._grad and not self._recording():
+        if self._grad != self._recording():
+            if not self._grad:
+                raise TraceBreak(name, "it is recorded, by enable_grad, in a call under no_grad")
             node.cut, node.requires_grad = True, False
         return Node(self.add(node))  # type: ignore[arg-type]
 
@@ -223,6 +247,33 @@ class TracingContext:
         node.cut, node.requires_grad = True, False
         node.frame = frames.user_frame()
         return Node(self.add(node))  # type: ignore[arg-type]
+
+
+def int_range(operand: Operand) -> tuple[int, int] | None:
+    """The smallest and largest element of a non-empty integer operand, as far as they may matter.
+
+    None while a function is traced: its program is for any values.
+    """
+    return operand.value.int_range() if thread.tracer is None else None
+
+
+def _refuse_data() -> None:
+    """A traced function cannot depend on data, of its arguments or of other tensors."""
+    if thread.tracer is not None:
+        raise TraceBreak("data", "a tensor's data is read or changed by the host while tracing")
+
+
+watch(_refuse_data)
+
+
+def random_state(device: Device) -> Any:
+    """A fresh state for one kernel: int64 of shape (2,), the seed and a number never used before.
+
+    Kernels that share a state see the same random bits (a gradient and its forward). While a
+    function is traced it stands for a fresh one at each call.
+    """
+    tracer = thread.tracer
+    return randomness.random_state(device) if tracer is None else tracer.random_state(device)
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -273,6 +324,7 @@ class TracedNumber:
         return type(self._value)
 
     def __getattr__(self, name: str) -> Any:
+        getattr(type(self._value), name)  # whether there is one says nothing of the value
         return getattr(self.read(), name)
 
     __hash__ = _plain(hash)
@@ -294,4 +346,8 @@ class TracedNumber:
     __pow__, __rpow__ = _binary(operator.pow)
     __and__, __rand__ = _binary(operator.and_)
     __or__, __ror__ = _binary(operator.or_)
-    __divmod__ = _plain(divmod)
+    __xor__, __rxor__ = _binary(operator.xor)
+    __lshift__, __rlshift__ = _binary(operator.lshift)
+    __rshift__, __rrshift__ = _binary(operator.rshift)
+    __divmod__, __rdivmod__ = _binary(divmod)
+    __invert__ = _plain(operator.invert)

@@ -11,7 +11,18 @@ from typing import Any
 
 import click
 
-from netcl_core.errors import NetclError
+from netcl_core.errors import (
+    ArgumentError,
+    AttributeValueError,
+    DtypeError,
+    FusionError,
+    MissingOpError,
+    NetclError,
+    ShapeError,
+)
+
+#: What a command's arguments can get wrong.
+_USAGE = (MissingOpError, ArgumentError, AttributeValueError, DtypeError, ShapeError)
 
 
 def plugin_commands() -> dict[str, click.Command]:
@@ -147,6 +158,59 @@ def search(ctx: click.Context, word: str, as_json: bool) -> None:
     Exit code 1 when there is nothing.
     """
     ctx.exit(_run("market", "show_search", word, as_json))
+
+
+@netcl.group()
+def kernels() -> None:
+    """Look at the kernels that ops run."""
+
+
+@kernels.command("show")
+@click.argument("op")
+@click.option("--dtype", default="float32", show_default=True, help="The inputs' dtype.")
+@click.option("--device", help="As NETCL_DEVICE; 'cpu' shows the NumPy function.")
+@click.option("--backward", is_flag=True, help="The gradients instead of the value.")
+@click.option("--shape", help="The shape of every input, such as 64x32.  [default: 1024]")
+@click.option("--shapes", help="A shape for each input, such as 4x1,1x8 or 4x10,4:int64.")
+@click.option("--attr", "attrs", multiple=True, metavar="NAME=VALUE", help="An attribute.")
+@_json
+@click.pass_context
+def show_kernels(ctx: click.Context, /, **options: Any) -> None:
+    """Print the source of OP as it is rendered for a device, a dtype and shapes.
+
+    Structured ops need --shapes, and say which implementation is used and why.
+    """
+    module = importlib.import_module("netcl_core.cli.kernels")
+    try:
+        module.show(**options)
+    except _USAGE as error:
+        _complain(error)
+        ctx.exit(2)
+
+
+@netcl.command("graph")
+@click.argument("target", metavar="FILE:FUNC")
+@click.option("--shapes", help="The inputs, such as 32x784,784x10 or 4x10,4:int64.")
+@click.option("--dtype", default="float32", show_default=True, help="The inputs' dtype.")
+@click.option("--device", help="As NETCL_DEVICE.")
+@click.option("--svg", metavar="OUT.svg", help="Draw the graph into this file.")
+@_json
+@click.pass_context
+def show_graph(ctx: click.Context, /, **options: Any) -> None:
+    """Show the kernels that a function of ops becomes under jit_compile.
+
+    Without --shapes the inputs are what example_inputs() of the file returns: a list, or a
+    dict by name. Exit code 1 when the function cannot be traced.
+    """
+    module = importlib.import_module("netcl_core.cli.graph")
+    try:
+        module.show(**options)
+    except _USAGE as error:
+        _complain(error)
+        ctx.exit(2)
+    except FusionError as error:
+        _complain(error)
+        ctx.exit(1)
 
 
 def main() -> None:

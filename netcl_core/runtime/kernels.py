@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, final
 
 from netcl_core.device import Device
@@ -67,6 +67,12 @@ class Kernel:
         """The rendered OpenCL C."""
         return render(self.template, entry=self.entry, **self.context)
 
+    def local_on(self, device: Device) -> tuple[int, ...] | None:
+        """The local size on a device; None: its driver chooses."""
+        if self.local_size is None and device.kind == "cpu":
+            return (1,) * len(self.global_size)
+        return self.local_size
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,21 @@ class Kernels:
     launches: tuple[Kernel, ...]
     scratch: tuple[int, ...] = ()
     scalars: tuple[str, ...] = ()
+
+    def then(self, others: Kernels, places: Mapping[Arg, Arg]) -> Kernels:
+        """These launches and then others, whose buffers `places` replaces with those meant here.
+
+        The others' scratch buffers follow the own ones, so that `("scratch", i)` as a
+        replacement is one of these launches'.
+        """
+        own = len(self.scratch)
+        moved = {("scratch", i): ("scratch", own + i) for i in range(len(others.scratch))}
+        moved |= places
+        launches = tuple(
+            replace(each, args=tuple(moved.get(arg, arg) for arg in each.args))
+            for each in others.launches
+        )
+        return Kernels(self.launches + launches, self.scratch + others.scratch, self.scalars)
 
 
 @final
@@ -106,10 +127,8 @@ class Bound:
                 for rank in range(3)
             )
             packed = [pack(value, kind, kernel.entry) for kind, value in numbers]
-            local = kernel.local_size
-            if local is None and device.kind == "cpu":
-                local = (1,) * len(kernel.global_size)
-            launch = Launch(device, kernel.source, kernel.entry, kernel.global_size, local, packed)
+            local, source = kernel.local_on(device), kernel.source
+            launch = Launch(device, source, kernel.entry, kernel.global_size, local, packed)
             self._launches.append((launch, buffers, tuple(index for _, index in scalars)))
 
     def __call__(

@@ -87,11 +87,13 @@ class Launch:
     def __call__(self, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
         """Enqueue the kernel on the device's queue; returns at once."""
         kernel, set_arg = self._kernels.get(get_ident()) or self._make(len(buffers) + len(scalars))
-        for index, buffer in enumerate(buffers):
+        index = 0
+        for buffer in buffers:
             set_arg(index, buffer)
-        if scalars:
-            for index, scalar in enumerate(scalars, start=len(buffers)):
-                kernel._set_arg_buf(index, scalar)
+            index += 1
+        for scalar in scalars:
+            kernel._set_arg_buf(index, scalar)
+            index += 1
         self._enqueue(self._queue, kernel, self.global_size, self.local_size)
 
     def _make(self, first: int) -> tuple[Any, Any]:

@@ -24,6 +24,7 @@ CHECKS: Final = (
     "PyTorch",
     "PyTorch on whole numbers",
     "finite differences",
+    "derivative",
     "fused",
     "non-finite",
     "gradient at NaN",

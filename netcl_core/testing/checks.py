@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from netcl_core.autograd import verification
 from netcl_core.device import Device
 from netcl_core.device_table import get_device
 from netcl_core.dtypes import DTYPES
@@ -63,6 +64,13 @@ def check_gradient(case: Case) -> None:
         return
     for shapes in case.variants:
         check_slopes(case, shapes)
+
+
+def check_derivative(case: Case) -> None:
+    """The expressions of an elementwise op's backward against the derivative of its forward."""
+    if case.primitive is not None and not case.excuse("derivative"):
+        findings = verification.check_gradient(case.primitive)
+        assert not findings, "\n".join(map(str, findings))
 
 
 def check_values(case: Case, shapes: Sequence[Shape], device: Device, dtype: str) -> None:

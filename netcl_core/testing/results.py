@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, final
 
+from netcl_core.autograd import verification
+from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.device import Device
 from netcl_core.dtypes import DTYPES
-from netcl_core.registry import registry
+from netcl_core.registry import OP_KINDS, registry
 from netcl_core.testing.cases import Case
-from netcl_core.testing.checks import check_case, check_gradient, check_refusal
+from netcl_core.testing.checks import check_case, check_derivative, check_gradient, check_refusal
 from netcl_core.testing.fused import check_group, groups
 
 
@@ -26,10 +28,23 @@ class Table:
 
     def missing(self) -> list[str]:
         """The plugin's ops that have neither a case nor a reason."""
-        registry.load()
-        rows = [row for kind in ("primitive", "operator") for row in registry.rows(kind)]
-        ours = {row.record.name for row in rows if row.provider == self.provider}
+        ours = {record.name for record in self._records()}
         return sorted(ours - {case.op for case in self.cases} - self.internal.keys())
+
+    def wrong_gradients(self) -> list[str]:
+        """Where a backward of the plugin is not its forward's derivative, and no case excuses it.
+
+        Ops without a case are looked at too.
+        """
+        excused = {case.op for case in self.cases if case.excuse("derivative")}
+        primitives = (each for each in self._records() if isinstance(each, AutogradPrimitive))
+        kept = (each for each in primitives if each.name not in excused)
+        return [str(finding) for each in kept for finding in verification.check_gradient(each)]
+
+    def _records(self) -> list[Any]:
+        registry.load()
+        rows = [row for kind in OP_KINDS for row in registry.rows(kind)]
+        return [row.record for row in rows if row.provider == self.provider]
 
 
 @final
@@ -84,6 +99,7 @@ def _failures(table: Table, device: Device, dtype: str) -> dict[str, str]:
         _note(failures, case, check_case, case, device, dtype)
         if device.backend == "numpy" and dtype == "float64":
             _note(failures, case, check_gradient, case)
+            _note(failures, case, check_derivative, case)
             _note(failures, case, check_refusal, case)
     return failures
 

@@ -40,6 +40,10 @@ def conformance(
         def test_every_op_has_a_case(self) -> None:
             assert table.missing() == [], "write a Case, or a reason in `internal`"
 
+        def test_every_backward_is_the_derivative(self) -> None:
+            wrong = table.wrong_gradients()
+            assert not wrong, "\n".join(wrong)
+
         @pytest.mark.parametrize("case", cases, ids=str)
         def test_gradient_and_dtypes(self, case: Case) -> None:
             check_refusal(case)

@@ -7,13 +7,14 @@ unless values are given. Sizes such as 31 and 47 leave one element less than a v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 import netcl_core as nc
+import netcl_core.autograd as ag
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,13 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((3, 31), "bool"), 1),
         call(T((600, 5), "uint8"), 0),
         call(T((0, 5)), 0),
+        # teams of GPUs: aligned and odd runs, several reduced dimensions, slices of both forms
+        each(T((3, 64)), 1),
+        each(T((65, 64)), 0),
+        call(T((5, 7, 12)), (0, 2)),
+        call(T((5, 7, 9)), (0, 2)),
+        call(T((33001,))),
+        call(T((2100, 3)), 0),
     ),
     "mean": (each(T((3, 31)), (0, 1), True), call(T((600, 3)), 0)),
     "max": (each(T((5, 31)), 0), call(T((8500,), "int32")), call(T((3, 19, 5), "int64"), 1)),
@@ -147,10 +155,29 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
     "argmax": (each(T((5, 31)), 1), call(T((5, 7), "uint8")), call(T((3, 5, 2)), 1, True)),
     "argmin": (each(T((5, 31)), 0), call(T((31,), "int64"))),
     "cumsum": (each(T((5, 31)), 0), call(T((3, 5, 2), "bool"), 1), call(T(()), 0)),
-    "softmax": (each(T((3, 31)), 1), each(T((2, 5, 31)), 1), call(T(())), call(T((4, 3)))),
+    "softmax": (
+        each(T((3, 31)), 1),
+        each(T((2, 5, 31)), 1),
+        call(T(())),
+        call(T((4, 3))),
+        each(T((3, 64))),
+        call(T((2, 4500))),
+    ),
     "log_softmax": (each(T((3, 31)), 1), each(T((2, 5, 31)), 1), call(T((40, 1)), 0)),
     "softmax_backward": (each(T((3, 31)), T((3, 31)), 1), call(T((3, 5, 2)), T((3, 5, 2)), 1)),
     "log_softmax_backward": (each(T((3, 31)), T((3, 31)), 1), call(T((9, 19)), T((9, 19)), 0)),
+    # rows standardised: shared work-groups, tails of teams, rows too long for registers
+    "norm_rows": (
+        each(T((5, 31)), T((31,)), T((31,))),
+        each(T((3, 64)), T((64,))),
+        call(T((40, 2, 6)), T((2, 6)), T((2, 6)), 2, 1e-5, False),
+        call(T((2, 4500)), T((4500,)), T((4500,))),
+        call(T((31,))),
+    ),
+    "norm_rows_backward": (
+        each(T((5, 31)), T((5, 31)), T((31,)), 1, 1e-5, True),
+        call(T((3, 64)), T((3, 64)), None, 1, 1e-5, False),
+    ),
     "random_mask": (
         each(T((3, 31)), T((2,), "int64", (7, 3)), 0.5),
         call(T((1031,)), T((2,), "int64", (7, 3)), 1.0),
@@ -244,8 +271,8 @@ COMPOSITES: Final = {
     "std": "sqrt of var",
     "logsumexp": "max, exp, sum and log",
     "l2_normalize": "square, sum, sqrt, clamp and div",
-    "layer_norm": "mean, square and rsqrt, as batch_norm",
-    "rms_norm": "mean, square and rsqrt, as batch_norm",
+    "layer_norm": "mean, square and rsqrt, as batch_norm; norm_rows on GPUs",
+    "rms_norm": "mean, square and rsqrt, as batch_norm; norm_rows on GPUs",
     "group_norm": "layer_norm after a reshape",
     "dropout": "random_mask with a fresh state",
     "mse_loss": "squared_error_elements and a reduction",
@@ -271,12 +298,36 @@ NOT_RENDERED: Final = {
     "core/kernels/probe.cl.j2": "run by the search for devices, before the first case",
     "core/kernels/macros.cl.j2": "macros for the expressions of primitives; no kernel",
 }
+#: Templates that one kind of device never gets.
+OF_THE_OTHER_KIND: Final = {
+    "cpu": {"core/kernels/reduce_gpu.cl.j2", "tensor/softmax_rows.cl.j2"},
+    "gpu": {"core/kernels/reduce.cl.j2"},
+}
 
 #: Attribute choices of primitives that change the kernel; others run with their defaults.
 CHOICES: Final[dict[str, tuple[dict[str, Any], ...]]] = {
     "gelu": ({"approximate": "tanh"}, {"approximate": "none"}),
     "clamp": ({"min": 0.2, "max": 0.5}, {"min": 0.2}, {"max": 0.5}),
 }
+
+#: Functions whose neighbours are rendered into structured kernels, with their arguments.
+FUSED: Final[tuple[tuple[Callable[..., Any], tuple[T, ...]], ...]] = (
+    (lambda x, w, b: ag.relu(x @ w + b) + 1.0, (T((5, 31)), T((31, 47)), T((47,)))),
+    (lambda x, w, r: ag.tanh(x @ w) * r, (T((9, 47)), T((47, 31)), T((9, 1)))),
+    (lambda x, w, y: (x @ w) * y - y, (T((3, 5, 31)), T((31, 32)), T((3, 5, 32)))),
+    (lambda x, w, c: ag.exp(x @ w) + c, (T((7, 5)), T((5, 3)), T((1,)))),
+    (lambda x, w, b: ag.gelu(ag.linear(x, w, b)) * 0.5, (T((9, 31)), T((47, 31)), T((47,)))),
+    (lambda x, t, y: ag.cross_entropy(x * y, t), (T((5, 31)), LABELS, T((31,)))),
+    (lambda x, y: ag.sum(ag.exp(x) * y), (T((5, 31)), T((5, 31)))),
+    (lambda x, y: ag.mean(ag.exp(x) * y, -1) * 2.0, (T((5, 47)), T((47,)))),
+    (lambda x, y: ag.tanh(ag.sum(x - y, 0)), (T((37, 47)), T((37, 1)))),
+    (lambda x: ag.max(x * x, (0, 2)), (T((3, 18, 35)),)),
+    (lambda x, y: ag.softmax(x * y + 1.0, -1) - y, (T((5, 47)), T((5, 1)))),
+    (lambda x: ag.log_softmax(x * 0.5, 0) * 2.0, (T((5, 35)),)),
+    (lambda x, w: ag.layer_norm(x * 2.0, (47,), w, w) + x, (T((5, 47)), T((47,)))),
+    (lambda x, y: (ag.exp(x) * y, x - y, x > y), (T((5, 31)), T((31,)))),
+)
+
 
 #: Shapes of a primitive's inputs, used in turn: all alike, rows and splats.
 SHAPES: Final = (((3, 31),), ((3, 31), (31,), (3, 1)))

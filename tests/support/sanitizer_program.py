@@ -19,6 +19,7 @@ import pyopencl as cl
 from sanitizer_cases import (
     CLIPPING,
     FLOATING,
+    FUSED,
     OPTIMIZERS,
     STRUCTURED,
     Call,
@@ -174,6 +175,21 @@ def engine(device: Any, recorder: Recorder) -> None:
         recorder.end(device, "backward", f"a leaf used four times, twice, {dtype}")
 
 
+def fused(device: Any, recorder: Recorder) -> None:
+    """Compiled functions, with and without a gradient."""
+    for number, (function, given) in enumerate(FUSED):
+        for dtype in FLOATING:
+            compiled = ag.jit_compile(function)
+            args = [made(value, dtype) for value in given]
+            with ag.no_grad():
+                compiled(*args)
+            results = compiled(*args)
+            for part in results if isinstance(results, tuple) else (results,):
+                if part.requires_grad:
+                    part.backward(nc.Tensor.ones(part.shape, part.dtype))
+            recorder.end(device, "jit_compile", f"fused function {number} in {dtype}")
+
+
 def with_gradients(sizes: Any, dtype: str) -> list[nc.Tensor]:
     """Parameters of these sizes that have gradients."""
     params = [nc.Tensor.ones((size,), dtype) for size in sizes]
@@ -234,6 +250,7 @@ def main(log: str, what: str) -> None:
             device.kind = what
             every_op(device, recorder)
             engine(device, recorder)
+            fused(device, recorder)
             optimizers(device, recorder)
         print(json.dumps(recorder.report()))
 

@@ -191,6 +191,13 @@ NORMS: Sequence[Case] = [
     Case("rms_norm", (X, X), lambda t, x, w: t.nn.functional.rms_norm(x, (5,), w, 1e-6),
          call=lambda x, w: ag.rms_norm(x, 5, w, 1e-6),
          shapes=[[(4, 6, 5), (5,)], [(5,), (5,)], [(2, 1, 3, 1, 5), (5,)]]),
+    Case("norm_rows", (X, X, X), lambda t, x, w, b: t.nn.functional.layer_norm(x, w.shape, w, b),
+         call=lambda x, w, b: ag.norm_rows(x, w, b, w.ndim),
+         shapes=[[(4, 6, 5), (5,), (5,)], [(8,)] * 3, [(2, 1, 3, 4, 8), (4, 8), (4, 8)],
+                 [(0, 6), (6,), (6,)], [(3, 1031), (1031,), (1031,)]]),
+    Case("norm_rows", (X, X), lambda t, x, w: t.nn.functional.rms_norm(x, w.shape, w, 1e-6),
+         call=lambda x, w: ag.norm_rows(x, w, dims=w.ndim, eps=1e-6, centered=False),
+         shapes=[[(4, 6, 5), (5,)], [(8,), (8,)], [(2, 4100), (4100,)]], note="rms"),
     Case("group_norm", (X, X, X), lambda t, x, w, b: t.nn.functional.group_norm(x, 2, w, b),
          call=lambda x, w, b: ag.group_norm(x, 2, w, b),
          shapes=[[(4, 6, 5), (6,), (6,)], [(1, 2, 3), (2,), (2,)],
@@ -218,6 +225,7 @@ INTERNAL = {
     "add_at_index": "the gradient of gather, index_select and embedding",
     "softmax_backward": "the gradient of softmax",
     "log_softmax_backward": "the gradient of log_softmax",
+    "norm_rows_backward": "the gradient of norm_rows",
     "random_mask": "what dropout is made of",
 }
 CASES = [*SHAPES, *INDEXING, *JOINING, *SELECTING, *REDUCTIONS, *SOFT, *NORMS]

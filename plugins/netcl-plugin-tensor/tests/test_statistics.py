@@ -1,5 +1,7 @@
 """Statistics, norms and dropout: running statistics, masks, infinities, errors."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -74,3 +76,21 @@ def test_dropout_at_its_ends() -> None:
 def test_bad_input_is_named(call: object, error: type, text: str) -> None:
     with pytest.raises(error, match=text):
         call(nc.Tensor.from_host(X, dtype="float32"))
+
+
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_norms_of_narrow_float16_rows_have_finite_gradients(device: Any) -> None:
+    """1 / std is 200 in the first row and its cube no float16; squares of the second are none."""
+    row = np.float16([-0.2971, -0.3059, -0.302])
+    large = np.float16([300, -400, 350])
+    weights = np.float16([1.125, -2.125, -3.125])
+    with nc.use_device(device):
+        for op, given in ((ag.layer_norm, row), (ag.layer_norm, large), (ag.rms_norm, large)):
+            found = []
+            for dtype in ("float16", "float32"):
+                x = nc.Tensor.from_host(given.astype(dtype)[None], requires_grad=True)
+                y = op(x, 3, eps=1e-5)
+                y.backward(weights.astype(dtype)[None])
+                found += [y.to_host(), x.grad.to_host()]
+            np.testing.assert_allclose(found[0], found[2], 2e-3)
+            np.testing.assert_allclose(found[1], found[3], 2e-2, 1e-3)

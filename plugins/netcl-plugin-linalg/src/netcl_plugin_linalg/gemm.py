@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from netcl_core import Kernel, Kernels, Spec
-from netcl_core.autograd import Request
+from netcl_core.autograd import NO_SLOTS, Request
 
 TEMPLATE: Final = "linalg/gemm.cl.j2"
 _STORAGE: Final = {"float16": "half", "float32": "float", "float64": "double", "int32": "int",
@@ -23,6 +23,10 @@ _COMPUTE: Final = {"half": "float", "uchar": "int"}
 _BYTES: Final = {"float": 4, "int": 4, "double": 8, "long": 8}
 #: Rows of A that one work-item multiplies with one panel.
 _ITEM_ROWS: Final = 64
+#: Bytes of B up to which its contiguous rows are read where they lie, without packing.
+_DIRECT: Final = 1 << 20
+#: Elements of B up to which each tile gathers its own.
+_GATHER: Final = 1 << 10
 
 
 @dataclass(frozen=True)
@@ -66,14 +70,34 @@ def gemm(request: Request, product: Product, bias: bool = False) -> Kernels:
     numbers = [("ulong", getattr(product, name)) for name in (
         "rows", "columns", "inner", "a_row", "a_inner", "b_inner", "b_column")]  # fmt: skip
     numbers += [("ulong", number) for triple in product.batch for number in triple]
-    pack = Kernel(TEMPLATE, "pack", (("in", 1), ("scratch", 0), *numbers),
-                  (count * panels,), None, {**context, "phase": "pack"})  # fmt: skip
-    buffers: list[tuple[str, Any]] = [("in", 0), ("scratch", 0), *([("in", 2)] if bias else [])]
-    multiply = Kernel(TEMPLATE, "multiply", (*buffers, ("out", 0), *numbers),
+    slots = request.slots
+    phase = _phase(product, tile, _BYTES[compute])
+    in_place = phase != "multiply"
+    buffers: list[tuple[str, Any]] = [("in", 0), ("in", 1) if in_place else ("scratch", 0)]
+    buffers += [*([("in", 2)] if bias else []), ("out", 0)]
+    multiply = Kernel(TEMPLATE, f"gemm_{phase}", slots.args(buffers, numbers),
                       (count * panels * blocks,), None,
-                      {**context, "phase": "multiply"})  # fmt: skip
+                      {**context, **slots.context(width), "phase": phase})  # fmt: skip
+    if in_place:
+        return Kernels((multiply,))
+    pack = Kernel(TEMPLATE, "gemm_pack", (("in", 1), ("scratch", 0), *numbers),
+                  (count * panels,), None,
+                  {**context, **NO_SLOTS.context(width), "phase": "pack"})  # fmt: skip
     scratch = count * panels * max(1, product.inner) * tile * _BYTES[compute]
     return Kernels((pack, multiply), (scratch,))
+
+
+def _phase(product: Product, tile: int, size: int) -> str:
+    """How B is read: packed before (`multiply`), or where it lies if that costs less."""
+    elements = product.inner * product.columns
+    if product.b_column == 1 and product.columns >= tile and elements * size <= _DIRECT:
+        return "direct"
+    return "gather" if elements <= _GATHER else "multiply"
+
+
+def columns_of(request: Request) -> int:
+    """The elements of a row of the result, which a vector of the kernel never leaves."""
+    return request.output.shape[-1] if request.output.shape else 1
 
 
 def batches(a: Spec, b: Spec, out: Sequence[int]) -> tuple[tuple[int, int, int], ...]:

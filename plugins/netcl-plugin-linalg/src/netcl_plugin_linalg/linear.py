@@ -12,7 +12,7 @@ import netcl_core.autograd as ag
 from netcl_core import Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import DtypeError, ShapeError, message
-from netcl_plugin_linalg.gemm import Product, gemm
+from netcl_plugin_linalg.gemm import Product, columns_of, gemm
 
 
 def _bind(x: Any, weight: Any, bias: Any = None) -> Any:
@@ -73,7 +73,11 @@ OPERATORS = (
         reference=_reference,
         backward=_backward,
         saves=(0, 1),
-        implementations=(Implementation("linear", "packed register tiles", _plan),),
+        implementations=(
+            Implementation(
+                "linear", "packed register tiles", _plan, epilogue=True, stretch=columns_of
+            ),
+        ),
         doc="linear(x, weight, bias=None): x (..., in) times weight (out, in), plus bias (out,).",
     ),
 )

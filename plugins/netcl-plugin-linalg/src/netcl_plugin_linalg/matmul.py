@@ -12,7 +12,7 @@ import netcl_core.autograd as ag
 from netcl_core import HostCall, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved
 from netcl_core.errors import DtypeError, ShapeError, message
-from netcl_plugin_linalg.gemm import Product, batches, gemm
+from netcl_plugin_linalg.gemm import Product, batches, columns_of, gemm
 
 
 def _matrices(a: Spec, b: Spec) -> tuple[Spec, Spec]:
@@ -145,7 +145,7 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
         reference=_reference,
         backward=_backward,
         implementations=(
-            Implementation(name, "packed register tiles", _plan),
+            Implementation(name, "packed register tiles", _plan, epilogue=True, stretch=columns_of),
             Implementation(name, "host BLAS", _host_product, _HOST, priority=HOST_PRIORITY),
         ),
         doc=doc,

@@ -102,8 +102,8 @@ def reduce_rows(rows: Any, target: Any, weight: Any, ignore_index: int, reductio
 
 
 def _may_hold(target: Any, number: int) -> bool:
-    low, high = target.value.int_range() if target.size else (0, 0)
-    return bool(low <= number <= high)
+    bounds = ag.int_range(target) if target.size else (0, 0)
+    return bounds is None or bounds[0] <= number <= bounds[1]
 
 
 def picked(target: Any, ignore_index: int, classes: int) -> tuple[Any, Any]:

@@ -76,6 +76,7 @@ def _plan(entry: str, operands: int) -> Callable[[Request], Kernels]:
             "contiguous": inner == 1,
             "weighted": len(request.inputs) > operands,
             "smooth": smoothing != 0,
+            **request.slots.context(4 if request.device.kind == "gpu" else 16),
         }
         buffers = [("in", i) for i in range(len(request.inputs))] + [("out", 0)]
         numbers: list[tuple[str, Any]] = [
@@ -84,10 +85,15 @@ def _plan(entry: str, operands: int) -> Callable[[Request], Kernels]:
             ("long", request.attrs["ignore_index"]),
             (acc, smoothing),
         ]
-        kernel = Kernel(TEMPLATE, entry, (*buffers, *numbers), (outer * inner,), None, context)
-        return Kernels((kernel,))
+        args = request.slots.args(buffers, numbers)
+        return Kernels((Kernel(TEMPLATE, entry, args, (outer * inner,), None, context),))
 
     return plan
+
+
+def _stretch(request: Request) -> int:
+    """Vectors stay within a row; where the classes are apart there are none."""
+    return request.inputs[0].shape[-1]
 
 
 def _shares(
@@ -136,7 +142,16 @@ RECORDS = (
         reference=_reference,
         backward=_backward,
         check=check_indices("cross_entropy"),
-        implementations=(Implementation(FORWARD, "row per item", _plan(FORWARD, 2)),),
+        implementations=(
+            Implementation(
+                FORWARD,
+                "row per item",
+                _plan(FORWARD, 2),
+                prologue=True,
+                rereads=True,
+                stretch=_stretch,
+            ),
+        ),
         doc="cross_entropy_rows(input, target, weight=None, ignore_index=-100, "
         "label_smoothing=0.0): the loss of each target.",
     ),

@@ -9,6 +9,7 @@ from netcl_plugin_tensor import (
     dropout,
     indexing,
     joining,
+    norm_rows,
     norms,
     reductions,
     scans,
@@ -27,6 +28,7 @@ _MODULES = (
     scans,
     statistics,
     softmax,
+    norm_rows,
     norms,
     dropout,
 )

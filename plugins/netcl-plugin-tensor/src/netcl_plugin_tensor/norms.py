@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
+from netcl_core import DTYPES, Operand
 from netcl_core.autograd import Composite
 from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_plugin_tensor.axes import shape_of
@@ -29,16 +30,41 @@ def _affine(x: Any, weight: Any, bias: Any) -> Any:
     return scaled if bias is None else ag.add(scaled, bias)
 
 
+def _by_rows(x: Any, over: Sequence[int], *affine: Any) -> bool:
+    """Whether norm_rows suits: whole rows on a GPU, weight and bias of their shape."""
+    if not isinstance(x, Operand) or x.device.kind != "gpu" or not x.size:
+        return False
+    shape = tuple(x.shape[i] for i in over)
+    return DTYPES[x.dtype].floating and all(
+        isinstance(each, Operand) and (each.shape, each.dtype) == (shape, x.dtype)
+        for each in affine
+        if each is not None
+    )
+
+
+def _widened(x: Any, function: Callable[[Any], Any]) -> Any:
+    """A function computed in float32 for float16: there squares and 1/std^3 overflow."""
+    if not isinstance(x, Operand) or x.dtype != "float16":
+        return function(x)
+    return function(x.astype("float32")).astype("float16")
+
+
 def _standardize(x: Any, over: Sequence[int], eps: float) -> Any:
-    centered = ag.sub(x, ag.mean(x, over, True))
-    return ag.mul(centered, ag.rsqrt(ag.add(ag.mean(ag.square(centered), over, True), eps)))
+    def standard(x: Any) -> Any:
+        centered = ag.sub(x, ag.mean(x, over, True))
+        return ag.mul(centered, ag.rsqrt(ag.add(ag.mean(ag.square(centered), over, True), eps)))
+
+    return _widened(x, standard)
 
 
 def layer_norm(
     x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Any:
     """`(x - mean) / sqrt(var + eps) * weight + bias` over the last axes (Ba et al. 2016)."""
-    return _affine(_standardize(x, _trailing("layer_norm", x, normalized_shape), eps), weight, bias)
+    over = _trailing("layer_norm", x, normalized_shape)
+    if _by_rows(x, over, weight, bias) and (bias is None or weight is not None):
+        return ag.norm_rows(x, weight, bias, len(over), eps)
+    return _affine(_standardize(x, over, eps), weight, bias)
 
 
 def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
@@ -48,8 +74,13 @@ def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | Non
     """
     over = _trailing("rms_norm", x, normalized_shape)
     added = _EPSILON[x.dtype] if eps is None else eps
-    scale = ag.rsqrt(ag.add(ag.mean(ag.square(x), over, True), added))
-    return _affine(ag.mul(x, scale), weight, None)
+    if _by_rows(x, over, weight):
+        return ag.norm_rows(x, weight, None, len(over), added, False)
+
+    def scaled(x: Any) -> Any:
+        return ag.mul(x, ag.rsqrt(ag.add(ag.mean(ag.square(x), over, True), added)))
+
+    return _affine(_widened(x, scaled), weight, None)
 
 
 _EPSILON = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
@@ -66,7 +97,8 @@ def group_norm(
                     "x (N, C, ...) with C a multiple of the groups")
         )  # fmt: skip
     grouped = ag.reshape(x, (shape[0], num_groups, math.prod(shape[1:]) // num_groups))
-    flat = _standardize(grouped, (2,), eps)
+    by_rows = _by_rows(grouped, (2,))
+    flat = ag.norm_rows(grouped, eps=eps) if by_rows else _standardize(grouped, (2,), eps)
     return _per_channel(ag.reshape(flat, shape), weight, bias)
 
 

@@ -18,6 +18,7 @@ from netcl_core.autograd import (
     Request,
     Saved,
     reduction_kernels,
+    reduction_stretch,
 )
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axes, reduced, shape_of
@@ -72,9 +73,20 @@ def _plan(combine: Combine, mean: bool = False) -> Callable[[Request], Kernels]:
             return Kernels((fill(out, "empty", ("float", math.nan if mean else 0.0)),))
         dim = request.attrs["dim"]
         scale = 1.0 / _over(source, dim) if mean else 1.0
-        return reduction_kernels(combine, request.device, source, dim, out.dtype, scale)
+        device, slots = request.device, request.slots
+        return reduction_kernels(combine, device, source, dim, out.dtype, scale, slots)
 
     return plan
+
+
+def _stretch(request: Request) -> int:
+    return reduction_stretch(request.inputs[0].shape, request.attrs["dim"])
+
+
+def _implementation(name: str, plan: Callable[[Request], Kernels]) -> Implementation:
+    return Implementation(
+        name, "tree reduction", plan, prologue=True, epilogue=True, stretch=_stretch
+    )
 
 
 def _expanded(grad: Tensor, saved: Saved) -> Any:
@@ -124,7 +136,7 @@ def _extreme(name: str, combine: Combine, numpy: Callable[..., Any]) -> Operator
         infer=_infer_extreme(name),
         reference=lambda x, dim, keepdim: numpy(x, axis=tuple(dim), keepdims=keepdim),
         backward=_extreme_backward,
-        implementations=(Implementation(name, "tree reduction", _plan(combine)),),
+        implementations=(_implementation(name, _plan(combine)),),
         doc=f"{name}(x, dim=None, keepdim=False): the {name} over one, several or all axes; "
         "NaN propagates, ties share the gradient.",
     )
@@ -138,7 +150,7 @@ OPERATORS = (
         reference=_reference_sum,
         backward=_sum_backward,
         saves=(),
-        implementations=(Implementation("sum", "tree reduction", _plan(SUM)),),
+        implementations=(_implementation("sum", _plan(SUM)),),
         doc="sum(x, dim=None, keepdim=False): the sum over one, several or all axes; "
         "integers and bools are summed in int64.",
     ),
@@ -149,7 +161,7 @@ OPERATORS = (
         reference=_reference_mean,
         backward=_mean_backward,
         saves=(),
-        implementations=(Implementation("mean", "tree reduction", _plan(SUM, mean=True)),),
+        implementations=(_implementation("mean", _plan(SUM, mean=True)),),
         doc="mean(x, dim=None, keepdim=False): the mean over one, several or all axes.",
     ),
     _extreme("max", MAX, np.max),

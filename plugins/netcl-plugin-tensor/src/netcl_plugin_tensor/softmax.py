@@ -9,13 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Kernel, Kernels, Spec, Tensor
-from netcl_core.autograd import Implementation, Operator, Request, Saved
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
+from netcl_core.autograd import Implementation, Operator, Request, Saved, row_teams
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, shape_of
 
 TEMPLATE: Final = "tensor/softmax.cl.j2"
-_STORAGE: Final = {"float16": "half", "float32": "float", "float64": "double"}
+ROWS: Final = "tensor/softmax_rows.cl.j2"
 
 
 def _bind(name: str) -> Callable[..., Any]:
@@ -34,7 +34,7 @@ def _bind_backward(name: str) -> Callable[..., Any]:
 
 def _infer(name: str) -> Callable[..., Spec]:
     def infer(x: Spec, dim: int) -> Spec:
-        if x.dtype not in _STORAGE:
+        if not DTYPES[x.dtype].floating:
             raise DtypeError(
                 message(name, f"a {x.dtype} tensor", "a floating dtype", "Use astype('float32')")
             )
@@ -53,29 +53,37 @@ def _infer_backward(name: str) -> Callable[..., Spec]:
 
 
 def _plan(entry: str) -> Callable[[Request], Kernels]:
-    """Lines along the axis: one work-item per line, or per vector of neighbouring lines."""
+    """Lines along the axis, in the form of the device's kind."""
 
     def plan(request: Request) -> Kernels:
         spec, dim = request.inputs[0], request.attrs["dim"]
         size = spec.shape[dim] if spec.shape else 1
         inner = math.prod(spec.shape[dim + 1 :])
         outer = spec.size // (size * inner)
-        storage = _STORAGE[spec.dtype]
-        width = 4 if request.device.kind == "gpu" else 16
-        context = {
-            "storage": storage,
-            "acc": "double" if storage == "double" else "float",
-            "width": width,
-            "contiguous": inner == 1,
-            "inputs": len(request.inputs),
-        }
         buffers = [("in", i) for i in range(len(request.inputs))] + [("out", 0)]
-        numbers = [("ulong", outer), ("ulong", size), ("ulong", inner)]
+        dtype = DTYPES[spec.dtype]
+        context = {"storage": dtype.storage, "acc": dtype.compute}
+        if request.device.kind == "gpu" and inner == 1:
+            teams = row_teams(request.device, size, dtype)
+            args = request.slots.args(buffers, (("ulong", outer), ("ulong", size)))
+            items, local = teams.items(outer), (teams.group,)
+            context |= teams.context | request.slots.context(teams.width, aligned=True)
+            return Kernels((Kernel(ROWS, entry, args, (items,), local, context),))
+        width = 4 if request.device.kind == "gpu" else 16
+        numbers = (("ulong", outer), ("ulong", size), ("ulong", inner))
+        args = request.slots.args(buffers, numbers)
         items = outer if inner == 1 else outer * -(-inner // width)
-        args = (*buffers, *numbers)
+        context |= {"width": width, "contiguous": inner == 1, **request.slots.context(width)}
         return Kernels((Kernel(TEMPLATE, entry, args, (items,), None, context),))
 
     return plan
+
+
+def _stretch(request: Request) -> int:
+    """Vectors stay within a contiguous line, or within the lines that lie side by side."""
+    shape, dim = request.inputs[0].shape, request.attrs["dim"]
+    inner = math.prod(shape[dim + 1 :])
+    return inner if inner > 1 or not shape else shape[dim]
 
 
 def _wide(x: Any) -> Any:
@@ -118,7 +126,17 @@ def _pair(name: str, forward: Callable[..., Any], backward: Callable[..., Any], 
             reference=forward,
             backward=gradient,
             saves=(),
-            implementations=(Implementation(name, "line per item", _plan(name)),),
+            implementations=(
+                Implementation(
+                    name,
+                    "lines",
+                    _plan(name),
+                    prologue=True,
+                    epilogue=True,
+                    rereads=True,
+                    stretch=_stretch,
+                ),
+            ),
             doc=doc,
         ),
         Operator(
@@ -126,7 +144,7 @@ def _pair(name: str, forward: Callable[..., Any], backward: Callable[..., Any], 
             bind=_bind_backward(back),
             infer=_infer_backward(back),
             reference=backward,
-            implementations=(Implementation(back, "line per item", _plan(back)),),
+            implementations=(Implementation(back, "lines", _plan(back)),),
             doc=f"{back}(out, grad, dim): the gradient of {name} from its output.",
         ),
     )
