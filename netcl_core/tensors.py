@@ -85,10 +85,10 @@ class Operand:
     def to_host(self) -> Array:
         """The data as a fresh NumPy array; waits for the device."""
         value = self.value
+        buffer, dtype = value.buffer, DTYPES[value.dtype]
         if _watcher is not None:
             _watcher()
-        dtype = DTYPES[value.dtype]
-        flat = backend_of(value.device).download(value.buffer, self.size, dtype)
+        flat = backend_of(value.device).download(buffer, self.size, dtype)
         return flat.reshape(value.shape)
 
     numpy = to_host

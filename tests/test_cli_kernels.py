@@ -115,7 +115,7 @@ def test_the_source_that_runs_is_shown(device: str, dtype: str) -> None:
     assert [each["text"] for each in found["sources"]] == [found["source"]]
     text = show("kernels_scaled", "--device", device, "--dtype", dtype).stdout
     assert found["source"].strip() in text and "\x1b" not in text
-    assert "-> primitive kernels_scaled (kit, priority 0): highest priority" in text
+    assert "-> primitive kernels_scaled (kit, priority 0): used: the only one" in text
 
 
 def test_the_default_device_is_the_default() -> None:
@@ -160,9 +160,9 @@ def test_the_launches_of_the_chosen_implementation() -> None:
     assert [each["entry"] for each in found["sources"]] == ["probe", "probe"]
     assert found["sources"][0]["global_size"] == [0, 2]
     assert found["entry"] == "probe, probe" and found["source"].count("void netcl_probe(") == 2
-    assert "rows of 100 (kit, priority 100): rows are shorter than 100" in found["why"]
+    assert "rows of 100 (kit, priority 100): dropped: rows are shorter than 100" in found["why"]
     text = show("kernels_rows", "--device", "opencl", "--shapes", "50x2").stdout
-    assert "-> rows of 100 (kit, priority 100): highest priority of those that fit" in text
+    assert "-> rows of 100 (kit, priority 100): used: the highest priority, 100" in text
     assert "// launch 2 of 2: probe, 100x2 work-items in groups of " in text
 
 

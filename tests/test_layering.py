@@ -48,6 +48,8 @@ ACCEPTED = {
     ("netcl_core.plugins", "?"): "the module of a plugin's namespace",
     ("netcl_core.cli.main", "netcl_core.plugins"): "`netcl devices` loads no plugin",
     ("netcl_core.cli.main", "?"): "`netcl --help` loads no device and no table",
+    ("netcl_core.cli.main", "netcl_core.cli.kernels"): "the same",
+    ("netcl_core.cli.main", "netcl_core.cli.graph"): "the same",
     ("netcl_core.cli.market", "netcl_core.plugins"): "`netcl plugins list` imports no plugin",
     ("netcl_core.cli.market", "netcl_core.dtypes"): "it imports NumPy, `netcl plugins list` none",
     ("netcl_core.cli.market", "netcl_core.providers"): "`netcl plugins list` needs no catalogue",
