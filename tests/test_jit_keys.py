@@ -393,8 +393,8 @@ UNTRACEABLE: dict[str, tuple[Any, str]] = {
     "branch": (lambda x: x * 2 if ag.sum(x) > 0 else x, "read of the data"),
     "to_host": (lambda x: x * float(x.to_host()[0]), "read of the data"),
     "array": (lambda x: x * float(np.asarray(x * 2)[0]), "read of the data"),
-    "swallowed": (_swallows, "read of the data"),
-    "swallowed by finally": (_returns_in_finally, "read of the data"),
+    "swallowed": (_swallows, "data.*while tracing"),
+    "swallowed by finally": (_returns_in_finally, "data.*while tracing"),
     "gradient": (lambda x: x * 2 if x.grad is None else x * 3, "grad"),
 }  # fmt: skip
 
