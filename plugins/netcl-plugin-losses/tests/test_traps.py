@@ -199,3 +199,23 @@ MISTAKES: list[tuple[Call, type[Exception], str]] = [
 def test_a_mistake_is_named(call: Call, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         call(nc.Tensor.zeros((3, 7)))
+
+
+def test_a_compiled_mean_is_for_any_labels() -> None:
+    """The program may not keep that the first labels held none to be ignored."""
+    x = nc.tensor(np.linspace(-1, 1, 15, dtype=np.float32).reshape(3, 5), requires_grad=True)
+    compiled = ag.jit_compile(lambda x, t: ag.cross_entropy(x * 2.0, t))
+    for labels in ([0, 3, 4], [0, -100, 4], [1, 1, 1]):
+        target = nc.tensor(np.array(labels))
+        expected = ag.cross_entropy(x * 2.0, target).item()
+        assert compiled(x, target).item() == pytest.approx(expected, rel=1e-6)
+    assert compiled.cache_info().misses == 1
+
+
+def test_a_compiled_mean_sees_captured_labels_change() -> None:
+    x = nc.tensor(np.linspace(-1, 1, 15, dtype=np.float32).reshape(3, 5))
+    target = nc.tensor(np.array([0, 3, 4]))
+    compiled = ag.jit_compile(lambda x: ag.cross_entropy(x, target))
+    compiled(x)
+    target.copy_(np.array([0, -100, 4]))
+    assert compiled(x).item() == pytest.approx(ag.cross_entropy(x, target).item(), rel=1e-6)
