@@ -146,9 +146,8 @@ def test_chains_of_rules_are_slopes(tree: Expr, at: tuple[float, ...], place: in
 @settings(few, max_examples=300)
 @given(tree=_trees(), at=points)
 def test_a_printed_expression_is_read_back(tree: Expr, at: tuple[float, ...]) -> None:
-    text = to_c(tree)
-    again = parse(text, NAMES, "test")
-    assert to_c(again) == text
+    again = parse(to_c(tree), NAMES, "test")
+    assert parse(to_c(again), NAMES, "test") == again  # reading folds the sign of a number
     np.testing.assert_equal(value(again, at), value(tree, at))
 
 

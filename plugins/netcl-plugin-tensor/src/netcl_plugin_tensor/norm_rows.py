@@ -6,6 +6,7 @@ layer_norm, rms_norm and group_norm use it there; elsewhere they are made of oth
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -45,31 +46,40 @@ def _bind(
     eps: float = 1e-5,
     centered: bool = True,
 ) -> Any:
-    return (x, weight, bias), {"dims": dims, "eps": float(eps), "centered": bool(centered)}
+    return (x, weight, bias), _attrs(dims, eps, centered)
 
 
 def _bind_backward(x: Any, grad: Any, weight: Any, dims: int, eps: float, centered: bool) -> Any:
-    return (x, grad, weight), {"dims": dims, "eps": eps, "centered": centered}
+    return (x, grad, weight), _attrs(dims, eps, centered)
+
+
+def _attrs(dims: int, eps: float, centered: bool) -> dict[str, Any]:
+    return {"dims": operator.index(dims), "eps": float(eps), "centered": bool(centered)}
 
 
 def _infer(x: Spec, weight: Spec | None, bias: Spec | None, dims: int, **attrs: Any) -> Spec:
-    if not DTYPES[x.dtype].floating:
-        raise DtypeError(
-            message(FORWARD, f"a {x.dtype} tensor", "a floating dtype", "Use astype('float32')")
-        )
-    if not 1 <= dims <= x.ndim:
-        raise ShapeError(message(FORWARD, f"dims={dims} of {x.shape}", "1 or more, as x has"))
-    wanted = Spec(x.shape[-dims:], x.dtype)
-    if bias is not None and weight is None:
-        raise ShapeError(message(FORWARD, "a bias without a weight", "both", "Add the bias after"))
-    for name, given in (("weight", weight), ("bias", bias)):
-        if given not in (None, wanted):
-            raise ShapeError(message(FORWARD, f"{name} {given}", f"{wanted}"))
+    _check(FORWARD, x, weight, bias, dims)
     return x
 
 
-def _infer_backward(x: Spec, grad: Spec, weight: Spec | None, **attrs: Any) -> Spec:
-    _infer(x, weight, None, **attrs)
+def _check(who: str, x: Spec, weight: Spec | None, bias: Spec | None, dims: int) -> None:
+    """Raise if the operands do not fit each other, in the name of the op."""
+    if not DTYPES[x.dtype].floating:
+        raise DtypeError(
+            message(who, f"a {x.dtype} tensor", "a floating dtype", "Use astype('float32')")
+        )
+    if not 1 <= dims <= x.ndim:
+        raise ShapeError(message(who, f"dims={dims} of {x.shape}", "1 or more, as x has"))
+    wanted = Spec(x.shape[-dims:], x.dtype)
+    if bias is not None and weight is None:
+        raise ShapeError(message(who, "a bias without a weight", "both", "Add the bias after"))
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given not in (None, wanted):
+            raise ShapeError(message(who, f"{name} {given}", f"{wanted}"))
+
+
+def _infer_backward(x: Spec, grad: Spec, weight: Spec | None, dims: int, **attrs: Any) -> Spec:
+    _check(BACKWARD, x, weight, None, dims)
     if grad != x:
         raise ShapeError(message(BACKWARD, f"{x} and {grad}", "equal shapes and dtypes"))
     return x
