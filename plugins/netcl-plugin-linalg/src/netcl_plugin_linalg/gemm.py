@@ -24,7 +24,7 @@ _BYTES: Final = {"float": 4, "int": 4, "double": 8, "long": 8}
 #: Rows of A that one work-item multiplies with one panel.
 _ITEM_ROWS: Final = 64
 #: Bytes of B up to which its contiguous rows are read where they lie, without packing.
-_DIRECT: Final = 1 << 20
+_DIRECT: Final = 1 << 21
 #: Elements of B up to which each tile gathers its own.
 _GATHER: Final = 1 << 10
 
@@ -66,6 +66,7 @@ def gemm(request: Request, product: Product, bias: bool = False) -> Kernels:
         "batch_dims": len(product.batch),
         "bias": bias,
         "a_unit": product.a_inner == 1,
+        "narrow": False,
     }
     numbers = [("ulong", getattr(product, name)) for name in (
         "rows", "columns", "inner", "a_row", "a_inner", "b_inner", "b_column")]  # fmt: skip
@@ -77,7 +78,8 @@ def gemm(request: Request, product: Product, bias: bool = False) -> Kernels:
     buffers += [*([("in", 2)] if bias else []), ("out", 0)]
     multiply = Kernel(TEMPLATE, f"gemm_{phase}", slots.args(buffers, numbers),
                       (count * panels * blocks,), None,
-                      {**context, **slots.context(width), "phase": phase})  # fmt: skip
+                      {**context, **slots.context(width), "phase": phase,
+                       "narrow": phase == "direct" and product.columns < tile})  # fmt: skip
     if in_place:
         return Kernels((multiply,))
     pack = Kernel(TEMPLATE, "gemm_pack", (("in", 1), ("scratch", 0), *numbers),
@@ -90,7 +92,8 @@ def gemm(request: Request, product: Product, bias: bool = False) -> Kernels:
 def _phase(product: Product, tile: int, size: int) -> str:
     """How B is read: packed before (`multiply`), or where it lies if that costs less."""
     elements = product.inner * product.columns
-    if product.b_column == 1 and product.columns >= tile and elements * size <= _DIRECT:
+    readable = product.columns >= tile or product.b_inner == product.columns
+    if product.b_column == 1 and readable and elements * size <= _DIRECT:
         return "direct"
     return "gather" if elements <= _GATHER else "multiply"
 
