@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, TypeAlias, final
 
 import numpy as np
@@ -39,7 +40,7 @@ class OpenCLBackend:
         cl = opencl_module()
         staging = np.array(array, dtype.numpy, copy=True, order="C")
         buffer = self.allocate(staging.size, dtype)
-        event = cl.enqueue_copy(self.device.queue, buffer, staging, is_blocking=False)
+        event = self._enqueue(cl.enqueue_copy, staging.nbytes, buffer, staging, is_blocking=False)
         done = cl.command_execution_status.COMPLETE
         while self._uploads and self._uploads[0].command_execution_status == done:
             self._uploads.popleft()
@@ -54,14 +55,20 @@ class OpenCLBackend:
 
     def copy(self, target: Any, source: Any, size: int, dtype: Dtype) -> None:
         if size:
-            opencl_module().enqueue_copy(
-                self.device.queue, target, source, byte_count=size * dtype.itemsize
-            )
+            nbytes = size * dtype.itemsize
+            self._enqueue(opencl_module().enqueue_copy, nbytes, target, source, byte_count=nbytes)
 
     def fill(self, buffer: Any, size: int, dtype: Dtype, value: Any) -> None:
         if size:
             with np.errstate(all="ignore"):
                 pattern = np.asarray(value, dtype.numpy)
-            opencl_module().enqueue_fill_buffer(
-                self.device.queue, buffer, pattern, 0, size * dtype.itemsize
-            )
+            nbytes = size * dtype.itemsize
+            fill = opencl_module().enqueue_fill_buffer
+            self._enqueue(fill, nbytes, buffer, pattern, 0, nbytes)
+
+    def _enqueue(self, command: Callable[..., Any], nbytes: int, *args: Any, **kwargs: Any) -> Any:
+        """Enqueue a command; some drivers make a buffer only when the first one uses it."""
+        try:
+            return command(self.device.queue, *args, **kwargs)
+        except opencl_module().MemoryError as error:
+            raise out_of_memory(self.device, nbytes, error) from error

@@ -18,6 +18,7 @@ from typing import Any, Final, final
 from netcl_core.device import Device, opencl_module
 from netcl_core.errors import DeviceError, DtypeError, message
 from netcl_core.runtime import cache
+from netcl_core.runtime.memory import out_of_memory
 
 #: pyopencl looks up code in a database on disk when it makes a kernel object, and threads
 #: that do this together have crashed in it.
@@ -53,6 +54,7 @@ class Launch:
     __slots__ = (
         "_enqueue",
         "_kernels",
+        "_no_memory",
         "_queue",
         "constants",
         "device",
@@ -83,6 +85,7 @@ class Launch:
         self._kernels: dict[int, tuple[Any, Any]] = {}
         self._queue = device.queue
         self._enqueue = opencl_module().enqueue_nd_range_kernel
+        self._no_memory = opencl_module().MemoryError
 
     def __call__(self, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
         """Enqueue the kernel on the device's queue; returns at once."""
@@ -94,7 +97,10 @@ class Launch:
         for scalar in scalars:
             kernel._set_arg_buf(index, scalar)
             index += 1
-        self._enqueue(self._queue, kernel, self.global_size, self.local_size)
+        try:
+            self._enqueue(self._queue, kernel, self.global_size, self.local_size)
+        except self._no_memory as error:  # of buffers that are only made now
+            raise out_of_memory(self.device, None, error) from error
 
     def _make(self, first: int) -> tuple[Any, Any]:
         """This thread's kernel object with its constants set, and its `set_arg`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from typing import Any, Final
 
 from netcl_core.device import Device, opencl_module
@@ -23,9 +24,24 @@ def pool(device: Device) -> Any:
         with _lock:
             found = _pools.get(device)
             if found is None:
-                from_driver = opencl_module().tools.ImmediateAllocator(device.queue)
-                found = _pools[device] = opencl_module().tools.MemoryPool(from_driver)
+                with warnings.catch_warnings():  # pools prefer immediate allocators
+                    warnings.simplefilter("ignore", UserWarning)
+                    made = opencl_module().tools.MemoryPool(_allocator(device))
+                found = _pools[device] = made
     return found
+
+
+def _allocator(device: Device) -> Any:
+    """What the pool gets its buffers from.
+
+    An immediate allocator enqueues a migration, so that a lack of memory shows at once.
+    In NVIDIA's driver (580) such a migration beside another thread's copies crashes the
+    process; there memory is found missing when the first kernel or copy uses it.
+    """
+    tools = opencl_module().tools
+    if device.platform.startswith("NVIDIA"):
+        return tools.DeferredAllocator(device.context)
+    return tools.ImmediateAllocator(device.queue)
 
 
 def allocate(device: Device, nbytes: int) -> Any:
@@ -36,13 +52,14 @@ def allocate(device: Device, nbytes: int) -> Any:
         raise out_of_memory(device, nbytes, error) from error
 
 
-def out_of_memory(device: Device, nbytes: int, error: Exception) -> DeviceError:
+def out_of_memory(device: Device, nbytes: int | None, error: Exception) -> DeviceError:
     """The error for a failed allocation; the pool's free buffers are given back first."""
     pool(device).free_held()
+    what = "buffers" if nbytes is None else f"{nbytes} bytes"
     return DeviceError(
         message(
             str(device),
-            f"{nbytes} bytes could not be allocated ({error})",
+            f"{what} could not be allocated ({error})",
             "enough free device memory",
             "Use a smaller batch, or free tensors that are no longer needed",
         )
