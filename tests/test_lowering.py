@@ -87,7 +87,7 @@ def apply(record: AutogradPrimitive, *arrays: Any) -> Any:
 # -- the source -------------------------------------------------------------------------------
 
 _PRINT = """
-from netcl_core.autograd.lowering import backward_source, forward_source
+from netcl_core.autograd.generation import backward_source, forward_source
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.autograd.region import Region, Signature, Step, infer
 

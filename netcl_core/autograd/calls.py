@@ -13,8 +13,9 @@ from typing import Any, final
 
 from netcl_core.autograd import frames
 from netcl_core.autograd.engine import recorder
+from netcl_core.autograd.generation import Needs
 from netcl_core.autograd.kernels import sum_to, whole
-from netcl_core.autograd.lowering import Needs, Plan
+from netcl_core.autograd.lowering import Plan
 from netcl_core.autograd.node import Node, Parts
 from netcl_core.autograd.thread import process, thread
 from netcl_core.backends import backend_of

@@ -25,7 +25,7 @@ def prefer(*choices: str) -> Iterator[None]:
     """Let one plugin serve an op in this thread, whatever the priorities say.
 
     Example:
-        with nc.prefer("netcl-plugin-fast:gelu"):
+        with nc.prefer("<distribution>:gelu"):
             y = ag.gelu(x)
 
     Args:

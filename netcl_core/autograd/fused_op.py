@@ -11,9 +11,10 @@ from netcl_core.autograd import frames
 from netcl_core.autograd.calls import outputs_of, plan_gradients
 from netcl_core.autograd.dialect import dialect_of
 from netcl_core.autograd.engine import recorder
+from netcl_core.autograd.generation import Needs
 from netcl_core.autograd.inline import Inline, Slots
 from netcl_core.autograd.kernels import run_plan, whole
-from netcl_core.autograd.lowering import Needs, Plan
+from netcl_core.autograd.lowering import Plan
 from netcl_core.autograd.modes import is_grad_enabled
 from netcl_core.autograd.node import Node
 from netcl_core.autograd.operators import OperatorPlan, Saved

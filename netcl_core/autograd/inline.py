@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias, final
 
 from netcl_core.autograd.dialect import PLAIN, Dialect
 from netcl_core.autograd.emit import OpenCLPrinter, Source
+from netcl_core.autograd.generation import load_text, number, store_text
 from netcl_core.autograd.layout import Layout, Shape, collapse
-from netcl_core.autograd.lowering import load_text, number, store_text
 from netcl_core.autograd.region import Program, Region, Types, forward_program
 from netcl_core.dtypes import DTYPES
 from netcl_core.rendering import render

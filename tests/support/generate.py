@@ -11,13 +11,13 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import manifests
+import renewal
 from broken import BROKEN, DEADLY
 
 from netcl_core import config, errors, hookspecs
@@ -130,16 +130,5 @@ def outdated() -> dict[Path, str]:
     }
 
 
-def main() -> None:
-    """Write or name the outdated files."""
-    check = "--check" in sys.argv[1:]
-    found = outdated()
-    for path, text in found.items():
-        print(f"{'outdated' if check else 'wrote'}: {path.relative_to(ROOT)}")
-        if not check:
-            path.write_text(text, encoding="utf-8")
-    sys.exit(1 if check and found else 0)
-
-
 if __name__ == "__main__":
-    main()
+    renewal.main(outdated)

@@ -11,7 +11,6 @@ from its table of conformance cases (dtypes and gradients of structured ops). Th
 from __future__ import annotations
 
 import json
-import sys
 import tomllib
 import warnings
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import op_table
+import renewal
 
 from netcl_core import plugins
 from netcl_core.autograd import AutogradPrimitive
@@ -152,16 +152,5 @@ def outdated() -> dict[Path, str]:
     return found
 
 
-def main() -> None:
-    """Write or name the outdated files."""
-    check = "--check" in sys.argv[1:]
-    found = outdated()
-    for path, text in found.items():
-        print(f"{'outdated' if check else 'wrote'}: {path.relative_to(ROOT)}")
-        if not check:
-            path.write_text(text, encoding="utf-8")
-    sys.exit(1 if check and found else 0)
-
-
 if __name__ == "__main__":
-    main()
+    renewal.main(outdated)
