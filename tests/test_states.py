@@ -292,7 +292,7 @@ def test_a_plugins_warning_is_not_lost_with_the_memory(
 NUMBERS = st.lists(st.integers(0, 3), min_size=1, max_size=4).map(lambda n: ".".join(map(str, n)))
 
 
-@settings(deadline=None)
+@settings(deadline=None, derandomize=True)
 @given(
     st.lists(st.tuples(st.sampled_from([">=", "<=", "<", ">", "==", "!="]), NUMBERS), max_size=3),
     NUMBERS,
