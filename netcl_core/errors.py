@@ -97,6 +97,10 @@ class PluginError(NetclError, RuntimeError):
     """A plugin could not be found, imported or registered."""
 
 
+class RecordError(NetclError, ValueError):
+    """A JSON record of a check or of a matrix cell cannot be read."""
+
+
 class AmbiguousOpError(NetclError, LookupError):
     """Two plugins provide an op with equal priority; nobody is picked by chance."""
 

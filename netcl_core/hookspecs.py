@@ -43,5 +43,10 @@ def netcl_doctor() -> Any:
 
 
 @hookspec
-def netcl_cli_commands(add_command: Callable[[Any], None]) -> None:
-    """Add click commands to `netcl`."""
+def netcl_cli_commands(add_command: Callable[..., None]) -> None:
+    """Add click commands to `netcl`: `add_command(command)`, or `..., group="plugins"`."""
+
+
+@hookspec
+def netcl_conformance_cases(op: str) -> Any:
+    """Return the `netcl_core.testing.Case`s of one of the plugin's ops; nothing for the others."""

@@ -5,6 +5,7 @@ How they are found and judged is in `market`, how they are loaded in `loading`.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -72,7 +73,8 @@ def why(op: str, *, device: Any = None, dtype: str = "float32") -> Explanation:
 def plugin_commands(of: Sequence[Plugin] | None = None) -> dict[str, Any]:
     """The click commands that plugins add to `netcl`; a failing hook adds none, with a warning.
 
-    `of`: only those of some plugins.
+    A command of a group stands below both names, such as `"plugins lock"`. `of`: only those
+    of some plugins.
     """
     commands: dict[str, Any] = {}
     for plugin, function in loading.implementing("netcl_cli_commands"):
@@ -80,7 +82,7 @@ def plugin_commands(of: Sequence[Plugin] | None = None) -> dict[str, Any]:
             continue
         added: dict[str, Any] = {}
         try:
-            function(lambda command, into=added: into.__setitem__(command.name, command))
+            function(functools.partial(_add_command, added))
             if taken := sorted(added.keys() & commands.keys()):
                 raise PluginError(message(plugin.name, f"the command {taken[0]!r} is taken"))
         except Exception as error:  # a plugin may raise anything; the other commands stay
@@ -88,6 +90,10 @@ def plugin_commands(of: Sequence[Plugin] | None = None) -> dict[str, Any]:
             continue
         commands |= added
     return commands
+
+
+def _add_command(into: dict[str, Any], command: Any, *, group: str = "") -> None:
+    into[f"{group} {command.name}".strip()] = command
 
 
 def doctor_checks() -> Iterable[tuple[str, bool, str]]:

@@ -38,8 +38,12 @@ def catalogue() -> dict[str, dict[str, Any]]:
 
 @functools.lru_cache(maxsize=1)
 def providers() -> dict[str, dict[str, str]]:
-    """`{"ops": {name: package}, "namespaces": {name: package}}`."""
-    return {"ops": _by_name(*OP_KINDS), "namespaces": _by_name("namespace")}
+    """`{"ops": {name: package}, "namespaces": {...}, "commands": {...}}`."""
+    return {
+        "ops": _by_name(*OP_KINDS),
+        "namespaces": _by_name("namespace"),
+        "commands": _by_name("command"),
+    }
 
 
 def _by_name(*kinds: str) -> dict[str, str]:
@@ -52,7 +56,7 @@ def _by_name(*kinds: str) -> dict[str, str]:
 
 
 def how_to_get(kind: str, name: str) -> str | None:
-    """What to do about a missing name of a kind (`"ops"`, `"namespaces"`); None if unknown."""
+    """What to do about a missing name of a kind of `providers`; None if unknown."""
     package = providers()[kind].get(name)
     if package is None:
         return None

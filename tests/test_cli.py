@@ -20,6 +20,7 @@ from rich.console import Console
 from netcl_core import device_table, doctor, icd
 from netcl_core.cli import main, reports
 from netcl_core.errors import DeviceError, PluginError
+from netcl_core.version import VERSION
 
 
 def run(*arguments: str) -> Result:
@@ -49,7 +50,7 @@ def report(**changes: Any) -> doctor.Report:
     values: dict[str, Any] = {
         "python": "3.11.7 (/usr/bin/python)",
         "system": "Linux x86_64",
-        "netcl": "0.1.0",
+        "netcl": VERSION,
         "pyopencl": "2026.1",
         "opencl_problem": "",
         "vendors_status": "generated",

@@ -49,6 +49,7 @@ ACCEPTED = {
     ("netcl_core.cli.main", "netcl_core.plugins"): "`netcl devices` loads no plugin",
     ("netcl_core.cli.main", "?"): "`netcl --help` loads no device and no table",
     ("netcl_core.cli.main", "netcl_core.cli.kernels"): "the same",
+    ("netcl_core.cli.main", "netcl_core.providers"): "only an unknown command needs the catalogue",
     ("netcl_core.cli.main", "netcl_core.cli.graph"): "the same",
     ("netcl_core.cli.market", "netcl_core.plugins"): "`netcl plugins list` imports no plugin",
     ("netcl_core.cli.market", "netcl_core.dtypes"): "it imports NumPy, `netcl plugins list` none",
@@ -75,6 +76,7 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_data.digits", "sklearn.datasets"): "slow, and for one data set only",
     ("netcl_plugin_data.digits", "sklearn.model_selection"): "slow, and for one data set only",
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
+    ("netcl_plugin_workbench", "netcl_plugin_workbench.commands"): "the same",
     ("netcl_plugin_train.command", "netcl_plugin_train.run"): "`netcl --help` loads no network",
 }
 

@@ -44,14 +44,33 @@ class NetclGroup(click.Group):
         """The built-in commands and the plugins'; a broken plugin leaves the built-in ones."""
         own = super().list_commands(ctx)
         try:
-            return sorted({*own, *plugin_commands()})
+            return sorted({*own, *self._added(ctx)})
         except NetclError as error:
             _complain(error)
             return own
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A built-in command, else a plugin's."""
-        return super().get_command(ctx, cmd_name) or plugin_commands().get(cmd_name)
+        return super().get_command(ctx, cmd_name) or self._added(ctx).get(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the words name; an unknown one says which package would bring it."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            name = " ".join([*_path(ctx), args[0]])
+            remedy = importlib.import_module("netcl_core.providers").how_to_get("commands", name)
+            if remedy is None:
+                raise
+            raise click.UsageError(f"{error.message} {remedy}.", ctx) from error
+
+    def _added(self, ctx: click.Context) -> dict[str, click.Command]:
+        """What plugins add to this group."""
+        inside = _path(ctx)
+        split = {tuple(name.split()): command for name, command in plugin_commands().items()}
+        return {path[-1]: command for path, command in split.items() if path[:-1] == inside}
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a NetclError becomes one line on stderr and exit code 3."""
@@ -59,6 +78,13 @@ class NetclGroup(click.Group):
             return super().invoke(ctx)
         except NetclError as error:
             ctx.exit(ended_by(error))
+
+
+def _path(ctx: click.Context) -> tuple[str, ...]:
+    """The names of the groups below `netcl` that lead to a context's command."""
+    if ctx.parent is None:
+        return ()
+    return (*_path(ctx.parent), ctx.command.name or "")
 
 
 def ended_by(error: Exception) -> int:
@@ -105,7 +131,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     ctx.exit(_run("reports", "show_doctor", as_json))
 
 
-@netcl.group()
+@netcl.group(cls=NetclGroup)
 def plugins() -> None:
     """What is installed, why which plugin serves an op, and what else there is."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from netcl_core.testing.cases import Case
 from netcl_core.testing.checks import check_case, check_gradient, check_values
+from netcl_core.testing.records import Record
 from netcl_core.testing.reference import TOLERANCE, usable_devices
 from netcl_core.testing.results import Result, Table, run
 from netcl_core.testing.samples import (
@@ -29,6 +30,7 @@ from netcl_core.testing.samples import (
 __all__ = [
     "Case",
     "Table",
+    "Record",
     "Result",
     "run",
     "check_case",

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from distributions import install, install_plugin
 
+from netcl_core.version import VERSION
+
 HEAD = "from netcl_core import hookimpl\nfrom netcl_core.autograd import AutogradPrimitive\n"
 CLASS = HEAD + "class Plugin:\n    @hookimpl\n    def netcl_register_primitives(self, registry):\n"
 SQUARE = "lambda x, a: f'{x[0]} * {x[0]}', lambda x, g, a, o: [f'2 * {x[0]} * {g}']"
@@ -65,7 +67,7 @@ BROKEN: dict[str, Broken] = {
     "outdated": Broken(
         "NP104",
         "Requires-Dist: netcl-core>=99",
-        "netcl-core 0.1.0 is installed",
+        f"netcl-core {VERSION} is installed",
         headers=["Requires-Dist: netcl-core>=99"],
     ),
     "future_schema": Broken(

@@ -1,0 +1,13 @@
+"""The commands of the workbench: their options. What a command does is imported when it runs.
+
+Exit codes: 0 ok, 1 findings, 2 usage, 3 the environment.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+#: (the group of `netcl` that a command belongs to, the command)
+COMMANDS: Final[tuple[tuple[str, click.Command], ...]] = ()
