@@ -33,7 +33,8 @@ def test_every_manifest_is_up_to_date() -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_manifest_and_registration_agree(folder: Path) -> None:
     """In both directions: nothing is promised that is not there, nothing is there unannounced."""
-    promised = {(row["kind"], row["name"]): row for row in manifests.written(folder).get("provides", ())}
+    rows = manifests.written(folder).get("provides", ())
+    promised = {(row["kind"], row["name"]): row for row in rows}
     there = {(row["kind"], row["name"]): row for row in manifests.registered(folder.name)}
     assert promised == there
     assert promised
@@ -92,7 +93,7 @@ def test_the_schema_refuses(change: dict[str, Any]) -> None:
 
 
 def test_the_schema_knows_what_the_core_knows() -> None:
-    row = SCHEMA["properties"].get("provides", ())["items"]["properties"]
+    row = SCHEMA["properties"]["provides"]["items"]["properties"]
     assert row["kind"]["enum"] == [*KINDS, "command"]
     assert row["dtypes"]["items"]["enum"] == list(DTYPES)
     plugin = SCHEMA["properties"]["plugin"]["properties"]
