@@ -45,17 +45,24 @@ _manager.add_hookspecs(hookspecs)
 # -- what is installed -----------------------------------------------------------------
 
 
-def load_installed() -> None:
+def load_installed(
+    begin: Callable[[Plugin], None] = lambda plugin: None, path: Path | None = None
+) -> None:
     """Load every installed plugin that is not loaded yet, sorted by distribution name.
+
+    Args:
+        begin: Told before each plugin which one it is.
+        path: The file of remembered failures, if it is not that of the cache folder.
 
     Raises PluginError with NETCL_PLUGINS_STRICT if one cannot be loaded.
     """
     with registry.lock:
-        states = States()
+        states = States(path)
         try:
             found = survey(states, deadly_only=True)
             for plugin in found:
                 if not _is_known(plugin):
+                    begin(plugin)
                     _take_up(plugin, states)
         finally:
             states.save()
