@@ -42,6 +42,7 @@ DEVICE = doctor.DeviceReport(
     compute_units=80,
     max_work_group_size=1024,
     local_mem_bytes=49152,
+    opencl_c="1.2",
     extensions=["cl_khr_fp64"],
 )
 
