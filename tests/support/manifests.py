@@ -4,7 +4,7 @@
     python tests/support/manifests.py --check    name them and exit with 1 instead
 
 What a registration does not tell comes from the plugin's `pyproject.toml` (summary, licence) and
-from its table of conformance cases (dtypes and gradients of structured ops). The keys of
+from its conformance cases (dtypes and gradients of structured ops). The keys of
 `[plugin]` and `[requires]` that a person wrote are kept.
 """
 
@@ -15,12 +15,11 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import op_table
 import renewal
 
 from netcl_core.market.manifests import FILE, SCHEMA
 from netcl_core.registry import registry
-from netcl_core.testing import Table
+from netcl_core.testing import table_of
 from netcl_core.testing.registration import pairs, provided, toml
 from netcl_core.version import API_VERSION
 
@@ -43,17 +42,7 @@ def registered(distribution: str) -> list[dict[str, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         registry.load()
-    table = next((each for each in _tables() if each.provider == distribution), None)
-    return provided(distribution, table.cases if table else ())
-
-
-_found: list[Table] = []
-
-
-def _tables() -> list[Table]:
-    if not _found:
-        _found.extend(op_table.tables())
-    return _found
+    return provided(distribution, table_of(distribution).cases)
 
 
 def written(folder: Path) -> dict[str, Any]:
