@@ -1,4 +1,4 @@
-"""Where netcl keeps files of its own."""
+"""Where netcl keeps files of its own, and where those lie that came with it."""
 
 from __future__ import annotations
 
@@ -18,3 +18,9 @@ def cache_root() -> Path:
 def plugin_states() -> Path:
     """The file that remembers which plugins failed."""
     return cache_root() / "plugins" / "states.json"
+
+
+def templates() -> Path:
+    """The templates that came with the core: in the installed package, or in the checkout."""
+    inside = Path(__file__).with_name("templates")
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "templates"
