@@ -20,6 +20,11 @@ def plugin_states() -> Path:
     return cache_root() / "plugins" / "states.json"
 
 
+def lock_receipts() -> Path:
+    """The folder that remembers what was verified of lock files."""
+    return cache_root() / "plugins" / "locks"
+
+
 def templates() -> Path:
     """The templates that came with the core: in the installed package, or in the checkout."""
     inside = Path(__file__).with_name("templates")

@@ -180,6 +180,7 @@ class Operator:
             lambda offer: (
                 registry.limit(offer.provider, request.device) or offer.item.requires.unmet(request)
             ),
+            registry.locked(self.name, request.device, request.output.dtype),
         )
 
     def select(self, request: Request, chosen: Sequence[Choice] = ()) -> Implementation:

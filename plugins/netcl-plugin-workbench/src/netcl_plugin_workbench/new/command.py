@@ -5,25 +5,17 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
 from netcl_plugin_workbench.new.kinds import KINDS, Kind
 
 
-class KindName(click.ParamType):
-    """The name of a kind; an unknown one is answered with the list of them."""
-
-    name = "kind"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Kind:
-        """The kind of that name."""
-        if isinstance(value, Kind):
-            return value
-        if value not in KINDS:
-            self.fail(f"the kind {value!r} is unknown; expected one of:\n{_listed()}", param, ctx)
-        return KINDS[value]
+def _kind(ctx: click.Context, param: click.Parameter, name: str) -> Kind:
+    """The kind of that name; an unknown one is answered with the list of them."""
+    if name not in KINDS:
+        raise click.BadParameter(f"the kind {name!r} is unknown; expected one of:\n{_listed()}")
+    return KINDS[name]
 
 
 def _listed() -> str:
@@ -33,7 +25,7 @@ def _listed() -> str:
 
 @click.command(epilog="\b\nKinds:\n" + _listed())
 @click.argument("name")
-@click.option("--kind", type=KindName(), required=True, help="What the plugin brings; see below.")
+@click.option("--kind", required=True, callback=_kind, help="What it brings; see below.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
