@@ -54,7 +54,7 @@ def test_names(given: str, op: str | None, names: Names) -> None:
         (["2fast"], "the name '2fast'; expected letters, digits and hyphens"),
         (["netcl-plugin-"], "the name 'netcl-plugin-'"),
         (["a/b"], "the name 'a/b'"),
-        (["x" * 33], "at most 32 characters. Try one like 'swiglu'"),
+        (["x" * 25], "at most 24 characters. Try one like 'swiglu'"),
         (["core"], "one that is not the core's"),
         (["workbench"], "netcl-plugin-workbench is installed; expected a new name. Choose another, "
          "or first run: pip uninstall netcl-plugin-workbench"),

@@ -25,7 +25,9 @@ def _listed() -> str:
 
 @click.command(epilog="\b\nKinds:\n" + _listed())
 @click.argument("name")
-@click.option("--kind", required=True, callback=_kind, help="What it brings; see below.")
+@click.option(
+    "--kind", metavar="KIND", required=True, callback=_kind, help="What it brings; see below."
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

@@ -19,7 +19,7 @@ from netcl_core.resolution import canonical
 
 PREFIX: Final = "netcl-plugin-"
 #: Longer ones would not fit into the lines of the generated files.
-_LONGEST: Final = 32
+_LONGEST: Final = 24
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _OP: Final = re.compile(r"[a-z_][a-z0-9_]*")
 #: Kinds of the manifest's `[[provides]]` that are ops.
