@@ -15,6 +15,7 @@ from netcl_core.autograd.operators import Operator, Request
 from netcl_core.autograd.ops import missing, with_aliases
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.autograd.region import Ref, Region, Signature, Step
+from netcl_core.autograd.thread import thread
 from netcl_core.device import Device
 from netcl_core.device_table import get_device
 from netcl_core.dtypes import DTYPES, category_of_scalar
@@ -93,7 +94,7 @@ def sources_of(
         ShapeError, DtypeError, AttributeValueError: as the op itself does.
         DeviceError: no implementation fits the device.
     """
-    row = registry.find_op(op)
+    row = registry.find_op(op, thread.chosen)
     if row is None:
         raise missing(op)
     if isinstance(row.record, AutogradPrimitive):

@@ -4,7 +4,7 @@
     python tests/support/manifests.py --check    name them and exit with 1 instead
 
 What a registration does not tell comes from the plugin's `pyproject.toml` (summary, licence) and
-from its table of conformance cases (dtypes and gradients of structured ops). The keys of
+from its conformance cases (dtypes and gradients of structured ops). The keys of
 `[plugin]` and `[requires]` that a person wrote are kept.
 """
 
@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import op_table
 import renewal
 
 from netcl_core import plugins
@@ -25,7 +24,7 @@ from netcl_core.autograd import AutogradPrimitive
 from netcl_core.dtypes import DTYPES
 from netcl_core.market.manifests import FILE, SCHEMA
 from netcl_core.registry import KINDS, Row, registry
-from netcl_core.testing import Table
+from netcl_core.testing import Table, table_of
 from netcl_core.version import API_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +46,7 @@ def registered(distribution: str) -> list[dict[str, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         registry.load()
-    table = next((each for each in _tables() if each.provider == distribution), None)
+    table = table_of(distribution)
     rows = [
         _row(row, table)
         for kind in KINDS
@@ -60,16 +59,7 @@ def registered(distribution: str) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["kind"], row["name"]))
 
 
-_found: list[Table] = []
-
-
-def _tables() -> list[Table]:
-    if not _found:
-        _found.extend(op_table.tables())
-    return _found
-
-
-def _row(row: Row, table: Table | None) -> dict[str, Any]:
+def _row(row: Row, table: Table) -> dict[str, Any]:
     record, name = row.record, row.record.name
     made: dict[str, Any] = {"name": name, "kind": row.kind}
     if row.kind == "namespace":
@@ -80,7 +70,7 @@ def _row(row: Row, table: Table | None) -> dict[str, Any]:
         if record.template:
             made["templates"] = [record.template]
     elif row.kind == "operator":
-        cases = [case for case in (table.cases if table else ()) if case.op == name]
+        cases = table.cases_of(name)
         dtypes = {dtype for case in cases for dtype in case.takes}
         if dtypes:
             made["dtypes"] = [dtype for dtype in DTYPES if dtype in dtypes]
