@@ -38,7 +38,9 @@ def product(
     first, second = places.T if interleaved else places
     positions = np.arange(offset, offset + length)[:, None]
     angles = positions * base ** (-2 * np.arange(half) / features)
-    turned = (x[..., first] + 1j * x[..., second]) * np.exp(unit * angles)
+    pairs = np.empty((*x.shape[:-1], half), complex)
+    pairs.real, pairs.imag = x[..., first], x[..., second]
+    turned = pairs * np.exp(unit * angles)
     out = np.empty_like(x)
     out[..., first], out[..., second] = turned.real, turned.imag
     return out
