@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import click
 
+from netcl_plugin_workbench.new.command import new
+
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
@@ -28,4 +30,7 @@ def lock(ctx: click.Context, /, **options: Any) -> None:
 
 
 #: (the group of `netcl` that a command belongs to, the command)
-COMMANDS: Final[tuple[tuple[str, click.Command], ...]] = (("plugins", lock),)
+COMMANDS: Final[tuple[tuple[str, click.Command], ...]] = (
+    ("plugins", lock),
+    ("plugins", new),
+)
