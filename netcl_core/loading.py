@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pluggy
 
-from netcl_core import config, hookspecs
+from netcl_core import config, hookspecs, locking
 from netcl_core.autograd import frames
 from netcl_core.errors import (
     NetclDeprecationWarning,
@@ -48,12 +48,15 @@ _manager.add_hookspecs(hookspecs)
 def load_installed() -> None:
     """Load every installed plugin that is not loaded yet, sorted by distribution name.
 
-    Raises PluginError with NETCL_PLUGINS_STRICT if one cannot be loaded.
+    Before anything is imported, what is installed is held against the lock file. Raises
+    PluginError with NETCL_PLUGINS_STRICT if a plugin cannot be loaded or, also with
+    NETCL_LOCK_STRICT, if the lock file does not fit.
     """
     with registry.lock:
         states = States()
         try:
             found = survey(states, deadly_only=True)
+            locking.hold([each.source for each in found if each.source is not None])
             for plugin in found:
                 if not _is_known(plugin):
                     _take_up(plugin, states)

@@ -10,7 +10,8 @@ from typing import Any, Final, final
 
 from netcl_core.autograd.lowering import Plan
 from netcl_core.autograd.mistakes import MISTAKES, names_an_op, raise_named
-from netcl_core.autograd.operators import Operator, Request, as_operand
+from netcl_core.autograd.operator_plans import as_operand
+from netcl_core.autograd.operators import Operator, Request
 from netcl_core.autograd.ops import missing, with_aliases
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.autograd.region import Ref, Region, Signature, Step

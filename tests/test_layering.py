@@ -22,6 +22,9 @@ LAYERS = (
     ("netcl_core.market",),
     ("netcl_core.market.failures", "netcl_core.market.finding"),
     ("netcl_core.market.manifests", "netcl_core.market.requirements", "netcl_core.market.states"),
+    ("netcl_core.market.installed", "netcl_core.market.lock"),
+    ("netcl_core.market.receipts",),
+    ("netcl_core.market.verification",),
     ("netcl_core.market.survey",),
     ("netcl_core.market.trial",),
     ("netcl_core.probing",),
@@ -33,6 +36,7 @@ LAYERS = (
     ("netcl_core.autograd",),
     ("netcl_core.explain", "netcl_core.registrars", "netcl_core.sources"),
     ("netcl_core.drawing", "netcl_core.drawing.*"),
+    ("netcl_core.locking",),
     ("netcl_core.loading",),
     ("netcl_core.plugins",),
     ("netcl_core", "netcl_core.doctor", "netcl_core.testing", "netcl_core.testing.*"),
@@ -78,6 +82,8 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
     ("netcl_plugin_workbench", "netcl_plugin_workbench.commands"): "the same",
     ("netcl_plugin_train.command", "netcl_plugin_train.run"): "`netcl --help` loads no network",
+    ("netcl_plugin_workbench.matrix.command", "netcl_plugin_workbench.matrix.run"): "the same",
+    ("netcl_plugin_workbench.matrix.command", "netcl_plugin_workbench.matrix.report"): "the same",
 }
 
 

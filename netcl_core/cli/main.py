@@ -6,8 +6,9 @@ module is imported when the command runs, so `netcl --help` starts fast.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -25,7 +26,11 @@ from netcl_core.errors import (
 _USAGE = (MissingOpError, ArgumentError, AttributeValueError, DtypeError, ShapeError)
 
 
-def plugin_commands() -> dict[str, click.Command]:
+#: What has to run where the lock file does not fit.
+_WITHOUT_LOCK: Final = ("plugins", "lock")
+
+
+def plugin_commands(without_lock: bool = False) -> dict[str, click.Command]:
     """The commands that installed plugins add; loads the plugins."""
     try:
         plugins = importlib.import_module("netcl_core.plugins")
@@ -33,7 +38,8 @@ def plugin_commands() -> dict[str, click.Command]:
         if error.name != "netcl_core.plugins":
             raise
         return {}
-    commands: dict[str, click.Command] = plugins.plugin_commands()
+    with plugins.unlocked() if without_lock else contextlib.nullcontext():
+        commands: dict[str, click.Command] = plugins.plugin_commands()
     return commands
 
 
@@ -51,7 +57,9 @@ class NetclGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A built-in command, else a plugin's."""
-        return super().get_command(ctx, cmd_name) or self._added(ctx).get(cmd_name)
+        own = super().get_command(ctx, cmd_name)
+        without_lock = (*_path(ctx), cmd_name) == _WITHOUT_LOCK
+        return own or self._added(ctx, without_lock).get(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -66,10 +74,10 @@ class NetclGroup(click.Group):
                 raise
             raise click.UsageError(f"{error.message} {remedy}.", ctx) from error
 
-    def _added(self, ctx: click.Context) -> dict[str, click.Command]:
+    def _added(self, ctx: click.Context, without_lock: bool = False) -> dict[str, click.Command]:
         """What plugins add to this group."""
-        inside = _path(ctx)
-        split = {tuple(name.split()): command for name, command in plugin_commands().items()}
+        inside, added = _path(ctx), plugin_commands(without_lock)
+        split = {tuple(name.split()): command for name, command in added.items()}
         return {path[-1]: command for path, command in split.items() if path[:-1] == inside}
 
     def invoke(self, ctx: click.Context) -> Any:
