@@ -92,6 +92,8 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_workbench.new.command", "netcl_plugin_workbench.new.names"): "the same",
     ("netcl_plugin_workbench.new.command", "netcl_plugin_workbench.new.project"): "the same",
     ("netcl_plugin_train.command", "netcl_plugin_train.run"): "`netcl --help` loads no network",
+    ("netcl_plugin_workbench.matrix.command", "netcl_plugin_workbench.matrix.run"): "the same",
+    ("netcl_plugin_workbench.matrix.command", "netcl_plugin_workbench.matrix.report"): "the same",
 }
 
 

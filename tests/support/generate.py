@@ -20,13 +20,13 @@ import manifests
 import renewal
 from broken import BROKEN, DEADLY
 from faulty import FAULTY
-from netcl_plugin_workbench.new.kinds import KINDS
+from netcl_plugin_workbench.new.kinds import KINDS as PROJECTS
 from netcl_plugin_workbench.new.names import Names
 from netcl_plugin_workbench.new.project import rendered
 
 from netcl_core import config, errors, hookspecs
 from netcl_core.market.failures import FAILURES
-from netcl_core.testing.findings import KINDS
+from netcl_core.testing.findings import KINDS as FINDINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = "netcl_core/catalogue.json"
@@ -94,7 +94,7 @@ def findings_table() -> Iterator[str]:
         examples.setdefault(row.code, []).append(row.what)
     yield "| code | check | what is wrong | what to do | proved with |"
     yield "|---|---|---|---|---|"
-    for code, kind in KINDS.items():
+    for code, kind in FINDINGS.items():
         proof = "; ".join(examples.get(code, []))
         anchor = f'<a id="{code.lower()}"></a>{code}'
         yield f"| {anchor} | `{kind.check}` | {kind.meaning} | {kind.remedy} | {proof} |"
@@ -112,7 +112,7 @@ def kinds_table() -> Iterator[str]:
     """Every kind of project that `netcl plugins new` makes."""
     yield "| `--kind` | the project brings |"
     yield "|---|---|"
-    for kind in KINDS.values():
+    for kind in PROJECTS.values():
         yield f"| `{kind.name}` | {kind.summary} |"
 
 
