@@ -145,7 +145,7 @@ PACKAGE = "src/netcl_plugin_bump"
 def _new(kind: str) -> dict[str, str]:
     """What `netcl plugins new bump` writes."""
     names = Names("bump", "netcl-plugin-bump", "netcl_plugin_bump", "bump")
-    return rendered(KINDS[kind], names, "nobody")
+    return rendered(PROJECTS[kind], names, "nobody")
 
 
 def _fenced(language: str, text: str) -> Iterator[str]:
