@@ -352,7 +352,7 @@ def test_seeded_faults_are_found() -> None:
     seeded: Counter[str] = Counter()
     caught: Counter[str] = Counter()
     missed: list[str] = []
-    for use in (use for record in first_party() for use in verification._uses(record)):
+    for use in (use for record in first_party() for use in verification.uses(record)):
         for kind, place, wrong in faults(use):
             seeded[kind] += 1
             if list(with_fault(use, place, wrong).findings()):

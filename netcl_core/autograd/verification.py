@@ -77,10 +77,10 @@ def check_gradient(record: AutogradPrimitive) -> list[Finding]:
     """
     if record.backward is None:
         return []
-    uses = list(_uses(record))
-    if not uses:
+    found = list(uses(record))
+    if not found:
         return [Finding(record.name, "", "it takes neither 1, 2 nor 3 inputs; not checked")]
-    return [finding for use in uses for finding in use.findings()]
+    return [finding for use in found for finding in use.findings()]
 
 
 def refuse_wrong_gradient(record: AutogradPrimitive) -> None:
@@ -92,8 +92,11 @@ def refuse_wrong_gradient(record: AutogradPrimitive) -> None:
         raise PrimitiveError(message(text, "not registered", "", remedy))
 
 
-def _uses(record: AutogradPrimitive) -> Iterator[_Use]:
-    """The primitive with every number of inputs and every choice of its words."""
+def uses(record: AutogradPrimitive) -> Iterator[Use]:
+    """The primitive with every number of inputs and every choice of its words.
+
+    Raises PrimitiveError if an expression is wrong, unless the primitive takes any number.
+    """
     table: Mapping[str, Any] = record.attrs  # type: ignore[assignment]  # a mapping since init
     options = [_options(record.choices.get(name), default) for name, default in table.items()]
     arities = _ARITIES if record.arity is None else (record.arity,)
@@ -102,7 +105,7 @@ def _uses(record: AutogradPrimitive) -> Iterator[_Use]:
         numbers = {k: v for k, v in attrs.items() if isinstance(v, (bool, int, float))}
         choices = tuple((k, v) for k, v in attrs.items() if k not in numbers)
         if _takes(record, arity, choices):
-            yield _Use(record, arity, choices, numbers)
+            yield Use(record, arity, choices, numbers)
 
 
 def _options(words: Sequence[str] | None, default: Any) -> list[Any]:
@@ -127,7 +130,7 @@ def _takes(record: AutogradPrimitive, arity: int, choices: Choices) -> bool:
 
 @final
 @dataclass(frozen=True, slots=True)
-class _Use:
+class Use:
     """A primitive with a number of inputs, its words, and the numbers to vary."""
 
     record: AutogradPrimitive
