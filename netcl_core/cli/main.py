@@ -20,10 +20,11 @@ from netcl_core.errors import (
     MissingOpError,
     NetclError,
     ShapeError,
+    TargetError,
 )
 
 #: What a command's arguments can get wrong.
-_USAGE = (MissingOpError, ArgumentError, AttributeValueError, DtypeError, ShapeError)
+_USAGE = (MissingOpError, ArgumentError, AttributeValueError, DtypeError, ShapeError, TargetError)
 
 
 #: What has to run where the lock file does not fit.
@@ -198,6 +199,30 @@ def search(ctx: click.Context, word: str, as_json: bool) -> None:
     Exit code 1 when there is nothing.
     """
     ctx.exit(_run("market", "show_search", word, as_json))
+
+
+@plugins.command()
+@click.argument("target", metavar="[NAME|PATH]", required=False)
+@click.option(
+    "--level", type=click.Choice(["static", "run", "full"]), default="static", show_default=True
+)
+@click.option("--device", "devices", multiple=True, metavar="D", help="As NETCL_DEVICE.")
+@click.option("--only", multiple=True, metavar="CHECK", help="Only the checks of this name.")
+@click.option("--out", metavar="FILE", help="Write the record as JSON into this new file, too.")
+@_json
+@click.pass_context
+def check(ctx: click.Context, /, **options: Any) -> None:
+    """Check an installed plugin, a project folder or a wheel; without one, all installed ones.
+
+    Exit code 1 when something failed, 2 when there is nothing to check, 3 when a tool that
+    the check needs is missing.
+    """
+    module = importlib.import_module("netcl_core.cli.check")
+    try:
+        ctx.exit(module.show_check(**options))
+    except _USAGE as error:
+        _complain(error)
+        ctx.exit(2)
 
 
 @netcl.group()

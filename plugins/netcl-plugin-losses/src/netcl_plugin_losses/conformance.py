@@ -117,7 +117,7 @@ def fused(heat_scale: float = 1.0, reg_scale: float = 1.0, beta: float = 0.05) -
                 shapes=[[(8, 9)] * 4, [(1,)] * 4, [(2, 3, 1, 5, 7)] * 4], skip=BEYOND)  # fmt: skip
 
 
-TRIPLES = [[(5, 7)] * 3, [(1,)] * 3, [(2, 3, 1, 5, 7)] * 3]
+TRIPLES: Sequence[Sequence[Shape]] = [[(5, 7)] * 3, [(1,)] * 3, [(2, 3, 1, 5, 7)] * 3]
 REGRESSION = [
     *loss("mse_loss", (X, X), [*PAIRS, [(0, 3)] * 2], reductions=("sum", "none"), note="empty"),
     *loss("mse_loss", (X, X)),
