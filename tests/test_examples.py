@@ -19,7 +19,9 @@ def shelf(core_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheels of the examples and of all that they require."""
     folder = tmp_path_factory.mktemp("shelf")
     shutil.copy(core_wheel, folder)
-    for project in (ROOT / "plugins" / "netcl-plugin-tensor", *EXAMPLES):
+    for name in ("netcl-plugin-elementwise", "netcl-plugin-tensor"):
+        build(ROOT / "plugins" / name, folder, "wheel")
+    for project in EXAMPLES:
         build(project, folder, "wheel")
     return folder
 
