@@ -65,8 +65,8 @@ ACCEPTED = {
     ("netcl_core.cli.tables", "rich.console"): "only a terminal needs it, and it is slow",
     ("netcl_core.cli.tables", "rich.table"): "only a terminal needs it, and it is slow",
     ("netcl_core.testing.reference", "torch"): "optional and slow",
-    ("netcl_core.testing.metadata", "?"): "the tools of the extra `check` are optional",
     ("netcl_core.testing", "?"): "PEP 562: pytest imports the package in everybody's runs",
+    ("netcl_core.testing.metadata", "?"): "the tools of the extra `check` are optional",
 }
 
 #: Who alone may import what.
@@ -89,7 +89,11 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
     ("netcl_plugin_workbench", "netcl_plugin_workbench.commands"): "the same",
     ("netcl_plugin_workbench.commands", "netcl_plugin_workbench.lock.command"): "loads devices",
+    ("netcl_plugin_workbench.new.command", "netcl_plugin_workbench.new.names"): "the same",
+    ("netcl_plugin_workbench.new.command", "netcl_plugin_workbench.new.project"): "the same",
     ("netcl_plugin_train.command", "netcl_plugin_train.run"): "`netcl --help` loads no network",
+    ("netcl_plugin_workbench.matrix.command", "netcl_plugin_workbench.matrix.run"): "the same",
+    ("netcl_plugin_workbench.matrix.command", "netcl_plugin_workbench.matrix.report"): "the same",
 }
 
 
