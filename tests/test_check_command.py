@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from broken import install_broken
 from click.testing import CliRunner, Result
 from environments import ROOT
 from faulty import FAULTY, FILES, NAME, PACKAGE, Faulty
+from terminal import on_terminal
 
 from netcl_core.cli import main
 from netcl_core.testing import check, targets, wheels
@@ -90,6 +94,26 @@ def test_what_was_skipped_has_its_reason(tmp_path: Path, monkeypatch: pytest.Mon
     assert "load  " in result.stdout and "NP207: the plugin 'raising'" in result.stdout
 
 
+def test_on_a_terminal(tmp_path: Path) -> None:
+    """The table is rich, and what progress there is stays on stderr, out of the JSON."""
+    wheel = FAULTY["no_licence"].wheel(tmp_path)
+    words = ["plugins", "check", str(wheel), "--level", "static"]
+    code, shown = on_terminal(words, tmp_path / "errors")
+    assert code == 1 and b"NC201" in shown and b"1 failed" in shown
+    assert (tmp_path / "errors").read_bytes() == b""  # no terminal, no bar
+    controller, terminal = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "netcl_core.cli.main", *words, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        check=False,
+    )
+    os.close(terminal)
+    assert done.returncode == 1 and json.loads(done.stdout)["plugin"] == NAME
+    assert b"\x1b[" in os.read(controller, 65536)  # it moved the cursor: a bar
+    os.close(controller)
+
+
 # -- the record ------------------------------------------------------------------------
 
 
@@ -144,6 +168,15 @@ def test_a_wrong_gradient_is_found_in_a_run(tmp_path: Path) -> None:
     record = from_json(json.loads(result.stdout))
     assert result.exit_code == 1 and record.level == "run" and record.kernels == ()
     assert {(each.op, each.check) for each in record.outcomes} == {("sound", "gradient")}
+
+
+def test_the_level_full(tmp_path: Path) -> None:
+    result = run(SOUND.wheel(tmp_path), "--only", "mutants", "--device", "cpu", level="")
+    assert result.exit_code == 0, result.output
+    first, last = result.stdout.splitlines()
+    assert first.startswith("mutants: ") and " seeded faults caught" in first
+    assert last.startswith(f"{NAME} 1.0: 1 checks passed, 0 failed, ")
+    assert check.level_for(["sanitizer"]) == "full"
 
 
 def test_a_device_that_is_not_there(tmp_path: Path) -> None:

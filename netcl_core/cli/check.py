@@ -101,6 +101,12 @@ def _print(record: Record) -> None:
                 print(f"{text}\n")
     for reason, ops in _skipped(record).items():
         print(f"skipped: {reason}{f' ({ops})' if ops else ''}")
+    for each in record.outcomes:
+        if each.state == "passed" and each.reason:
+            print(f"{each.check}: {_first(each.reason)}")
+    for speed in record.roofline:
+        where = f"{speed.op} in {speed.dtype} on {speed.device}"
+        print(f"roofline: {where}: {speed.fraction:.2f} of a copy's bandwidth")
     for note in record.notes:
         print(f"note: {note}")
     print(summary(record))

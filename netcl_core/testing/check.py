@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from netcl_core.errors import ArgumentError, message
-from netcl_core.testing import apart, records, targets, vocabulary
+from netcl_core.testing import apart, full, records, targets, vocabulary
 from netcl_core.testing.findings import STATIC
 from netcl_core.testing.records import LEVELS, Level, Record
 from netcl_core.version import VERSION
@@ -20,6 +20,7 @@ from netcl_core.version import VERSION
 CHECKS: Final[Mapping[Level, tuple[str, ...]]] = {
     "static": STATIC,
     "run": tuple(name for name in vocabulary.CHECKS if name not in STATIC),
+    "full": full.NAMES,
 }
 
 
@@ -96,13 +97,13 @@ def level_for(only: Sequence[str]) -> Level:
 def checks_of(level: Level) -> list[str]:
     """The names of all checks of a level and of those before it."""
     below = LEVELS[: LEVELS.index(level) + 1]
-    return [name for each in below for name in CHECKS.get(each, ())]
+    return [name for each in below for name in CHECKS[each]]
 
 
 def insist(level: Level, devices: Sequence[str], only: Sequence[str]) -> None:
     """Raise ArgumentError unless these arguments of `check` make sense together."""
     if level not in CHECKS:
-        given = f"the level {level!r} is not there yet"
+        given = f"the level {level!r}"
         raise ArgumentError(message("check", given, f"one of {', '.join(CHECKS)}"))
     if devices and level == "static":
         given = "a device for the level 'static', which runs nothing"

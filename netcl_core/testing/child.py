@@ -20,7 +20,7 @@ from netcl_core.device_table import get_device
 from netcl_core.errors import NetclError
 from netcl_core.market.survey import Plugin
 from netcl_core.registry import registry
-from netcl_core.testing import metadata, static
+from netcl_core.testing import full, metadata, static
 from netcl_core.testing.collection import Table, table_of
 from netcl_core.testing.records import Outcome, facts_of
 from netcl_core.testing.reference import usable_devices
@@ -35,6 +35,8 @@ CHECKING: Final = "checking"
 FOUND: Final = "found"
 ERROR: Final = "error"
 DONE: Final = "done"
+#: What the kit checks and the static level has not checked already.
+LEFT: Final = tuple(name for name in CHECKS if name not in static.LOADED)
 
 
 @final
@@ -103,18 +105,24 @@ def _check(given: Mapping[str, Any], reporter: Reporter) -> None:
 
 def _run(given: Mapping[str, Any], table: Table, reporter: Reporter) -> None:
     """The levels that need devices; what the static level has checked is not checked again."""
-    asked = given["only"] or CHECKS
-    names = [name for name in CHECKS if name in asked and name not in static.LOADED]
-    if not names:
+    checks, further = (
+        [name for name in names if not given["only"] or name in given["only"]]
+        for names in (LEFT, full.NAMES if given["level"] == "full" else ())
+    )
+    if not checks and not further:
         return
     reporter.progress("the devices", 0, 1)
     devices = [get_device(spec) for spec in given["devices"]] or usable_devices()
     reporter.found(devices=[facts_of(device) for device in devices])
-    result = run_level(table, devices, reporter.progress, only=names)
-    reporter.found(outcomes=result.outcomes)
+    if checks:
+        result = run_level(table, devices, reporter.progress, only=checks)
+        reporter.found(outcomes=result.outcomes)
     if not given["only"]:
         reporter.progress("kernel sources", 0, 1)
         reporter.found(kernels=kernel_sources(table, devices))
+    if further:
+        found = full.full_level(table, devices, reporter.progress, further)
+        reporter.found(outcomes=found.outcomes, mutants=found.mutants, roofline=found.roofline)
 
 
 def _begin(reporter: Reporter, plugin: Plugin) -> None:

@@ -31,7 +31,7 @@ from netcl_core.testing.cases import Case
 from netcl_core.testing.findings import Finding
 from netcl_core.testing.samples import FLOATS
 
-SUFFIX: Final = ".j2"
+SUFFIX: Final = ".cl.j2"
 _SHAPE: Final = (1024,)
 #: The vector forms of the kernels that CPUs and GPUs get.
 _STYLES: Final = ("vector16", "vector4")
@@ -64,7 +64,7 @@ def check_file(template: str) -> Iterator[Finding]:
 
 
 def templates(prefix: str) -> list[str]:
-    """The Jinja templates of a plugin; other files beside them are none."""
+    """The kernel templates of a plugin; what else it renders is its own affair."""
     return [name for name in templates_of(prefix) if name.endswith(SUFFIX)]
 
 
