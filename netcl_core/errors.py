@@ -101,6 +101,10 @@ class RecordError(NetclError, ValueError):
     """A JSON record of a check or of a matrix cell cannot be read."""
 
 
+class CatalogueError(NetclError, ValueError):
+    """A catalogue of plugins cannot be read."""
+
+
 class AmbiguousOpError(NetclError, LookupError):
     """Two plugins provide an op with equal priority; nobody is picked by chance."""
 

@@ -78,6 +78,10 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
     ("netcl_plugin_workbench", "netcl_plugin_workbench.commands"): "the same",
     ("netcl_plugin_train.command", "netcl_plugin_train.run"): "`netcl --help` loads no network",
+    (
+        "netcl_plugin_workbench.catalogue.command",
+        "netcl_plugin_workbench.catalogue.build",
+    ): "`netcl --help` loads neither Pygments nor Markdown",
 }
 
 

@@ -9,5 +9,7 @@ from typing import Final
 
 import click
 
+from netcl_plugin_workbench.catalogue.command import catalogue
+
 #: (the group of `netcl` that a command belongs to, the command)
-COMMANDS: Final[tuple[tuple[str, click.Command], ...]] = ()
+COMMANDS: Final[tuple[tuple[str, click.Command], ...]] = (("", catalogue),)
