@@ -25,7 +25,7 @@ help:
 	@echo "make demo      train the digits network on the best device here"
 	@echo "make test      run all tests but those that install packages (ARGS='-k name' picks some)"
 	@echo "make packages  build every wheel and sdist, install and test each in a clean environment"
-	@echo "make lint      ruff, the format, and mypy --strict on the core"
+	@echo "make lint      ruff, the format, and mypy --strict on core and plugins"
 	@echo "make format    let ruff format the code and repair what it can"
 	@echo "make docs      write what is generated, then check and run the documentation"
 	@echo "make manifests write every plugin's netcl_plugin.toml from what it registers (part of docs)"

@@ -46,6 +46,14 @@ def _positive(raw: Any) -> int:
     return number
 
 
+def _lock(raw: Any) -> str | None:
+    """A path; empty: to be looked for; None: switched off."""
+    if isinstance(raw, bool):
+        return "" if raw else None
+    text = _text(raw)
+    return None if text.lower() in {"0", "false", "no", "off"} else text
+
+
 def _names(raw: Any) -> tuple[str, ...]:
     """Names in a list, or in a text with commas."""
     parts = raw.split(",") if isinstance(raw, str) else raw
@@ -135,6 +143,20 @@ SETTINGS: dict[str, Setting] = {
             "Whether a plugin that cannot be loaded is an error instead of a warning.",
         ),
         Setting(
+            "lock",
+            "",
+            _lock,
+            "The lock file to hold what is installed against. Empty: the nearest `netcl.lock` in "
+            "or above the working directory. `0` (in the file `false`): none.",
+        ),
+        Setting(
+            "lock-strict",
+            False,
+            _flag,
+            "Whether an installation that does not fit the lock file is an error instead of a "
+            "warning. `plugins-strict` implies it.",
+        ),
+        Setting(
             "resolve",
             {},
             _ranking,
@@ -148,17 +170,17 @@ SETTINGS: dict[str, Setting] = {
 
 
 @lru_cache(maxsize=8)
-def _file_table(folder: Path) -> dict[str, Any]:
-    """The `[tool.netcl]` table that holds for a working directory."""
+def _file(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The `[tool.netcl]` table that holds for a working directory, and the folder of its file."""
     for place in (folder, *folder.parents):
         project = place / "pyproject.toml"
         if project.is_file():
             table = _parse(project).get("tool", {}).get("netcl")
             if isinstance(table, dict):
-                return table
+                return place, table
             break
     own = folder / "netcl.toml"
-    return _parse(own) if own.is_file() else {}
+    return folder, _parse(own) if own.is_file() else {}
 
 
 def _parse(path: Path) -> dict[str, Any]:
@@ -168,6 +190,15 @@ def _parse(path: Path) -> dict[str, Any]:
         raise ConfigError(
             message("netcl config", f"{path.name} cannot be read: {error}", "valid TOML")
         ) from error
+
+
+def environment(**settings: str) -> dict[str, str]:
+    """The environment for a child process in which these settings are others.
+
+    Names are those of the settings, with an underscore for a hyphen.
+    """
+    changed = {SETTINGS[name.replace("_", "-")].variable: text for name, text in settings.items()}
+    return {**os.environ, **changed}
 
 
 def get(name: str) -> Any:
@@ -180,7 +211,7 @@ def get(name: str) -> Any:
         raw: Any = os.environ[setting.variable]
         place = setting.variable
     else:
-        table = _file_table(Path.cwd())
+        _, table = _file(Path.cwd())
         if name not in table:
             return setting.default
         raw = table[name]
@@ -191,3 +222,12 @@ def get(name: str) -> Any:
         raise ConfigError(
             message(place, f"the value {raw!r} cannot be used", str(error), setting.doc)
         ) from None
+
+
+def base_of(name: str) -> Path:
+    """The folder from which a path in a setting counts: that of its file, or the working one."""
+    here = Path.cwd()
+    if SETTINGS[name].variable in os.environ:
+        return here
+    folder, table = _file(here)
+    return folder if name in table else here

@@ -7,6 +7,7 @@ device is asked for.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import warnings
 from functools import lru_cache
@@ -63,6 +64,7 @@ class Device:
         "local_mem_bytes",
         "max_work_group_size",
         "name",
+        "opencl_c",
         "platform",
         "simulator",
         "vendor",
@@ -80,6 +82,7 @@ class Device:
     compute_units: int
     local_mem_bytes: int
     simulator: bool
+    opencl_c: tuple[int, int]
     cl_device: pyopencl.Device | None
 
     def __init__(self, cl_device: pyopencl.Device | None = None) -> None:
@@ -97,7 +100,7 @@ class Device:
         self.id, self.backend, self.kind, self.simulator = "cpu", "numpy", "cpu", False
         self.name = self.platform = self.vendor = "NumPy"
         self.driver_version, self.extensions = np.__version__, ()
-        self.max_work_group_size, self.local_mem_bytes = 1, 0
+        self.max_work_group_size, self.local_mem_bytes, self.opencl_c = 1, 0, (0, 0)
         self.compute_units = os.cpu_count() or 1
 
     def _describe_opencl(self, found: pyopencl.Device) -> None:
@@ -111,6 +114,7 @@ class Device:
         self.max_work_group_size = found.max_work_group_size
         self.compute_units = found.max_compute_units
         self.local_mem_bytes = found.local_mem_size
+        self.opencl_c = _language(found.opencl_c_version)
 
     @property
     def context(self) -> pyopencl.Context | None:
@@ -178,9 +182,26 @@ class Device:
         return self
 
 
+def _language(text: str) -> tuple[int, int]:
+    """The version in `OpenCL C 1.2 ...`; where a driver says something else, the least there is."""
+    match = re.match(r"OpenCL C (\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else (1, 0)
+
+
 def _kind(found: pyopencl.Device) -> Kind:
     """GPU before CPU where a driver claims several types; custom hardware is an accelerator."""
     types = opencl_module().device_type
     if found.type & types.GPU:
         return "gpu"
     return "cpu" if found.type & types.CPU else "accelerator"
+
+
+def stand_in(kind: Kind) -> Device:
+    """An OpenCL device that is not there, to plan kernels for; nothing runs on it."""
+    made = Device()
+    made.id, made.backend, made.kind = f"any {kind}", "opencl", kind
+    made.name = made.platform = made.vendor = "none"
+    made.driver_version, made.extensions = "0", ("cl_khr_fp16", "cl_khr_fp64")
+    made.max_work_group_size, made.local_mem_bytes, made.compute_units = 256, 32768, 8
+    made._probes = dict.fromkeys(("float", "half", "double"), Probe(True, "nothing runs on it"))
+    return made

@@ -63,6 +63,7 @@ class DeviceReport:
     compute_units: int
     max_work_group_size: int
     local_mem_bytes: int
+    opencl_c: str
     extensions: list[str]
 
 
@@ -172,6 +173,7 @@ def _device(device: Device) -> DeviceReport:
         compute_units=device.compute_units,
         max_work_group_size=device.max_work_group_size,
         local_mem_bytes=device.local_mem_bytes,
+        opencl_c="" if device.cl_device is None else "{}.{}".format(*device.opencl_c),
         extensions=list(device.extensions),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -20,13 +21,17 @@ from netcl_core.runtime.kernels import Spec
 @final
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to compute the op: who brings it, and what was decided about it."""
+    """One way to compute the op: who brings it, and what was decided about it.
+
+    `implementation`: of the operator that is used, and not the op's record itself.
+    """
 
     provider: str
     label: str
     priority: int
     chosen: bool
     reason: str
+    implementation: bool = False
 
 
 @final
@@ -75,7 +80,7 @@ def explain(
     row = decision.winner.item if decision.winner is not None else None
     if row is not None and isinstance(row.record, Operator) and not row.record.view:
         found, rule = _implementations(row.record, row.provider, target, dtype, request)
-        candidates += found
+        candidates += [dataclasses.replace(each, implementation=True) for each in found]
         rules.append(rule)
     return Explanation(op, repr(target), dtype, tuple(candidates), tuple(rules))
 
@@ -102,7 +107,8 @@ def _implementations(
         return registry.limit(offer.provider, device) or unmet
 
     offers = operator.offers()
-    decision = decide(operator.name, offers, thread.chosen, unfit)
+    locked = registry.locked(operator.name, device, dtype)
+    decision = decide(operator.name, offers, thread.chosen, unfit, locked)
     found = _candidates(offers, decision)
     if exact is None and any(_by_shape(each.item) for each in offers):
         return found, f"{decision.rule}, where the shapes suit it"

@@ -18,3 +18,8 @@ def cache_root() -> Path:
 def plugin_states() -> Path:
     """The file that remembers which plugins failed."""
     return cache_root() / "plugins" / "states.json"
+
+
+def lock_receipts() -> Path:
+    """The folder that remembers what was verified of lock files."""
+    return cache_root() / "plugins" / "locks"

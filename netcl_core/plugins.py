@@ -5,14 +5,16 @@ How they are found and judged is in `market`, how they are loaded in `loading`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from netcl_core import loading
+from netcl_core import loading, locking
+from netcl_core.device_table import default_device, get_device
 from netcl_core.errors import MissingNamespaceError, PluginError, PluginWarning, message
 from netcl_core.explain import Explanation, explain
 from netcl_core.loading import load_installed
@@ -20,6 +22,8 @@ from netcl_core.market.survey import Plugin
 from netcl_core.providers import how_to_get
 from netcl_core.registry import registry
 from netcl_core.rendering import add_prefix
+from netcl_core.runtime.kernels import Spec
+from netcl_core.sources import OpSources, sources_of
 
 
 def register(plugin: Any, name: str | None = None) -> Plugin:
@@ -70,6 +74,29 @@ def why(op: str, *, device: Any = None, dtype: str = "float32") -> Explanation:
     return explain(op, device, dtype)
 
 
+def sources(
+    op: str,
+    *,
+    device: Any = None,
+    dtype: str = "float32",
+    inputs: Sequence[Spec] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    backward: bool = False,
+) -> OpSources:
+    """The rendered sources of an op as `netcl kernels show` prints them; see `sources_of`."""
+    target = default_device() if device is None else get_device(device)
+    return sources_of(op, target, dtype, inputs, attrs or {}, backward=backward)
+
+
+def unlocked() -> contextlib.AbstractContextManager[None]:
+    """A block in which the lock file counts nothing, in the whole process.
+
+    For what writes and checks the lock: plugins that are loaded inside are not held
+    against it, and its choices do not decide.
+    """
+    return locking.unlocked()
+
+
 def plugin_commands(of: Sequence[Plugin] | None = None) -> dict[str, Any]:
     """The click commands that plugins add to `netcl`; a failing hook adds none, with a warning.
 
@@ -102,6 +129,8 @@ def doctor_checks() -> Iterable[tuple[str, bool, str]]:
         if plugin.failed:
             text = f"{plugin.code}: {plugin.reason.rstrip('.')}. {plugin.remedy}"
             yield f"plugin {plugin.name} of {plugin.distribution}", False, text
+    for path, misfits in locking.misfits.items():
+        yield "lock file", not misfits, "\n".join(misfits) or f"{path} fits"
     for plugin, function in loading.implementing("netcl_doctor"):
         try:
             found = [
@@ -123,6 +152,8 @@ __all__ = [
     "namespace",
     "plugin_commands",
     "register",
+    "sources",
+    "unlocked",
     "unregister",
     "why",
 ]

@@ -29,6 +29,14 @@ class Record(Protocol):
     def name(self) -> str: ...
 
 
+class Choices(Protocol):
+    """What a lock file says of ops that several offer."""
+
+    def knows(self, op: str) -> bool: ...
+
+    def order(self, op: str, device: Any, dtype: str = "") -> Sequence[str]: ...
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Namespace:
@@ -95,6 +103,8 @@ class Registry:
         self.quarantined: dict[str, str] = {}
         #: Why a device is too little for a distribution's plugin, by its manifest, or None.
         self.limits: dict[str, Callable[[Any], str | None]] = {}
+        #: The choices of the lock file that holds, if there is one; see `hold_to`.
+        self.choices: Choices | None = None
         #: Held by whoever fills or empties tables; the one lock of the registry and its plugins,
         #: so that loading on first use and `nc.plugins.register` never wait for each other.
         self.lock = threading.RLock()
@@ -141,22 +151,41 @@ class Registry:
 
         Raises AmbiguousOpError if two providers offer it with equal priority.
         """
-        return self._find(name, self.op_rows, chosen)
+        return self._find(name, self.op_rows, chosen, with_lock=True)
 
     def find(self, kind: str, name: str) -> Row | None:
         """The row of one kind and name, loading the plugins if need be; None if there is none."""
         return self._find(name, lambda wanted: self.rows(kind, wanted))
 
     def _find(
-        self, name: str, rows_of: Callable[[str], tuple[Row, ...]], chosen: Sequence[Choice] = ()
+        self,
+        name: str,
+        rows_of: Callable[[str], tuple[Row, ...]],
+        chosen: Sequence[Choice] = (),
+        with_lock: bool = False,
     ) -> Row | None:
         if self.loader is not None:
             self.load()
         rows = rows_of(name)
         if not rows:
             return None
-        found: Row = winner_of(name, decide(name, [row.offer for row in rows], chosen))
+        locked = self.locked(name) if with_lock else ()
+        offers = [row.offer for row in rows]
+        found: Row = winner_of(name, decide(name, offers, chosen, locked=locked))
         return found
+
+    def hold_to(self, choices: Choices | None) -> None:
+        """Let a lock file's choices decide from now on; None: there is none."""
+        with self.lock:
+            self.choices = choices
+            self._changed()
+
+    def locked(self, op: str, device: Any = None, dtype: str = "") -> Sequence[str]:
+        """The lock's order of the providers of an op or, for a dtype, of its implementations.
+
+        Without a device: what all devices of the lock agree on.
+        """
+        return () if self.choices is None else self.choices.order(op, device, dtype)
 
     def limit(self, provider: str, device: Any) -> str | None:
         """Why a device is too little for what a distribution's manifest requires, or None."""

@@ -7,13 +7,16 @@ in which plugins were installed or loaded.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from netcl_core import config
 
+_EXPLICIT: Final = "the explicit choice"
+_RANKED: Final = "the setting resolve (NETCL_RANK)"
 #: (distribution, op), both as they stand in `distribution:op`
 Choice: TypeAlias = tuple[str, str]
 
@@ -68,6 +71,7 @@ def decide(
     offers: Sequence[Offer],
     chosen: Sequence[Choice] = (),
     unfit: Callable[[Offer], str | None] = lambda offer: None,
+    locked: Sequence[str] = (),
 ) -> Decision:
     """Pick one of the offers for an op.
 
@@ -76,6 +80,7 @@ def decide(
         offers: All that is there, in any order.
         chosen: The explicit choices in force, the innermost first.
         unfit: Why the device cannot run an offer, or None.
+        locked: The order of the lock file: `<distribution>` or `<distribution>:<label>` each.
     """
     reasons = {id(offer): unfit(offer) for offer in offers}
     fitting = [offer for offer in offers if reasons[id(offer)] is None]
@@ -83,11 +88,11 @@ def decide(
     picked, rule = fitting, ""
     tied: tuple[Offer, ...] = ()
     if by_choice is not None:
-        rule = f"the explicit choice {by_choice[0].id}"
+        rule = f"{_EXPLICIT} {by_choice[0].id}"
         picked = [offer for offer in by_choice if reasons[id(offer)] is None]
-    # The lock file's rule belongs into this list, after the ranking: a function from the op and
-    # the offers that fit to those that it leaves and the text that names it, or None.
-    for narrow in (_ranked, _highest):
+    # Each a function from the op and the offers that fit to those that it leaves and the text
+    # that names it, or None.
+    for narrow in (_ranked, functools.partial(_locked, locked), _highest):
         narrowed = narrow(op, picked) if len(picked) > 1 else None
         if narrowed is not None:
             picked, reason = narrowed
@@ -99,6 +104,8 @@ def decide(
     if not rule:
         rule = "the only one" if len(offers) == 1 else "the only one that fits"
         rule = rule if winner else "none: nobody fits"
+    if locked and not rule.startswith((_EXPLICIT, _RANKED)):
+        rule += _fallen(locked[0], offers, fitting)
     verdicts = tuple(_verdict(each, reasons[id(each)], winner, tied, rule) for each in offers)
     return Decision(winner, rule, verdicts, tied)
 
@@ -119,8 +126,33 @@ def _ranked(op: str, offers: Sequence[Offer]) -> tuple[list[Offer], str] | None:
         for distribution in ranking.get(key, ()):
             found = [each for each in offers if canonical(each.provider) == canonical(distribution)]
             if found:
-                return found, f"the setting resolve (NETCL_RANK): {distribution} for {key}"
+                return found, f"{_RANKED}: {distribution} for {key}"
     return None
+
+
+def _locked(
+    order: Sequence[str], op: str, offers: Sequence[Offer]
+) -> tuple[list[Offer], str] | None:
+    for entry in order:
+        found = list(_meant(entry, offers))
+        if found:
+            return found, "the lock file"
+    return None
+
+
+def _meant(entry: str, offers: Sequence[Offer]) -> Iterator[Offer]:
+    """The offers that an entry of a lock's order means."""
+    distribution, _, label = entry.partition(":")
+    for offer in offers:
+        if canonical(offer.provider) == canonical(distribution) and label in {"", offer.label}:
+            yield offer
+
+
+def _fallen(entry: str, offers: Sequence[Offer], fitting: Sequence[Offer]) -> str:
+    """What became of the locked choice, if it is out."""
+    if not any(_meant(entry, offers)):
+        return f"; the lock file's choice {entry} is not there"
+    return "" if any(_meant(entry, fitting)) else f"; the lock file's choice {entry} does not fit"
 
 
 def _highest(op: str, offers: Sequence[Offer]) -> tuple[list[Offer], str] | None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
+from terminal import on_terminal
 
 from netcl_core import device_table, doctor, icd
 from netcl_core.cli import main, reports
@@ -42,6 +40,7 @@ DEVICE = doctor.DeviceReport(
     compute_units=80,
     max_work_group_size=1024,
     local_mem_bytes=49152,
+    opencl_c="1.2",
     extensions=["cl_khr_fp64"],
 )
 
@@ -137,24 +136,8 @@ def test_real_devices() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
 def test_real_doctor_on_a_terminal(tmp_path: Path) -> None:
     """On an 80-column terminal, with the real devices: no line is longer, nothing crashes."""
-    controller, terminal = pty.openpty()
-    root = str(Path(main.__file__).parents[2])
-    environment = {**os.environ, "PYTHONPATH": root, "COLUMNS": "80", "TERM": "dumb"}
-    command = [sys.executable, "-m", "netcl_core.cli.main", "doctor"]
-    with (tmp_path / "errors").open("wb") as errors:
-        child = subprocess.Popen(command, stdout=terminal, stderr=errors, env=environment)
-    os.close(terminal)
-    text = b""
-    while True:
-        try:
-            piece = os.read(controller, 65536)
-        except OSError:  # Linux says so when the child has closed its end
-            break
-        if not piece:
-            break
-        text += piece
-    os.close(controller)
-    assert child.wait(60) in {0, 1, 3}
+    code, text = on_terminal(["doctor"], tmp_path / "errors", COLUMNS="80", TERM="dumb")
+    assert code in {0, 1, 3}
     assert (tmp_path / "errors").read_text() == ""
     assert all(len(line.rstrip()) <= 80 for line in text.decode().splitlines())
 

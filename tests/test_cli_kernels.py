@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from terminal import on_terminal
 
 import netcl_core as nc
 from netcl_core.autograd import AutogradPrimitive, Composite, Implementation, Operator, Requirements
@@ -268,26 +266,9 @@ def test_no_fitting_implementation_is_the_environments_fault() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
 def test_colours_on_a_terminal_only(tmp_path: Path) -> None:
-    controller, terminal = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "40"}
-    environment.pop("NO_COLOR", None)
-    command = [sys.executable, "-m", "netcl_core.cli.main", "kernels", "show", "relu"]
-    with (tmp_path / "errors").open("wb") as errors:
-        child = subprocess.Popen(
-            [*command, "--device", "cpu"], stdout=terminal, stderr=errors, env=environment
-        )
-    os.close(terminal)
-    text = b""
-    while True:
-        try:
-            piece = os.read(controller, 65536)
-        except OSError:  # Linux says so when the child has closed its end
-            break
-        if not piece:
-            break
-        text += piece
-    os.close(controller)
-    assert child.wait(60) == 0, (tmp_path / "errors").read_text()
+    words = ["kernels", "show", "relu", "--device", "cpu"]
+    code, text = on_terminal(words, tmp_path / "errors", COLUMNS="40", TERM="xterm-256color")
+    assert code == 0, (tmp_path / "errors").read_text()
     assert b"\x1b[" in text and text.endswith(b"\n")
 
 

@@ -33,6 +33,7 @@ def fake(name: str, platform: str = "P", kind: int = TYPES.CPU, **more: Any) -> 
         "max_work_group_size": 256,
         "max_compute_units": 4,
         "local_mem_size": 32768,
+        "opencl_c_version": "OpenCL C 1.2 V",
         "host_unified_memory": True,
     }
     return SimpleNamespace(**{**values, **more})
@@ -347,6 +348,20 @@ def test_numpy_device() -> None:
     assert device.driver_version == np.__version__
     assert (str(device), repr(device)) == ("cpu", "<Device cpu: NumPy>")
     assert not hasattr(device, "__dict__")
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ("OpenCL C 1.2 pocl", (1, 2)),
+        ("OpenCL C 3.0 ", (3, 0)),
+        ("OpenCL 3.0", (1, 0)),
+        ("", (1, 0)),
+    ],
+)
+def test_version_of_the_language(said: str, version: tuple[int, int]) -> None:
+    assert Device(fake("one", opencl_c_version=said)).opencl_c == version
+    assert Device().opencl_c == (0, 0)
 
 
 def test_identity(machine: Machine) -> None:

@@ -22,6 +22,9 @@ LAYERS = (
     ("netcl_core.market",),
     ("netcl_core.market.failures", "netcl_core.market.finding"),
     ("netcl_core.market.manifests", "netcl_core.market.requirements", "netcl_core.market.states"),
+    ("netcl_core.market.installed", "netcl_core.market.lock"),
+    ("netcl_core.market.receipts",),
+    ("netcl_core.market.verification",),
     ("netcl_core.market.survey",),
     ("netcl_core.market.trial",),
     ("netcl_core.probing",),
@@ -33,6 +36,7 @@ LAYERS = (
     ("netcl_core.autograd",),
     ("netcl_core.explain", "netcl_core.registrars", "netcl_core.sources"),
     ("netcl_core.drawing", "netcl_core.drawing.*"),
+    ("netcl_core.locking",),
     ("netcl_core.loading",),
     ("netcl_core.plugins",),
     ("netcl_core", "netcl_core.doctor", "netcl_core.testing", "netcl_core.testing.*"),
@@ -51,6 +55,7 @@ ACCEPTED = {
     ("netcl_core.cli.main", "netcl_core.cli.kernels"): "the same",
     ("netcl_core.cli.main", "netcl_core.providers"): "only an unknown command needs the catalogue",
     ("netcl_core.cli.main", "netcl_core.cli.graph"): "the same",
+    ("netcl_core.cli.main", "netcl_core.cli.check"): "the same",
     ("netcl_core.cli.market", "netcl_core.plugins"): "`netcl plugins list` imports no plugin",
     ("netcl_core.cli.market", "netcl_core.dtypes"): "it imports NumPy, `netcl plugins list` none",
     ("netcl_core.cli.market", "netcl_core.providers"): "`netcl plugins list` needs no catalogue",
@@ -60,6 +65,8 @@ ACCEPTED = {
     ("netcl_core.cli.tables", "rich.console"): "only a terminal needs it, and it is slow",
     ("netcl_core.cli.tables", "rich.table"): "only a terminal needs it, and it is slow",
     ("netcl_core.testing.reference", "torch"): "optional and slow",
+    ("netcl_core.testing", "?"): "PEP 562: pytest imports the package in everybody's runs",
+    ("netcl_core.testing.metadata", "?"): "the tools of the extra `check` are optional",
 }
 
 #: Who alone may import what.
@@ -75,8 +82,13 @@ ALONE = {
 ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_data.digits", "sklearn.datasets"): "slow, and for one data set only",
     ("netcl_plugin_data.digits", "sklearn.model_selection"): "slow, and for one data set only",
+    **{
+        (f"netcl_plugin_{name}", f"netcl_plugin_{name}.conformance"): "only checks need the cases"
+        for name in ("elementwise", "linalg", "losses", "tensor")
+    },
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
     ("netcl_plugin_workbench", "netcl_plugin_workbench.commands"): "the same",
+    ("netcl_plugin_workbench.commands", "netcl_plugin_workbench.lock.command"): "loads devices",
     ("netcl_plugin_train.command", "netcl_plugin_train.run"): "`netcl --help` loads no network",
     (
         "netcl_plugin_workbench.catalogue.command",

@@ -123,6 +123,9 @@ def test_unknown_keys_are_ignored() -> None:
         ({"requires": {"extensions": "cl_khr_fp16"}}, "NP111"),
         ({"requires": {"extensions": [1]}}, "NP111"),
         ({"requires": {"local_mem_bytes": "1"}}, "NP111"),
+        ({"requires": {"opencl": 1.2}}, "NP111"),
+        ({"requires": {"opencl": "1.2.0"}}, "NP111"),
+        ({"requires": {"opencl": "latest"}}, "NP111"),
         ({"provides": {}}, "NP111"),
         ({"provides": [{"name": "x", "kind": "primitive", "priority": "1"}]}, "NP111"),
     ],
@@ -137,7 +140,7 @@ class Small:
     """A device as manifests see it."""
 
     backend, kind, extensions = "opencl", "cpu", ("cl_khr_fp64",)
-    local_mem_bytes, max_work_group_size = 1000, 64
+    local_mem_bytes, max_work_group_size, opencl_c = 1000, 64, (1, 2)
 
     def __str__(self) -> str:
         return "small"
@@ -152,12 +155,30 @@ class Small:
         ({"extensions": ["cl_khr_fp16"]}, "small lacks cl_khr_fp16"),
         ({"local_mem_bytes": 2000}, "it needs local_mem_bytes of at least 2000, small has 1000"),
         ({"max_work_group_size": 65}, "it needs max_work_group_size of at least 65"),
+        ({"opencl": "1.2"}, None),
+        ({"opencl": "1.0"}, None),
+        ({"opencl": "1.10"}, "it needs OpenCL C 1.10, small has 1.2"),
+        ({"opencl": "3.0"}, "it needs OpenCL C 3.0, small has 1.2"),
         ({"optional_extensions": ["cl_khr_fp16"]}, None),
     ],
 )
 def test_what_a_device_has_to_have(requires: dict[str, Any], reason: str | None) -> None:
     said = parse({"requires": requires}).requires.unmet(Small())
     assert said == reason or (reason and said and said.startswith(reason))
+
+
+@pytest.mark.parametrize(
+    ("requires", "anything"),
+    [
+        ({}, True),
+        ({"optional_extensions": ["cl_khr_fp16"]}, True),
+        ({"opencl": "1.2"}, False),
+        ({"extensions": ["cl_khr_fp64"]}, False),
+        ({"local_mem_bytes": 1}, False),
+    ],
+)
+def test_every_device_will_do(requires: dict[str, Any], anything: bool) -> None:
+    assert parse({"requires": requires}).requires.anything is anything
 
 
 # -- finding ---------------------------------------------------------------------------

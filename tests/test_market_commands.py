@@ -197,6 +197,26 @@ def test_why() -> None:
     assert len(data["rules"]) == 2
 
 
+def test_why_drops_a_device_below_the_language_that_a_manifest_requires(
+    tmp_path: Path, python: Callable[..., str]
+) -> None:
+    """NumPy runs it, no OpenCL device does, and the reason is said."""
+    manifest = MANIFEST.replace("optional_extensions", 'opencl = "99.0"\noptional_extensions')
+    install_plugin(tmp_path, "m_good", GOOD.format(name="m_op"), {"plus.cl.j2": TEMPLATE}, manifest)
+    code = """
+import netcl_core as nc
+for device in nc.devices():
+    said = nc.plugins.why("m_op", device=device)
+    if device.backend == "numpy":
+        assert said.decided, said
+    else:
+        have = "{}.{}".format(*device.opencl_c)
+        assert not said.decided
+        assert f"dropped: it needs OpenCL C 99.0, {device} has {have}" in str(said), said
+"""
+    python(code, PYTHONPATH=str(tmp_path), NETCL_PLUGINS="m_good")
+
+
 def test_why_of_what_is_not_there() -> None:
     result = run("why", "no_such_op", "--device", "cpu")
     assert result.exit_code == 1 and "no installed plugin provides this op" in result.stderr

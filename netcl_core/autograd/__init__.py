@@ -35,6 +35,7 @@ from netcl_core.autograd.modes import (
     set_grad_enabled,
 )
 from netcl_core.autograd.node import Spread
+from netcl_core.autograd.operator_plans import as_operand
 from netcl_core.autograd.operators import (
     Composite,
     Implementation,
@@ -42,7 +43,6 @@ from netcl_core.autograd.operators import (
     Request,
     Requirements,
     Saved,
-    as_operand,
 )
 from netcl_core.autograd.ops import __dir__ as _op_names
 from netcl_core.autograd.ops import __getattr__ as _op

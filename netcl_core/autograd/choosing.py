@@ -100,7 +100,8 @@ def resolve(
     op: str, offers: Sequence[Offer], device: Device | None, chosen: Sequence[Choice]
 ) -> Decision:
     """Which provider's record (the offers' items are rows) serves an op on a device."""
-    return decide(op, offers, chosen, lambda offer: unfit(offer, device))
+    locked = registry.locked(op, device)
+    return decide(op, offers, chosen, lambda offer: unfit(offer, device), locked)
 
 
 def contested(
@@ -111,6 +112,7 @@ def contested(
     Raises AmbiguousOpError at once for a tie that no device would break.
     """
     by_device = any(row.provider in registry.limits or _is_limited(row.record) for row in rows)
+    by_device |= registry.choices is not None and registry.choices.knows(op)
     served: dict[Any, Callable[..., Any]] = {}
 
     def serving(device: Device | None) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ import numpy as np
 from netcl_core.autograd.calls import PlannedCall
 from netcl_core.autograd.kernels import cast_region
 from netcl_core.autograd.lowering import Plan
-from netcl_core.autograd.operators import common_device
+from netcl_core.autograd.operator_plans import common_device
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.autograd.region import Ref, Region, Signature, Step
 from netcl_core.autograd.tracing import TracedNumber

@@ -17,7 +17,8 @@ from netcl_core.autograd.kernels import run_plan, whole
 from netcl_core.autograd.lowering import Plan
 from netcl_core.autograd.modes import is_grad_enabled
 from netcl_core.autograd.node import Node
-from netcl_core.autograd.operators import OperatorPlan, Saved
+from netcl_core.autograd.operator_plans import OperatorPlan
+from netcl_core.autograd.operators import Saved
 from netcl_core.autograd.thread import thread
 from netcl_core.backends import backend_of
 from netcl_core.dtypes import DTYPES

@@ -17,7 +17,8 @@ from netcl_core.autograd.elementwise import astype, primitive_function
 from netcl_core.autograd.engine import apply_op, backward
 from netcl_core.autograd.kernels import move
 from netcl_core.autograd.mistakes import MISTAKES, raise_named
-from netcl_core.autograd.operators import Composite, Operator, operator_function
+from netcl_core.autograd.operator_plans import operator_function
+from netcl_core.autograd.operators import Composite, Operator
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.device import Device
 from netcl_core.errors import ArgumentError, MissingOpError, message

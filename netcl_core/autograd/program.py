@@ -15,7 +15,7 @@ from netcl_core.autograd.fused_op import FusedOperator, Neighbour
 from netcl_core.autograd.lowering import Plan
 from netcl_core.autograd.modes import no_grad
 from netcl_core.autograd.neighbours import join
-from netcl_core.autograd.operators import OperatorPlan, apply_operator
+from netcl_core.autograd.operator_plans import OperatorPlan, apply_operator
 from netcl_core.autograd.partition import Unit, is_elementwise, is_leaf, partition, region_of
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.autograd.region import Ref, Region, Signature, Step

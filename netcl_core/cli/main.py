@@ -7,8 +7,9 @@ module is imported when the command runs, so `netcl --help` starts fast.
 from __future__ import annotations
 
 import importlib
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -20,10 +21,15 @@ from netcl_core.errors import (
     MissingOpError,
     NetclError,
     ShapeError,
+    TargetError,
 )
 
 #: What a command's arguments can get wrong.
-_USAGE = (MissingOpError, ArgumentError, AttributeValueError, DtypeError, ShapeError)
+_USAGE = (MissingOpError, ArgumentError, AttributeValueError, DtypeError, ShapeError, TargetError)
+
+
+#: What has to run where the lock file does not fit.
+_WITHOUT_LOCK: Final = ("plugins", "lock")
 
 
 def plugin_commands() -> dict[str, click.Command]:
@@ -52,7 +58,11 @@ class NetclGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A built-in command, else a plugin's."""
-        return super().get_command(ctx, cmd_name) or self._added(ctx).get(cmd_name)
+        own = super().get_command(ctx, cmd_name)
+        if own is not None:
+            return own
+        with _unlocked() if (*_path(ctx), cmd_name) == _WITHOUT_LOCK else nullcontext():
+            return self._added(ctx).get(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -79,6 +89,11 @@ class NetclGroup(click.Group):
             return super().invoke(ctx)
         except NetclError as error:
             ctx.exit(ended_by(error))
+
+
+def _unlocked() -> AbstractContextManager[None]:
+    block: AbstractContextManager[None] = importlib.import_module("netcl_core.plugins").unlocked()
+    return block
 
 
 def _path(ctx: click.Context) -> tuple[str, ...]:
@@ -190,6 +205,30 @@ def search(ctx: click.Context, word: str, catalogue: Path | None, as_json: bool)
     Exit code 1 when there is nothing.
     """
     ctx.exit(_run("market", "show_search", word, catalogue, as_json))
+
+
+@plugins.command()
+@click.argument("target", metavar="[NAME|PATH]", required=False)
+@click.option(
+    "--level", type=click.Choice(["static", "run", "full"]), default="static", show_default=True
+)
+@click.option("--device", "devices", multiple=True, metavar="D", help="As NETCL_DEVICE.")
+@click.option("--only", multiple=True, metavar="CHECK", help="Only the checks of this name.")
+@click.option("--out", metavar="FILE", help="Write the record as JSON into this new file, too.")
+@_json
+@click.pass_context
+def check(ctx: click.Context, /, **options: Any) -> None:
+    """Check an installed plugin, a project folder or a wheel; without one, all installed ones.
+
+    Exit code 1 when something failed, 2 when there is nothing to check, 3 when a tool that
+    the check needs is missing.
+    """
+    module = importlib.import_module("netcl_core.cli.check")
+    try:
+        ctx.exit(module.show_check(**options))
+    except _USAGE as error:
+        _complain(error)
+        ctx.exit(2)
 
 
 @netcl.group()

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 from netcl_core.autograd.calls import PlannedCall
 from netcl_core.autograd.explanation import why_alone
 from netcl_core.autograd.frames import describe as where
-from netcl_core.autograd.operators import OperatorPlan
+from netcl_core.autograd.operator_plans import OperatorPlan
 from netcl_core.autograd.program import (
     Executable,
     FusedOperatorStep,

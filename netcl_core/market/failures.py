@@ -235,6 +235,62 @@ FAILURES: Final = _table(
         "`NETCL_PLUGINS_STRICT` is set and a plugin cannot be loaded.",
         "Repair what the message lists, or unset the variable.",
     ),
+    (
+        "NP501",
+        "",
+        "The lock file cannot be read, or is not what `netcl plugins lock` wrote.",
+        "Write it again with `netcl plugins lock`, or take it from version control.",
+    ),
+    (
+        "NP502",
+        "",
+        "The lock file is of a newer schema than this core knows.",
+        "Upgrade netcl-core, or write the file again with `netcl plugins lock`.",
+    ),
+    (
+        "NP503",
+        "",
+        "A plugin of the lock file is not installed.",
+        "Install it in the locked version; `netcl plugins lock` locks what is there.",
+    ),
+    (
+        "NP504",
+        "",
+        "The core or a plugin is installed in another version than the locked one.",
+        "Install the locked version; `netcl plugins lock` locks what is there.",
+    ),
+    (
+        "NP505",
+        "",
+        "The version is the locked one, but its files are others.",
+        "Reinstall it from where the lock was made; `netcl plugins lock` locks what is there.",
+    ),
+    (
+        "NP506",
+        "",
+        "A plugin is installed that the lock file does not know.",
+        "Uninstall it, or lock it with `netcl plugins lock`.",
+    ),
+    (
+        "NP507",
+        "",
+        "Another candidate than the locked one would serve an op if there were no lock file.",
+        "`netcl plugins why OP` says by which rule; `netcl plugins lock` locks what is there.",
+    ),
+    (
+        "NP508",
+        "",
+        "The rendered source of an op is another than the locked one.",
+        "`netcl kernels show OP` prints it; `netcl plugins lock` locks what is there.",
+    ),
+    (
+        "NP509",
+        "",
+        "The installation does not fit the lock file, and `NETCL_LOCK_STRICT` or "
+        "`NETCL_PLUGINS_STRICT` is set.",
+        "Repair what the message lists, lock what is there with `netcl plugins lock`, or unset "
+        "the variable.",
+    ),
 )
 
 

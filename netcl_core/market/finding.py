@@ -52,6 +52,15 @@ class Distribution:
         text = _read(self.handle, "RECORD") or ""
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
+    def metadata(self, name: str) -> str | None:
+        """A file of its metadata; None if it is missing or is no text."""
+        return _read(self.handle, name)
+
+    def metadata_file(self, name: str) -> Path | None:
+        """The path of a file of its metadata; None if these do not lie in a folder."""
+        folder = Path(self.location)
+        return folder / name if folder.is_dir() else None
+
     def file(self, path: str) -> Path | None:
         """A file by its path in RECORD, the list of the distribution's files; None if not there."""
         listed = f"\n{_read(self.handle, 'RECORD') or ''}"
@@ -79,6 +88,15 @@ def distributions() -> list[Distribution]:
         if (made.points or made.problem) and _is_first(made):
             found.setdefault(canonical(made.name), made)
     return [found[name] for name in sorted(found)]
+
+
+def find(name: str) -> Distribution | None:
+    """An installed distribution by name, whatever its entry points; None if it is not there."""
+    try:
+        handle = importlib_metadata.distribution(name)
+    except (importlib_metadata.PackageNotFoundError, ValueError):
+        return None
+    return _distribution(handle, "")
 
 
 def _distribution(handle: Any, entry_points: str) -> Distribution:

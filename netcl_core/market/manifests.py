@@ -8,6 +8,7 @@ JSON Schema in `manifest_schema.json` says the whole of what a manifest may hold
 from __future__ import annotations
 
 import importlib.machinery
+import re
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
@@ -59,6 +60,9 @@ class Requires:
         missing = [name for name in self.extensions if name not in device.extensions]
         if missing:
             return f"{device} lacks {', '.join(missing)}"
+        if self.opencl and device.opencl_c < _version(self.opencl):
+            there = "{}.{}".format(*device.opencl_c)
+            return f"it needs OpenCL C {self.opencl}, {device} has {there}"
         for name in ("local_mem_bytes", "max_work_group_size"):
             wanted, there = getattr(self, name), getattr(device, name)
             if there < wanted:
@@ -68,9 +72,11 @@ class Requires:
     @property
     def anything(self) -> bool:
         """Whether every device will do."""
-        return not (
-            self.extensions or self.local_mem_bytes or self.max_work_group_size or self.device_types
-        )
+        return self == Requires(optional_extensions=self.optional_extensions)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
 
 
 @final
@@ -177,8 +183,11 @@ def _api(plugin: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _requires(table: Mapping[str, Any]) -> Requires:
+    opencl = _take(table, "opencl", str, "")
+    if not re.fullmatch(r"([0-9]+\.[0-9]+)?", opencl):
+        raise plugin_error("NP111", f'its manifest has opencl = {opencl!r}; expected such as "1.2"')
     return Requires(
-        opencl=_text(table, "opencl"),
+        opencl=opencl,
         extensions=_names(table, "extensions"),
         optional_extensions=_texts(table, "optional_extensions"),
         local_mem_bytes=_take(table, "local_mem_bytes", int, 0),

@@ -104,6 +104,7 @@ class Record:
     Attributes:
         date: UTC, ISO 8601 with seconds.
         wheel_sha256: Of the wheel that was checked; empty for an installed plugin or a folder.
+        notes: What is worth knowing and no failure.
     """
 
     plugin: str
@@ -121,6 +122,7 @@ class Record:
     mutants: tuple[Mutants, ...] = ()
     roofline: tuple[Roofline, ...] = ()
     wheel_sha256: str = ""
+    notes: tuple[str, ...] = ()
     schema: int = SCHEMA
     kind: str = field(default="check")
 
@@ -176,6 +178,7 @@ def from_json(data: Mapping[str, Any]) -> Record:
         known = _known(Record, data)
         for name, part in _PARTS.items():
             known[name] = tuple(_made(part, row) for row in known.get(name, ()))
+        known["notes"] = tuple(known.get("notes", ()))
         made: Record = _sound(Record(**known))
         datetime.fromisoformat(made.date)
         return made

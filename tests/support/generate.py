@@ -19,9 +19,11 @@ from typing import Any
 import manifests
 import renewal
 from broken import BROKEN, DEADLY
+from faulty import FAULTY
 
 from netcl_core import config, errors, hookspecs
 from netcl_core.market.failures import FAILURES
+from netcl_core.testing.findings import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = "netcl_core/catalogue.json"
@@ -82,6 +84,19 @@ def failures_table() -> Iterator[str]:
         yield f"| {anchor} | {kind.state} | {kind.meaning} | {kind.remedy} | {proof} |"
 
 
+def findings_table() -> Iterator[str]:
+    """Every kind of finding of the static check, with the faulty plugins that prove it."""
+    examples: dict[str, list[str]] = {}
+    for row in FAULTY.values():
+        examples.setdefault(row.code, []).append(row.what)
+    yield "| code | check | what is wrong | what to do | proved with |"
+    yield "|---|---|---|---|---|"
+    for code, kind in KINDS.items():
+        proof = "; ".join(examples.get(code, []))
+        anchor = f'<a id="{code.lower()}"></a>{code}'
+        yield f"| {anchor} | `{kind.check}` | {kind.meaning} | {kind.remedy} | {proof} |"
+
+
 def plugins_table() -> Iterator[str]:
     """Every first-party plugin with what it brings."""
     yield "| package | brings |"
@@ -100,6 +115,7 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "errors": errors_table,
     "plugins": plugins_table,
     "failures": failures_table,
+    "findings": findings_table,
 }
 
 

@@ -19,7 +19,7 @@ def shape_of(value: Any) -> tuple[int, ...]:
 def plain_shape(who: str, given: Any, least: int = 0) -> tuple[int, ...]:
     """Sizes as a tuple of ints; raises ShapeError unless they are ints of at least `least`."""
     one = hasattr(given, "__index__") and not shape_of(given)
-    sizes = [given] if one else list(given) if hasattr(given, "__iter__") else [None]
+    sizes: list[Any] = [given] if one else list(given) if hasattr(given, "__iter__") else [None]
     if not all(hasattr(size, "__index__") and int(size) >= least for size in sizes):
         raise ShapeError(message(who, f"the shape {given!r}", f"ints of at least {least}"))
     return tuple(int(size) for size in sizes)

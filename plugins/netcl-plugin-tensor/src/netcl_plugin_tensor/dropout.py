@@ -39,7 +39,7 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
 
 
 def _probability(p: Any) -> float:
-    if isinstance(p, bool) or not isinstance(p, Real) or not 0 <= p <= 1:
+    if isinstance(p, bool) or not isinstance(p, Real) or not 0 <= float(p) <= 1:
         raise AttributeValueError(message("dropout", f"p={p!r}", "a probability, 0 <= p <= 1"))
     return float(p)
 
@@ -66,7 +66,11 @@ def _plan(request: Request) -> Kernels:
     x, p = request.output, request.attrs["p"]
     storage = _STORAGE[x.dtype]
     compute = "double" if storage == "double" else "float"
-    numbers = [("ulong", x.size), ("ulong", _CHUNK), ("ulong", _threshold(p))]
+    numbers: list[tuple[str, Any]] = [
+        ("ulong", x.size),
+        ("ulong", _CHUNK),
+        ("ulong", _threshold(p)),
+    ]
     numbers.append((compute, 1 / (1 - p) if p < 1 else 0.0))
     args = (("in", 0), ("in", 1), ("out", 0), *numbers)
     context = {"storage": storage, "compute": compute}

@@ -115,7 +115,7 @@ def _flip_view(x: Spec, dims: Sequence[int]) -> strided.View:
     return strided.View(x.shape, strides, offset)
 
 
-def _bind_pad(x: Any, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Any:
+def _bind_pad(x: Any, pad: Sequence[int], mode: str = "constant", value: Any = 0.0) -> Any:
     ndim, sizes = len(shape_of(x)), [index(size) for size in pad]
     if mode != "constant":
         raise AttributeValueError(message("pad", f"mode={mode!r}", "'constant'"))

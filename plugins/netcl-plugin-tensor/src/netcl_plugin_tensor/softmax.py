@@ -62,7 +62,7 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
         outer = spec.size // (size * inner)
         buffers = [("in", i) for i in range(len(request.inputs))] + [("out", 0)]
         dtype = DTYPES[spec.dtype]
-        context = {"storage": dtype.storage, "acc": dtype.compute}
+        context: dict[str, Any] = {"storage": dtype.storage, "acc": dtype.compute}
         if request.device.kind == "gpu" and inner == 1:
             teams = row_teams(request.device, size, dtype)
             args = request.slots.args(buffers, (("ulong", outer), ("ulong", size)))
@@ -91,25 +91,25 @@ def _wide(x: Any) -> Any:
 
 
 def _softmax(x: Any, dim: int) -> Any:
-    dim = dim if x.ndim else None
-    e = np.exp(_wide(x) - _wide(x).max(axis=dim, keepdims=True, initial=-np.inf))
-    return e / e.sum(axis=dim, keepdims=True)
+    axis = dim if x.ndim else None
+    e = np.exp(_wide(x) - _wide(x).max(axis=axis, keepdims=True, initial=-np.inf))
+    return e / e.sum(axis=axis, keepdims=True)
 
 
 def _log_softmax(x: Any, dim: int) -> Any:
-    dim = dim if x.ndim else None
-    shifted = _wide(x) - _wide(x).max(axis=dim, keepdims=True, initial=-np.inf)
-    return shifted - np.log(np.exp(shifted).sum(axis=dim, keepdims=True))
+    axis = dim if x.ndim else None
+    shifted = _wide(x) - _wide(x).max(axis=axis, keepdims=True, initial=-np.inf)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 
 
 def _softmax_backward(out: Any, grad: Any, dim: int) -> Any:
-    out, grad, dim = _wide(out), _wide(grad), dim if out.ndim else None
-    return out * (grad - (grad * out).sum(axis=dim, keepdims=True))
+    out, grad, axis = _wide(out), _wide(grad), dim if out.ndim else None
+    return out * (grad - (grad * out).sum(axis=axis, keepdims=True))
 
 
 def _log_softmax_backward(out: Any, grad: Any, dim: int) -> Any:
-    out, grad, dim = _wide(out), _wide(grad), dim if out.ndim else None
-    return grad - np.exp(out) * grad.sum(axis=dim, keepdims=True)
+    out, grad, axis = _wide(out), _wide(grad), dim if out.ndim else None
+    return grad - np.exp(out) * grad.sum(axis=axis, keepdims=True)
 
 
 def _pair(name: str, forward: Callable[..., Any], backward: Callable[..., Any], doc: str) -> Any:

@@ -27,7 +27,7 @@ _WORK_ITEMS: Final = tuple(
 )
 
 
-class OpenCLLexer(CLexer):
+class OpenCLLexer(CLexer):  # type: ignore[misc]  # Pygments has no types
     """C with OpenCL's qualifiers, vector types and work-item functions."""
 
     name = "OpenCL"

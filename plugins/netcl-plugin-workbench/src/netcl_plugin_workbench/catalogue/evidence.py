@@ -54,6 +54,11 @@ class Evidence:
     cells: list[Cell] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
 
+    @property
+    def everything(self) -> list[Record | Cell]:
+        """Checks and cells."""
+        return [*self.checks, *self.cells]
+
 
 def load(folder: Path | None) -> Evidence:
     """Read every JSON file below a folder; none without a folder."""

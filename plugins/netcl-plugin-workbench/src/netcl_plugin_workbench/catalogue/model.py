@@ -120,12 +120,12 @@ class Market:
     @property
     def records(self) -> int:
         """How many records were read."""
-        return len(self.evidence.checks) + len(self.evidence.cells)
+        return len(self.evidence.everything)
 
     @property
     def date(self) -> str:
         """When the newest record was made; empty without records."""
-        dates = [one.date for one in (*self.evidence.checks, *self.evidence.cells)]
+        dates = [one.date for one in self.evidence.everything]
         return max(dates, key=when)[:10] if dates else ""
 
 
@@ -177,7 +177,7 @@ def _filed(
     records: dict[tuple[str, Version], list[Record]] = defaultdict(list)
     cells: dict[tuple[str, Version], list[Cell]] = defaultdict(list)
     unused = set()
-    for one in (*evidence.checks, *evidence.cells):
+    for one in evidence.everything:
         plugin = canonicalize_name(one.plugin)
         name = plugin if plugin in grouped else names.get(plugin, plugin)
         version = next((each for each in grouped.get(name, ()) if _is(each, one.version)), None)
