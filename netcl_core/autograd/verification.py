@@ -149,7 +149,7 @@ class Use:
     def _finding(self, forward: Expr, name: str, tree: Expr) -> Finding | None:
         try:
             symbolic = times(Name(GRAD), derivative(forward, name))
-            result = self._compare(Gradients(forward, tree, symbolic, name, self._names()))
+            result = self._compare(Gradients(forward, tree, symbolic, name, self.names))
             if result.compared >= _LEAST:
                 return self._difference(forward, name, symbolic, result)
             left = f"{result.compared} of {result.drawn} points"
@@ -188,17 +188,19 @@ class Use:
             *result.worst,
         )
 
-    def _names(self) -> tuple[str, ...]:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that an expression may read but `out`: inputs, numbers, `grad`."""
         return (*self.record.parsed(self.arity, self.choices).inputs, *self.numbers, GRAD)
 
     def _which(self, name: str) -> str:
         words = "".join(f", {attr}={value!r}" for attr, value in self.choices)
-        return f"the gradient of input {self._names().index(name)} ({name}{words})"
+        return f"the gradient of input {self.names.index(name)} ({name}{words})"
 
     def _written(self, name: str) -> str:
         """The text of a gradient as its author wrote it, macros and all."""
         assert self.record.backward is not None  # it gave the tree that was compared
-        inputs = list(self._names()[: self.arity])
+        inputs = list(self.names[: self.arity])
         attrs = {attr: dict(self.choices).get(attr, attr) for attr in self.record.attrs}
         return str(self.record.backward(inputs, GRAD, attrs, OUT)[inputs.index(name)])
 
