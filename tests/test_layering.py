@@ -65,6 +65,7 @@ ACCEPTED = {
     ("netcl_core.cli.tables", "rich.console"): "only a terminal needs it, and it is slow",
     ("netcl_core.cli.tables", "rich.table"): "only a terminal needs it, and it is slow",
     ("netcl_core.testing.reference", "torch"): "optional and slow",
+    ("netcl_core.testing.plugin", "netcl_core.testing.collectors"): "pytest imports it in all runs",
     ("netcl_core.testing", "?"): "PEP 562: pytest imports the package in everybody's runs",
     ("netcl_core.testing.metadata", "?"): "the tools of the extra `check` are optional",
 }
