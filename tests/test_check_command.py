@@ -15,7 +15,7 @@ from environments import ROOT
 from faulty import FAULTY, FILES, NAME, PACKAGE, Faulty
 
 from netcl_core.cli import main
-from netcl_core.testing import targets, wheels
+from netcl_core.testing import check, targets, wheels
 from netcl_core.testing.records import from_json
 
 SOUND = Faulty("", "", "")
@@ -42,8 +42,9 @@ packages = ["src/{PACKAGE}"]
 """
 
 
-def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(main.netcl, ["plugins", "check", *map(str, arguments)])
+def run(*arguments: Any, level: str = "static") -> Result:
+    words = ["plugins", "check", *map(str, arguments), *(["--level", level] if level else [])]
+    return CliRunner().invoke(main.netcl, words)
 
 
 def project(folder: Path, pyproject: str = PYPROJECT) -> Path:
@@ -121,6 +122,41 @@ def test_every_installed_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "No plugin is installed" in run().stdout
 
 
+# -- levels ----------------------------------------------------------------------------
+
+
+def test_the_level_run(tmp_path: Path) -> None:
+    """It is the default, and holds the static level, once."""
+    result = run(SOUND.wheel(tmp_path), "--device", "cpu", "--json", level="")
+    record = from_json(json.loads(result.stdout))
+    assert result.exit_code == 0, [each.reason for each in record.outcomes]
+    assert record.level == "run" and [each.id for each in record.devices] == ["cpu"]
+    assert {"wheel", "registration", "values", "gradient", "threads"} <= {
+        each.check for each in record.outcomes
+    }
+    assert len([each for each in record.outcomes if each.check == "derivative"]) == 1
+    assert {each.direction for each in record.kernels} == {"forward", "backward"}
+
+
+def test_a_wrong_gradient_is_found_in_a_run(tmp_path: Path) -> None:
+    wheel = FAULTY["wrong_gradient"].wheel(tmp_path)
+    result = run(wheel, "--only", "gradient", "--device", "cpu", "--json", level="")
+    record = from_json(json.loads(result.stdout))
+    assert result.exit_code == 1 and record.level == "run" and record.kernels == ()
+    assert {(each.op, each.check) for each in record.outcomes} == {("sound", "gradient")}
+
+
+def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+    result = run(SOUND.wheel(tmp_path), "--device", "opencl:99", level="run")
+    assert result.exit_code == 3 and "opencl:99" in result.stderr and result.stdout == ""
+
+
+def test_the_lowest_level_that_has_the_checks() -> None:
+    assert check.level_for(["manifest", "derivative"]) == "static"
+    assert check.level_for(["manifest", "values"]) == "run"
+    assert check.level_for([]) == "run"
+
+
 # -- targets ---------------------------------------------------------------------------
 
 
@@ -156,7 +192,7 @@ def test_wrong_usage() -> None:
     assert "'speed' is no check of the level 'static'; expected one of wheel, " in result.stderr
     result = run("--device", "cpu", "--level", "static")
     assert result.exit_code == 2 and "which runs nothing" in result.stderr
-    assert run("--level", "most").exit_code == 2
+    assert run(level="most").exit_code == 2
 
 
 # -- projects --------------------------------------------------------------------------

@@ -23,13 +23,14 @@ _MOST_OPS: Final = 8
 
 def show_check(
     target: str | None,
-    level: Level,
+    level: Level | None,
     devices: Sequence[str],
     only: Sequence[str],
     as_json: bool,
     out: str | None,
 ) -> int:
     """Check one plugin, or all that are installed; 1 if one of them has a failure."""
+    level = level or check.level_for(only)
     check.insist(level, devices, only)
     if out is not None and Path(out).exists():
         raise TargetError(message(f"--out {out}", "the file is there already", "a new file"))

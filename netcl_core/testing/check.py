@@ -5,24 +5,27 @@ from __future__ import annotations
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from netcl_core.errors import ArgumentError, message
-from netcl_core.testing import apart, records, targets
+from netcl_core.testing import apart, records, targets, vocabulary
 from netcl_core.testing.findings import STATIC
 from netcl_core.testing.records import LEVELS, Level, Record
 from netcl_core.version import VERSION
 
 #: The names of the checks by the level that adds them.
-CHECKS: dict[Level, tuple[str, ...]] = {"static": STATIC}
+CHECKS: Final[Mapping[Level, tuple[str, ...]]] = {
+    "static": STATIC,
+    "run": tuple(name for name in vocabulary.CHECKS if name not in STATIC),
+}
 
 
 def check(
     target: str,
-    level: Level = "static",
+    level: Level,
     devices: Sequence[str] = (),
     only: Sequence[str] = (),
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
@@ -80,6 +83,14 @@ def check(
             **parts,
         }
     )
+
+
+def level_for(only: Sequence[str]) -> Level:
+    """The lowest level that has all of these checks; `run` if none is named."""
+    if not only:
+        return "run"
+    fits = (level for level in CHECKS if set(only) <= set(checks_of(level)))
+    return next(fits, [*CHECKS][-1])
 
 
 def checks_of(level: Level) -> list[str]:

@@ -89,7 +89,10 @@ def table_of(distribution: str) -> Table:
         if not given and reasons:
             internal[record.name] = reasons[0]
         elif not given and isinstance(record, AutogradPrimitive):
-            given = derived_cases(record, provider)
+            try:
+                given = derived_cases(record, provider)
+            except Exception as error:  # a plugin's callable may raise anything
+                problems[record.name] = f"no case can be derived: {type(error).__name__}: {error}"
         cases += [replace(case, provider=provider) for case in given]
     return Table(provider, cases, internal, problems)
 

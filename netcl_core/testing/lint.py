@@ -138,12 +138,10 @@ def _render(use: Use, dtype: str) -> None:
 def check_kernels(operator: Operator, cases: Sequence[Case], dtype: str) -> Iterator[Finding]:
     """The kernels of a structured op are rendered in a dtype, for every case that takes it."""
     for case in cases:
-        if dtype not in case.takes or case.call is not None:
-            continue
-        arrays = case.sample(case.variants[0], dtype)
-        specs = [Spec(array.shape, array.dtype.name) for array in arrays]
-        for kind in _KINDS:
+        for kind in _KINDS if dtype in case.takes and case.call is None else ():
             try:
+                arrays = case.sample(case.variants[0], dtype)
+                specs = [Spec(array.shape, array.dtype.name) for array in arrays]
                 sources_of(operator.name, stand_in(kind), dtype, specs, case.attrs)
             except Exception as error:  # whatever it is, the kernel cannot be made
                 text = f"{case} on a {kind}: {type(error).__name__}: {error}"
