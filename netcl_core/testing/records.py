@@ -101,6 +101,7 @@ class Record:
     Attributes:
         date: UTC, ISO 8601 with seconds.
         wheel_sha256: Of the wheel that was checked; empty for an installed plugin or a folder.
+        notes: What is worth knowing and no failure.
     """
 
     plugin: str
@@ -118,6 +119,7 @@ class Record:
     mutants: tuple[Mutants, ...] = ()
     roofline: tuple[Roofline, ...] = ()
     wheel_sha256: str = ""
+    notes: tuple[str, ...] = ()
     schema: int = SCHEMA
     kind: str = field(default="check")
 
@@ -173,6 +175,7 @@ def from_json(data: Mapping[str, Any]) -> Record:
         known = _known(Record, data)
         for name, part in _PARTS.items():
             known[name] = tuple(_made(part, row) for row in known.get(name, ()))
+        known["notes"] = tuple(known.get("notes", ()))
         return Record(**known)
     except (TypeError, AttributeError) as error:
         raise RecordError(message("record", str(error), "the fields of a record")) from error

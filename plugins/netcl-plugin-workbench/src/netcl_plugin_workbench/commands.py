@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from netcl_plugin_workbench.matrix.command import matrix
+from netcl_plugin_workbench.new.command import new
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
@@ -33,4 +34,5 @@ def lock(ctx: click.Context, /, **options: Any) -> None:
 COMMANDS: Final[tuple[tuple[str, click.Command], ...]] = (
     ("", matrix),
     ("plugins", lock),
+    ("plugins", new),
 )
