@@ -117,12 +117,12 @@ def test_markers_and_extras_count(make_wheel: Write, tmp_path: Path) -> None:
         tmp_path,
         "netcl-core",
         "0.1.1",
-        requires=["runtime; extra == 'cpu'", "never; extra == 'dev'"],
+        requires=["runtime; extra == 'cpu'", "never; extra == 'dev'", "schema; extra == 'check'"],
     )
     requires = ["netcl-core[cpu]", "old; python_version < '3.12'", "new; python_version >= '3.12'"]
     make_wheel(tmp_path, "netcl-plugin-a", requires=requires)
-    assert pick(tmp_path).others == ("old", "runtime")
-    assert pick(tmp_path, python="3.12.1").others == ("new", "runtime")
+    assert pick(tmp_path).others == ("old", "runtime", "schema")
+    assert pick(tmp_path, python="3.12.1").others == ("new", "runtime", "schema")
 
 
 # -- processes -----------------------------------------------------------------------

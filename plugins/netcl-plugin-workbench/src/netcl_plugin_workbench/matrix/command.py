@@ -58,7 +58,11 @@ def matrix() -> None:
     help="How many cells run at a time.",
 )
 @click.option(
-    "--timeout", type=click.FloatRange(1), default=900, show_default=True, help="Seconds per check."
+    "--timeout",
+    type=click.FloatRange(1),
+    default=1800,
+    show_default=True,
+    help="Seconds per check.",
 )
 @click.option(
     "--rerun",
