@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import click
 
-_FOLDER: Final = click.Path(exists=True, file_okay=False, path_type=Path)
+# Resolved, since child processes work in folders of their own.
+_FOLDER: Final = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
 _TARGET: Final = click.Path(file_okay=False, path_type=Path)
 _RUNTIMES: Final = ("intel", "pocl", "pocl-wheel", "oclgrind", "gpu", "numpy")
 _USUAL: Final = ("intel", "pocl", "oclgrind", "gpu", "numpy")

@@ -65,7 +65,7 @@ def shelves(cores: Path, plugins: Path) -> Shelves:
     found = Shelves(
         tuple(wheel for wheel in shelf(cores) if wheel.name == CORE),
         tuple(wheel for wheel in shelf(plugins) if wheel.is_plugin),
-        plugins.resolve(),
+        plugins,
     )
     for folder, wheels, what in ((cores, found.cores, CORE), (plugins, found.plugins, "a plugin")):
         if not wheels:
