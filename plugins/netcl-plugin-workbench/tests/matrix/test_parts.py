@@ -35,6 +35,18 @@ def test_builds_of_one_version_are_told_apart(shelves_of: tuple[Path, Path]) -> 
     assert plugin.requires == ("netcl-core>=0.1.1,<0.2",)
 
 
+def test_some_plugins_are_only_there_for_others(
+    shelves_of: tuple[Path, Path], make_wheel: Write
+) -> None:
+    make_wheel(shelves_of[1], "netcl-plugin-base")
+    found = shelves(*shelves_of, ["Netcl_Plugin_Swish"])
+    assert [wheel.name for wheel in found.plugins] == ["netcl-plugin-base", "netcl-plugin-swish"]
+    assert [wheel.name for wheel in found.checked] == ["netcl-plugin-swish"]
+    assert shelves(*shelves_of).checked == found.plugins
+    with pytest.raises(PluginError, match="none is of swish; expected one of netcl-plugin-base"):
+        shelves(*shelves_of, ["swish"])
+
+
 def test_a_manifest_is_read_from_the_wheel(make_wheel: Write, tmp_path: Path) -> None:
     points = "[netcl_core.manifest]\ngpu = netcl_plugin_gpu:netcl_plugin.toml\n"
     manifest = '[plugin]\nname = "gpu"\n[requires]\ndevice_types = ["gpu"]\n'

@@ -29,6 +29,12 @@ def matrix() -> None:
     "--plugins", type=_FOLDER, required=True, help="Wheels of plugins, and of those they need."
 )
 @click.option(
+    "--only",
+    multiple=True,
+    metavar="PLUGIN",
+    help="Check this; the others are there if needed.",
+)
+@click.option(
     "--records", type=_TARGET, required=True, help="Where each cell leaves a file; kept for ever."
 )
 @click.option(
