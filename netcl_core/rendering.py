@@ -15,23 +15,19 @@ from typing import Any, Final
 
 import jinja2
 
+from netcl_core import folders
 from netcl_core.errors import TemplateError, coded, message
 
 _prefixes: Final[dict[str, jinja2.BaseLoader]] = {}
 _lock: Final = threading.RLock()
 
 
-def _core_folder() -> Path:
-    inside = Path(__file__).with_name("templates")
-    return inside if inside.is_dir() else Path(__file__).parent.parent / "templates"
-
-
 def core_source(name: str) -> str:
     """The text of a file below the core's template folder, such as `kernels/probe.cl.j2`."""
-    return (_core_folder() / name).read_text(encoding="utf-8")
+    return (folders.templates() / name).read_text(encoding="utf-8")
 
 
-_prefixes["core"] = jinja2.FileSystemLoader(_core_folder())
+_prefixes["core"] = jinja2.FileSystemLoader(folders.templates())
 
 
 @lru_cache(maxsize=1)

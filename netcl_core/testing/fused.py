@@ -30,6 +30,8 @@ GROUP: Final = 8
 _FLAT: Final[tuple[Shape, ...]] = (*((size,) for size in SIZES), FIVE)
 #: The shapes of an op's inputs in the broadcast check; the first is that of the result.
 _BROADCAST: Final[tuple[Shape, ...]] = ((6, 5, 4, 33), (5, 1, 33), (4, 1))
+#: The same for ops of several inputs, the first broadcast too.
+_TURNED: Final[tuple[Shape, ...]] = ((5, 1, 33), (6, 5, 4, 33), (4, 1))
 #: The shape at which gradients meet finite differences.
 _SLOPES: Final[Shape] = (1031,)
 Inputs = Callable[[Case], list[Array]]
@@ -53,7 +55,7 @@ def check_group(
 ) -> None:
     """A group in one kernel per direction: sizes, broadcasting, non-finite values.
 
-    Broadcasting takes two kernels more.
+    Broadcasting takes four kernels more.
     """
     for shape in _FLAT:
         check_fused(cases, device, dtype, _samples([shape], dtype))
@@ -61,6 +63,9 @@ def check_group(
         return
     if broadcast:
         check_fused(cases, device, dtype, _samples(_BROADCAST, dtype))
+        several = [case for case in cases if len(case.inputs) > 1]
+        if several:
+            check_fused(several, device, dtype, _samples(_TURNED, dtype))
     kept = [case for case in cases if not case.excuse("non-finite", device, dtype)]
     if kept:
         check_fused(kept, device, dtype, _specials, nan=True)

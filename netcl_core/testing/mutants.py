@@ -1,41 +1,41 @@
 """Mutants: a plugin's ops are broken in turn, and the checks of its cases must notice.
 
-Nothing here judges: a mutant meets the same checks that the op itself has to pass, the
-cheapest first, and is caught by the first that fails.
+Nothing here judges: a mutant meets the steps that `check` makes for the op, the cheapest
+first, and is caught by the first that fails. A step that fails without the fault, too,
+catches nothing.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.autograd import verification
 from netcl_core.autograd.operators import Operator
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.device import Device
 from netcl_core.device_table import get_device
-from netcl_core.dtypes import DTYPES
 from netcl_core.hostdata import Array
 from netcl_core.registry import OP_KINDS, Row, registry
 from netcl_core.testing.cases import Case
-from netcl_core.testing.checks import check_case, check_derivative, check_gradient, check_refusal
+from netcl_core.testing.collection import Table
 from netcl_core.testing.faults import Fault, expression_faults
-from netcl_core.testing.fused import check_group
 from netcl_core.testing.operator_faults import operator_faults
 from netcl_core.testing.records import Mutants
 from netcl_core.testing.reference import evaluate
-from netcl_core.testing.results import Table
+from netcl_core.testing.running import perform
+from netcl_core.testing.steps import Step, steps_of
 from netcl_core.testing.substitution import substituted
 
 #: What share of the mutants a table of cases has to catch.
 WANTED: Final = 0.95
-Check: TypeAlias = Callable[[], Any]
-Checks: TypeAlias = Callable[[], Iterator[tuple[str, Check]]]
+#: Steps that say nothing of what an op computes.
+_OF_THE_TABLE: Final = frozenset({"cases", "reference"})
 
 
 @final
@@ -62,113 +62,106 @@ def rows_of(table: Table, only: Sequence[str] = ()) -> list[Row]:
 
 def run_mutants(row: Row, table: Table) -> Iterator[Verdict]:
     """Every fault of an op that changes what it computes, on the NumPy path."""
-    cases = cases_of(row, table)
+    trial = Trial(row, table, get_device("cpu"))
     if isinstance(row.record, AutogradPrimitive):
         for fault in expression_faults(row.record):
-            yield verdict(row, fault, _checks(row, cases))
+            yield trial.verdict(fault)
         return
-    inputs = max((len(case.inputs) for case in cases), default=0)
-    for fault in operator_faults(row.record, inputs) if cases else ():
-        if not _is_the_same(row, fault, cases):
-            yield verdict(row, fault, _checks(row, cases))
+    inputs = max((len(case.inputs) for case in trial.cases), default=0)
+    for fault in operator_faults(row.record, inputs) if trial.cases else ():
+        if not _is_the_same(row, fault, trial.cases):
+            yield trial.verdict(fault)
 
 
-def verdict(row: Row, fault: Fault, checks: Checks) -> Verdict:
-    """What a fault's checks say of it."""
-    with substituted(row, fault.record):
-        caught = next((name for name, check in checks() if fails(check)), "")
-    return Verdict(fault.op, fault.kind, fault.text, caught)
+@final
+class Trial:
+    """An op with the steps that `check` makes for it on a device, to be made with a mutant.
+
+    `cases` are those of the op; those of other ops that run it, where it has none of its own.
+    """
+
+    def __init__(self, row: Row, table: Table, device: Device) -> None:
+        self.row = row
+        self.device = device
+        own = table.cases_of(row.record.name)
+        self.cases = own or [case for case in table.cases if _runs(case, row)]
+        self._sound: dict[str, bool] = {}
+
+    def verdict(self, fault: Fault) -> Verdict:
+        """What the steps say of a fault."""
+        caught = self.caught_by(lambda: substituted(self.row, fault.record))
+        return Verdict(fault.op, fault.kind, fault.text, caught)
+
+    def caught_by(self, fault: Callable[[], AbstractContextManager[Any]]) -> str:
+        """The check that complains of the op with a fault and not without it; empty: none."""
+        while True:
+            with fault():
+                complaint = next(filter(_fails, self._steps()), None)
+            if complaint is None:
+                return ""
+            if self._passes_unspoiled(str(complaint)):
+                return complaint.check
+
+    def _steps(self) -> list[Step]:
+        """The steps, made anew each time: a case and a step remember their op's record."""
+        table = Table(self.row.provider, [replace(case) for case in self.cases])
+        op = self.row.record.name
+        steps = [
+            step
+            for step in steps_of(table, [self.device])
+            if step.check not in _OF_THE_TABLE
+            and not step.skip
+            and self._sound.get(str(step), True)
+            and (
+                step.op == op if step.check == "derivative" else step.device in {self.device, None}
+            )
+        ]
+        return sorted(steps, key=_cost)
+
+    def _passes_unspoiled(self, name: str) -> bool:
+        """Whether a step passes without the fault."""
+        if name not in self._sound:
+            with substituted(self.row, replace(self.row.record)):
+                (step, *_) = (step for step in self._steps() if str(step) == name)
+                self._sound[name] = not _fails(step)
+        return self._sound[name]
 
 
-def cases_of(row: Row, table: Table) -> list[Case]:
-    """The cases of an op; those of other ops that run it, where it has none of its own."""
-    own = [case for case in table.cases if case.op == row.record.name]
-    return own or [case for case in table.cases if _runs(case, row)]
+def _cost(step: Step) -> tuple[bool, bool]:
+    """The static check first, then float32, in which every check is made."""
+    return step.check != "derivative", step.dtype != "float32"
+
+
+def _fails(step: Step) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return any(outcome.state == "failed" for outcome in perform(step))
 
 
 def _runs(case: Case, row: Row) -> bool:
     """Whether a case comes by an op: a stand-in notes that it is used."""
     used = _Used(row.record)
     with substituted(row, used.record):
-        fails(lambda: evaluate(case, _sample(case), get_device("cpu")))
+        _values(replace(case))
     return used.seen
 
 
+@final
 class _Used:
     """A copy of a record that notes its use."""
 
     def __init__(self, record: Any) -> None:
         self.seen = False
         if isinstance(record, AutogradPrimitive):
-            self.record: Any = replace(record, forward=self._noting(record.forward))
+            self.record: Any = replace(record, forward=partial(self._note, record.forward))
         elif isinstance(record, Operator):
-            self.record = replace(record, infer=self._noting(record.infer))
+            self.record = replace(record, infer=partial(self._note, record.infer))
         else:
-            self.record = replace(record, function=self._noting(record.function))
+            self.record = replace(record, function=partial(self._note, record.function))
 
-    def _noting(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(*args: Any, **kwargs: Any) -> Any:
-            self.seen = True
-            return function(*args, **kwargs)
-
-        return noted
-
-
-def _checks(row: Row, cases: Sequence[Case]) -> Checks:
-    """The checks of an op on the NumPy path, the cheapest first.
-
-    They are made anew for each mutant, because a case remembers its op's record.
-    """
-
-    def made() -> Iterator[tuple[str, Check]]:
-        fresh = [replace(case) for case in cases]
-        own = [case for case in fresh if case.op == row.record.name]
-        if isinstance(row.record, AutogradPrimitive) and not own:
-            yield "derivative", partial(_check_derivative, row.record.name)
-        for case in own:
-            yield "derivative", partial(check_derivative, case)
-        for dtype in sorted(DTYPES, key=lambda name: name != "float32"):
-            for case in (case for case in fresh if dtype in case.takes):
-                yield "values", partial(check_case, case, get_device("cpu"), dtype)
-            for case in fresh if dtype == "float32" else ():
-                yield "gradient", partial(check_gradient, case)
-                yield "refusal", partial(check_refusal, case)
-
-    return made
-
-
-def checks_on(row: Row, table: Table, device: Device) -> Checks:
-    """The checks of an elementwise op's own cases on an OpenCL device."""
-
-    def made() -> Iterator[tuple[str, Check]]:
-        own = [replace(case) for case in table.cases if case.op == row.record.name]
-        for dtype in sorted(DTYPES, key=lambda name: name != "float32"):
-            for case in (case for case in own if dtype in case.takes):
-                if dtype == "float64" and not device.supports_fp64:
-                    continue
-                if case.excuse("fused"):
-                    yield "values", partial(check_case, case, device, dtype)
-                else:
-                    yield "fused", partial(check_group, [case], device, dtype)
-
-    return made
-
-
-def _check_derivative(op: str) -> None:
-    row = registry.find_op(op)
-    findings = [] if row is None else verification.check_gradient(row.record)
-    assert not findings, "\n".join(map(str, findings))
-
-
-def fails(check: Check) -> bool:
-    """Whether a check complains, in whatever way."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            check()
-    except Exception:  # a mutant may raise anything, and each kind of complaint counts
-        return True
-    return False
+    def _note(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.seen = True
+        return function(*args, **kwargs)
 
 
 # -- structured ops: whether a fault changes anything -----------------------------------

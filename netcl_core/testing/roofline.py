@@ -22,9 +22,9 @@ from netcl_core.dtypes import DTYPES
 from netcl_core.errors import NetclError
 from netcl_core.tensors import Tensor
 from netcl_core.testing.cases import Case
+from netcl_core.testing.collection import Table
 from netcl_core.testing.records import Roofline
-from netcl_core.testing.results import Table
-from netcl_core.testing.sanitizer import Progress
+from netcl_core.testing.running import Progress
 
 _DTYPE: Final = "float32"
 #: So many elements that caches hold none of them for the next round.

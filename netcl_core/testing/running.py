@@ -11,6 +11,7 @@ from typing import Final, TypeAlias, final
 from netcl_core.device import Device
 from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import Table
+from netcl_core.testing.poison import poisoned
 from netcl_core.testing.records import KernelSource, Outcome, OutcomeState
 from netcl_core.testing.renderings import kernel_sources
 from netcl_core.testing.steps import Step, steps_of
@@ -102,7 +103,8 @@ def _outcome(
 def _failure(step: Step, cases: Sequence[Case]) -> str:
     """What goes wrong in a check; empty if nothing does."""
     try:
-        step.run(cases)
+        with poisoned(step.device):
+            step.run(cases)
     except AssertionError as error:
         return _short(str(error)) or "AssertionError without a text"
     except (Exception, SystemExit) as error:  # an op may raise anything

