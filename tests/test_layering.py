@@ -20,7 +20,8 @@ LAYERS = (
     ("netcl_core.registry",),
     ("netcl_core.rendering", "netcl_core.icd", "netcl_core.providers"),
     ("netcl_core.market",),
-    ("netcl_core.market.failures", "netcl_core.market.finding"),
+    ("netcl_core.market.failures", "netcl_core.market.scanning"),
+    ("netcl_core.market.finding",),
     ("netcl_core.market.manifests", "netcl_core.market.requirements", "netcl_core.market.states"),
     ("netcl_core.market.installed", "netcl_core.market.lock"),
     ("netcl_core.market.receipts",),
@@ -59,10 +60,10 @@ ACCEPTED = {
     ("netcl_core.cli.market", "netcl_core.dtypes"): "it imports NumPy, `netcl plugins list` none",
     ("netcl_core.cli.market", "netcl_core.providers"): "`netcl plugins list` needs no catalogue",
     ("netcl_core.cli.start", "?"): "`netcl plugins list` goes without click",
+    ("netcl_core.market.scanning", "importlib_metadata"): "slow, and folders need none of it",
+    ("netcl_core.market.finding", "importlib_metadata"): "slow, and only loading needs it",
     ("netcl_core.market.requirements", "packaging.requirements"): "slow, and hardly ever needed",
     ("netcl_core.market.requirements", "packaging.specifiers"): "slow, and hardly ever needed",
-    ("netcl_core.cli.tables", "rich.console"): "only a terminal needs it, and it is slow",
-    ("netcl_core.cli.tables", "rich.table"): "only a terminal needs it, and it is slow",
     ("netcl_core.testing.reference", "torch"): "optional and slow",
 }
 
