@@ -192,6 +192,15 @@ def _parse(path: Path) -> dict[str, Any]:
         ) from error
 
 
+def environment(**settings: str) -> dict[str, str]:
+    """The environment for a child process in which these settings are others.
+
+    Names are those of the settings, with an underscore for a hyphen.
+    """
+    changed = {SETTINGS[name.replace("_", "-")].variable: text for name, text in settings.items()}
+    return {**os.environ, **changed}
+
+
 def get(name: str) -> Any:
     """The value of a setting: environment, else file, else default.
 
@@ -222,3 +231,8 @@ def base_of(name: str) -> Path:
         return here
     folder, table = _file(here)
     return folder if name in table else here
+
+
+def takes_styles() -> bool:
+    """Whether a terminal may be sent bold text: not if NO_COLOR is set or TERM is `dumb`."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"

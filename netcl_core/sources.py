@@ -172,6 +172,14 @@ def _plan(
     """The region of this one step, planned."""
     for spec in inputs:
         check_dtype(spec.dtype, device)
+    region, signature = region_of(record, inputs, attrs)
+    return Plan(region, device, signature)
+
+
+def region_of(
+    record: AutogradPrimitive, inputs: Sequence[Spec], attrs: Mapping[str, Any]
+) -> tuple[Region, Signature]:
+    """The region of one primitive alone, and the signature of one use of it."""
     numbers = {k: v for k, v in attrs.items() if isinstance(v, (bool, int, float))}
     choices = tuple((k, v) for k, v in attrs.items() if k not in numbers)
     slots = tuple((name, slot) for slot, name in enumerate(numbers))
@@ -180,7 +188,7 @@ def _plan(
     region = Region(len(inputs), len(numbers), (step,), (("step", 0),))
     categories = tuple(category_of_scalar(value) for value in numbers.values())
     tensors = tuple((spec.shape, spec.dtype) for spec in inputs)
-    return Plan(region, device, Signature(tensors, categories))
+    return region, Signature(tensors, categories)
 
 
 # -- structured ops --------------------------------------------------------------------

@@ -354,6 +354,13 @@ def test_seeded_faults_are_found() -> None:
         for fault in expression_faults(record)
         if fault.text.startswith("gradient of ")
     ][::4]
-    missed = [fault for fault in faults if not check_gradient(fault.record)]
+
+    def is_found(record: AutogradPrimitive) -> bool:
+        try:
+            return bool(check_gradient(record))
+        except PrimitiveError:  # such as a gradient that is a truth value
+            return True
+
+    missed = [fault for fault in faults if not is_found(fault.record)]
     report = "\n".join(f"{each.op}: {each.kind}: {each.text}" for each in missed)
     assert len(faults) > 300 and len(missed) <= 0.05 * len(faults), report

@@ -93,7 +93,10 @@ def refuse_wrong_gradient(record: AutogradPrimitive) -> None:
 
 
 def uses(record: AutogradPrimitive) -> Iterator[Use]:
-    """The primitive with every number of inputs and every choice of its words."""
+    """The primitive with every number of inputs and every choice of its words.
+
+    Raises PrimitiveError if an expression is wrong, unless the primitive takes any number.
+    """
     table: Mapping[str, Any] = record.attrs  # type: ignore[assignment]  # a mapping since init
     options = [_options(record.choices.get(name), default) for name, default in table.items()]
     arities = _ARITIES if record.arity is None else (record.arity,)

@@ -6,8 +6,9 @@ module is imported when the command runs, so `netcl --help` starts fast.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -20,17 +21,18 @@ from netcl_core.errors import (
     MissingOpError,
     NetclError,
     ShapeError,
+    TargetError,
 )
 
 #: What a command's arguments can get wrong.
-_USAGE = (MissingOpError, ArgumentError, AttributeValueError, DtypeError, ShapeError)
+_USAGE = (MissingOpError, ArgumentError, AttributeValueError, DtypeError, ShapeError, TargetError)
 
 
 #: What has to run where the lock file does not fit.
 _WITHOUT_LOCK: Final = ("plugins", "lock")
 
 
-def plugin_commands(without_lock: bool = False) -> dict[str, click.Command]:
+def plugin_commands() -> dict[str, click.Command]:
     """The commands that installed plugins add; loads the plugins."""
     try:
         plugins = importlib.import_module("netcl_core.plugins")
@@ -38,8 +40,7 @@ def plugin_commands(without_lock: bool = False) -> dict[str, click.Command]:
         if error.name != "netcl_core.plugins":
             raise
         return {}
-    with plugins.unlocked() if without_lock else contextlib.nullcontext():
-        commands: dict[str, click.Command] = plugins.plugin_commands()
+    commands: dict[str, click.Command] = plugins.plugin_commands()
     return commands
 
 
@@ -58,8 +59,10 @@ class NetclGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A built-in command, else a plugin's."""
         own = super().get_command(ctx, cmd_name)
-        without_lock = (*_path(ctx), cmd_name) == _WITHOUT_LOCK
-        return own or self._added(ctx, without_lock).get(cmd_name)
+        if own is not None:
+            return own
+        with _unlocked() if (*_path(ctx), cmd_name) == _WITHOUT_LOCK else nullcontext():
+            return self._added(ctx).get(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -74,10 +77,10 @@ class NetclGroup(click.Group):
                 raise
             raise click.UsageError(f"{error.message} {remedy}.", ctx) from error
 
-    def _added(self, ctx: click.Context, without_lock: bool = False) -> dict[str, click.Command]:
+    def _added(self, ctx: click.Context) -> dict[str, click.Command]:
         """What plugins add to this group."""
-        inside, added = _path(ctx), plugin_commands(without_lock)
-        split = {tuple(name.split()): command for name, command in added.items()}
+        inside = _path(ctx)
+        split = {tuple(name.split()): command for name, command in plugin_commands().items()}
         return {path[-1]: command for path, command in split.items() if path[:-1] == inside}
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -86,6 +89,11 @@ class NetclGroup(click.Group):
             return super().invoke(ctx)
         except NetclError as error:
             ctx.exit(ended_by(error))
+
+
+def _unlocked() -> AbstractContextManager[None]:
+    block: AbstractContextManager[None] = importlib.import_module("netcl_core.plugins").unlocked()
+    return block
 
 
 def _path(ctx: click.Context) -> tuple[str, ...]:
@@ -184,14 +192,47 @@ def why(ctx: click.Context, op: str, device: str | None, dtype: str, as_json: bo
 
 @plugins.command()
 @click.argument("word")
+@click.option(
+    "--catalogue",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A catalogue.json that `netcl catalogue build` wrote, instead of this version's own.",
+)
 @_json
 @click.pass_context
-def search(ctx: click.Context, word: str, as_json: bool) -> None:
+def search(ctx: click.Context, word: str, catalogue: Path | None, as_json: bool) -> None:
     """Look for WORD in the catalogue that came with this version; no network.
 
     Exit code 1 when there is nothing.
     """
-    ctx.exit(_run("market", "show_search", word, as_json))
+    ctx.exit(_run("market", "show_search", word, catalogue, as_json))
+
+
+@plugins.command()
+@click.argument("target", metavar="[NAME|PATH]", required=False)
+@click.option(
+    "--level",
+    type=click.Choice(["static", "run", "full"]),
+    help="Each includes those before it.  [default: run, or the lowest that --only needs]",
+)
+@click.option(
+    "--device", "devices", multiple=True, metavar="D", help="As NETCL_DEVICE; default: all usable."
+)
+@click.option("--only", multiple=True, metavar="CHECK", help="Only the checks of this name.")
+@click.option("--out", metavar="FILE", help="Write the record as JSON into this new file, too.")
+@_json
+@click.pass_context
+def check(ctx: click.Context, /, **options: Any) -> None:
+    """Check an installed plugin, a project folder or a wheel; without one, all installed ones.
+
+    Exit code 1 when something failed, 2 when there is nothing to check, 3 when a tool that
+    the check needs is missing.
+    """
+    module = importlib.import_module("netcl_core.cli.check")
+    try:
+        ctx.exit(module.show_check(**options))
+    except _USAGE as error:
+        _complain(error)
+        ctx.exit(2)
 
 
 @netcl.group()

@@ -18,7 +18,7 @@ from netcl_core.device_table import get_device
 from netcl_core.errors import NetclError
 from netcl_core.testing.cases import Case
 from netcl_core.testing.reference import evaluate
-from netcl_core.testing.samples import Sampler, normal, uniform
+from netcl_core.testing.samples import MILD, SPECIAL, Sampler, normal, uniform
 
 #: How inputs are drawn: the first for which the op is finite. Logarithms want positive numbers,
 #: inverse hyperbolic functions some beyond 1 or within it.
@@ -35,7 +35,11 @@ _ARITY: Final = 2
 
 
 def derived_cases(record: AutogradPrimitive, provider: str) -> list[Case]:
-    """A case per choice of the op's words; numbers without a default are 1."""
+    """A case per choice of the op's words; numbers without a default are 1.
+
+    Of several inputs one may underflow where another is infinite, and what 0 * inf is then
+    depends on the dtype: such pairs are left out.
+    """
     attrs: Mapping[str, Any] = record.attrs  # type: ignore[assignment]  # a mapping since init
     options = [record.choices.get(name) or [_number(value)] for name, value in attrs.items()]
     return [
@@ -58,6 +62,7 @@ def _case(record: AutogradPrimitive, attrs: dict[str, Any], provider: str) -> Ca
         note="derived",
         differentiable=bool(gradients),
         gradients=gradients,
+        specials=SPECIAL if arity == 1 else MILD,
         provider=provider,
     )
     drawn = (replace(case, inputs=(sampler,) * arity) for sampler in _SAMPLERS)

@@ -10,21 +10,17 @@ from its conformance cases (dtypes and gradients of structured ops). The keys of
 
 from __future__ import annotations
 
-import json
 import tomllib
 import warnings
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import renewal
 
-from netcl_core import plugins
-from netcl_core.autograd import AutogradPrimitive
-from netcl_core.dtypes import DTYPES
 from netcl_core.market.manifests import FILE, SCHEMA
-from netcl_core.registry import KINDS, Row, registry
-from netcl_core.testing import Table, table_of
+from netcl_core.registry import registry
+from netcl_core.testing import table_of
+from netcl_core.testing.registration import pairs, provided, toml
 from netcl_core.version import API_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,42 +42,7 @@ def registered(distribution: str) -> list[dict[str, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         registry.load()
-    table = table_of(distribution)
-    rows = [
-        _row(row, table)
-        for kind in KINDS
-        for row in registry.rows(kind)
-        if row.provider == distribution
-    ]
-    ours = [each for each in plugins.list() if each.distribution == distribution]
-    commands = plugins.plugin_commands(ours)
-    rows += [{"name": name, "kind": "command"} for name in commands]
-    return sorted(rows, key=lambda row: (row["kind"], row["name"]))
-
-
-def _row(row: Row, table: Table) -> dict[str, Any]:
-    record, name = row.record, row.record.name
-    made: dict[str, Any] = {"name": name, "kind": row.kind}
-    if row.kind == "namespace":
-        return made
-    if isinstance(record, AutogradPrimitive):
-        made |= {"dtypes": list(DTYPES), "differentiable": record.backward is not None}
-        made["elementwise"] = True
-        if record.template:
-            made["templates"] = [record.template]
-    elif row.kind == "operator":
-        cases = table.cases_of(name)
-        dtypes = {dtype for case in cases for dtype in case.takes}
-        if dtypes:
-            made["dtypes"] = [dtype for dtype in DTYPES if dtype in dtypes]
-        backward = getattr(record, "backward", None)
-        made["differentiable"] = (
-            any(case.differentiable for case in cases) if cases else backward is not None
-        )
-        made["elementwise"] = False
-    else:
-        made["dtypes"] = list(record.requires.dtypes)
-    return {**made, "priority": getattr(record, "priority", row.priority)}
+    return provided(distribution, table_of(distribution).cases)
 
 
 def written(folder: Path) -> dict[str, Any]:
@@ -104,18 +65,12 @@ def wanted(folder: Path) -> str:
     }
     plugin |= {key: old["plugin"][key] for key in KEPT if key in old.get("plugin", {})}
     lines = ["# Written by `make manifests` from what the plugin registers.", f"schema = {SCHEMA}"]
-    lines += ["", "[plugin]", *_pairs(plugin)]
+    lines += ["", "[plugin]", *pairs(plugin)]
     if old.get("requires"):
-        lines += ["", "[requires]", *_pairs(old["requires"])]
-    for row in registered(project["name"]):
-        lines += ["", "[[provides]]", *_pairs(row)]
+        lines += ["", "[requires]", *pairs(old["requires"])]
+    if rows := registered(project["name"]):
+        lines += ["", toml(rows)]
     return "\n".join(lines) + "\n"
-
-
-def _pairs(table: Mapping[str, Any]) -> Iterator[str]:
-    """TOML lines: JSON's texts, numbers, booleans and lists are TOML's."""
-    for key, value in table.items():
-        yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
 
 
 def catalogue() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from netcl_core.testing import FLOATS, INTEGERS, Case, normal
 X = normal(0.5)
 ALL = ("bool", *INTEGERS, *FLOATS)
 #: Vectors, odd and prime sizes around the tiles, batches that broadcast, nothing to add up.
-SHAPES = [
+SHAPES: Sequence[Sequence[tuple[int, ...]]] = [
     [(5, 7), (7, 3)],
     [(1, 1), (1, 1)],
     [(33, 65), (65, 34)],

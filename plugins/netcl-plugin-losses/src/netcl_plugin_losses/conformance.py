@@ -134,7 +134,7 @@ def fused(
                 skip=AT_EDGES if note else BEYOND)  # fmt: skip
 
 
-TRIPLES = [[(5, 7)] * 3, [(1,)] * 3, [(2, 3, 1, 5, 7)] * 3]
+TRIPLES: Sequence[Sequence[Shape]] = [[(5, 7)] * 3, [(1,)] * 3, [(2, 3, 1, 5, 7)] * 3]
 REGRESSION = [
     *loss("mse_loss", (X, X), [*PAIRS, [(0, 3)] * 2], reductions=("sum", "none"), note="empty"),
     *loss("mse_loss", (X, X)),
@@ -165,15 +165,21 @@ BINARY = [
     fused(2.5, 0.5, 0.2),
     fused(pred=edges, note="edges"),
 ]  # fmt: skip
-ROWS = [[(5, 7), (5,)], [(33, 7), (33,)], [(3, 7, 6), (3, 6)], [(2, 7, 3, 1, 5), (2, 3, 1, 5)]]
-WEIGHTED = [[*shapes, (7,)] for shapes in ROWS]
+ONE_ROW: Sequence[Shape] = [(7,), ()]
+ROWS: Sequence[Sequence[Shape]] = [
+    [(5, 7), (5,)],
+    [(33, 7), (33,)],
+    [(3, 7, 6), (3, 6)],
+    [(2, 7, 3, 1, 5), (2, 3, 1, 5)],
+]
+WEIGHTED: Sequence[Sequence[Shape]] = [[*shapes, (7,)] for shapes in ROWS]
 CLASSES = [
-    *loss("cross_entropy", (LOGITS, indices(7)), [*ROWS, [(7,), ()]]),
+    *loss("cross_entropy", (LOGITS, indices(7)), [*ROWS, ONE_ROW]),
     *loss("cross_entropy", (LOGITS, indices(40)), [[(4, 40), (4,)], [(2, 61), (2,)]], note="long"),
     *loss("cross_entropy", (LOGITS, with_ignored(7)), ROWS, note="ignored"),
     *loss("cross_entropy", (LOGITS, with_ignored(7, 2)), ROWS[:1], ignore_index=2),
     *loss("cross_entropy", (LOGITS, indices(7), WEIGHT), WEIGHTED, ["weight"]),
-    *loss("cross_entropy", (LOGITS, indices(7)), [*ROWS, [(7,), ()]], label_smoothing=0.3),
+    *loss("cross_entropy", (LOGITS, indices(7)), [*ROWS, ONE_ROW], label_smoothing=0.3),
     *loss("cross_entropy", (LOGITS, with_ignored(7), WEIGHT), WEIGHTED, ["weight"],
           label_smoothing=0.2),
     *loss("cross_entropy", (LOGITS, with_ignored(40, 3), WEIGHT), [[(4, 40), (4,), (40,)]],
@@ -182,7 +188,7 @@ CLASSES = [
           [[(5, 7)] * 2, [(7,)] * 2, [(2, 7, 3, 1, 5)] * 2], note="probabilities", gradients=(0,)),
     *loss("cross_entropy", (LOGITS, distribution, WEIGHT), [[(3, 7, 2), (3, 7, 2), (7,)]],
           ["weight"], note="probabilities", gradients=(0,), label_smoothing=0.1),
-    *loss("nll_loss", (logarithms, indices(7)), [*ROWS, [(7,), ()]]),
+    *loss("nll_loss", (logarithms, indices(7)), [*ROWS, ONE_ROW]),
     *loss("nll_loss", (logarithms, with_ignored(7), WEIGHT), WEIGHTED, ["weight"]),
     *loss("nll_loss", (logarithms, with_ignored(7, 1)), ROWS[:3], ignore_index=1),
 ]  # fmt: skip

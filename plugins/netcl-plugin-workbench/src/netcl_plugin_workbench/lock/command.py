@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress as Bar
 
 import netcl_core as nc
-from netcl_core.errors import PluginError
+from netcl_core.errors import ArgumentError, PluginError, message
 from netcl_core.market import lock as locks
 from netcl_core.market.installed import core
 from netcl_core.market.lock import DevicePart, Lock
@@ -111,7 +111,10 @@ def _write(path: Path, before: Lock | None, now: Lock, as_json: bool) -> int:
     dropped = sorted(others.keys() - kept.keys())
     text = text_of(Lock(now.core, now.plugins, {**kept, **now.devices}))
     changed = not path.is_file() or path.read_bytes() != text.encode()
-    path.write_text(text, encoding="utf-8", newline="\n")
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise ArgumentError(message("plugins lock", f"{path}: {error.strerror}")) from error
     if as_json:
         data = {"lock": str(path), "changed": changed, "plugins": sorted(now.plugins)}
         _print_json({**data, "devices": sorted({**kept, **now.devices}), "dropped": dropped})

@@ -91,10 +91,10 @@ def _sources(op: str, device: nc.Device) -> Iterator[tuple[str, str]]:
 
 
 def _digest(op: str, device: nc.Device, dtype: str, backward: bool) -> str:
-    """The sha256 of an op's sources; empty if there is nothing to render."""
+    """The sha256 of `source` in `netcl kernels show --json`; empty if nothing is rendered."""
     try:
         found = nc.plugins.sources(op, device=device, dtype=dtype, backward=backward)
     except (*_NOTHING, AmbiguousOpError):
         return ""
-    text = "\0".join(f"{each.entry}\0{each.text}" for each in found.sources)
+    text = "\n\n".join(each.text for each in found.sources)
     return hashlib.sha256(text.encode()).hexdigest() if text else ""

@@ -1,0 +1,297 @@
+"""The lock file: written and read back exactly, held against what is installed, junk is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from netcl_plugin_workbench.lock.comparing import differences
+from netcl_plugin_workbench.lock.text import text_of
+
+from netcl_core.errors import ConfigError, PluginError
+from netcl_core.market import lock as locks
+from netcl_core.market.lock import ANY_DTYPE, DevicePart, Lock, Pin, parse
+from netcl_core.market.verification import verify
+
+TEXT = st.text(max_size=8)
+PINS = st.builds(Pin, TEXT, TEXT, st.booleans(), TEXT)
+CHOICES = st.dictionaries(TEXT, st.lists(TEXT, max_size=3).map(tuple), max_size=3)
+PARTS = st.builds(
+    DevicePart,
+    st.dictionaries(TEXT, CHOICES, max_size=3),
+    st.dictionaries(TEXT, st.dictionaries(TEXT, TEXT, max_size=3), max_size=3),
+)
+LOCKS = st.builds(
+    Lock, PINS, st.dictionaries(TEXT, PINS, max_size=3), st.dictionaries(TEXT, PARTS, max_size=3)
+)
+SAMPLE = Lock(
+    Pin("0.1.1", "c0"),
+    {"netcl-plugin-a": Pin("1.0", "a0"), "netcl-plugin-b": Pin("2.0", "", True, "b0")},
+    {
+        "P | D": DevicePart(
+            {
+                "gelu": {ANY_DTYPE: ("netcl-plugin-a",)},
+                "matmul": {"float32": ("netcl-plugin-a:tiles", "netcl-plugin-b:BLAS")},
+            },
+            {"gelu": {"float32 forward": "f0", "float32 backward": "g0"}},
+        ),
+        "NumPy": DevicePart({}, {"gelu": {"float32 forward": "n0"}}),
+    },
+)
+fixed = settings(derandomize=True, deadline=None)
+
+
+# -- the file --------------------------------------------------------------------------
+
+
+@fixed
+@given(LOCKS)
+def test_what_is_written_is_read_back_exactly(lock: Lock) -> None:
+    text = text_of(lock)
+    assert parse(text.encode()) == lock
+    assert text_of(parse(text.encode())) == text
+
+
+def test_the_order_of_facts_does_not_change_the_file() -> None:
+    turned = Lock(
+        SAMPLE.core,
+        dict(reversed(SAMPLE.plugins.items())),
+        dict(reversed(SAMPLE.devices.items())),
+    )
+    assert text_of(turned) == text_of(SAMPLE)
+
+
+def test_one_fact_is_one_line() -> None:
+    later = replace(SAMPLE, plugins={**SAMPLE.plugins, "netcl-plugin-a": Pin("1.1", "a0")})
+    before, after = text_of(SAMPLE).splitlines(), text_of(later).splitlines()
+    assert [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]] == [
+        ('   "version": "1.0",', '   "version": "1.1",')
+    ]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@fixed
+@given(st.binary(max_size=40) | JSON.map(lambda value: json.dumps(value).encode()))
+def test_junk_is_named(data: bytes) -> None:
+    with pytest.raises(PluginError) as caught:
+        parse(data)
+    assert caught.value.code == "NP501"
+    assert str(caught.value).startswith("netcl.lock: ")
+
+
+@fixed
+@given(LOCKS, st.randoms(use_true_random=False), JSON)
+def test_a_value_of_a_wrong_type_is_named(lock: Lock, random: Any, value: Any) -> None:
+    """Whatever stands anywhere in the file: it is read as a lock, or is an error of ours."""
+    table: Any = json.loads(text_of(lock))
+    holder, key = table, random.choice(sorted(table))
+    while isinstance(holder[key], dict) and holder[key] and random.random() < 0.8:
+        holder = holder[key]
+        key = random.choice(sorted(holder))
+    holder[key] = value
+    try:
+        said = ""
+        parse(json.dumps(table).encode())
+    except PluginError as error:
+        said = error.code
+    assert said in {"", "NP501", "NP502"}
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        ({"schema": 2}, "NP502", "schema 2; expected at most 1. Upgrade netcl-core"),
+        ({"schema": True}, "NP501", "schema is True, which should be of type int"),
+        ({"core": []}, "NP501", "core is []"),
+        ({"core": {"version": 1}}, "NP501", "core.version is 1"),
+        ({"plugins": {"a": {}}}, "NP501", "plugins.a.version is None"),
+        ({"plugins": {"a": {"version": "1", "editable": "no"}}}, "NP501", "plugins.a.editable"),
+        ({"devices": {"D": {"sources": {}}}}, "NP501", "devices.D.choices"),
+        (
+            {"devices": {"D": {"choices": {"f": {"*": "a"}}, "sources": {}}}},
+            "NP501",
+            "devices.D.choices.f.* is 'a', which should be a list of texts",
+        ),
+        (
+            {"devices": {"D": {"choices": {}, "sources": {"f": {"g": 1}}}}},
+            "NP501",
+            "devices.D.sources.f.g is 1, which should be a text",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(change: dict[str, Any], code: str, said: str) -> None:
+    table = {**json.loads(text_of(SAMPLE)), **change}
+    with pytest.raises(PluginError) as caught:
+        parse(json.dumps(table).encode())
+    assert caught.value.code == code and said in str(caught.value)
+
+
+def test_a_file_nested_without_end_is_junk() -> None:
+    with pytest.raises(PluginError, match="it is no JSON"):
+        parse(b'{"a":' * 100_000)
+
+
+# -- every single change is found ------------------------------------------------------
+
+
+def changes(lock: Lock, data: st.DataObject) -> tuple[Lock, str]:
+    """A lock with one thing changed, and the code of the difference."""
+    other = data.draw(st.text(min_size=1, max_size=5), "other")
+    kind = data.draw(st.sampled_from(["version", "record", "plugin", "choice", "source"]))
+    if kind == "choice":
+        part = lock.devices["P | D"]
+        op = data.draw(st.sampled_from(sorted(part.choices)))
+        rows = dict(part.choices[op])
+        dtype = data.draw(st.sampled_from(sorted(rows)))
+        rows[dtype] = (*rows[dtype][:-1], rows[dtype][-1] + other)
+        made = DevicePart({**part.choices, op: rows}, part.sources)
+        return replace(lock, devices={**lock.devices, "P | D": made}), "NP507"
+    if kind == "source":
+        device = data.draw(st.sampled_from(sorted(lock.devices)))
+        part = lock.devices[device]
+        rows_of = dict(part.sources["gelu"])
+        key = data.draw(st.sampled_from(sorted(rows_of)))
+        rows_of[key] += other
+        made = DevicePart(part.choices, {**part.sources, "gelu": rows_of})
+        return replace(lock, devices={**lock.devices, device: made}), "NP508"
+    name = data.draw(st.sampled_from([*sorted(lock.plugins), "core"]))
+    if kind == "plugin" and name != "core":
+        kept = {key: value for key, value in lock.plugins.items() if key != name}
+        return replace(lock, plugins=kept), "NP506"
+    old = lock.core if name == "core" else lock.plugins[name]
+    if kind == "record":
+        new = (
+            replace(old, files=old.files + other)
+            if old.editable
+            else replace(old, record=old.record + other)
+        )
+        code = "NP505"
+    else:
+        new, code = replace(old, version=old.version + other), "NP504"
+    if name == "core":
+        return replace(lock, core=new), code
+    return replace(lock, plugins={**lock.plugins, name: new}), code
+
+
+@fixed
+@given(st.data())
+def test_a_single_change_is_found_and_told_apart(data: st.DataObject) -> None:
+    changed, code = changes(SAMPLE, data)
+    (found,) = differences(changed, SAMPLE)
+    assert found.code == code and found.remedy
+    (back,) = differences(SAMPLE, changed)
+    assert back.code == {"NP506": "NP503"}.get(code, code)
+    assert differences(SAMPLE, SAMPLE) == differences(changed, changed) == []
+
+
+def test_what_only_one_of_the_two_renders_is_a_difference() -> None:
+    part = SAMPLE.devices["P | D"]
+    less = replace(SAMPLE, devices={**SAMPLE.devices, "P | D": DevicePart(part.choices, {})})
+    (found,) = differences(SAMPLE, less)
+    assert str(found).startswith(
+        "NP508: gelu: on P | D the source of float32 backward, float32 forward. "
+    )
+    fewer = DevicePart({"matmul": part.choices["matmul"]}, part.sources)
+    (found,) = differences(SAMPLE, replace(SAMPLE, devices={**SAMPLE.devices, "P | D": fewer}))
+    assert found.text == "on P | D locked is netcl-plugin-a, now it is nobody"
+
+
+# -- where it is -----------------------------------------------------------------------
+
+
+def test_the_nearest_file_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(inner)
+    assert locks.find() is None
+    (tmp_path / "netcl.lock").touch()
+    assert locks.find() == tmp_path / "netcl.lock"
+    (inner / "netcl.lock").touch()
+    assert locks.find() == inner / "netcl.lock"
+    monkeypatch.setenv("NETCL_LOCK", "0")
+    assert locks.find() is None and locks.nearest() == inner / "netcl.lock"
+    monkeypatch.setenv("NETCL_LOCK", "other.lock")
+    assert locks.find() == inner / "other.lock"
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [("false", None), ("true", "netcl.lock"), ('"locks/x"', "locks/x"), ('""', "netcl.lock")],
+)
+def test_the_setting_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, found: str | None
+) -> None:
+    """A path in `[tool.netcl]` counts from the folder of its file."""
+    (tmp_path / "pyproject.toml").write_text(f"[tool.netcl]\nlock = {value}\n")
+    (tmp_path / "netcl.lock").touch()
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    monkeypatch.chdir(inner)
+    assert locks.find() == (None if found is None else tmp_path / found)
+
+
+def test_a_setting_that_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "netcl.toml").write_text("lock = 3\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"\[tool.netcl\] lock"):
+        locks.find()
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    for reading in (locks.read, lambda path: verify(path, [])):
+        with pytest.raises(PluginError) as caught:
+            reading(tmp_path / "no.lock")
+        assert caught.value.code == "NP501"
+
+
+# -- its choices -----------------------------------------------------------------------
+
+
+class D:
+    backend, platform, name = "opencl", "P", "D"
+
+
+class N:
+    backend = "numpy"
+
+
+@pytest.mark.parametrize(
+    ("device", "op", "dtype", "order"),
+    [
+        (D(), "gelu", "", ("netcl-plugin-a",)),
+        (D(), "matmul", "float32", ("netcl-plugin-a:tiles", "netcl-plugin-b:BLAS")),
+        (D(), "matmul", "", ()),
+        (D(), "matmul", "float64", ()),
+        (D(), "relu", "", ()),
+        (N(), "gelu", "", ()),
+        (None, "gelu", "", ("netcl-plugin-a",)),
+    ],
+)
+def test_order(device: Any, op: str, dtype: str, order: tuple[str, ...]) -> None:
+    assert SAMPLE.order(op, device, dtype) == order
+
+
+def test_devices_that_do_not_agree_say_nothing_of_all() -> None:
+    more = DevicePart({"gelu": {ANY_DTYPE: ("netcl-plugin-b",)}})
+    lock = replace(SAMPLE, devices={**SAMPLE.devices, "Q | E": more})
+    assert lock.order("gelu", None) == () and lock.order("gelu", D()) == ("netcl-plugin-a",)
+    assert lock.knows("gelu") and not lock.knows("matmul") and not lock.knows("relu")
+
+
+def test_an_order_for_a_known_device_needs_no_other(python: Callable[..., str]) -> None:
+    """Reading a lock imports neither pyopencl nor NumPy."""
+    code = "import sys, netcl_core.market.verification\n"
+    code += "print({'numpy', 'pyopencl', 'pluggy', 'click'} & sys.modules.keys())"
+    assert python(code) == "set()"

@@ -1,0 +1,146 @@
+"""`netcl plugins lock`: what it writes, what it says of a lock that differs, its exit codes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from netcl_plugin_workbench.lock import devices
+from netcl_plugin_workbench.lock.text import text_of
+
+from netcl_core import config
+from netcl_core.cli import main
+from netcl_core.market import lock as locks
+from netcl_core.market.lock import DevicePart
+
+
+@pytest.fixture(autouse=True)
+def few_ops(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An elementwise op, one without a gradient, a structured one, and none that is rendered."""
+    names = ["relu", "eq", "matmul", "mse_loss"]
+    assert set(names) <= set(devices.ops())
+    monkeypatch.setattr(devices, "ops", lambda: names)
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main.netcl, ["plugins", "lock", "--device", "cpu", *words])
+
+
+def edit(path: Path, *keys: str, value: Any) -> None:
+    """Change one value of the file."""
+    table = holder = json.loads(path.read_text())
+    for key in keys[:-1]:
+        holder = holder[key]
+    holder[keys[-1]] = value
+    path.write_text(json.dumps(table))
+
+
+def test_it_writes_the_same_twice(tmp_path: Path) -> None:
+    first = run()
+    path = tmp_path / "netcl.lock"
+    assert first.exit_code == 0, first.output
+    assert first.stdout.startswith(f"{path}: written, ")
+    before = path.read_bytes()
+    assert run().stdout.startswith(f"{path}: unchanged, ") and path.read_bytes() == before
+    lock = locks.read(path)
+    assert (
+        list(lock.devices) == ["NumPy"] and {"eq", "relu"} <= lock.devices["NumPy"].sources.keys()
+    )
+    assert "netcl-plugin-elementwise" in lock.plugins and lock.core.version
+    check = run("--check")
+    assert check.exit_code == 0 and check.stdout.splitlines() == [f"{path} fits"]
+
+
+def test_a_digest_is_that_of_the_source_that_is_shown() -> None:
+    run()
+    rows = locks.read(Path("netcl.lock")).devices["NumPy"].sources["relu"]
+    assert {"float32 forward", "float32 backward", "int32 forward"} <= rows.keys()
+    assert "int32 backward" not in rows
+    for direction in ("forward", "backward"):
+        words = ["kernels", "show", "relu", "--device", "cpu", "--json"]
+        words += ["--backward"] if direction == "backward" else []
+        shown = json.loads(CliRunner().invoke(main.netcl, words).stdout)["source"]
+        assert rows[f"float32 {direction}"] == hashlib.sha256(shown.encode()).hexdigest()
+
+
+def test_each_difference_is_a_line_with_code_and_remedy() -> None:
+    run()
+    path = Path("netcl.lock")
+    edit(path, "core", "version", value="0.0.1")
+    edit(path, "plugins", "gone", value={"version": "1.0"})
+    edit(path, "devices", "NumPy", "sources", "relu", "float32 forward", value="0")
+    edit(path, "devices", "NumPy", "choices", "relu", value={"*": ["gone"]})
+    said = run("--check")
+    lines = said.stdout.splitlines()
+    assert said.exit_code == 1 and lines[-1].endswith("netcl.lock: 4 differences")
+    assert [line.split(": ")[:2] for line in lines[:-1]] == [
+        ["NP504", "netcl-core"],
+        ["NP503", "gone"],
+        ["NP507", "relu"],
+        ["NP508", "relu"],
+    ]
+    assert "on NumPy the source of float32 forward. `netcl kernels show OP` prints it" in lines[3]
+    data = json.loads(run("--check", "--json").stdout)
+    assert not data["fits"] and [row["code"] for row in data["differences"]][-1] == "NP508"
+
+
+def test_devices_that_are_not_here_stay_while_nothing_else_changes() -> None:
+    run()
+    path = Path("netcl.lock")
+    there = {"choices": {}, "sources": {"relu": {"float32 forward": "1"}}}
+    edit(path, "devices", "P | far", value=there)
+    check = run("--check")
+    assert check.exit_code == 0 and "note: P | far: locked, but not here" in check.stdout
+    data = json.loads(run("--json").stdout)
+    assert data["devices"] == ["NumPy", "P | far"] and data["dropped"] == []
+    edit(path, "core", "version", value="0.0.1")
+    said = run()
+    assert "note: P | far: dropped" in said.stdout
+    assert list(locks.read(path).devices) == ["NumPy"]
+
+
+def test_a_device_that_is_not_locked_is_a_note() -> None:
+    run()
+    path = Path("netcl.lock")
+    lock = locks.read(path)
+    path.write_text(text_of(locks.Lock(lock.core, lock.plugins, {"P | far": DevicePart()})))
+    check = run("--check")
+    assert check.exit_code == 0 and "note: NumPy: here, but not locked" in check.stdout
+
+
+def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--out`, else the one that holds, also where the setting switches it off."""
+    assert run("--out", "other.lock").exit_code == 0
+    assert run("--check", "--out", "other.lock").exit_code == 0
+    assert not Path("netcl.lock").exists()
+    (tmp_path / "netcl.lock").write_text("junk")
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    monkeypatch.chdir(inner)
+    monkeypatch.setenv("NETCL_LOCK", "0")
+    assert run().exit_code == 0 and not (inner / "netcl.lock").exists()
+    assert locks.read(tmp_path / "netcl.lock").plugins
+    monkeypatch.setenv("NETCL_LOCK", "named.lock")
+    assert config.get("lock") == "named.lock"
+    assert run().exit_code == 0 and (inner / "named.lock").is_file()
+
+
+@pytest.mark.parametrize("content", [None, "junk"])
+def test_no_lock_is_an_exit_code_of_its_own(content: str | None) -> None:
+    if content is not None:
+        Path("netcl.lock").write_text(content)
+    said = run("--check")
+    assert said.exit_code == 3 and not said.stdout and said.stderr.startswith("netcl: ")
+    data = json.loads(run("--check", "--json").stdout)
+    assert not data["fits"] and data["problem"]
+
+
+def test_wrong_usage() -> None:
+    assert run("--chekc").exit_code == 2
+    assert run("--device", "opencl:77").exit_code == 3
+    assert run("--out", "no/such/folder/netcl.lock").exit_code == 3
