@@ -33,6 +33,7 @@ def lock(ctx: click.Context, /, **options: Any) -> None:
 
 #: (the group of `netcl` that a command belongs to, the command)
 COMMANDS: Final[tuple[tuple[str, click.Command], ...]] = (
+    ("", catalogue),
     ("", matrix),
     ("plugins", lock),
     ("plugins", new),

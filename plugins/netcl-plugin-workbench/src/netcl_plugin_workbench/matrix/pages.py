@@ -10,7 +10,7 @@ from typing import Any, Final
 import jinja2
 
 from netcl_core.testing.records import Outcome, Record
-from netcl_plugin_workbench.matrix.board import Board, Place, counts, fraction, verdict
+from netcl_plugin_workbench.matrix.board import Board, Place, counts, together
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES
 from netcl_plugin_workbench.matrix.signs import SIGNS
 
@@ -55,7 +55,7 @@ def style(name: str) -> str:
 def pages(shown: Board) -> Iterator[tuple[str, str]]:
     """(path, HTML) of the board and of a page per cell that has a record."""
     total = counts(shown.places)
-    overview = [(each, verdict(each.counts), fraction(each.counts)) for each in shown.sections]
+    overview = [(each, together(each.counts), each.columns) for each in shown.sections]
     known = {name: runtime.title for name, runtime in RUNTIMES.items()}
     yield (
         "index.html",
