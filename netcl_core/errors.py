@@ -101,6 +101,10 @@ class RecordError(NetclError, ValueError):
     """A JSON record of a check or of a matrix cell cannot be read."""
 
 
+class CatalogueError(NetclError, ValueError):
+    """A catalogue of plugins cannot be read."""
+
+
 class TargetError(NetclError, ValueError):
     """What a command was to look at is no installed plugin, no project and no wheel."""
 

@@ -94,6 +94,10 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_train.command", "netcl_plugin_train.run"): "`netcl --help` loads no network",
     ("netcl_plugin_workbench.matrix.command", "netcl_plugin_workbench.matrix.run"): "the same",
     ("netcl_plugin_workbench.matrix.command", "netcl_plugin_workbench.matrix.report"): "the same",
+    (
+        "netcl_plugin_workbench.catalogue.command",
+        "netcl_plugin_workbench.catalogue.build",
+    ): "`netcl --help` loads neither Pygments nor Markdown",
 }
 
 

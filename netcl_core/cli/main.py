@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -191,14 +192,19 @@ def why(ctx: click.Context, op: str, device: str | None, dtype: str, as_json: bo
 
 @plugins.command()
 @click.argument("word")
+@click.option(
+    "--catalogue",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A catalogue.json that `netcl catalogue build` wrote, instead of this version's own.",
+)
 @_json
 @click.pass_context
-def search(ctx: click.Context, word: str, as_json: bool) -> None:
+def search(ctx: click.Context, word: str, catalogue: Path | None, as_json: bool) -> None:
     """Look for WORD in the catalogue that came with this version; no network.
 
     Exit code 1 when there is nothing.
     """
-    ctx.exit(_run("market", "show_search", word, as_json))
+    ctx.exit(_run("market", "show_search", word, catalogue, as_json))
 
 
 @plugins.command()
