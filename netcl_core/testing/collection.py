@@ -89,7 +89,10 @@ def table_of(distribution: str) -> Table:
         if not given and reasons:
             internal[record.name] = reasons[0]
         elif not given and isinstance(record, AutogradPrimitive):
-            given = derived_cases(record, provider)
+            try:
+                given = derived_cases(record, provider)
+            except Exception as error:  # a plugin's callable may raise anything
+                problems[record.name] = f"no case can be derived: {type(error).__name__}: {error}"
         cases += [replace(case, provider=provider) for case in given]
     return Table(provider, cases, internal, problems)
 
@@ -101,7 +104,8 @@ def _plugins_of(name: str) -> list[Plugin]:
     wanted = {canonical(each) for each in named} or {canonical(name)}
     found = [each for each in known if canonical(each.distribution) in wanted]
     if not found:
-        close = get_close_matches(name, sorted({each.distribution for each in known}), n=1)
+        names = {text for each in known for text in (each.distribution, each.name)}
+        close = get_close_matches(name, sorted(names), n=1)
         remedy = f"Did you mean {close[0]}?" if close else "`netcl plugins list` shows them"
         raise PluginError(message("conformance", f"{name!r}", "an installed plugin", remedy))
     for plugin in found:
