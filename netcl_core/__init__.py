@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from netcl_core.hookspecs import hookimpl
     from netcl_core.hostdata import host_array
     from netcl_core.randomness import host_generator, manual_seed
+    from netcl_core.registrars import NamespaceRegistrar, OperatorRegistrar, PrimitiveRegistrar
     from netcl_core.runtime.host import HostCall
     from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
     from netcl_core.tensors import Operand, Tensor
@@ -41,6 +42,9 @@ _NAMES: Final = {
     "HostCall": ("runtime.host", "HostCall"),
     "Kernel": ("runtime.kernels", "Kernel"),
     "Kernels": ("runtime.kernels", "Kernels"),
+    "NamespaceRegistrar": ("registrars", "NamespaceRegistrar"),
+    "OperatorRegistrar": ("registrars", "OperatorRegistrar"),
+    "PrimitiveRegistrar": ("registrars", "PrimitiveRegistrar"),
     "Spec": ("runtime.kernels", "Spec"),
     "Tensor": ("tensors", "Tensor"),
     "autograd": ("autograd", ""),
@@ -68,6 +72,9 @@ __all__ = [
     "HostCall",
     "Kernel",
     "Kernels",
+    "NamespaceRegistrar",
+    "OperatorRegistrar",
+    "PrimitiveRegistrar",
     "Spec",
     "Operand",
     "Tensor",

@@ -192,6 +192,15 @@ def _parse(path: Path) -> dict[str, Any]:
         ) from error
 
 
+def environment(**settings: str) -> dict[str, str]:
+    """The environment for a child process in which these settings are others.
+
+    Names are those of the settings, with an underscore for a hyphen.
+    """
+    changed = {SETTINGS[name.replace("_", "-")].variable: text for name, text in settings.items()}
+    return {**os.environ, **changed}
+
+
 def get(name: str) -> Any:
     """The value of a setting: environment, else file, else default.
 

@@ -194,3 +194,14 @@ def _kind(found: pyopencl.Device) -> Kind:
     if found.type & types.GPU:
         return "gpu"
     return "cpu" if found.type & types.CPU else "accelerator"
+
+
+def stand_in(kind: Kind) -> Device:
+    """An OpenCL device that is not there, to plan kernels for; nothing runs on it."""
+    made = Device()
+    made.id, made.backend, made.kind = f"any {kind}", "opencl", kind
+    made.name = made.platform = made.vendor = "none"
+    made.driver_version, made.extensions = "0", ("cl_khr_fp16", "cl_khr_fp64")
+    made.max_work_group_size, made.local_mem_bytes, made.compute_units = 256, 32768, 8
+    made._probes = dict.fromkeys(("float", "half", "double"), Probe(True, "nothing runs on it"))
+    return made

@@ -101,6 +101,18 @@ class RecordError(NetclError, ValueError):
     """A JSON record of a check or of a matrix cell cannot be read."""
 
 
+class CatalogueError(NetclError, ValueError):
+    """A catalogue of plugins cannot be read."""
+
+
+class TargetError(NetclError, ValueError):
+    """What a command was to look at is no installed plugin, no project and no wheel."""
+
+
+class MissingExtraError(NetclError, ImportError):
+    """A tool that is installed with an extra, or beside netcl, is missing."""
+
+
 class AmbiguousOpError(NetclError, LookupError):
     """Two plugins provide an op with equal priority; nobody is picked by chance."""
 

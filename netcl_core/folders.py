@@ -1,4 +1,4 @@
-"""Where netcl keeps files of its own."""
+"""Where netcl keeps files of its own, and where those lie that came with it."""
 
 from __future__ import annotations
 
@@ -23,3 +23,9 @@ def plugin_states() -> Path:
 def lock_receipts() -> Path:
     """The folder that remembers what was verified of lock files."""
     return cache_root() / "plugins" / "locks"
+
+
+def templates() -> Path:
+    """The templates that came with the core: in the installed package, or in the checkout."""
+    inside = Path(__file__).with_name("templates")
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "templates"

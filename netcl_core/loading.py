@@ -45,20 +45,28 @@ _manager.add_hookspecs(hookspecs)
 # -- what is installed -----------------------------------------------------------------
 
 
-def load_installed() -> None:
+def load_installed(
+    begin: Callable[[Plugin], None] = lambda plugin: None, path: Path | None = None
+) -> None:
     """Load every installed plugin that is not loaded yet, sorted by distribution name.
 
-    Before anything is imported, what is installed is held against the lock file. Raises
-    PluginError with NETCL_PLUGINS_STRICT if a plugin cannot be loaded or, also with
+    Before anything is imported, what is installed is held against the lock file.
+
+    Args:
+        begin: Told before each plugin which one it is.
+        path: The file of remembered failures, if it is not that of the cache folder.
+
+    Raises PluginError with NETCL_PLUGINS_STRICT if a plugin cannot be loaded or, also with
     NETCL_LOCK_STRICT, if the lock file does not fit.
     """
     with registry.lock:
-        states = States()
+        states = States(path)
         try:
             found = survey(states, deadly_only=True)
             locking.hold([each.source for each in found if each.source is not None])
             for plugin in found:
                 if not _is_known(plugin):
+                    begin(plugin)
                     _take_up(plugin, states)
         finally:
             states.save()

@@ -15,6 +15,7 @@ from netcl_core.autograd.operators import Operator, Request
 from netcl_core.autograd.ops import missing, with_aliases
 from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.autograd.region import Ref, Region, Signature, Step
+from netcl_core.autograd.thread import thread
 from netcl_core.device import Device
 from netcl_core.device_table import get_device
 from netcl_core.dtypes import DTYPES, category_of_scalar
@@ -93,7 +94,7 @@ def sources_of(
         ShapeError, DtypeError, AttributeValueError: as the op itself does.
         DeviceError: no implementation fits the device.
     """
-    row = registry.find_op(op)
+    row = registry.find_op(op, thread.chosen)
     if row is None:
         raise missing(op)
     if isinstance(row.record, AutogradPrimitive):
@@ -171,6 +172,14 @@ def _plan(
     """The region of this one step, planned."""
     for spec in inputs:
         check_dtype(spec.dtype, device)
+    region, signature = region_of(record, inputs, attrs)
+    return Plan(region, device, signature)
+
+
+def region_of(
+    record: AutogradPrimitive, inputs: Sequence[Spec], attrs: Mapping[str, Any]
+) -> tuple[Region, Signature]:
+    """The region of one primitive alone, and the signature of one use of it."""
     numbers = {k: v for k, v in attrs.items() if isinstance(v, (bool, int, float))}
     choices = tuple((k, v) for k, v in attrs.items() if k not in numbers)
     slots = tuple((name, slot) for slot, name in enumerate(numbers))
@@ -179,7 +188,7 @@ def _plan(
     region = Region(len(inputs), len(numbers), (step,), (("step", 0),))
     categories = tuple(category_of_scalar(value) for value in numbers.values())
     tensors = tuple((spec.shape, spec.dtype) for spec in inputs)
-    return Plan(region, device, Signature(tensors, categories))
+    return region, Signature(tensors, categories)
 
 
 # -- structured ops --------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive, verification
 from netcl_core.autograd import derivative as rules
-from netcl_core.autograd.agreement import _compile
+from netcl_core.autograd.agreement import compiled
 from netcl_core.autograd.derivative import derivative
 from netcl_core.autograd.expressions import (
     FUNCTIONS,
@@ -52,7 +52,7 @@ points = st.tuples(
 
 def value(tree: Expr, at: Sequence[float]) -> float:
     with np.errstate(all="ignore"):
-        (found,) = _compile(Number(0), [tree], NAMES)(*map(np.asarray, at))
+        (found,) = compiled(Number(0), [tree], NAMES)(*map(np.asarray, at))
     return float(found)
 
 
@@ -352,7 +352,7 @@ def test_seeded_faults_are_found() -> None:
     seeded: Counter[str] = Counter()
     caught: Counter[str] = Counter()
     missed: list[str] = []
-    for use in (use for record in first_party() for use in verification._uses(record)):
+    for use in (use for record in first_party() for use in verification.uses(record)):
         for kind, place, wrong in faults(use):
             seeded[kind] += 1
             if list(with_fault(use, place, wrong).findings()):
@@ -442,7 +442,7 @@ def difference(use: Any, forward: Expr, right: Expr) -> Callable[[Expr], bool]:
 
 def evaluated(use: Any, forward: Expr, trees: Sequence[Expr], data: Sequence[Any]) -> list[Any]:
     with np.errstate(all="ignore"):
-        found = _compile(forward, trees, use._names())(*data)
+        found = compiled(forward, trees, use.names)(*data)
     return [np.broadcast_to(each, data[0].shape) for each in found]
 
 

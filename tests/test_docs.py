@@ -14,6 +14,7 @@ import pytest
 from netcl_core import config, errors, hookspecs, version
 from netcl_core.autograd import jit
 from netcl_core.market import failures
+from netcl_core.testing import findings
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -114,6 +115,12 @@ def test_code_blocks_run(python: Callable[..., str], tmp_path: Path, code: str, 
 @pytest.mark.parametrize("code", failures.FAILURES)
 def test_every_kind_of_plugin_failure_is_documented(code: str) -> None:
     assert f'<a id="{code.lower()}"></a>{code} |' in page("plugin-errors.md")
+
+
+@pytest.mark.parametrize("code", findings.KINDS)
+def test_every_kind_of_finding_is_documented(code: str) -> None:
+    assert f'<a id="{code.lower()}"></a>{code} |' in page("check-findings.md")
+    assert f"`{findings.KINDS[code].check}`" in page("plugins.md")
 
 
 def test_every_failure_of_a_plugin_is_proved_by_a_broken_one() -> None:

@@ -56,6 +56,7 @@ ACCEPTED = {
     ("netcl_core.cli.main", "netcl_core.cli.kernels"): "the same",
     ("netcl_core.cli.main", "netcl_core.providers"): "only an unknown command needs the catalogue",
     ("netcl_core.cli.main", "netcl_core.cli.graph"): "the same",
+    ("netcl_core.cli.main", "netcl_core.cli.check"): "the same",
     ("netcl_core.cli.market", "netcl_core.plugins"): "`netcl plugins list` imports no plugin",
     ("netcl_core.cli.market", "netcl_core.dtypes"): "it imports NumPy, `netcl plugins list` none",
     ("netcl_core.cli.market", "netcl_core.providers"): "`netcl plugins list` needs no catalogue",
@@ -65,6 +66,8 @@ ACCEPTED = {
     ("netcl_core.market.requirements", "packaging.requirements"): "slow, and hardly ever needed",
     ("netcl_core.market.requirements", "packaging.specifiers"): "slow, and hardly ever needed",
     ("netcl_core.testing.reference", "torch"): "optional and slow",
+    ("netcl_core.testing", "?"): "PEP 562: pytest imports the package in everybody's runs",
+    ("netcl_core.testing.metadata", "?"): "the tools of the extra `check` are optional",
 }
 
 #: Who alone may import what.
@@ -80,10 +83,22 @@ ALONE = {
 ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_data.digits", "sklearn.datasets"): "slow, and for one data set only",
     ("netcl_plugin_data.digits", "sklearn.model_selection"): "slow, and for one data set only",
+    **{
+        (f"netcl_plugin_{name}", f"netcl_plugin_{name}.conformance"): "only checks need the cases"
+        for name in ("elementwise", "linalg", "losses", "tensor")
+    },
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
     ("netcl_plugin_workbench", "netcl_plugin_workbench.commands"): "the same",
     ("netcl_plugin_workbench.commands", "netcl_plugin_workbench.lock.command"): "loads devices",
+    ("netcl_plugin_workbench.new.command", "netcl_plugin_workbench.new.names"): "the same",
+    ("netcl_plugin_workbench.new.command", "netcl_plugin_workbench.new.project"): "the same",
     ("netcl_plugin_train.command", "netcl_plugin_train.run"): "`netcl --help` loads no network",
+    ("netcl_plugin_workbench.matrix.command", "netcl_plugin_workbench.matrix.run"): "the same",
+    ("netcl_plugin_workbench.matrix.command", "netcl_plugin_workbench.matrix.report"): "the same",
+    (
+        "netcl_plugin_workbench.catalogue.command",
+        "netcl_plugin_workbench.catalogue.build",
+    ): "`netcl --help` loads neither Pygments nor Markdown",
 }
 
 

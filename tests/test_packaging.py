@@ -109,7 +109,7 @@ def test_every_package_is_typed_and_checked() -> None:
 def test_a_plugin_imports_public_names_only(folder: Path) -> None:
     pattern = re.compile(r"^\s*(?:from|import) (netcl_core[\w.]*)(?: import (.*))?", re.MULTILINE)
     public = re.compile(
-        r"netcl_core(\.(autograd|errors|config|folders|resolution|(testing|market)(\.\w+)*))?"
+        r"netcl_core(\.(autograd|errors|config|folders|providers|rendering|resolution|(testing|market)(\.\w+)*))?"
     )
     for path in (folder / "src").rglob("*.py"):
         for module, names in pattern.findall(path.read_text(encoding="utf-8")):

@@ -6,8 +6,6 @@ The calls stand in `support/sanitizer_cases.py`; a new op needs one there.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,23 +16,25 @@ import sanitizer_cases as cases
 
 from netcl_core.autograd.operators import Composite, Operator
 from netcl_core.registry import registry
+from netcl_core.testing import sanitizer
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = Path(__file__).with_name("support") / "sanitizer_program.py"
-#: Unoptimised, because this simulator lacks some vector intrinsics that the optimiser makes.
-OPTIONS = ("--build-options", "-cl-opt-disable", "--data-races", "--uninitialized",
-           "--num-threads", "1", "--max-errors", "1000")  # fmt: skip
 
 
 def simulate(what: str, log: Path) -> dict[str, Any]:
     """Run a program in the simulator, whose exit code says nothing; returns its report."""
-    tool = shutil.which("oclgrind")
+    tool = sanitizer.command()
     if tool is None:
-        pytest.skip("oclgrind is not installed")
-    command = [tool, *OPTIONS, "--log", log, sys.executable, PROGRAM, log, what]
-    environment = {**os.environ, "NETCL_CACHE": "0"}
+        pytest.skip(sanitizer.MISSING)
+    command = [*tool, sys.executable, PROGRAM, log, what]
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command,
+        env=sanitizer.environment(log),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0 and done.stdout.startswith("{"), done.stderr[-5000:]
     report: dict[str, Any] = json.loads(done.stdout)

@@ -80,8 +80,8 @@ class Comparison:
         bound = plus(spread(symbolic), spread(written, {OUT: spread(forward)}))
         usable = _both([_usable(forward, {}), _usable(symbolic, {})])
         decisions = _decisions([forward, written, symbolic])
-        self._gradients = _compile(forward, [written, symbolic, bound, usable], self.names)
-        self._decisions = _compile(forward, decisions, self.names)
+        self._gradients = compiled(forward, [written, symbolic, bound, usable], self.names)
+        self._decisions = compiled(forward, decisions, self.names)
 
     def add(self, values: Sequence[Array]) -> None:
         """Compare at points, given as one array for each name."""
@@ -122,7 +122,7 @@ class Comparison:
         return [np.broadcast_to(x, values[0].shape) for x in function(*values)]
 
 
-def _compile(forward: Expr, trees: Sequence[Expr], names: Sequence[str]) -> Callable[..., Any]:
+def compiled(forward: Expr, trees: Sequence[Expr], names: Sequence[str]) -> Callable[..., Any]:
     """The NumPy function of some trees in float64."""
     block = Block(())
     scope = {name: block.load(f"in{i}", "double") for i, name in enumerate(names)}

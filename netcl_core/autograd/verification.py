@@ -77,10 +77,10 @@ def check_gradient(record: AutogradPrimitive) -> list[Finding]:
     """
     if record.backward is None:
         return []
-    uses = list(_uses(record))
-    if not uses:
+    found = list(uses(record))
+    if not found:
         return [Finding(record.name, "", "it takes neither 1, 2 nor 3 inputs; not checked")]
-    return [finding for use in uses for finding in use.findings()]
+    return [finding for use in found for finding in use.findings()]
 
 
 def refuse_wrong_gradient(record: AutogradPrimitive) -> None:
@@ -92,8 +92,11 @@ def refuse_wrong_gradient(record: AutogradPrimitive) -> None:
         raise PrimitiveError(message(text, "not registered", "", remedy))
 
 
-def _uses(record: AutogradPrimitive) -> Iterator[_Use]:
-    """The primitive with every number of inputs and every choice of its words."""
+def uses(record: AutogradPrimitive) -> Iterator[Use]:
+    """The primitive with every number of inputs and every choice of its words.
+
+    Raises PrimitiveError if an expression is wrong, unless the primitive takes any number.
+    """
     table: Mapping[str, Any] = record.attrs  # type: ignore[assignment]  # a mapping since init
     options = [_options(record.choices.get(name), default) for name, default in table.items()]
     arities = _ARITIES if record.arity is None else (record.arity,)
@@ -102,7 +105,7 @@ def _uses(record: AutogradPrimitive) -> Iterator[_Use]:
         numbers = {k: v for k, v in attrs.items() if isinstance(v, (bool, int, float))}
         choices = tuple((k, v) for k, v in attrs.items() if k not in numbers)
         if _takes(record, arity, choices):
-            yield _Use(record, arity, choices, numbers)
+            yield Use(record, arity, choices, numbers)
 
 
 def _options(words: Sequence[str] | None, default: Any) -> list[Any]:
@@ -127,7 +130,7 @@ def _takes(record: AutogradPrimitive, arity: int, choices: Choices) -> bool:
 
 @final
 @dataclass(frozen=True, slots=True)
-class _Use:
+class Use:
     """A primitive with a number of inputs, its words, and the numbers to vary."""
 
     record: AutogradPrimitive
@@ -146,7 +149,7 @@ class _Use:
     def _finding(self, forward: Expr, name: str, tree: Expr) -> Finding | None:
         try:
             symbolic = times(Name(GRAD), derivative(forward, name))
-            result = self._compare(Gradients(forward, tree, symbolic, name, self._names()))
+            result = self._compare(Gradients(forward, tree, symbolic, name, self.names))
             if result.compared >= _LEAST:
                 return self._difference(forward, name, symbolic, result)
             left = f"{result.compared} of {result.drawn} points"
@@ -185,17 +188,19 @@ class _Use:
             *result.worst,
         )
 
-    def _names(self) -> tuple[str, ...]:
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that an expression may read but `out`: inputs, numbers, `grad`."""
         return (*self.record.parsed(self.arity, self.choices).inputs, *self.numbers, GRAD)
 
     def _which(self, name: str) -> str:
         words = "".join(f", {attr}={value!r}" for attr, value in self.choices)
-        return f"the gradient of input {self._names().index(name)} ({name}{words})"
+        return f"the gradient of input {self.names.index(name)} ({name}{words})"
 
     def _written(self, name: str) -> str:
         """The text of a gradient as its author wrote it, macros and all."""
         assert self.record.backward is not None  # it gave the tree that was compared
-        inputs = list(self._names()[: self.arity])
+        inputs = list(self.names[: self.arity])
         attrs = {attr: dict(self.choices).get(attr, attr) for attr in self.record.attrs}
         return str(self.record.backward(inputs, GRAD, attrs, OUT)[inputs.index(name)])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -20,10 +21,11 @@ from netcl_core.errors import (
     MissingOpError,
     NetclError,
     ShapeError,
+    TargetError,
 )
 
 #: What a command's arguments can get wrong.
-_USAGE = (MissingOpError, ArgumentError, AttributeValueError, DtypeError, ShapeError)
+_USAGE = (MissingOpError, ArgumentError, AttributeValueError, DtypeError, ShapeError, TargetError)
 
 
 #: What has to run where the lock file does not fit.
@@ -190,14 +192,43 @@ def why(ctx: click.Context, op: str, device: str | None, dtype: str, as_json: bo
 
 @plugins.command()
 @click.argument("word")
+@click.option(
+    "--catalogue",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A catalogue.json that `netcl catalogue build` wrote, instead of this version's own.",
+)
 @_json
 @click.pass_context
-def search(ctx: click.Context, word: str, as_json: bool) -> None:
+def search(ctx: click.Context, word: str, catalogue: Path | None, as_json: bool) -> None:
     """Look for WORD in the catalogue that came with this version; no network.
 
     Exit code 1 when there is nothing.
     """
-    ctx.exit(_run("market", "show_search", word, as_json))
+    ctx.exit(_run("market", "show_search", word, catalogue, as_json))
+
+
+@plugins.command()
+@click.argument("target", metavar="[NAME|PATH]", required=False)
+@click.option(
+    "--level", type=click.Choice(["static", "run", "full"]), default="static", show_default=True
+)
+@click.option("--device", "devices", multiple=True, metavar="D", help="As NETCL_DEVICE.")
+@click.option("--only", multiple=True, metavar="CHECK", help="Only the checks of this name.")
+@click.option("--out", metavar="FILE", help="Write the record as JSON into this new file, too.")
+@_json
+@click.pass_context
+def check(ctx: click.Context, /, **options: Any) -> None:
+    """Check an installed plugin, a project folder or a wheel; without one, all installed ones.
+
+    Exit code 1 when something failed, 2 when there is nothing to check, 3 when a tool that
+    the check needs is missing.
+    """
+    module = importlib.import_module("netcl_core.cli.check")
+    try:
+        ctx.exit(module.show_check(**options))
+    except _USAGE as error:
+        _complain(error)
+        ctx.exit(2)
 
 
 @netcl.group()

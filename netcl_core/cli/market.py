@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Final
 
 from netcl_core.cli.tables import print_json, print_table
@@ -91,10 +92,11 @@ def show_why(op: str, device: str | None, dtype: str, as_json: bool) -> int:
     return 0 if said.decided else 1
 
 
-def show_search(word: str, as_json: bool) -> int:
-    """Print what the bundled catalogue has for a word; 1 if it has nothing."""
+def show_search(word: str, file: Path | None, as_json: bool) -> int:
+    """Print what a catalogue, the bundled one or a file, has for a word; 1 if it has nothing."""
+    table = _providers().catalogue() if file is None else _providers().read_catalogue(file)
     installed = {canonical(plugin.distribution): plugin.state for plugin in _survey()}
-    hits = _providers().search(word)
+    hits = _providers().search(word, table)
     rows = [
         (hit.name, hit.kind, hit.package, installed.get(hit.package, "not installed"), hit.summary)
         for hit in hits
@@ -105,8 +107,8 @@ def show_search(word: str, as_json: bool) -> int:
     elif rows:
         print_table(header, rows, ("summary",))
     else:
-        entries = _providers().catalogue().values()
-        names = {name for one in entries for group in one["provides"].values() for name in group}
+        groups = [group for one in table.values() for group in one["provides"].values()]
+        names = {name for group in groups for name in group}
         print(f"The catalogue has nothing with {word!r}{_hint(word, names)}.")
     return 0 if hits else 1
 

@@ -97,14 +97,15 @@ def _child(skip: list[str], seconds: float) -> tuple[str, str, str]:
                 timeout=seconds,
                 check=False,
             )
-            reason = f"it ended the interpreter ({_end(done.returncode)})"
+            reason = f"it ended the interpreter ({ended(done.returncode)})"
         except subprocess.TimeoutExpired:
             code, reason = "NP209", f"it did not finish loading within {seconds:g} s"
         lines = notes.read_text(encoding="utf-8").splitlines()
     return (lines[-1] if lines else ""), code, reason
 
 
-def _end(returncode: int) -> str:
+def ended(returncode: int) -> str:
+    """How a process ended: its exit code, or the signal by name."""
     if returncode >= 0:
         return f"exit code {returncode}"
     try:

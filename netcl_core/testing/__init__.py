@@ -1,41 +1,71 @@
 """Checks for ops: values and gradients against float64, on every device at hand.
 
-A plugin's test file is a table and one line:
+A plugin's hook returns the cases of an op, and its test file is one line:
 
-    CASES = [Case("swiglu", (normal(), normal()), lambda t, x, y: t.nn.functional.silu(x) * y)]
-    TestConformance = conformance("my-plugin", CASES)
+    @hookimpl
+    def netcl_conformance_cases(self, op):
+        return [Case("swiglu", (normal(), normal()), lambda t, x, y: ...)]
 
-with `conformance` from `netcl_core.testing.suite`, which imports pytest.
+    TestConformance = conformance("netcl-plugin-swiglu")
+
+Importing this package imports nothing: each name comes from its module on first use, so that
+pytest, which finds `netcl_core.testing.plugin` by itself, starts as fast as without it.
 """
 
 from __future__ import annotations
 
-from netcl_core.testing.cases import Case
-from netcl_core.testing.checks import check_case, check_gradient, check_values
-from netcl_core.testing.records import Record
-from netcl_core.testing.reference import TOLERANCE, usable_devices
-from netcl_core.testing.results import Result, Table, run
-from netcl_core.testing.samples import (
-    FLOATS,
-    INTEGERS,
-    MILD,
-    SPECIAL,
-    indices,
-    masks,
-    normal,
-    uniform,
-    whole,
-)
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from netcl_core.testing.cases import Case
+    from netcl_core.testing.checks import check_values
+    from netcl_core.testing.collection import Table, table_of
+    from netcl_core.testing.records import Record
+    from netcl_core.testing.reference import TOLERANCE, usable_devices
+    from netcl_core.testing.running import RunResult, run_level
+    from netcl_core.testing.samples import (
+        FLOATS,
+        INTEGERS,
+        MILD,
+        SPECIAL,
+        indices,
+        masks,
+        normal,
+        uniform,
+        whole,
+    )
+
+#: name -> module
+_NAMES: Final = {
+    "Case": "cases",
+    "Table": "collection",
+    "table_of": "collection",
+    "Record": "records",
+    "RunResult": "running",
+    "run_level": "running",
+    "check_values": "checks",
+    "usable_devices": "reference",
+    "normal": "samples",
+    "uniform": "samples",
+    "whole": "samples",
+    "indices": "samples",
+    "masks": "samples",
+    "FLOATS": "samples",
+    "INTEGERS": "samples",
+    "MILD": "samples",
+    "SPECIAL": "samples",
+    "TOLERANCE": "reference",
+}
 
 __all__ = [
     "Case",
     "Table",
+    "table_of",
     "Record",
-    "Result",
-    "run",
-    "check_case",
+    "RunResult",
+    "run_level",
     "check_values",
-    "check_gradient",
     "usable_devices",
     "normal",
     "uniform",
@@ -48,3 +78,11 @@ __all__ = [
     "SPECIAL",
     "TOLERANCE",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module 'netcl_core.testing' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"netcl_core.testing.{_NAMES[name]}"), name)
+    globals()[name] = found
+    return found

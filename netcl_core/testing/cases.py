@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
@@ -11,29 +12,17 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from netcl_core.autograd.choosing import prefer
 from netcl_core.autograd.primitives import AutogradPrimitive
+from netcl_core.autograd.thread import thread
 from netcl_core.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import MissingOpError, RegistrationError, message
 from netcl_core.hostdata import Array, Shape
 from netcl_core.registry import functions, registry
 from netcl_core.testing.samples import FLOATS, SPECIAL, Sampler, in_dtype, is_floating
+from netcl_core.testing.vocabulary import CHECKS, PARTS, applies, is_known
 
-#: What a case may be excused from, by name. `<check> on <part of a platform>`: there only.
-CHECKS: Final = (
-    "PyTorch",
-    "PyTorch on whole numbers",
-    "finite differences",
-    "derivative",
-    "fused",
-    "non-finite",
-    "gradient at NaN",
-    "non-finite gradient",
-    "strided",
-    "deterministic",
-    "pruning",
-    "refusal",
-)
 #: Shapes of an elementwise op's inputs: flat ones around the vector widths, then others.
 SIZES: Final = (0, 1, 7, 16, 17, 1031, 4099)
 FIVE: Final = (2, 3, 1, 5, 7)
@@ -48,8 +37,10 @@ class Case:
         op: The op's name in the registry.
         inputs: Per input a Sampler, or an array as it is.
         torch: The counterpart: `(torch, *tensors) -> tensor`, or its dotted name in
-            `torch`, which is then called with the inputs and `attrs`. None: there is none,
-            and the reference is the NumPy path in float64.
+            `torch`, which is then called with the inputs and `attrs`.
+        reference: A NumPy counterpart, `(*arrays, **attrs) -> array` of float64 arrays; it is
+            asked where PyTorch is not installed or has none. Neither of them: an elementwise
+            op's own `reference`, else the NumPy path in float64.
         attrs: Keyword arguments of the op.
         call: A function of the tensors in place of the op with its `attrs`.
         shapes: Per variant, a shape for each input. An elementwise op needs none.
@@ -61,7 +52,10 @@ class Case:
         tolerance: A factor on TOLERANCE; any but 1 needs a reason in `because`.
         kinks: Values of the inputs at which finite differences say nothing.
         specials: The values of the non-finite check, for elementwise ops.
-        skip: Names from CHECKS with the reason why this case is excused.
+        skip: Checks that are not made, with the reason; the names are those of `vocabulary`.
+        xfail: Checks that fail through no fault of the op, with the reason; one that passes is
+            a failure.
+        provider: The distribution whose op is meant where several have one of this name.
     """
 
     op: str
@@ -79,20 +73,28 @@ class Case:
     kinks: Sequence[float] = ()
     specials: Sequence[float] = SPECIAL
     skip: Mapping[str, str] = field(default_factory=dict)
+    reference: Callable[..., Any] | None = None
+    xfail: Mapping[str, str] = field(default_factory=dict)
+    provider: str = ""
 
     def __post_init__(self) -> None:
-        for name, reason in self.skip.items():
-            if name.split(" on ")[0] not in CHECKS:
-                raise self._wrong(f"skip has the check {name!r}", f"one of {', '.join(CHECKS)}")
-            if not reason.strip():
-                raise self._wrong(f"skip of {name!r} without a reason", "a reason")
+        self._check_excuses("skip", self.skip)
+        self._check_excuses("xfail", self.xfail)
         if self.tolerance != 1 and not self.because.strip():
             raise self._wrong(f"tolerance={self.tolerance} without a reason", "one in because=")
-        if self.torch is None and not self.skip.get("PyTorch"):
-            raise self._wrong("no counterpart in torch=", "one, or a reason in skip={'PyTorch': }")
         for shapes in self.shapes:
             if len(shapes) != len(self.inputs):
                 raise self._wrong(f"{len(shapes)} shapes", f"one per input, {len(self.inputs)}")
+
+    def _check_excuses(self, which: str, excuses: Mapping[str, str]) -> None:
+        for name, reason in excuses.items():
+            parts = which == "skip"
+            if not is_known(name, parts=parts):
+                names = ", ".join([*CHECKS, *PARTS] if parts else CHECKS)
+                expected = f"'<check> [in <dtype>] [on <part of a platform>]' of {names}"
+                raise self._wrong(f"{which} has the check {name!r}", expected)
+            if not reason.strip():
+                raise self._wrong(f"{which} of {name!r} without a reason", "a reason")
 
     def _wrong(self, given: str, expected: str) -> RegistrationError:
         return RegistrationError(message(f"case {self}", given, expected))
@@ -104,10 +106,18 @@ class Case:
     @cached_property
     def primitive(self) -> AutogradPrimitive | None:
         """The record of an elementwise op; None for a structured one."""
-        row = registry.find_op(self.op)
+        with self.chosen():
+            row = registry.find_op(self.op, thread.chosen)
         if row is None:
             raise MissingOpError(message(f"case {self}", "no plugin provides the op", "one"))
         return row.record if isinstance(row.record, AutogradPrimitive) else None
+
+    @property
+    def counterpart(self) -> Callable[..., Any] | None:
+        """The NumPy function that says what is right where PyTorch does not."""
+        if self.reference is None and self.primitive is not None:
+            return self.primitive.reference
+        return self.reference
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -118,9 +128,17 @@ class Case:
 
     def run(self, *tensors: Any) -> Any:
         """The op's result."""
-        if self.call is not None:
-            return self.call(*tensors)
-        return functions[self.op](*tensors, **self.attrs)
+        with self.chosen():
+            if self.call is not None:
+                return self.call(*tensors)
+            return functions[self.op](*tensors, **self.attrs)
+
+    def chosen(self) -> AbstractContextManager[None]:
+        """The provider's op, where another one has one of the same name."""
+        registry.load()
+        if self.provider and len(registry.op_rows(self.op)) > 1:
+            return prefer(f"{self.provider}:{self.op}")
+        return nullcontext()
 
     def run_torch(self, torch: Any, *tensors: Any) -> Any:
         """The counterpart's result."""
@@ -131,14 +149,18 @@ class Case:
         given = {k: torch.tensor(v) if np.ndim(v) else v for k, v in self.attrs.items()}
         return function(*tensors, **given)
 
-    def excuse(self, check: str, device: Device | None = None) -> str | None:
-        """Why a check does not apply (on a device), or None."""
-        if device is not None:
-            for name, reason in self.skip.items():
-                what, _, where = name.partition(" on ")
-                if what == check and where and where.lower() in device.platform.lower():
-                    return reason
-        return self.skip.get(check)
+    def excuse(self, check: str, device: Device | None = None, dtype: str = "") -> str | None:
+        """Why a check is not made (on a device, in a dtype), or None."""
+        return _first(self.skip, check, device, dtype)
+
+    def expected_failure(self, check: str, device: Device | None, dtype: str) -> str | None:
+        """Why a check fails there, or None."""
+        return _first(self.xfail, check, device, dtype)
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether inputs of any shape can be had."""
+        return all(callable(each) for each in self.inputs)
 
     @property
     def variants(self) -> Sequence[Sequence[Shape]]:
@@ -151,9 +173,9 @@ class Case:
             raise self._wrong("no shapes", "shapes= with one per sampled input")
         return [[(size,)] * len(self.inputs) for size in SIZES] + [[FIVE] * len(self.inputs)]
 
-    def sample(self, shapes: Sequence[Shape], dtype: str) -> list[Array]:
+    def sample(self, shapes: Sequence[Shape], dtype: str, salt: str = "") -> list[Array]:
         """An array per input; equal for equal requests, floating ones exact in the dtype."""
-        random = np.random.default_rng(zlib.crc32(f"{self} {tuple(shapes)}".encode()))
+        random = np.random.default_rng(zlib.crc32(f"{self} {tuple(shapes)}{salt}".encode()))
         drawn = [
             each if isinstance(each, np.ndarray) else each(random, tuple(shape))
             for each, shape in zip(self.inputs, shapes, strict=True)
@@ -167,3 +189,18 @@ class Case:
             self.differentiable and i in wanted and is_floating(array)
             for i, array in enumerate(arrays)
         )
+
+    def main_sample(self, dtype: str, salt: str = "") -> list[Array]:
+        """The inputs of the first variant that has elements."""
+        samples = (self.sample(shapes, dtype, salt) for shapes in self.variants)
+        found = next((arrays for arrays in samples if all(x.size for x in arrays)), None)
+        return self.sample(self.variants[0], dtype, salt) if found is None else found
+
+    @property
+    def main_dtype(self) -> str:
+        """The dtype for what depends on the op and not on the dtype."""
+        return "float32" if "float32" in self.takes else self.takes[-1]
+
+
+def _first(excuses: Mapping[str, str], check: str, device: Device | None, dtype: str) -> str | None:
+    return next((why for name, why in excuses.items() if applies(name, check, device, dtype)), None)

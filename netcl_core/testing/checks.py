@@ -7,21 +7,20 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from netcl_core.autograd import verification
+from netcl_core.autograd.primitives import AutogradPrimitive
 from netcl_core.device import Device
-from netcl_core.device_table import get_device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import NetclError
 from netcl_core.hostdata import Array, Shape
 from netcl_core.testing.cases import Case
 from netcl_core.testing.reference import (
     Values,
+    assert_close,
     assert_same,
-    check_slopes,
     evaluate,
     expected,
-    torch_module,
 )
-from netcl_core.testing.samples import is_floating, pairs_of, strided
+from netcl_core.testing.samples import for_inputs, is_floating, pairs_of, strided
 
 #: Shapes of two inputs, and of a third one: full rows, split rows, tails, one element, none.
 BROADCASTS: tuple[tuple[Shape, Shape, Shape], ...] = (
@@ -39,53 +38,29 @@ BROADCASTS: tuple[tuple[Shape, Shape, Shape], ...] = (
 )
 
 
-def check_case(case: Case, device: Device, dtype: str) -> None:
-    """Everything that is checked for one case on one device in one dtype."""
+def check_derivative(record: AutogradPrimitive) -> None:
+    """The expressions of an elementwise op's backward against the derivative of its forward."""
+    findings = verification.check_gradient(record)
+    assert not findings, "\n".join(map(str, findings))
+
+
+def check_variants(case: Case, device: Device, dtype: str) -> None:
+    """`check_values` for all shapes of a case."""
     for shapes in case.variants:
         check_values(case, shapes, device, dtype)
-    if case.primitive is not None and device.backend == "numpy":
-        check_broadcasting(case, device, dtype)
-    arrays = _main_sample(case, dtype)
-    if not case.excuse("deterministic", device):
-        check_deterministic(case, arrays, device)
-    if dtype != ("float32" if "float32" in case.takes else case.takes[-1]):
-        return  # what follows depends on the op, not on the dtype
-    if not case.excuse("strided", device):
-        check_strided(case, arrays, device)
-    if not case.excuse("pruning", device):
-        check_pruning(case, arrays, device)
-    if dtype == "float32" and not case.excuse("non-finite", device):
-        check_non_finite(case, device)
-
-
-def check_gradient(case: Case) -> None:
-    """The gradients of the NumPy path in float64 against finite differences."""
-    if not case.differentiable or case.excuse("finite differences"):
-        return
-    for shapes in case.variants:
-        check_slopes(case, shapes)
-
-
-def check_derivative(case: Case) -> None:
-    """The expressions of an elementwise op's backward against the derivative of its forward."""
-    if case.primitive is not None and not case.excuse("derivative"):
-        findings = verification.check_gradient(case.primitive)
-        assert not findings, "\n".join(map(str, findings))
 
 
 def check_values(case: Case, shapes: Sequence[Shape], device: Device, dtype: str) -> None:
     """Shape, dtype, output and gradients against the reference."""
     arrays = case.sample(shapes, dtype)
-    where = f"{case} on {device} in {dtype} for {[array.shape for array in arrays]}"
+    where = _where(case, device, dtype, arrays)
     compare(case, evaluate(case, arrays, device), expected(case, arrays, dtype), where)
 
 
 def check_broadcasting(case: Case, device: Device, dtype: str) -> None:
     """An elementwise op of inputs of different shapes."""
-    count = len(case.inputs)
     for shapes in BROADCASTS:
-        if 1 < count <= len(shapes):
-            check_values(case, shapes[:count], device, dtype)
+        check_values(case, for_inputs(shapes, len(case.inputs)), device, dtype)
 
 
 def compare(case: Case, given: Values, wanted: Values, where: str) -> None:
@@ -112,30 +87,38 @@ def same_gradient(
     same(case, given, wanted, what, max(1.0, size / max(1, given.size)))
 
 
-def check_deterministic(case: Case, arrays: Sequence[Array], device: Device) -> None:
+def check_deterministic(case: Case, device: Device, dtype: str) -> None:
     """The same bits twice."""
+    arrays = case.main_sample(dtype)
     first, second = (evaluate(case, arrays, device) for _ in range(2))
-    _same_bits(first, second, f"{case} on {device}, twice")
+    same_bits(first, second, f"{_where(case, device, dtype, arrays)}, twice")
 
 
-def check_strided(case: Case, arrays: Sequence[Array], device: Device) -> None:
+def check_strided(case: Case, device: Device, dtype: str) -> None:
     """Host data with gaps and in Fortran's order gives what contiguous data gives."""
+    arrays = case.main_sample(dtype)
     gaps = [strided(array) for array in arrays]
-    first, second = (evaluate(case, each, device) for each in (arrays, gaps))
-    _same_bits(first, second, f"{case} on {device} of strided host data")
+    first, second = (evaluate(case, each, device) for each in (gaps, arrays))
+    same_bits(first, second, f"{_where(case, device, dtype, arrays)} of strided host data")
 
 
-def _same_bits(first: Values, second: Values, what: str) -> None:
-    assert first.dtype == second.dtype, f"{what}: dtypes {first.dtype} and {second.dtype}"
-    np.testing.assert_array_equal(first.output, second.output, err_msg=what)
-    for one, two in zip(first.gradients, second.gradients, strict=True):
-        np.testing.assert_array_equal(one, two, err_msg=f"{what}: gradients")
+def same_bits(given: Values, wanted: Values, what: str) -> None:
+    """Raise AssertionError unless two results are equal, NaN at the same places included."""
+    assert given.dtype == wanted.dtype, f"{what}: dtype {given.dtype}; expected {wanted.dtype}"
+    assert_close(given.output, wanted.output, f"{what}: output")
+    for i, (found, right) in enumerate(zip(given.gradients, wanted.gradients, strict=True)):
+        if found is None or right is None:
+            assert found is right, f"{what}: gradient {i}: {found}; expected {right}"
+        else:
+            assert_close(found, right, f"{what}: gradient {i}")
 
 
-def check_pruning(case: Case, arrays: Sequence[Array], device: Device) -> None:
+def check_pruning(case: Case, device: Device, dtype: str) -> None:
     """A gradient for those inputs that ask for one, and the same as with all."""
+    arrays = case.main_sample(dtype)
+    where = _where(case, device, dtype, arrays)
     none = evaluate(case, arrays, device, [False] * len(arrays))
-    assert none.gradients == [None] * len(arrays), f"{case}: a gradient that nobody asked for"
+    assert none.gradients == [None] * len(arrays), f"{where}: a gradient that nobody asked for"
     needs = case.needs(arrays)
     if device.backend != "numpy" or sum(needs) < 2:  # the same Python code decides everywhere
         return
@@ -144,33 +127,32 @@ def check_pruning(case: Case, arrays: Sequence[Array], device: Device) -> None:
         alone = [k == i for k in range(len(arrays))]
         found = evaluate(case, arrays, device, alone)
         wanted = [each if k == i else None for k, each in enumerate(whole.gradients)]
-        where = f"{case} on {device} with a gradient of input {i} alone"
-        compare(case, found, Values(whole.output, whole.dtype, wanted), where)
+        only = f"{where} with a gradient of input {i} alone"
+        compare(case, found, Values(whole.output, whole.dtype, wanted), only)
 
 
-def check_refusal(case: Case) -> None:
+def check_refusal(case: Case, device: Device, _: str) -> None:
     """A dtype that the case does not take is refused by an error of netcl's own."""
-    for dtype in DTYPES if not case.excuse("refusal") else ():
+    for dtype in DTYPES:
         if dtype in case.takes:
             continue
-        arrays = _main_sample(case, dtype)
+        arrays = case.main_sample(dtype)
         try:
-            evaluate(case, arrays, get_device("cpu"))
+            evaluate(case, arrays, device)
         except NetclError:
             continue
-        raise AssertionError(f"{case} accepts {dtype}; list it in dtypes= so that it is checked")
+        shapes = [array.shape for array in arrays]
+        raise AssertionError(f"{case} accepts {dtype} for {shapes}; expected an error of netcl's")
 
 
-def check_non_finite(case: Case, device: Device) -> None:
-    """NaN and infinities in, the same NaN and infinities out as PyTorch's.
+def check_non_finite(case: Case, device: Device, dtype: str) -> None:
+    """NaN and infinities in, the same NaN and infinities out as the reference's.
 
-    A structured op's gradients have to agree where PyTorch's are finite.
+    A structured op's gradients have to agree where the reference's are finite.
     """
-    if torch_module() is None or case.torch is None:
-        return
-    for arrays in _with_non_finite(case):
-        wanted, given = expected(case, arrays, "float32"), evaluate(case, arrays, device)
-        where = f"{case} on {device} of non-finite values"
+    for arrays in _with_non_finite(case, dtype):
+        wanted, given = expected(case, arrays, dtype), evaluate(case, arrays, device)
+        where = f"{_where(case, device, dtype, arrays)} of non-finite values"
         same(case, given.output, wanted.output, f"{where}: output")
         for i, (found, right) in enumerate(zip(given.gradients, wanted.gradients, strict=True)):
             if found is not None and right is not None:
@@ -187,11 +169,11 @@ def _judged(case: Case, arrays: Sequence[Array], gradient: Array) -> Array:
     return np.ones(gradient.shape, bool)
 
 
-def _with_non_finite(case: Case) -> Iterator[list[Array]]:
+def _with_non_finite(case: Case, dtype: str) -> Iterator[list[Array]]:
     if case.primitive is not None:
-        yield [x.astype(np.float32) for x in pairs_of(case.specials, len(case.inputs))]
+        yield [x.astype(dtype) for x in pairs_of(case.specials, len(case.inputs))]
         return
-    arrays = _main_sample(case, "float32")
+    arrays = case.main_sample(dtype)
     needs = case.needs(arrays)
     data = needs if any(needs) else [is_floating(array) for array in arrays]
     for i, array in enumerate(arrays):
@@ -201,7 +183,5 @@ def _with_non_finite(case: Case) -> Iterator[list[Array]]:
             yield [bad if k == i else x for k, x in enumerate(arrays)]
 
 
-def _main_sample(case: Case, dtype: str) -> list[Array]:
-    """The inputs of the first variant that has elements."""
-    samples = [case.sample(shapes, dtype) for shapes in case.variants]
-    return next((arrays for arrays in samples if all(x.size for x in arrays)), samples[0])
+def _where(case: Case, device: Device, dtype: str, arrays: Sequence[Array]) -> str:
+    return f"{case} on {device} in {dtype} for {[array.shape for array in arrays]}"

@@ -21,25 +21,33 @@ from netcl_core.hostdata import Array, Shape
 from netcl_core.tensors import Tensor
 from netcl_core.testing.cases import FIVE, SIZES, Case
 from netcl_core.testing.checks import same, same_gradient
-from netcl_core.testing.reference import expected, torch_module
-from netcl_core.testing.samples import covector, pairs_of
+from netcl_core.testing.reference import expected
+from netcl_core.testing.samples import covector, for_inputs, is_floating, pairs_of
+from netcl_core.testing.slopes import STEP, away_from_kinks, judge
 
 #: How many ops share a kernel.
 GROUP: Final = 8
 _FLAT: Final[tuple[Shape, ...]] = (*((size,) for size in SIZES), FIVE)
 #: The shapes of an op's inputs in the broadcast check; the first is that of the result.
 _BROADCAST: Final[tuple[Shape, ...]] = ((6, 5, 4, 33), (5, 1, 33), (4, 1))
+#: The same for ops of several inputs, the first broadcast too.
+_TURNED: Final[tuple[Shape, ...]] = ((5, 1, 33), (6, 5, 4, 33), (4, 1))
+#: The shape at which gradients meet finite differences.
+_SLOPES: Final[Shape] = (1031,)
 Inputs = Callable[[Case], list[Array]]
 
 
-def groups(cases: Sequence[Case], dtype: str) -> list[list[Case]]:
-    """The elementwise cases that take a dtype, in groups that share a kernel."""
-    fusible = [
-        case
-        for case in cases
-        if case.primitive is not None and dtype in case.takes and not case.excuse("fused")
-    ]
-    return [fusible[i : i + GROUP] for i in range(0, len(fusible), GROUP)]
+def is_fusible(case: Case, device: Device) -> bool:
+    """Whether a case can share a kernel with others."""
+    return case.primitive is not None and case.is_sampled and not case.excuse("fused", device)
+
+
+def groups(cases: Sequence[Case], device: Device, dtype: str) -> list[list[Case]]:
+    """Fusible cases in groups that share a kernel; each that is expected to fail there alone."""
+    failing = [case for case in cases if case.expected_failure("fused", device, dtype)]
+    rest = [case for case in cases if case not in failing]
+    parts = [rest[i : i + GROUP] for i in range(0, len(rest), GROUP)]
+    return parts + [[case] for case in failing]
 
 
 def check_group(
@@ -47,22 +55,61 @@ def check_group(
 ) -> None:
     """A group in one kernel per direction: sizes, broadcasting, non-finite values.
 
-    Broadcasting takes two kernels more.
+    Broadcasting takes four kernels more.
     """
     for shape in _FLAT:
-        check_fused(cases, device, dtype, _samples([shape] * 3, dtype))
+        check_fused(cases, device, dtype, _samples([shape], dtype))
     if dtype != "float32":
         return
     if broadcast:
         check_fused(cases, device, dtype, _samples(_BROADCAST, dtype))
-    if torch_module() is not None:
-        kept = [case for case in cases if not case.excuse("non-finite", device)]
-        if kept:
-            check_fused(kept, device, dtype, _specials, nan=True)
+        several = [case for case in cases if len(case.inputs) > 1]
+        if several:
+            check_fused(several, device, dtype, _samples(_TURNED, dtype))
+    kept = [case for case in cases if not case.excuse("non-finite", device, dtype)]
+    if kept:
+        check_fused(kept, device, dtype, _specials, nan=True)
+
+
+def check_group_slopes(cases: Sequence[Case], device: Device) -> None:
+    """A group's gradients in float64 against finite differences, in the kernels of `check_group`.
+
+    The cases do not reach each other, so that input `i` of all of them is moved at once.
+    """
+    sample = _samples([_SLOPES], "float64")
+    inputs = _even([away_from_kinks(case, sample(case)) for case in cases])
+    results, gradients = _run(cases, inputs, device, _random_covector)
+    found = list(gradients)
+    for i in range(max(len(arrays) for arrays in inputs)):
+        high, low = (_run(cases, _moved(inputs, i, step), device)[0] for step in (STEP, -STEP))
+        for k, case in enumerate(cases):
+            gradient = found[k][i] if i < len(found[k]) else None
+            if gradient is None:
+                continue
+            weights = _random_covector(results[k].shape, "float64")
+            terms = gradient.to_host() * _direction(inputs[k][i])
+            where = f"{case} fused on {device} in float64 for {_SLOPES}: gradient of input {i}"
+            judge(terms, weights * (high[k].to_host() - low[k].to_host()), where, case)
+
+
+def _moved(inputs: Sequence[Sequence[Array]], i: int, step: float) -> list[list[Array]]:
+    """The inputs with each case's input `i` moved, if it has one of data."""
+    return [
+        [x + step * _direction(x) if k == i and is_floating(x) else x for k, x in enumerate(arrays)]
+        for arrays in inputs
+    ]
+
+
+def _direction(array: Array) -> Array:
+    return np.asarray(np.random.default_rng(array.size).standard_normal(array.shape))
+
+
+def _random_covector(shape: Shape, dtype: str) -> Array:
+    return np.asarray(np.random.default_rng(len(shape)).standard_normal(shape)).astype(dtype)
 
 
 def _samples(shapes: Sequence[Shape], dtype: str) -> Inputs:
-    return lambda case: case.sample(shapes[: len(case.inputs)], dtype)
+    return lambda case: case.sample(for_inputs(shapes, len(case.inputs)), dtype)
 
 
 def _specials(case: Case) -> list[Array]:
@@ -98,7 +145,10 @@ def _even(inputs: list[list[Array]]) -> list[list[Array]]:
 
 
 def _run(
-    cases: Sequence[Case], inputs: Sequence[Sequence[Array]], device: Device
+    cases: Sequence[Case],
+    inputs: Sequence[Sequence[Array]],
+    device: Device,
+    seed: Callable[[Shape, str], Array] = covector,
 ) -> tuple[list[Tensor], Iterator[list[Tensor | None]]]:
     """The results, and per case the gradients of its inputs."""
     region, scalars = _region(cases)
@@ -109,7 +159,7 @@ def _run(
     results = run_plan(made, [tensor.buffer for tensor in tensors], scalars)
     pairs = zip(cases, inputs, strict=True)
     needs = tuple(need for case, arrays in pairs for need in case.needs(arrays))
-    seeds = [Tensor.from_host(covector(out.shape, out.dtype), device) for out in results]
+    seeds = [Tensor.from_host(seed(out.shape, out.dtype), device) for out in results]
     grads: list[Tensor | None] = [None] * len(tensors)
     if any(needs):
         grads = plan_gradients(made, tensors, scalars, needs, *seeds)

@@ -10,7 +10,10 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias, final
+from functools import lru_cache
+from math import isfinite
+from types import GenericAlias
+from typing import Any, Final, Literal, TypeAlias, final, get_args, get_origin, get_type_hints
 
 from netcl_core.device import Device
 from netcl_core.errors import RecordError, message
@@ -101,6 +104,7 @@ class Record:
     Attributes:
         date: UTC, ISO 8601 with seconds.
         wheel_sha256: Of the wheel that was checked; empty for an installed plugin or a folder.
+        notes: What is worth knowing and no failure.
     """
 
     plugin: str
@@ -118,6 +122,7 @@ class Record:
     mutants: tuple[Mutants, ...] = ()
     roofline: tuple[Roofline, ...] = ()
     wheel_sha256: str = ""
+    notes: tuple[str, ...] = ()
     schema: int = SCHEMA
     kind: str = field(default="check")
 
@@ -173,14 +178,43 @@ def from_json(data: Mapping[str, Any]) -> Record:
         known = _known(Record, data)
         for name, part in _PARTS.items():
             known[name] = tuple(_made(part, row) for row in known.get(name, ()))
-        return Record(**known)
-    except (TypeError, AttributeError) as error:
+        known["notes"] = tuple(known.get("notes", ()))
+        made: Record = _sound(Record(**known))
+        datetime.fromisoformat(made.date)
+        return made
+    except (TypeError, AttributeError, ValueError) as error:
         raise RecordError(message("record", str(error), "the fields of a record")) from error
 
 
 def _made(part: Any, row: Mapping[str, Any]) -> Any:
     known = _known(part, row)
-    return part(**{k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})
+    return _sound(part(**{k: tuple(v) if isinstance(v, list) else v for k, v in known.items()}))
+
+
+def _sound(made: Any) -> Any:
+    """A part of a record whose values are of the types that its class says; else a TypeError."""
+    kind: Any = type(made)
+    for name, wanted in _types(kind).items():
+        value = getattr(made, name)
+        if not _is_a(value, wanted):
+            raise TypeError(f"{kind.__name__.lower()}.{name} is {value!r:.80}")
+    return made
+
+
+@lru_cache
+def _types(part: Any) -> dict[str, Any]:
+    return get_type_hints(part)
+
+
+def _is_a(value: Any, wanted: Any) -> bool:
+    if get_origin(wanted) is Literal:
+        return value in get_args(wanted)
+    if isinstance(wanted, GenericAlias):  # tuple[something, ...]
+        part = get_args(wanted)[0]
+        return isinstance(value, tuple) and all(_is_a(each, part) for each in value)
+    if wanted is float:
+        return type(value) in (int, float) and isfinite(value)
+    return type(value) is wanted
 
 
 def _known(part: Any, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,9 +69,15 @@ def covector(shape: Shape, dtype: str) -> Array:
 
 
 def pairs_of(values: Sequence[float], count: int) -> list[Array]:
-    """All pairs of the values as two inputs, turned a little for a third one."""
+    """All pairs of the values as two inputs, turned a little more for each further one."""
     first, second = (axis.reshape(-1) for axis in np.meshgrid(values, values))
-    return [each.astype(np.float64) for each in (first, second, np.roll(second, 5))[:count]]
+    further = [np.roll(second, 5 * i) for i in range(1, count - 1)]
+    return [each.astype(np.float64) for each in (first, second, *further)[:count]]
+
+
+def for_inputs(shapes: Sequence[Shape], count: int) -> list[Shape]:
+    """A shape for each of so many inputs; they are repeated where there are too few."""
+    return [shapes[i % len(shapes)] for i in range(count)]
 
 
 def strided(array: Array) -> Array:

@@ -1,99 +1,92 @@
-"""pytest's view of a table of cases: `TestConformance = conformance("my-plugin", CASES)`."""
+"""pytest's view of a plugin's checks: `TestConformance = conformance("my-plugin")`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import final
 
 import pytest
 
 from netcl_core.device import Device
-from netcl_core.dtypes import DTYPES
 from netcl_core.testing.cases import Case
-from netcl_core.testing.checks import check_case, check_gradient, check_refusal
-from netcl_core.testing.fused import check_group, groups
+from netcl_core.testing.collection import Table, table_of
+from netcl_core.testing.records import Outcome
 from netcl_core.testing.reference import usable_devices
-from netcl_core.testing.results import Table
+from netcl_core.testing.running import perform
+from netcl_core.testing.steps import Step, steps_of
 
-#: The group that meets every dtype on every device: storing a dtype and computing in it are two
-#: things, and building takes time. `make op-table` runs them all.
-_OF_EACH_KIND: Final = 3
+
+@final
+@dataclass(frozen=True)
+class Item:
+    """Steps that make one test, such as all of a case on a device."""
+
+    name: str
+    steps: list[Step] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def check(self) -> None:
+        """Run the steps; pytest's fail, xfail or skip with all reasons, unless one passed."""
+        outcomes = [outcome for step in self.steps for outcome in perform(step)]
+        failed = [each for each in outcomes if each.state == "failed"]
+        if failed:
+            pytest.fail("\n".join(map(_text, failed)), pytrace=False)
+        for state, end in (("xfailed", pytest.xfail), ("skipped", pytest.skip)):
+            found = [each for each in outcomes if each.state == state]
+            if found and (state == "xfailed" or len(found) == len(outcomes)):
+                end("; ".join(dict.fromkeys(f"{each.check}: {each.reason}" for each in found)))
+
+
+def _text(outcome: Outcome) -> str:
+    remedy = f"\n    {outcome.remedy}" if outcome.remedy else ""
+    return f"{outcome.check}: {outcome.reason}{remedy}"
+
+
+def items_of(table: Table, devices: Sequence[Device], *, thorough: bool) -> list[Item]:
+    """The tests of a table: per op, per case and device, per group of fused ops and dtype."""
+    found: dict[str, Item] = {}
+    for step in steps_of(table, devices, thorough=thorough):
+        name = _name(step)
+        found.setdefault(name, Item(name)).steps.append(step)
+    return list(found.values())
+
+
+def _name(step: Step) -> str:
+    if step.device is None:
+        return step.ops[0]
+    if not step.cases:
+        return f"{step.op}-{step.device}"
+    names = [str(case) for case in step.cases]
+    if step.check != "fused" and len(names) == 1:
+        return f"{names[0]}-{step.device}"
+    return f"{names[0]}...{names[-1]}-{step.device}-{step.dtype}"
 
 
 def conformance(
-    provider: str, cases: Sequence[Case], internal: Mapping[str, str] | None = None
+    provider: str,
+    cases: Sequence[Case] | None = None,
+    internal: Mapping[str, str] | None = None,
 ) -> type:
-    """A test class that checks a plugin's cases on every device at hand.
+    """A test class that checks a plugin's ops on every device at hand.
 
     Args:
         provider: The plugin's distribution, such as `"my-plugin"`.
-        cases: At least one per op of the plugin.
-        internal: Ops without a case, with the reason.
+        cases: At least one per op of the plugin; default: those of its hook, and derived ones.
+        internal: With `cases`: ops without one, with the reason.
     """
-    table, fused = Table(provider, cases, internal or {}), _fused(cases)
+    table = table_of(provider) if cases is None else Table(provider, cases, internal or {})
+    items = items_of(table, usable_devices(), thorough=False)
 
     class TestConformance:
-        """One test per case and device, and per group of fused ops, device and dtype."""
+        """One test per op, per case and device, and per group of fused ops, device and dtype."""
 
         conformance_table = table
 
-        def test_every_op_has_a_case(self) -> None:
-            assert table.missing() == [], "write a Case, or a reason in `internal`"
+        @pytest.mark.parametrize("item", items, ids=str)
+        def test_conformance(self, item: Item) -> None:
+            item.check()
 
-        def test_every_backward_is_the_derivative(self) -> None:
-            wrong = table.wrong_gradients()
-            assert not wrong, "\n".join(wrong)
-
-        @pytest.mark.parametrize("case", cases, ids=str)
-        def test_gradient_and_dtypes(self, case: Case) -> None:
-            check_refusal(case)
-            check_gradient(case)
-
-        @pytest.mark.parametrize(("case", "device", "dtypes"), _eager(cases))
-        def test_op(self, case: Case, device: Device, dtypes: Sequence[str]) -> None:
-            for dtype in dtypes:
-                check_case(case, device, dtype)
-
-    class TestFusedConformance(TestConformance):
-        """The same for a plugin with elementwise ops."""
-
-        @pytest.mark.parametrize(("group", "device", "dtype"), fused)
-        def test_fused(self, group: Sequence[Case], device: Device, dtype: str) -> None:
-            check_group(group, device, dtype, broadcast=device is usable_devices(dtype)[0])
-
-    return TestFusedConformance if fused else TestConformance
-
-
-def _eager(cases: Sequence[Case]) -> list[Any]:
-    """Each case with each device and the dtypes in which it meets it there."""
-    return [
-        pytest.param(case, device, dtypes, id=f"{case}-{device}")
-        for case in cases
-        for place, device in enumerate(usable_devices())
-        if (dtypes := _dtypes(case, device, place == 0))
-    ]
-
-
-def _dtypes(case: Case, device: Device, first: bool) -> list[str]:
-    """All dtypes on the NumPy path, where there is nothing to build, and on the first device.
-
-    Beyond float32, elementwise ops meet devices fused, and the other devices meet
-    structured ops in `make op-table`.
-    """
-    takes = [dtype for dtype in case.takes if dtype != "float64" or device.supports_fp64]
-    if device.backend == "numpy" or (first and case.primitive is None):
-        return takes
-    if not first and case.primitive is not None:
-        return []
-    return [dtype for dtype in takes if dtype == "float32"]
-
-
-def _fused(cases: Sequence[Case]) -> list[Any]:
-    """All groups on the first device; elsewhere in float32, and one group in each other dtype."""
-    return [
-        pytest.param(group, device, dtype, id=f"{group[0]}...{group[-1]}-{device}-{dtype}")
-        for dtype in DTYPES
-        for place, device in enumerate(usable_devices(dtype))
-        for number, group in enumerate(groups(cases, dtype))
-        if place == 0 or dtype == "float32" or number == _OF_EACH_KIND
-    ]
+    return TestConformance

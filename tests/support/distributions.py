@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zipfile
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from textwrap import dedent
@@ -68,3 +70,38 @@ def install_plugin(
         files[f"{package}/netcl_plugin.toml"] = manifest
         points["netcl_core.manifest"] = {name: f"{package}:netcl_plugin.toml"}
     return install(site, f"netcl-plugin-{name}", files, points, headers=headers)
+
+
+def write_wheel(
+    folder: Path,
+    distribution: str,
+    files: Mapping[str, str],
+    points: Mapping[str, Mapping[str, str]],
+    headers: Sequence[str] = (),
+    unlisted: Mapping[str, str] | None = None,
+) -> Path:
+    """A wheel as a build backend would write it; `unlisted` files are missing from its RECORD."""
+    info = f"{distribution.replace('-', '_')}-1.0.dist-info"
+    lines = ["Metadata-Version: 2.4", f"Name: {distribution}", "Version: 1.0", *headers]
+    sections = [
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in rows.items())
+        for group, rows in points.items()
+    ]
+    members = {
+        **files,
+        f"{info}/METADATA": "\n".join(lines) + "\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": "\n".join(sections),
+    }
+    record = [f"{name},{_digest(text)},{len(text)}" for name, text in members.items()]
+    members |= {**(unlisted or {}), f"{info}/RECORD": "\n".join([*record, f"{info}/RECORD,,"])}
+    folder.mkdir(parents=True, exist_ok=True)
+    wheel = folder / f"{distribution.replace('-', '_')}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return wheel
+
+
+def _digest(text: str) -> str:
+    return "sha256=" + urlsafe_b64encode(sha256(text.encode()).digest()).decode().rstrip("=")

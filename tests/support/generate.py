@@ -19,9 +19,14 @@ from typing import Any
 import manifests
 import renewal
 from broken import BROKEN, DEADLY
+from faulty import FAULTY
+from netcl_plugin_workbench.new.kinds import KINDS as PROJECTS
+from netcl_plugin_workbench.new.names import Names
+from netcl_plugin_workbench.new.project import rendered
 
 from netcl_core import config, errors, hookspecs
 from netcl_core.market.failures import FAILURES
+from netcl_core.testing.findings import KINDS as FINDINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = "netcl_core/catalogue.json"
@@ -82,12 +87,71 @@ def failures_table() -> Iterator[str]:
         yield f"| {anchor} | {kind.state} | {kind.meaning} | {kind.remedy} | {proof} |"
 
 
+def findings_table() -> Iterator[str]:
+    """Every kind of finding of the static check, with the faulty plugins that prove it."""
+    examples: dict[str, list[str]] = {}
+    for row in FAULTY.values():
+        examples.setdefault(row.code, []).append(row.what)
+    yield "| code | check | what is wrong | what to do | proved with |"
+    yield "|---|---|---|---|---|"
+    for code, kind in FINDINGS.items():
+        proof = "; ".join(examples.get(code, []))
+        anchor = f'<a id="{code.lower()}"></a>{code}'
+        yield f"| {anchor} | `{kind.check}` | {kind.meaning} | {kind.remedy} | {proof} |"
+
+
 def plugins_table() -> Iterator[str]:
     """Every first-party plugin with what it brings."""
     yield "| package | brings |"
     yield "|---|---|"
     for name, table in first_party().items():
         yield f"| [`{name}`](plugins/{name}) | {table['description'].replace(' for netcl', '')} |"
+
+
+def kinds_table() -> Iterator[str]:
+    """Every kind of project that `netcl plugins new` makes."""
+    yield "| `--kind` | the project brings |"
+    yield "|---|---|"
+    for kind in PROJECTS.values():
+        yield f"| `{kind.name}` | {kind.summary} |"
+
+
+def new_files_table() -> Iterator[str]:
+    """The files of a new operator that an author looks at, from its README."""
+    yield "| file | holds |"
+    yield "|---|---|"
+    yield from (row for row in _new("operator")["README.md"].splitlines() if "| `src/" in row)
+
+
+def new_primitive() -> Iterator[str]:
+    """The template of a new primitive."""
+    yield from _fenced("jinja", _new("primitive")[f"{PACKAGE}/templates/bump.cl.j2"])
+
+
+def new_kernels() -> Iterator[str]:
+    """The template of a new operator."""
+    yield from _fenced("jinja", _new("operator")[f"{PACKAGE}/templates/bump.cl.j2"])
+
+
+def new_launch() -> Iterator[str]:
+    """The part of a new operator that says how devices compute it."""
+    text = _new("operator")[f"{PACKAGE}/operators.py"]
+    yield from _fenced("py", text.partition("# -- how OpenCL")[2].partition("\n")[2].strip())
+
+
+PACKAGE = "src/netcl_plugin_bump"
+
+
+def _new(kind: str) -> dict[str, str]:
+    """What `netcl plugins new bump` writes."""
+    names = Names("bump", "netcl-plugin-bump", "netcl_plugin_bump", "bump")
+    return rendered(PROJECTS[kind], names, "nobody")
+
+
+def _fenced(language: str, text: str) -> Iterator[str]:
+    yield f"```{language}"
+    yield from text.rstrip().splitlines()
+    yield "```"
 
 
 def _first_paragraph(thing: Any) -> str:
@@ -100,6 +164,12 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "errors": errors_table,
     "plugins": plugins_table,
     "failures": failures_table,
+    "findings": findings_table,
+    "kinds": kinds_table,
+    "new_files": new_files_table,
+    "new_primitive": new_primitive,
+    "new_kernels": new_kernels,
+    "new_launch": new_launch,
 }
 
 

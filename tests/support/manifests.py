@@ -4,28 +4,23 @@
     python tests/support/manifests.py --check    name them and exit with 1 instead
 
 What a registration does not tell comes from the plugin's `pyproject.toml` (summary, licence) and
-from its table of conformance cases (dtypes and gradients of structured ops). The keys of
+from its conformance cases (dtypes and gradients of structured ops). The keys of
 `[plugin]` and `[requires]` that a person wrote are kept.
 """
 
 from __future__ import annotations
 
-import json
 import tomllib
 import warnings
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import op_table
 import renewal
 
-from netcl_core import plugins
-from netcl_core.autograd import AutogradPrimitive
-from netcl_core.dtypes import DTYPES
 from netcl_core.market.manifests import FILE, SCHEMA
-from netcl_core.registry import KINDS, Row, registry
-from netcl_core.testing import Table
+from netcl_core.registry import registry
+from netcl_core.testing import table_of
+from netcl_core.testing.registration import pairs, provided, toml
 from netcl_core.version import API_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,51 +42,7 @@ def registered(distribution: str) -> list[dict[str, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         registry.load()
-    table = next((each for each in _tables() if each.provider == distribution), None)
-    rows = [
-        _row(row, table)
-        for kind in KINDS
-        for row in registry.rows(kind)
-        if row.provider == distribution
-    ]
-    ours = [each for each in plugins.list() if each.distribution == distribution]
-    commands = plugins.plugin_commands(ours)
-    rows += [{"name": name, "kind": "command"} for name in commands]
-    return sorted(rows, key=lambda row: (row["kind"], row["name"]))
-
-
-_found: list[Table] = []
-
-
-def _tables() -> list[Table]:
-    if not _found:
-        _found.extend(op_table.tables())
-    return _found
-
-
-def _row(row: Row, table: Table | None) -> dict[str, Any]:
-    record, name = row.record, row.record.name
-    made: dict[str, Any] = {"name": name, "kind": row.kind}
-    if row.kind == "namespace":
-        return made
-    if isinstance(record, AutogradPrimitive):
-        made |= {"dtypes": list(DTYPES), "differentiable": record.backward is not None}
-        made["elementwise"] = True
-        if record.template:
-            made["templates"] = [record.template]
-    elif row.kind == "operator":
-        cases = [case for case in (table.cases if table else ()) if case.op == name]
-        dtypes = {dtype for case in cases for dtype in case.takes}
-        if dtypes:
-            made["dtypes"] = [dtype for dtype in DTYPES if dtype in dtypes]
-        backward = getattr(record, "backward", None)
-        made["differentiable"] = (
-            any(case.differentiable for case in cases) if cases else backward is not None
-        )
-        made["elementwise"] = False
-    else:
-        made["dtypes"] = list(record.requires.dtypes)
-    return {**made, "priority": getattr(record, "priority", row.priority)}
+    return provided(distribution, table_of(distribution).cases)
 
 
 def written(folder: Path) -> dict[str, Any]:
@@ -114,18 +65,12 @@ def wanted(folder: Path) -> str:
     }
     plugin |= {key: old["plugin"][key] for key in KEPT if key in old.get("plugin", {})}
     lines = ["# Written by `make manifests` from what the plugin registers.", f"schema = {SCHEMA}"]
-    lines += ["", "[plugin]", *_pairs(plugin)]
+    lines += ["", "[plugin]", *pairs(plugin)]
     if old.get("requires"):
-        lines += ["", "[requires]", *_pairs(old["requires"])]
-    for row in registered(project["name"]):
-        lines += ["", "[[provides]]", *_pairs(row)]
+        lines += ["", "[requires]", *pairs(old["requires"])]
+    if rows := registered(project["name"]):
+        lines += ["", toml(rows)]
     return "\n".join(lines) + "\n"
-
-
-def _pairs(table: Mapping[str, Any]) -> Iterator[str]:
-    """TOML lines: JSON's texts, numbers, booleans and lists are TOML's."""
-    for key, value in table.items():
-        yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
 
 
 def catalogue() -> dict[str, Any]:

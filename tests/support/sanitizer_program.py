@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyopencl as cl
 from sanitizer_cases import (
     CLIPPING,
     FLOATING,
@@ -32,75 +30,43 @@ from sanitizer_cases import (
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import rendering
-from netcl_core.autograd.operators import Operator
-from netcl_core.backends.opencl import OpenCLBackend
 from netcl_core.registry import functions, registry
-from netcl_core.runtime import memory
 from netcl_core.runtime.kernels import Bound, Kernel, Kernels
-from netcl_core.runtime.launch import Launch
-
-
-class ExactAllocator:
-    """Buffers of exactly the wanted size: the pool rounds up, which would hide an overrun.
-
-    None is ever freed: the simulator forgets what was written to an address that it uses again.
-    """
-
-    def __init__(self, device: Any) -> None:
-        self.context = device.context
-        self.held: list[Any] = []
-
-    def allocate(self, nbytes: int) -> Any:
-        self.held.append(cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes))
-        return self.held[-1]
-
-    def free_held(self) -> None:
-        """Nothing is held for later use."""
-
-
-def fill(own: OpenCLBackend, buffer: Any, size: int, dtype: Any, value: Any) -> None:
-    """Fill by a copy from the host: the simulator takes what clEnqueueFillBuffer wrote as unset."""
-    if size:
-        cl.enqueue_copy(own.device.queue, buffer, np.full(size, value, dtype.numpy))
+from netcl_core.testing import simulated
+from netcl_core.testing.simulated import candidates_of, choose
 
 
 class Recorder:
     """Notes launches by op, implementations, templates, and what the log gained by which case."""
 
-    def __init__(self, log: Path) -> None:
-        self.log = log
+    def __init__(self, own: simulated.Recorder) -> None:
+        self.own = own
         self.launched: dict[str, int] = {}
         self.used: set[str] = set()
         self.idle: set[str] = set()
         self.templates: set[str] = set()
         self.findings: dict[str, str] = {}
-        self._launches = 0
-        self._seen = 0
 
-    def install(self) -> None:
-        launch, loader = Launch.__call__, rendering.environment().loader
+    def note_templates(self) -> None:
+        loader = rendering.environment().loader
         load = loader.load
-
-        def counted(own: Launch, *args: Any) -> None:
-            self._launches += 1
-            launch(own, *args)
 
         def noted(environment: Any, name: str, *rest: Any) -> Any:
             self.templates.add(name)
             return load(environment, name, *rest)
 
-        Launch.__call__ = counted
         loader.load = noted
+
+    def note_choice(self, candidates: Any, found: Any) -> None:
+        self.idle |= {each.label for each in candidates}
+        self.used.add(found.label)
 
     def end(self, device: Any, name: str, label: str) -> None:
         """End a case: its launches count for the op, what the log gained belongs to it."""
-        device.queue.finish()
-        self.launched[name] = self.launched.get(name, 0) + self._launches
-        self._launches = 0
-        text = self.log.read_text(encoding="utf-8") if self.log.exists() else ""
-        if len(text) > self._seen:
-            self.findings[label] = text[self._seen : self._seen + 1000]
-        self._seen = len(text)
+        launches, found = self.own.news(device)
+        self.launched[name] = self.launched.get(name, 0) + launches
+        if found:
+            self.findings[label] = found[:1000]
 
     def report(self) -> dict[str, Any]:
         return {
@@ -132,33 +98,12 @@ def calls() -> Iterator[tuple[str, Call]]:
             yield name, each
 
 
-def choose(rank: int, recorder: Recorder) -> None:
-    """Let every operator use its `rank`-th fitting implementation (or its last)."""
-
-    def select(operator: Operator, request: Any, chosen: Any = ()) -> Any:
-        candidates = [offer.item for offer in operator.offers()]
-        fitting = [each for each in candidates if each.requires.unmet(request) is None]
-        found = fitting[min(rank, len(fitting) - 1)]
-        recorder.idle |= {each.label for each in candidates}
-        recorder.used.add(found.label)
-        return found
-
-    Operator.select = select
-    functions.clear()
-    vars(ag).update({name: functions[name] for name in registry.op_names()})
-
-
-def candidates_of(name: str) -> int:
-    """How many implementations an op has; one for those that choose none."""
-    row = registry.find_op(name)
-    is_operator = row is not None and isinstance(row.record, Operator)
-    return len(row.record.offers()) if is_operator else 1
-
-
 def every_op(device: Any, recorder: Recorder) -> None:
     """All calls, in all their dtypes, with each implementation."""
     for rank in range(max(candidates_of(name) for name in registry.op_names())):
-        choose(rank, recorder)
+        choose(rank, recorder.note_choice)
+        functions.clear()
+        vars(ag).update({name: functions[name] for name in registry.op_names()})
         for name, each in calls():
             for dtype in FLOATING if each.everywhere else FLOATING[:1]:
                 if rank < candidates_of(name):
@@ -239,11 +184,8 @@ def seeded(device: Any, recorder: Recorder) -> None:
 def main(log: str, what: str) -> None:
     """Run one of the programs and print its report."""
     with nc.use_device("opencl:oclgrind") as device:
-        memory._pools[device] = ExactAllocator(device)
-        OpenCLBackend.fill = fill
-        recorder = Recorder(Path(log))
-        recorder.install()
-        registry.load()
+        recorder = Recorder(simulated.prepare(device, Path(log)))
+        recorder.note_templates()
         if what == "seeded":
             seeded(device, recorder)
         else:

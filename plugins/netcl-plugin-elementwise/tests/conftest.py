@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))  # the table beside the tests
 
 import netcl_core as nc
 from netcl_core.errors import DeviceError

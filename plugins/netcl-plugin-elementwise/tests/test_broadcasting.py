@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from elementwise_cases import CASES
+from netcl_plugin_elementwise.conformance import CASES
 
 import netcl_core as nc
 import netcl_core.autograd as ag

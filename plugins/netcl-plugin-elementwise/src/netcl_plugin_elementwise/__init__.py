@@ -31,5 +31,11 @@ class ElementwisePlugin:
         for alias, name in ALIASES.items():
             registry.add_template(f"{name}.cl.j2", name=alias)
 
+    @hookimpl
+    def netcl_conformance_cases(self, op: str) -> Any:
+        from netcl_plugin_elementwise import conformance  # not needed by programs that only compute
+
+        return conformance.cases(op)
+
 
 plugin = ElementwisePlugin()

@@ -16,5 +16,11 @@ class LinalgPlugin:
         for record in (*matmul.OPERATORS, *linear.OPERATORS):
             registry.add(record)
 
+    @hookimpl
+    def netcl_conformance_cases(self, op: str) -> Any:
+        from netcl_plugin_linalg import conformance  # not needed by programs that only compute
+
+        return conformance.cases(op)
+
 
 plugin = LinalgPlugin()

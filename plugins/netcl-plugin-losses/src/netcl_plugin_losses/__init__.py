@@ -31,5 +31,11 @@ class LossesPlugin:
             for record in module.RECORDS:
                 registry.add(record)
 
+    @hookimpl
+    def netcl_conformance_cases(self, op: str) -> Any:
+        from netcl_plugin_losses import conformance  # not needed by programs that only compute
+
+        return conformance.cases(op)
+
 
 plugin = LossesPlugin()

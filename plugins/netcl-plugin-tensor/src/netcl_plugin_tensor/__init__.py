@@ -43,5 +43,11 @@ class TensorPlugin:
             for record in module.OPERATORS:
                 registry.add(record)
 
+    @hookimpl
+    def netcl_conformance_cases(self, op: str) -> Any:
+        from netcl_plugin_tensor import conformance  # not needed by programs that only compute
+
+        return conformance.cases(op)
+
 
 plugin = TensorPlugin()

@@ -10,6 +10,10 @@ from typing import Any, Final
 
 import click
 
+from netcl_plugin_workbench.catalogue.command import catalogue
+from netcl_plugin_workbench.matrix.command import matrix
+from netcl_plugin_workbench.new.command import new
+
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
@@ -28,4 +32,9 @@ def lock(ctx: click.Context, /, **options: Any) -> None:
 
 
 #: (the group of `netcl` that a command belongs to, the command)
-COMMANDS: Final[tuple[tuple[str, click.Command], ...]] = (("plugins", lock),)
+COMMANDS: Final[tuple[tuple[str, click.Command], ...]] = (
+    ("", catalogue),
+    ("", matrix),
+    ("plugins", lock),
+    ("plugins", new),
+)

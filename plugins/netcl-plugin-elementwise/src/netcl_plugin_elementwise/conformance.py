@@ -1,4 +1,4 @@
-"""The table of elementwise cases: one per op and choice of attributes, with its counterpart."""
+"""The cases of the elementwise ops: one per op and choice of attributes, with its counterpart."""
 
 from __future__ import annotations
 
@@ -91,3 +91,8 @@ CASES: Sequence[Case] = [
     Case("clamp", (ALL,), "clamp", {"min": 0.5}),
     Case("clip", (normal(2),), "clamp", {"max": 0.5}),
 ]  # fmt: skip
+
+
+def cases(op: str) -> Sequence[Case]:
+    """The cases of an op."""
+    return [case for case in CASES if case.op == op]

@@ -1,0 +1,146 @@
+"""netcl plugins check: what was found as a table or JSON, progress on stderr, the exit code."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from netcl_core.cli.tables import print_json, print_table
+from netcl_core.errors import TargetError, message
+from netcl_core.testing import check, targets
+from netcl_core.testing.records import Level, Outcome, Record
+
+_COLUMNS: Final = ("op", "check", "device", "dtype", "reason", "remedy")
+_MOST_OPS: Final = 8
+
+
+def show_check(
+    target: str | None,
+    level: Level,
+    devices: Sequence[str],
+    only: Sequence[str],
+    as_json: bool,
+    out: str | None,
+) -> int:
+    """Check one plugin, or all that are installed; 1 if one of them has a failure."""
+    check.insist(level, devices, only)
+    if out is not None and Path(out).exists():
+        raise TargetError(message(f"--out {out}", "the file is there already", "a new file"))
+    words = [target] if target is not None else targets.installed()
+    records = []
+    with _progress() as progress:
+        for word in words:
+            records.append(check.check(word, level, devices, only, progress))
+    data: Any = [each.as_json() for each in records]
+    data = data if target is None else data[0]
+    if out is not None:
+        with Path(out).open("x", encoding="utf-8") as file:
+            file.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    if as_json:
+        print_json(data)
+    else:
+        _print_all(records)
+    return 1 if any(each.state == "fail" for each in records) else 0
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    """A function for `check`; it draws a bar if stderr is a terminal, else it does nothing."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda what, done, total: None
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda what, done, total: bar.update(
+            task, description=what, completed=done, total=total
+        )
+
+
+# -- what is printed -------------------------------------------------------------------
+
+
+def _print_all(records: Sequence[Record]) -> None:
+    if not records:
+        print("No plugin is installed; give a project folder or a wheel.")
+    for number, record in enumerate(records):
+        if number:
+            print()
+        _print(record)
+
+
+def _print(record: Record) -> None:
+    failed = _failed(record)
+    if failed:
+        rows = [
+            (each.op, each.check, each.device, each.dtype, _first(each.reason), _first(each.remedy))
+            for each in failed
+        ]
+        kept = [i for i, name in enumerate(_COLUMNS) if i != 0 or any(row[0] for row in rows)]
+        kept = [i for i in kept if i not in {2, 3} or any(row[i] for row in rows)]
+        header = [_COLUMNS[i] for i in kept]
+        print_table(header, [[row[i] for i in kept] for row in rows], ("reason", "remedy"))
+        print()
+    for each in failed:
+        for text in (each.reason, each.remedy):
+            if "\n" in text:
+                print(f"{text}\n")
+    for reason, ops in _skipped(record).items():
+        print(f"skipped: {reason}{f' ({ops})' if ops else ''}")
+    for note in record.notes:
+        print(f"note: {note}")
+    print(summary(record))
+
+
+def _failed(record: Record) -> list[Outcome]:
+    return [each for each in record.outcomes if each.state == "failed"]
+
+
+def _first(text: str) -> str:
+    """The first line of a text; what follows stands below the table."""
+    return text.partition("\n")[0]
+
+
+def _skipped(record: Record) -> dict[str, str]:
+    """Check and reason of what was skipped -> the ops that it concerns."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for each in record.outcomes:
+        if each.state == "skipped":
+            where = " on ".join(filter(None, (each.dtype, each.device)))
+            name = f"{each.check}{f' in {where}' if where else ''}: {each.reason}"
+            found[name] += [each.op] if each.op and each.op not in found[name] else []
+    return {name: _some(ops) for name, ops in found.items()}
+
+
+def _some(ops: Sequence[str]) -> str:
+    more = f" and {len(ops) - _MOST_OPS} more" if len(ops) > _MOST_OPS else ""
+    return ", ".join(ops[:_MOST_OPS]) + more
+
+
+def summary(record: Record) -> str:
+    """The one line that says how a check ended."""
+    counts = {
+        state: sum(each.state == state for each in record.outcomes)
+        for state in ("passed", "failed", "xfailed", "skipped")
+    }
+    parts = [f"{counts['passed']} checks passed", f"{counts['failed']} failed"]
+    if counts["xfailed"]:
+        parts.append(f"{counts['xfailed']} failed as expected")
+    if counts["skipped"]:
+        reasons = {each.reason for each in record.outcomes if each.state == "skipped"}
+        shown = next(iter(reasons)) if len(reasons) == 1 else f"{len(reasons)} reasons"
+        parts.append(f"{counts['skipped']} skipped ({shown})")
+    return f"{record.plugin} {record.version}: {', '.join(parts)}, {record.seconds:.0f} s"

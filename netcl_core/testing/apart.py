@@ -1,0 +1,191 @@
+"""Runs a check in a child process, which may crash or hang without taking the command along.
+
+The last thing that the child said names what it was doing. The child sees the plugin that
+is checked and what it requires, and no other plugin: a check finds out what it forgot to
+require, and nobody else's op or setting decides.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+from netcl_core import config, errors
+from netcl_core.errors import NetclError
+from netcl_core.market.trial import ended
+from netcl_core.testing.child import CHECKING, DONE, ERROR, FOUND, LOADING
+from netcl_core.testing.findings import Finding, not_loading
+from netcl_core.testing.records import Outcome
+from netcl_core.testing.subject import needed
+
+_POLL: Final = 0.05
+_CHILD: Final = """
+import json, sys
+with open(sys.argv[1], encoding="utf-8") as file:
+    given = json.load(file)
+sys.path[:] = given["path"]
+from netcl_core.testing import child
+child.main(given)
+"""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """For how many seconds nothing may be heard: while a plugin is loaded, and otherwise."""
+
+    loading: float = 60.0
+    checking: float = 900.0
+
+
+LIMITS: Final = Limits()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a child is to check.
+
+    Attributes:
+        name: The distribution.
+        path: Folders that go before all others on its `sys.path`.
+        packed: The members of the wheel that was unpacked there; None if it is installed.
+        project: The folder that the wheel was built from; empty if there is none.
+    """
+
+    name: str
+    path: tuple[str, ...] = ()
+    packed: tuple[str, ...] | None = None
+    project: str = ""
+    level: str = "static"
+    devices: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+
+
+@final
+class Conversation:
+    """What a child has said so far: the parts of the record, and what it was doing last."""
+
+    def __init__(self, progress: Callable[[str, int, int], None]) -> None:
+        self.parts: dict[str, list[Any]] = {}
+        self.error: tuple[str, str] | None = None
+        self.done = False
+        self._progress = progress
+        self._last: tuple[str, ...] = (CHECKING, "its own start")
+        self.heard = time.monotonic()
+
+    @property
+    def loading(self) -> bool:
+        """Whether it was loading a plugin."""
+        return self._last[0] == LOADING
+
+    def take(self, lines: Iterator[str]) -> None:
+        """Note new lines."""
+        for line in lines:
+            kind, *data = json.loads(line)
+            self.heard = time.monotonic()
+            if kind == FOUND:
+                self.parts.setdefault(data[0], []).append(data[1])
+            elif kind == ERROR:
+                self.error = (data[0], data[1])
+            elif kind == DONE:
+                self.done = True
+            else:
+                self._last = (kind, *map(str, data))
+                done, total = data[1:] if kind == CHECKING else (0, 1)
+                self._progress(data[0] if kind == CHECKING else f"loading {data[0]}", done, total)
+
+    def death(self, hung: bool, how: str) -> Outcome:
+        """The outcome of a child that ended, or had to be ended, before it was done."""
+        if self.loading:
+            _, plugin, distribution = self._last
+            who = f"the plugin {plugin!r} of {distribution}"
+            return not_loading(who, "NP209" if hung else "NP208", how)
+        text = f"while checking {self._last[1]}: {how}"
+        return Finding("NC602" if hung else "NC601", text).outcome()
+
+
+def run(
+    job: Job, progress: Callable[[str, int, int], None], limits: Limits = LIMITS
+) -> dict[str, list[Any]]:
+    """The parts of the record by name, each a list of JSON data.
+
+    Raises the NetclError that the child raised, such as MissingExtraError.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        lines, order = Path(folder, "lines"), Path(folder, "order")
+        lines.touch()
+        path = [*job.path, *sys.path]
+        given = {**asdict(job), "path": path, "lines": str(lines)}
+        order.write_text(json.dumps(given), encoding="utf-8")
+        said = Conversation(progress)
+        death = _converse(_start(job, path, order), lines, said, limits)
+    if said.error is not None:
+        _raise(*said.error)
+    if death is not None:
+        said.parts.setdefault("outcomes", []).append(asdict(death))
+    return said.parts
+
+
+def _start(job: Job, path: Sequence[str], order: Path) -> subprocess.Popen[bytes]:
+    settings = config.environment(
+        plugins=",".join(needed(job.name, path)) or job.name,
+        plugins_disable="",
+        plugins_autoload="1",
+        plugins_strict="0",
+        resolve=job.name,  # of two plugins that offer an op, the one that is checked serves it
+    )
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", _CHILD, str(order)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,  # no pipe, which a grandchild could keep open
+        stderr=subprocess.DEVNULL,
+        env=settings,
+    )
+
+
+def _converse(
+    child: subprocess.Popen[bytes], lines: Path, said: Conversation, limits: Limits
+) -> Outcome | None:
+    """Listen until the child ends or falls silent; the outcome of its death, if it died."""
+    with lines.open(encoding="utf-8") as file:
+        try:
+            while child.poll() is None:
+                said.take(_whole(file))
+                limit = limits.loading if said.loading else limits.checking
+                if time.monotonic() - said.heard > limit:
+                    return said.death(True, f"nothing was heard of it for {limit:g} s")
+                time.sleep(_POLL)
+            said.take(_whole(file))
+        finally:
+            if child.poll() is None:
+                child.kill()
+            child.wait()
+    if said.done or said.error is not None:
+        return None
+    return said.death(False, f"it ended the interpreter ({ended(child.returncode)})")
+
+
+def _whole(file: Any) -> Iterator[str]:
+    """The lines that are complete; a half one is read again with its rest."""
+    while True:
+        place = file.tell()
+        line = file.readline()
+        if not line.endswith("\n"):
+            file.seek(place)
+            return
+        yield line
+
+
+def _raise(name: str, text: str) -> None:
+    kind = getattr(errors, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, NetclError)):
+        raise RuntimeError(f"the check itself failed in its child process:\n{text}")
+    raise kind(text)

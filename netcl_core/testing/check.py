@@ -1,0 +1,103 @@
+"""The check of one plugin: from what a word means to the record of what was found."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from netcl_core.errors import ArgumentError, message
+from netcl_core.testing import apart, records, targets
+from netcl_core.testing.findings import STATIC
+from netcl_core.testing.records import LEVELS, Level, Record
+from netcl_core.version import VERSION
+
+#: The names of the checks by the level that adds them.
+CHECKS: dict[Level, tuple[str, ...]] = {"static": STATIC}
+
+
+def check(
+    target: str,
+    level: Level = "static",
+    devices: Sequence[str] = (),
+    only: Sequence[str] = (),
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    *,
+    limits: apart.Limits = apart.LIMITS,
+) -> Record:
+    """Check one plugin; whatever is wrong with it stands in the record.
+
+    Args:
+        target: An installed plugin or distribution, a project folder or a wheel.
+        level: `static`, `run` or `full`; each includes those before it.
+        devices: As NETCL_DEVICE, for the levels that run something; default: all usable.
+        only: The names of the checks to make; default: all of the level.
+        progress: Told what is done, how much of it is done, and how much there is.
+        limits: How long the child process may be silent.
+
+    Raises:
+        TargetError: the target means nothing that can be checked.
+        ArgumentError: `only` names no check of the level, or a device is given for `static`.
+        MissingExtraError: something that the check needs is not installed.
+    """
+    insist(level, devices, only)
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        found = targets.locate(target, Path(folder), progress)
+        parts: dict[str, list[Any]] = {}
+        if found.failure is None:
+            job = apart.Job(
+                found.name,
+                found.path,
+                found.packed,
+                found.project,
+                level,
+                tuple(devices),
+                tuple(only),
+            )
+            parts = apart.run(job, progress, limits)
+        else:
+            parts = {"outcomes": [asdict(found.failure)]}
+    failed = any(each["state"] == "failed" for each in parts.get("outcomes", ()))
+    return records.from_json(
+        {
+            "kind": "check",
+            "schema": records.SCHEMA,
+            "plugin": found.name,
+            "version": found.version,
+            "level": level,
+            "state": "fail" if failed else "pass",
+            "core": VERSION,
+            "python": platform.python_version(),
+            "system": records.system(),
+            "date": records.now(),
+            "seconds": round(time.monotonic() - start, 3),
+            "wheel_sha256": found.sha256,
+            **parts,
+        }
+    )
+
+
+def checks_of(level: Level) -> list[str]:
+    """The names of all checks of a level and of those before it."""
+    below = LEVELS[: LEVELS.index(level) + 1]
+    return [name for each in below for name in CHECKS.get(each, ())]
+
+
+def insist(level: Level, devices: Sequence[str], only: Sequence[str]) -> None:
+    """Raise ArgumentError unless these arguments of `check` make sense together."""
+    if level not in CHECKS:
+        given = f"the level {level!r} is not there yet"
+        raise ArgumentError(message("check", given, f"one of {', '.join(CHECKS)}"))
+    if devices and level == "static":
+        given = "a device for the level 'static', which runs nothing"
+        raise ArgumentError(message("check", given, "the level run or full"))
+    known = checks_of(level)
+    for name in only:
+        if name not in known:
+            given = f"{name!r} is no check of the level {level!r}"
+            raise ArgumentError(message("check", given, f"one of {', '.join(known)}"))

@@ -1,0 +1,110 @@
+"""What runs in the child process of a check: everything that touches the plugin.
+
+Each thing that is found or begun is written into a file at once, one JSON list per line, so
+that the parent knows all of it however the child ends.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TextIO, final
+
+from netcl_core import loading
+from netcl_core.errors import NetclError
+from netcl_core.market.survey import Plugin
+from netcl_core.registry import registry
+from netcl_core.resolution import canonical
+from netcl_core.testing import metadata, static
+from netcl_core.testing.cases import Case
+from netcl_core.testing.records import Outcome
+from netcl_core.testing.subject import Subject, find
+
+#: The kinds of lines: what is loaded, what is checked, what was found, what ended it.
+LOADING: Final = "loading"
+CHECKING: Final = "checking"
+FOUND: Final = "found"
+ERROR: Final = "error"
+DONE: Final = "done"
+
+
+@final
+class Reporter:
+    """Writes lines for the parent."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def tell(self, kind: str, *data: Any) -> None:
+        """Write one line."""
+        print(json.dumps([kind, *data]), file=self._file, flush=True)
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        """Tell what is checked next."""
+        self.tell(CHECKING, what, done, total)
+
+    def found(self, **parts: Iterable[Any]) -> None:
+        """Tell parts of the record: outcomes, kernels, notes, ..."""
+        for name, rows in parts.items():
+            for row in rows:
+                self.tell(FOUND, name, row if isinstance(row, str) else asdict(row))
+
+
+def main(given: Mapping[str, Any]) -> None:
+    """Check one distribution; `given` is what `apart.Job` writes."""
+    with Path(given["lines"]).open("a", encoding="utf-8") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        reporter = Reporter(file)
+        try:
+            _check(given, reporter)
+        except NetclError as error:
+            reporter.tell(ERROR, type(error).__name__, str(error))
+        except Exception:  # a fault of the check itself: the parent shows where
+            reporter.tell(ERROR, "", traceback.format_exc())
+        else:
+            reporter.tell(DONE)
+
+
+def _check(given: Mapping[str, Any], reporter: Reporter) -> None:
+    only: Sequence[str] = given["only"]
+    subject = find(given["name"], given["packed"], given["project"])
+    reporter.progress("files and metadata", 0, 1)
+    reporter.found(notes=metadata.notes(subject))
+    for outcome in static.read_level(subject, only):
+        reporter.found(outcomes=[outcome])
+    # Its own memory of failures: the check tries what others leave alone, and changes nothing.
+    memory = Path(given["lines"]).with_name("states.json")
+    registry.loader = partial(loading.load_installed, partial(_begin, reporter), memory)
+    loaded = static.load_level(subject)
+    failed = any(each.state == "failed" for each in loaded)
+    if failed or not only or "load" in only:
+        reporter.found(outcomes=loaded)
+    if failed or not loaded:
+        reason = "the plugin does not load" if failed else "it has no plugin"
+        left_out = [name for name in static.LOADED if not only or name in only]
+        reporter.found(outcomes=[Outcome(name, "skipped", reason=reason) for name in left_out])
+        return
+    reporter.progress("the conformance cases", 0, 1)
+    for outcome in static.static_level(subject, _cases(subject), only, reporter.progress):
+        reporter.found(outcomes=[outcome])
+
+
+def _begin(reporter: Reporter, plugin: Plugin) -> None:
+    reporter.tell(LOADING, plugin.name, plugin.distribution)
+
+
+def _cases(subject: Subject) -> list[Case]:
+    """The conformance cases that the plugin's own hook gives."""
+    wanted = canonical(subject.name)
+    return [
+        case
+        for plugin, hook in loading.implementing("netcl_conformance_cases")
+        if canonical(plugin.distribution) == wanted
+        for name in plugin.provides
+        for case in hook(op=name) or ()
+    ]

@@ -1,0 +1,143 @@
+"""Collects the cases of an installed plugin: from its hook, and derived from its primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any, Final, final
+
+from netcl_core import loading, plugins
+from netcl_core.autograd.primitives import AutogradPrimitive
+from netcl_core.errors import PluginError, message
+from netcl_core.market.survey import Plugin
+from netcl_core.registry import OP_KINDS, registry
+from netcl_core.resolution import canonical
+from netcl_core.testing.cases import Case
+from netcl_core.testing.derived import derived_cases
+from netcl_core.testing.vocabulary import CHECKS
+
+HOOK: Final = "netcl_conformance_cases"
+
+
+@final
+@dataclass(frozen=True)
+class Table:
+    """The cases of one plugin.
+
+    Attributes:
+        provider: The plugin's distribution.
+        internal: Ops that need no case, with the reason.
+        problems: Ops whose cases could not be had, with what went wrong.
+    """
+
+    provider: str
+    cases: Sequence[Case]
+    internal: Mapping[str, str] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ops(self) -> list[str]:
+        """The ops of the cases, each once, in their order."""
+        return list(dict.fromkeys(case.op for case in self.cases))
+
+    def cases_of(self, op: str) -> list[Case]:
+        """The cases of one op."""
+        return [case for case in self.cases if case.op == op]
+
+    def missing(self) -> list[str]:
+        """The plugin's ops that have neither a case nor a reason."""
+        known = {*self.ops, *self.internal, *self.problems}
+        return sorted({record.name for record in records_of(self.provider)} - known)
+
+    def primitives(self) -> list[AutogradPrimitive]:
+        """The plugin's elementwise ops, also those without a case."""
+        records = records_of(self.provider)
+        return [each for each in records if isinstance(each, AutogradPrimitive)]
+
+
+def records_of(provider: str) -> list[Any]:
+    """The records of all ops of a distribution, in the order of registration."""
+    registry.load()
+    rows = [row for kind in OP_KINDS for row in registry.rows(kind)]
+    return [row.record for row in rows if row.provider == provider]
+
+
+def table_of(distribution: str) -> Table:
+    """The table of an installed plugin, by the name of its distribution or its own.
+
+    A hook that raises, or returns something else than cases, does so for one op: it becomes one
+    of the table's `problems`, and the other ops keep their cases.
+
+    Raises:
+        PluginError: it is not installed, or does not work.
+    """
+    found = _plugins_of(distribution)
+    provider = found[0].distribution
+    hooks = [(plugin, hook) for plugin, hook in loading.implementing(HOOK) if plugin in found]
+    cases: list[Case] = []
+    internal: dict[str, str] = {}
+    problems: dict[str, str] = {}
+    for record in records_of(provider):
+        try:
+            answers = [_answer(plugin, hook, record.name) for plugin, hook in hooks]
+        except PluginError as error:
+            problems[record.name] = str(error)
+            continue
+        given = [case for answer in answers if not isinstance(answer, str) for case in answer]
+        reasons = [answer for answer in answers if isinstance(answer, str)]
+        if not given and reasons:
+            internal[record.name] = reasons[0]
+        elif not given and isinstance(record, AutogradPrimitive):
+            given = derived_cases(record, provider)
+        cases += [replace(case, provider=provider) for case in given]
+    return Table(provider, cases, internal, problems)
+
+
+def _plugins_of(name: str) -> list[Plugin]:
+    """The plugins of a distribution; each of them works."""
+    known = plugins.list()
+    named = {each.distribution for each in known if each.name == name}
+    wanted = {canonical(each) for each in named} or {canonical(name)}
+    found = [each for each in known if canonical(each.distribution) in wanted]
+    if not found:
+        close = get_close_matches(name, sorted({each.distribution for each in known}), n=1)
+        remedy = f"Did you mean {close[0]}?" if close else "`netcl plugins list` shows them"
+        raise PluginError(message("conformance", f"{name!r}", "an installed plugin", remedy))
+    for plugin in found:
+        if plugin.state != "active":
+            given = f"it is {plugin.state}: {plugin.reason}"
+            raise PluginError(
+                message(f"plugin {plugin.name!r} of {name}", given, "one that works", plugin.remedy)
+            )
+    return found
+
+
+def _answer(plugin: Plugin, hook: Callable[..., Any], op: str) -> list[Case] | str:
+    """What a plugin's hook says of one op: its cases, or why it needs none."""
+    who = f"{HOOK}({op!r}) of plugin {plugin.name!r} of {plugin.distribution}"
+    try:
+        answer = hook(op=op)
+        given = answer if isinstance(answer, str) else _listed(answer)
+    except (Exception, SystemExit) as error:  # a plugin may raise anything
+        text = message(who, f"{type(error).__name__}: {error}", "cases", "Correct the hook")
+        raise PluginError(text) from error
+    expected = "a list of netcl_core.testing.Case, a text that says why none is needed, or None"
+    remedy = CHECKS["cases"].remedy
+    if isinstance(given, str):
+        if not given.strip():
+            raise PluginError(message(who, "an empty reason", expected, remedy))
+        return given
+    for each in given:
+        if not isinstance(each, Case):
+            text = f"{each!r} among the cases" if isinstance(answer, Iterable) else f"{answer!r}"
+            raise PluginError(message(who, text, expected, remedy))
+        if each.op != op:
+            raise PluginError(message(who, f"a case of {each.op!r}", f"cases of {op!r}", remedy))
+    return given
+
+
+def _listed(answer: Any) -> list[Any]:
+    if answer is None:
+        return []
+    return list(answer) if isinstance(answer, Iterable) else [answer]

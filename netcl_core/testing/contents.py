@@ -1,0 +1,170 @@
+"""Static findings of what a wheel holds, or an installation's list of files; no import."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Final
+
+from netcl_core.testing.findings import Finding
+from netcl_core.testing.metadata import manifests, read
+from netcl_core.testing.subject import Subject, module_of, parts_of
+
+_COMPILED: Final = (".pyc", ".pyo")
+#: What an installer writes beside what the wheel holds.
+_INSTALLERS: Final = ("INSTALLER", "REQUESTED", "direct_url.json")
+_UNLISTED: Final = ("RECORD", "RECORD.jws", "RECORD.p7s")
+#: What of a project's package has to be in its wheel.
+_SHIPPED: Final = frozenset({".py", ".j2", ".cl", ".toml", ".json", ".typed"})
+_MOST: Final = 5
+
+
+def check_contents(subject: Subject) -> Iterator[Finding]:
+    """Everything that can be said of a list of files, its RECORD and its entry points."""
+    if not subject.plugins and not (subject.distribution and subject.distribution.problem):
+        yield Finding("NC101", f"{subject.name} has none")
+    yield from _record(subject)
+    yield from _missing(subject)
+    yield from _modules(subject)
+    for code, is_wrong in _PATHS.items():
+        yield from _listed(code, [each for each in _own(subject) if is_wrong(each)])
+    yield from _listed("NC108", sorted(_strangers(subject)))
+
+
+def _own(subject: Subject) -> list[str]:
+    """The files that came from the wheel: what Python compiled after it was installed did not."""
+    if subject.packed is not None:
+        return list(subject.files)
+    return [
+        each
+        for each in subject.files
+        if not each.endswith(_COMPILED)
+        and not (".." in parts_of(each) and "bin" in parts_of(each))  # a console script
+        and parts_of(each)[-1] not in _INSTALLERS
+    ]
+
+
+def _listed(code: str, paths: list[str]) -> Iterator[Finding]:
+    if paths:
+        more = f" and {len(paths) - _MOST} more" if len(paths) > _MOST else ""
+        yield Finding(code, ", ".join(paths[:_MOST]) + more)
+
+
+# -- paths -----------------------------------------------------------------------------
+
+
+def _is_test(path: str) -> bool:
+    *folders, name = parts_of(path)
+    named = name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
+    return bool({"test", "tests"} & set(folders)) or (named and name.endswith(".py"))
+
+
+def _is_outside(path: str) -> bool:
+    parts = parts_of(path)
+    return not parts or ".." in parts or parts[0] == "/" or parts[0].endswith(":")
+
+
+def _is_compiled(path: str) -> bool:
+    return "__pycache__" in parts_of(path) or path.endswith(_COMPILED)
+
+
+_PATHS: Final[dict[str, Callable[[str], bool]]] = {
+    "NC105": _is_test,
+    "NC106": _is_outside,
+    "NC107": _is_compiled,
+}
+
+
+def _strangers(subject: Subject) -> set[str]:
+    """What stands at the top level and belongs to no entry point."""
+    allowed = subject.packages | {module_of(subject.name)}
+    found = set()
+    for path in _own(subject):
+        parts = parts_of(path)
+        if not parts or _is_outside(path) or parts[0].endswith((".dist-info", ".data")):
+            continue
+        if parts[0].split(".")[0] not in allowed:
+            found.add(parts[0])
+    return found
+
+
+# -- what has to be there --------------------------------------------------------------
+
+
+def _record(subject: Subject) -> Iterator[Finding]:
+    """RECORD and the wheel's members name the same files, with the right digests."""
+    if subject.packed is None:
+        gone = [each for each in _own(subject) if not _path(subject, each).exists()]
+        yield from _listed("NC102", [f"{each} (not there)" for each in gone])
+        return
+    there, listed = (
+        {each for each in names if Path(each).name not in _UNLISTED}
+        for names in (subject.packed, subject.recorded)
+    )
+    wrong = [f"{each} (not listed)" for each in sorted(there - listed)]
+    wrong += [f"{each} (not there)" for each in sorted(listed - there)]
+    wrong += [
+        f"{each} (another sha256)"
+        for each in sorted(listed & there)
+        if not _matches(_path(subject, each), subject.recorded[each])
+    ]
+    yield from _listed("NC102", wrong)
+
+
+def _matches(path: Path, recorded: str) -> bool:
+    """Whether a file has the digest of RECORD; what lies elsewhere or has none is not judged."""
+    kind, equals, wanted = recorded.partition("=")
+    if kind != "sha256" or not equals or not path.is_file():
+        return True
+    found = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest())
+    return found.decode().rstrip("=") == wanted
+
+
+def _path(subject: Subject, name: str) -> Path:
+    return Path(str(subject.handle.locate_file(name)))
+
+
+def _missing(subject: Subject) -> Iterator[Finding]:
+    """The project's files, the manifests that entry points name, the templates of manifests."""
+    there = set(subject.files)
+    gone = []
+    for folder in _project_packages(subject):
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder.parent).as_posix()
+            if path.suffix in _SHIPPED and not _is_test(name) and name not in there:
+                gone.append(name)
+    for plugin, path in manifests(subject):
+        rows = read(path).get("provides", ())
+        for row in rows if isinstance(rows, list) else ():
+            named = row.get("templates", ()) if isinstance(row, dict) else ()
+            wanted = (str(each).partition("/") for each in named)
+            gone += [
+                f"templates/{file}"
+                for prefix, _, file in wanted
+                if prefix == plugin and not (path.parent / "templates" / file).is_file()
+            ]
+    yield from _listed("NC103", list(dict.fromkeys(gone)))
+
+
+def _project_packages(subject: Subject) -> list[Path]:
+    """The folders of the packages in the project, where they are found."""
+    if not subject.project:
+        return []
+    root = Path(subject.project)
+    places = [place / name for name in sorted(subject.packages) for place in (root / "src", root)]
+    return [place for place in places if place.is_dir()]
+
+
+def _modules(subject: Subject) -> Iterator[Finding]:
+    """The module of every entry point is a file of the wheel."""
+    there = set(subject.files)
+    for group, name, value in subject.points:
+        module = value.partition(":")[0].partition("[")[0].strip().replace(".", "/")
+        tries = [f"{module}/__init__.py", f"{module}.py"]
+        tries += [f"{module}{suffix}" for suffix in EXTENSION_SUFFIXES]
+        inside = any(each.startswith(f"{module}/") for each in there)  # a namespace package
+        if not inside and there.isdisjoint(tries):
+            yield Finding("NC104", f"{name} = {value} in {group}")

@@ -1,0 +1,104 @@
+"""The level `full` of a check: the sanitizer, mutants, and how fast ops are beside a copy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from netcl_core.device import Device
+from netcl_core.registry import Row
+from netcl_core.testing.collection import Table
+from netcl_core.testing.kernel_mutants import run_kernel_mutants
+from netcl_core.testing.mutants import WANTED, Verdict, rows_of, run_mutants, summary
+from netcl_core.testing.records import Mutants, Outcome, Roofline
+from netcl_core.testing.roofline import rooflines
+from netcl_core.testing.running import Progress
+from netcl_core.testing.sanitizer import MISSING, command, sanitize
+
+#: The names of what this level does, for `only`.
+NAMES: Final = ("sanitizer", "mutants", "roofline")
+#: How many missed mutants an outcome names; a record holds all.
+_NAMED: Final = 10
+
+
+@final
+@dataclass(frozen=True)
+class FullResult:
+    """What the level found; `mutants` has a row per op, `roofline` one per op and device."""
+
+    outcomes: list[Outcome]
+    mutants: list[Mutants]
+    roofline: list[Roofline]
+
+
+def full_level(
+    table: Table,
+    devices: Sequence[Device],
+    progress: Progress = lambda what, done, total: None,
+    only: Collection[str] = (),
+) -> FullResult:
+    """Sanitize a plugin's ops, break them in turn, and time them.
+
+    Args:
+        table: The plugin's cases.
+        devices: Kernel mutants run on the first OpenCL device, the timing on all.
+        progress: Is told what comes next.
+        only: Names from NAMES; empty: all.
+    """
+    wanted = only or NAMES
+    outcomes = sanitize(table, progress) if "sanitizer" in wanted else []
+    verdicts: list[Verdict] = []
+    if "mutants" in wanted:
+        start = time.perf_counter()
+        verdicts = run_all(rows_of(table), table, devices, progress)
+        outcomes.append(_outcome(verdicts, devices, time.perf_counter() - start))
+    found = rooflines(table, devices, progress) if "roofline" in wanted else []
+    return FullResult(outcomes, summary(verdicts), found)
+
+
+def run_all(
+    rows: Sequence[Row],
+    table: Table,
+    devices: Sequence[Device],
+    progress: Progress = lambda what, done, total: None,
+) -> list[Verdict]:
+    """Every mutant of some ops: of expressions and wrappers, then of kernels."""
+    found: list[Verdict] = []
+    for done, row in enumerate(rows):
+        progress(f"mutants: {row.record.name}", done, len(rows))
+        found += run_mutants(row, table)
+    place = _where(devices)
+    return found + run_kernel_mutants(rows, table, place, progress)
+
+
+def _where(devices: Sequence[Device]) -> Device | None:
+    usable = (each for each in devices if each.backend == "opencl" and not each.simulator)
+    return next(usable, None)
+
+
+def _outcome(verdicts: Sequence[Verdict], devices: Sequence[Device], seconds: float) -> Outcome:
+    """One for the whole plugin: failed, if too few of its mutants were caught."""
+    seconds = round(seconds, 3)
+    if not verdicts:
+        reason = "the plugin has no op with a fault to seed"
+        return Outcome("mutants", "skipped", reason=reason, seconds=seconds)
+    missed = [each for each in verdicts if not each.caught_by]
+    share = 1 - len(missed) / len(verdicts)
+    lines = [f"{len(verdicts) - len(missed)} of {len(verdicts)} seeded faults caught"]
+    lines += [f"missed: {each.op}: {each.kind}: {each.text}" for each in missed[:_NAMED]]
+    lines += [f"and {len(missed) - _NAMED} more"] if len(missed) > _NAMED else []
+    lines += _notes(devices)
+    if share >= WANTED:
+        return Outcome("mutants", "passed", reason="\n".join(lines), seconds=seconds)
+    remedy = "Add cases whose inputs reach what the missed faults change: edges, ties, each branch"
+    return Outcome("mutants", "failed", "", "", "", "\n".join(lines), remedy, seconds)
+
+
+def _notes(devices: Sequence[Device]) -> Iterator[str]:
+    """Which faults were not seeded, because nothing here could notice them."""
+    if command() is None:
+        yield f"no overruns and races were seeded: {MISSING}"
+    if _where(devices) is None:
+        yield "no wrong broadcasts and bounds were seeded: there is no OpenCL device"

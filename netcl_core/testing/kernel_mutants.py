@@ -1,0 +1,96 @@
+"""Kernel mutants: faults in an elementwise op's real kernels, run on a device and in Oclgrind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from netcl_core.autograd.primitives import AutogradPrimitive
+from netcl_core.device import Device
+from netcl_core.registry import Row
+from netcl_core.testing.collection import Table
+from netcl_core.testing.kernel_faults import SIMULATED, KernelFault, kernel_faults, seeded
+from netcl_core.testing.mutants import Trial, Verdict
+from netcl_core.testing.running import Progress
+from netcl_core.testing.sanitizer import Job, command, simulate
+from netcl_core.testing.substitution import substituted
+
+_SANITIZER: Final = "sanitizer"
+
+
+def run_kernel_mutants(
+    rows: Sequence[Row],
+    table: Table,
+    device: Device | None,
+    progress: Progress = lambda what, done, total: None,
+) -> list[Verdict]:
+    """Every kernel fault of some elementwise ops that changes a kernel which their checks run.
+
+    Overruns and races meet Oclgrind first, the others the device; what the first does not
+    notice meets the second. Without either the faults that are meant for it are not seeded.
+
+    Args:
+        rows: The ops; those without a case of their own are left out.
+        table: The cases.
+        device: Where wrong values are looked for; None: there is no OpenCL device.
+        progress: Is told which op comes next.
+    """
+    faulty = [(row, fault) for row in rows for fault in _faults(row, table)]
+    simulator = command() is not None
+    hidden = [each for each in faulty if each[1].kind in SIMULATED] if simulator else []
+    plain = [each for each in faulty if each[1].kind not in SIMULATED] if device else []
+    found = dict(_simulated(table, hidden, progress))
+    left = [(row, fault) for row, fault in hidden if found.get(fault) == ""]
+    seen = dict(_on_device(table, plain + left, device, progress)) if device else {}
+    found |= {fault: check for fault, check in seen.items() if check or fault not in found}
+    left = [(row, fault) for row, fault in plain if found.get(fault) == ""]
+    if simulator:
+        found |= dict(_simulated(table, left, progress))
+    return [Verdict(each.op, each.kind, each.text, check) for each, check in found.items()]
+
+
+def _faults(row: Row, table: Table) -> Iterator[KernelFault]:
+    own = table.cases_of(row.record.name)
+    if isinstance(row.record, AutogradPrimitive) and own:
+        yield from kernel_faults(row.record, max(len(case.inputs) for case in own))
+
+
+def _on_device(
+    table: Table,
+    faulty: Sequence[tuple[Row, KernelFault]],
+    device: Device,
+    progress: Progress,
+) -> Iterator[tuple[KernelFault, str]]:
+    """Each fault that is in a kernel which the checks on a device run, with what caught it."""
+    trials: dict[Row, Trial] = {}
+    for done, (row, fault) in enumerate(faulty):
+        progress(f"mutants: {fault.op} on {device}", done, len(faulty))
+        trial = trials.get(row) or trials.setdefault(row, Trial(row, table, device))
+        changed: list[str] = []
+        caught = trial.caught_by(partial(_spoiled, row, fault, changed))
+        if changed:
+            yield fault, caught
+
+
+@contextmanager
+def _spoiled(row: Row, fault: KernelFault, changed: list[str]) -> Iterator[None]:
+    """An op whose kernels are built anew, with a fault; `changed` takes their sources."""
+    with substituted(row, replace(row.record)), seeded(fault) as sources:
+        yield
+        changed += sources
+
+
+def _simulated(
+    table: Table, faulty: Sequence[tuple[Row, KernelFault]], progress: Progress
+) -> Iterator[tuple[KernelFault, str]]:
+    """The same of Oclgrind, all faults in one process."""
+    if not faulty:
+        return
+    jobs = [Job(fault.op, fault) for _, fault in faulty]
+    results = simulate(table.provider, jobs, progress)
+    for (_, fault), result in zip(faulty, results, strict=True):
+        if result.changed or result.error:
+            yield fault, _SANITIZER if result.finding or result.error else ""

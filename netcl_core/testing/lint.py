@@ -1,0 +1,155 @@
+"""Static findings of templates and expressions: each is parsed, and rendered for each dtype.
+
+Nothing is built or launched. Kernels of structured ops are planned for two devices that
+need not be there, a CPU and a GPU, with the shapes of the op's cases.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from netcl_core.autograd import AutogradPrimitive
+from netcl_core.autograd.derivative import ZERO
+from netcl_core.autograd.dialect import PLAIN
+from netcl_core.autograd.expressions import names_in
+from netcl_core.autograd.generation import backward_source, forward_source
+from netcl_core.autograd.layout import collapse
+from netcl_core.autograd.operators import Operator
+from netcl_core.autograd.primitives import GRAD, OUT
+from netcl_core.autograd.region import infer
+from netcl_core.autograd.verification import Use, uses
+from netcl_core.device import Kind, stand_in
+from netcl_core.dtypes import DTYPES
+from netcl_core.errors import PrimitiveError, TemplateError
+from netcl_core.rendering import templates_of, unread_arguments
+from netcl_core.runtime.kernels import Spec
+from netcl_core.sources import region_of, sources_of
+from netcl_core.testing.cases import Case
+from netcl_core.testing.findings import Finding
+from netcl_core.testing.samples import FLOATS
+
+SUFFIX: Final = ".j2"
+_SHAPE: Final = (1024,)
+#: The vector forms of the kernels that CPUs and GPUs get.
+_STYLES: Final = ("vector16", "vector4")
+_KINDS: Final[tuple[Kind, ...]] = ("cpu", "gpu")
+
+
+def dtypes_of(promised: Sequence[str]) -> tuple[str, ...]:
+    """The dtypes to render for: all floating ones, and what else a manifest promises."""
+    return (*FLOATS, *(name for name in promised if name in DTYPES and name not in FLOATS))
+
+
+# -- files -----------------------------------------------------------------------------
+
+
+def check_file(template: str) -> Iterator[Finding]:
+    """A template is valid Jinja, and its macros read their arguments.
+
+    `forward` and `backward` share theirs: what either reads is read.
+    """
+    try:
+        unread = unread_arguments(template)
+    except TemplateError as error:
+        yield Finding("NC401", str(error))
+        return
+    both = set(unread.get("forward", ())) & set(unread.get("backward", unread.get("forward", ())))
+    for macro, names in unread.items():
+        for name in names if macro != "backward" else ():  # it takes all that forward takes
+            if macro != "forward" or name in both:
+                yield Finding("NC403", f"{template}: {macro} never reads its argument {name!r}")
+
+
+def templates(prefix: str) -> list[str]:
+    """The Jinja templates of a plugin; other files beside them are none."""
+    return [name for name in templates_of(prefix) if name.endswith(SUFFIX)]
+
+
+# -- elementwise ops -------------------------------------------------------------------
+
+
+def check_primitive(record: AutogradPrimitive) -> Iterator[Finding]:
+    """The expressions of a primitive parse for every choice of its words."""
+    try:
+        found = list(uses(record))
+    except Exception as error:  # a plugin's callable may raise anything
+        yield _wrong_expression(record, error)
+        return
+    for use in found:
+        parsed = record.parsed(use.arity, use.choices)
+        for name, tree in zip(parsed.inputs, parsed.backward or (), strict=False):
+            if tree not in (None, ZERO) and GRAD not in names_in(tree):
+                yield Finding("NC403", f"the gradient of {name} does not read grad", record.name)
+                return
+
+
+def _wrong_expression(record: AutogradPrimitive, error: Exception) -> Finding:
+    text = str(error) if isinstance(error, PrimitiveError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, TemplateError) or type(error).__module__.startswith("jinja2"):
+        return Finding("NC401", text, record.name)
+    wrong = record.arity is not None and _gradient_counts(record) - {record.arity}
+    return Finding("NC404" if wrong else "NC402", text, record.name)
+
+
+def _gradient_counts(record: AutogradPrimitive) -> set[int]:
+    """How many gradients a backward gives, over all choices of its words."""
+    words = [record.choices.get(name) or [name] for name in record.attrs]
+    names = list(record.inputs or (f"x{i}" for i in range(record.arity or 0)))
+    counts = set()
+    for choice in itertools.product(*words) if record.backward is not None else ():
+        attrs = dict(zip(record.attrs, choice, strict=True))
+        with contextlib.suppress(Exception):  # it is reported by what it raised before
+            texts = record.backward(names, GRAD, attrs, OUT)  # type: ignore[misc]
+            counts.add(1 if isinstance(texts, str) else len(texts))
+    return counts
+
+
+def check_rendering(record: AutogradPrimitive, dtype: str) -> Iterator[Finding]:
+    """The kernels of a primitive are rendered in a dtype, forward and backward."""
+    try:
+        for use in uses(record):
+            _render(use, dtype)
+    except Exception as error:  # whatever it is, the kernel cannot be made
+        yield Finding("NC405", f"{type(error).__name__}: {error}", record.name, dtype)
+
+
+def _render(use: Use, dtype: str) -> None:
+    specs = [Spec(_SHAPE, dtype)] * use.arity
+    region, signature = region_of(use.record, specs, {**dict(use.choices), **use.numbers})
+    types, shape = infer(region, signature)
+    given = [_SHAPE] * use.arity
+    for style in _STYLES:
+        key = collapse(given, shape).key
+        forward_source(region, types, style, key, PLAIN)
+        trees = region.steps[0].parsed.backward or ()
+        floating = DTYPES[dtype].floating and DTYPES[types.outputs[0]].floating
+        needs = tuple(tree is not None and floating for tree in trees)
+        if any(needs):
+            key = collapse([*given, shape], shape).key
+            backward_source(region, types, needs, (True,), style, key, PLAIN)
+
+
+# -- structured ops --------------------------------------------------------------------
+
+
+def check_kernels(operator: Operator, cases: Sequence[Case], dtype: str) -> Iterator[Finding]:
+    """The kernels of a structured op are rendered in a dtype, for every case that takes it."""
+    for case in cases:
+        if dtype not in case.takes or case.call is not None:
+            continue
+        arrays = case.sample(case.variants[0], dtype)
+        specs = [Spec(array.shape, array.dtype.name) for array in arrays]
+        for kind in _KINDS:
+            try:
+                sources_of(operator.name, stand_in(kind), dtype, specs, case.attrs)
+            except Exception as error:  # whatever it is, the kernel cannot be made
+                text = f"{case} on a {kind}: {type(error).__name__}: {error}"
+                yield Finding("NC405", text, operator.name, dtype)
+
+
+def plannable(cases: Sequence[Case]) -> bool:
+    """Whether a case tells with which arguments the op itself is called."""
+    return any(case.call is None for case in cases)

@@ -1,0 +1,154 @@
+"""The manifest that a registration deserves, and where a manifest says something else.
+
+This is the one definition of what `[[provides]]` has to say: the first-party manifests are
+written with it, a scaffold begins with it, and the check compares with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from netcl_core import plugins
+from netcl_core.autograd import AutogradPrimitive
+from netcl_core.dtypes import DTYPES
+from netcl_core.market.manifests import FILE
+from netcl_core.registry import KINDS, Row, registry
+from netcl_core.testing.cases import Case
+from netcl_core.testing.findings import Finding
+
+#: What a row means that leaves a key out; a key without a default has to be there.
+_DEFAULTS: Final[Mapping[str, Any]] = {"priority": 0, "elementwise": False}
+
+
+def provided(distribution: str, cases: Sequence[Case] = ()) -> list[dict[str, Any]]:
+    """The rows of `[[provides]]` that follow from what a distribution registers, sorted.
+
+    Dtypes and gradients of structured ops follow from their cases; a key that nothing is
+    known of is left out.
+    """
+    registry.load()
+    rows = [
+        _row(row, [case for case in cases if case.op == row.record.name])
+        for kind in KINDS
+        for row in registry.rows(kind)
+        if row.provider == distribution
+    ]
+    ours = [each for each in plugins.list() if each.distribution == distribution]
+    rows += [{"name": name, "kind": "command"} for name in plugins.plugin_commands(ours)]
+    return sorted(rows, key=lambda row: (row["kind"], row["name"], row.get("priority", 0)))
+
+
+def _row(row: Row, cases: Sequence[Case]) -> dict[str, Any]:
+    record = row.record
+    made: dict[str, Any] = {"name": record.name, "kind": row.kind}
+    if row.kind == "namespace":
+        return made
+    if isinstance(record, AutogradPrimitive):
+        made |= {"dtypes": list(DTYPES), "differentiable": record.backward is not None}
+        made["elementwise"] = True
+        if record.template:
+            made["templates"] = [record.template]
+    elif row.kind == "operator":
+        made |= _of_operator(record, cases)
+    elif row.kind == "implementation":
+        made["dtypes"] = list(record.requires.dtypes)
+    return {**made, "priority": getattr(record, "priority", row.priority)}
+
+
+def _of_operator(record: Any, cases: Sequence[Case]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    taken = {dtype for case in cases for dtype in case.takes}
+    if taken:
+        made["dtypes"] = [dtype for dtype in DTYPES if dtype in taken]
+    if cases:
+        made["differentiable"] = any(case.differentiable for case in cases)
+    elif hasattr(record, "backward"):  # of a function of other ops only its cases tell
+        made["differentiable"] = record.backward is not None
+    return {**made, "elementwise": False}
+
+
+def toml(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as the text of a manifest."""
+    return "\n\n".join("\n".join(["[[provides]]", *pairs(row)]) for row in rows)
+
+
+def pairs(table: Mapping[str, Any]) -> Iterator[str]:
+    """TOML lines: JSON's texts, numbers, booleans and lists are TOML's."""
+    for key, value in table.items():
+        yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
+
+
+# -- comparison ------------------------------------------------------------------------
+
+
+def differences(
+    rows: Sequence[Mapping[str, Any]], promised: Sequence[Mapping[str, Any]]
+) -> list[Finding]:
+    """Where a manifest's rows differ from those that a registration deserves."""
+    mine, theirs = _grouped(rows), _grouped(promised)
+    found = [
+        Finding("NC304", f"{kind} {name!r}", _op(kind, name), remedy=_write(mine[kind, name]))
+        for kind, name in sorted(mine.keys() - theirs.keys())
+    ]
+    found += [
+        Finding("NC305", f"{kind} {name!r}", _op(kind, name))
+        for kind, name in sorted(theirs.keys() - mine.keys())
+    ]
+    for kind, name in sorted(mine.keys() & theirs.keys()):
+        text = "; ".join(_compared(mine[kind, name], theirs[kind, name]))
+        if text:
+            remedy = _write(mine[kind, name])
+            found.append(Finding("NC306", f"{kind} {name!r}: {text}", _op(kind, name), "", remedy))
+    return found
+
+
+_Rows = dict[tuple[str, str], list[Mapping[str, Any]]]
+
+
+def _grouped(rows: Sequence[Mapping[str, Any]]) -> _Rows:
+    """(kind, name) -> its rows by priority: an operator may have several implementations."""
+    found: _Rows = defaultdict(list)
+    for row in rows:
+        found[str(row.get("kind")), str(row.get("name"))].append(row)
+    for group in found.values():
+        group.sort(key=lambda row: str(row.get("priority", 0)))
+    return dict(found)
+
+
+def _op(kind: str, name: str) -> str:
+    return name if kind in {"primitive", "operator", "implementation"} else ""
+
+
+def _write(rows: Sequence[Mapping[str, Any]]) -> str:
+    return f"Write into {FILE}:\n{toml(rows)}"
+
+
+def _compared(
+    mine: Sequence[Mapping[str, Any]], theirs: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    if len(mine) != len(theirs):
+        yield f"{len(theirs)} rows, {len(mine)} are registered"
+        return
+    for right, given in zip(mine, theirs, strict=True):
+        for key, value in right.items():
+            said = given.get(key, _DEFAULTS.get(key))
+            if not _agrees(key, value, said):
+                shown = "nothing" if said is None else json.dumps(said)
+                yield f"{key} is {shown}, registered is {json.dumps(value)}"
+
+
+def _agrees(key: str, registered: Any, said: Any) -> bool:
+    """Whether a manifest's value is true; it may promise fewer dtypes than there are."""
+    if key == "elementwise" and said is False:
+        return True  # the default: left out or not, it promises nothing
+    if key == "dtypes":
+        if not registered:  # an implementation that takes any dtype
+            return True
+        known = isinstance(said, list) and bool(said)
+        return known and all(each in registered for each in said)
+    if isinstance(registered, list):
+        return isinstance(said, list) and sorted(map(str, said)) == sorted(registered)
+    return type(said) is type(registered) and bool(said == registered)

@@ -1,0 +1,135 @@
+"""Runs the steps of a table: a failure becomes an outcome, never an exception."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias, final
+
+from netcl_core.device import Device
+from netcl_core.testing.cases import Case
+from netcl_core.testing.collection import Table
+from netcl_core.testing.poison import poisoned
+from netcl_core.testing.records import KernelSource, Outcome, OutcomeState
+from netcl_core.testing.renderings import kernel_sources
+from netcl_core.testing.steps import Step, steps_of
+from netcl_core.testing.vocabulary import CHECKS
+
+#: What is being done, how much of it is done, and how much there is.
+Progress: TypeAlias = Callable[[str, int, int], None]
+#: A worse one hides a better one, where several cases make one outcome.
+_WORST_FIRST: Final[Sequence[OutcomeState]] = ("failed", "xfailed", "passed", "skipped")
+#: The beginning and the end of a text that is too long: a build log's end matters.
+_BEGINNING: Final = 900
+_END: Final = 500
+
+
+@final
+@dataclass(frozen=True)
+class RunResult:
+    """What a run of a table came to: one outcome per check, op, device and dtype."""
+
+    outcomes: list[Outcome]
+    kernels: list[KernelSource]
+
+
+def run_level(
+    table: Table,
+    devices: Sequence[Device],
+    progress: Progress = lambda what, done, total: None,
+    *,
+    only: Collection[str] = (),
+) -> RunResult:
+    """Make every check of a table on every device in every dtype.
+
+    Args:
+        table: The plugin's cases.
+        devices: Where; the NumPy path too, if it is among them.
+        progress: Is told what comes next.
+        only: The names of the checks to make; empty: all.
+    """
+    steps = [step for step in steps_of(table, devices) if not only or step.check in only]
+    outcomes: list[Outcome] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for done, step in enumerate(steps):
+            progress(str(step), done, len(steps))
+            outcomes += perform(step)
+        progress("kernel sources", len(steps), len(steps))
+        kernels = [] if only else kernel_sources(table, devices)
+    return RunResult(merged(outcomes), kernels)
+
+
+def perform(step: Step) -> Iterator[Outcome]:
+    """Make one check; an outcome per op, or per case where there are cases."""
+    if step.skip:
+        for op in step.ops:
+            yield _outcome(step, op, "skipped", step.skip)
+        return
+    start = time.perf_counter()
+    reason = _failure(step, step.cases)
+    reasons = [reason] * max(1, len(step.cases))
+    if reason and len(step.cases) > 1:  # whose fault is it?
+        alone = [_failure(step, [case]) for case in step.cases]
+        together = f"only together with its neighbours: {reason}"
+        reasons = alone if any(alone) else [together] * len(alone)
+    seconds = (time.perf_counter() - start) / len(reasons)
+    if not step.cases:
+        yield _outcome(step, step.op, "failed" if reason else "passed", reason, seconds)
+    for case, text in zip(step.cases, reasons if step.cases else (), strict=True):
+        yield _outcome(step, case.op, *_judged(step, case, text), seconds)
+
+
+def _judged(step: Step, case: Case, reason: str) -> tuple[OutcomeState, str]:
+    """The state of a case's check, with what it failed by, or was expected to fail by."""
+    expected = case.expected_failure(step.check, step.device, step.dtype)
+    if expected is None:
+        return ("failed", reason) if reason else ("passed", "")
+    if reason:
+        return "xfailed", expected
+    return "failed", f"{case} was expected to fail ({expected}), but passes; remove it from xfail="
+
+
+def _outcome(
+    step: Step, op: str, state: OutcomeState, reason: str, seconds: float = 0.0
+) -> Outcome:
+    remedy = CHECKS[step.check].remedy if state == "failed" else ""
+    device = "" if step.device is None else step.device.id
+    return Outcome(step.check, state, op, device, step.dtype, reason, remedy, seconds)
+
+
+def _failure(step: Step, cases: Sequence[Case]) -> str:
+    """What goes wrong in a check; empty if nothing does."""
+    try:
+        with poisoned(step.device):
+            step.run(cases)
+    except AssertionError as error:
+        return _short(str(error)) or "AssertionError without a text"
+    except (Exception, SystemExit) as error:  # an op may raise anything
+        return _short(f"{step}: {type(error).__name__}: {error}")
+    return ""
+
+
+def _short(text: str) -> str:
+    text = text.strip()
+    if len(text) <= _BEGINNING + _END:
+        return text
+    return f"{text[:_BEGINNING]}\n...\n{text[-_END:]}"
+
+
+def merged(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """One outcome per check, op, device and dtype: the worst, and how many more failed."""
+    found: dict[tuple[str, ...], list[Outcome]] = {}
+    for each in outcomes:
+        found.setdefault((each.check, each.op, each.device, each.dtype), []).append(each)
+    return [_worst(group) for group in found.values()]
+
+
+def _worst(group: Sequence[Outcome]) -> Outcome:
+    worst = min(group, key=lambda each: _WORST_FIRST.index(each.state))
+    failed = sum(each.state == "failed" for each in group)
+    more = f" (and {failed - 1} more of its cases)" if failed > 1 else ""
+    seconds = round(sum(each.seconds for each in group), 6)
+    return replace(worst, reason=worst.reason + more, seconds=seconds)

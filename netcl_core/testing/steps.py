@@ -1,0 +1,210 @@
+"""Steps: every check that a table asks for, with the op, the device and the dtype that it is of.
+
+Building programs is what takes time, so that elementwise ops meet a device in groups that share
+kernels (`fused`) in every dtype, and each by itself in its main one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias, final
+
+from netcl_core.autograd.primitives import AutogradPrimitive
+from netcl_core.device import Device
+from netcl_core.device_table import get_device
+from netcl_core.dtypes import DTYPES
+from netcl_core.testing import checks
+from netcl_core.testing.cases import Case
+from netcl_core.testing.collection import Table
+from netcl_core.testing.fused import check_group, check_group_slopes, groups, is_fusible
+from netcl_core.testing.reference import lacking
+from netcl_core.testing.slopes import check_slopes
+from netcl_core.testing.threads import check_threads
+
+#: `(case, device, dtype)`; raises AssertionError, or whatever the op raises.
+CheckFunction: TypeAlias = Callable[[Case, Device, str], None]
+#: What a case runs by itself on a device in each of its dtypes.
+_IN_EACH_DTYPE: Final[dict[str, CheckFunction]] = {
+    "values": checks.check_variants,
+    "broadcasting": checks.check_broadcasting,
+    "deterministic": checks.check_deterministic,
+}
+#: And what depends on the op, not on the dtype.
+_ONCE: Final[dict[str, CheckFunction]] = {
+    "strided": checks.check_strided,
+    "pruning": checks.check_pruning,
+    "non-finite": checks.check_non_finite,
+    "threads": check_threads,
+}
+#: Without `thorough`, this group alone meets every dtype on every device: storing a dtype and
+#: computing in it are two things, and building takes time.
+_OF_EACH_KIND: Final = 3
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One check of a case, of a group of cases, or of an op as a whole.
+
+    Attributes:
+        op: The op that it is of where there is no case.
+        run: Makes the check for some of the cases; raises if it fails.
+        device: Where; None: nowhere in particular.
+        skip: Why it is not run; empty: it is.
+    """
+
+    check: str
+    run: Callable[[Sequence[Case]], Any]
+    cases: Sequence[Case] = ()
+    device: Device | None = None
+    dtype: str = ""
+    op: str = ""
+    skip: str = ""
+
+    @property
+    def ops(self) -> list[str]:
+        """The ops that it is of."""
+        return list(dict.fromkeys(case.op for case in self.cases)) or [self.op]
+
+    def __str__(self) -> str:
+        names = [str(case) for case in self.cases] or [self.op]
+        who = names[0] if len(names) == 1 else f"{names[0]}...{names[-1]}"
+        where = "" if self.device is None else f" on {self.device}"
+        return f"{self.check} of {who}{where}{f' in {self.dtype}' if self.dtype else ''}"
+
+
+def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) -> list[Step]:
+    """Every check of a table on some devices.
+
+    Args:
+        table: What is checked.
+        devices: Where; what no device matters to is done besides, once.
+        thorough: Everything everywhere. Else the first OpenCL device and NumPy take the whole,
+            and the others what is likely to differ on them.
+    """
+    found = [*_of_ops(table), *_of_cases(table)]
+    opencl = [device for device in devices if device.backend == "opencl"]
+    for device in devices:
+        first = device.backend == "numpy" or device is opencl[0]
+        for dtype in DTYPES:
+            found += _on_device(table, device, dtype, first, thorough)
+    return found
+
+
+def steps_of_case(case: Case, device: Device, dtype: str) -> Iterator[Step]:
+    """The checks of a case by itself on a device in a dtype."""
+    names = dict(_IN_EACH_DTYPE)
+    if case.primitive is None or device.backend != "numpy" or len(case.inputs) < 2:
+        del names["broadcasting"]
+    if dtype == case.main_dtype:
+        names |= _ONCE
+    if dtype != "float32":
+        names.pop("non-finite", None)
+    for name, check in names.items():
+        yield _step(name, case, device, dtype, check)
+
+
+def _step(check: str, case: Case, device: Device, dtype: str, function: CheckFunction) -> Step:
+    def run(cases: Sequence[Case]) -> None:
+        function(cases[0], device, dtype)
+
+    skip = case.excuse(check, device, dtype) or ""
+    return Step(check, run, (case,), device, dtype, skip=skip)
+
+
+# -- what no device matters to ---------------------------------------------------------
+
+
+def _of_ops(table: Table) -> Iterator[Step]:
+    """Whether there are cases, and something to compare with; derivatives."""
+    wanting = dict(table.problems)
+    for op in table.missing():
+        wanting[op] = f"{table.provider}:{op}: neither a case nor a reason; expected one of them"
+    for op in [*table.ops, *wanting]:
+        yield Step("cases", partial(_complain, wanting.get(op, "")), op=op)
+    for op in table.ops:
+        reasons = [reason for case in table.cases_of(op) if (reason := lacking(case))]
+        skip = reasons[0] if reasons else ""
+        yield Step("reference", partial(_complain, ""), op=op, skip=skip)
+    for record in table.primitives():
+        if record.backward is not None:
+            yield _derivative(record, table.cases_of(record.name))
+
+
+def _derivative(record: AutogradPrimitive, cases: Sequence[Case]) -> Step:
+    """The check of an elementwise op's expressions; any of its cases may excuse it."""
+    skip = next(filter(None, (case.excuse("derivative") for case in cases)), "")
+    doubted = [case for case in cases if case.expected_failure("derivative", None, "")]
+
+    def run(_: Sequence[Case]) -> None:
+        checks.check_derivative(record)
+
+    return Step("derivative", run, (doubted or cases)[:1], op=record.name, skip=skip)
+
+
+def _complain(text: str, cases: Sequence[Case]) -> None:
+    assert not text, text
+
+
+def _of_cases(table: Table) -> Iterator[Step]:
+    """Refused dtypes and finite differences, on the NumPy path, which needs no device."""
+    numpy_path = get_device("cpu")
+    for case in table.cases:
+        if len(case.takes) < len(DTYPES):
+            yield _step("refusal", case, numpy_path, "", checks.check_refusal)
+        if case.differentiable:
+            yield _step("gradient", case, numpy_path, "float64", _slopes)
+
+
+def _slopes(case: Case, device: Device, dtype: str) -> None:
+    check_slopes(case, device)
+
+
+# -- on a device -----------------------------------------------------------------------
+
+
+def _on_device(
+    table: Table, device: Device, dtype: str, first: bool, thorough: bool
+) -> Iterator[Step]:
+    """The fused groups, then each case by itself, as far as the device has the dtype."""
+    cases = [case for case in table.cases if dtype in case.takes]
+    if dtype == "float64" and not device.supports_fp64:
+        for op in dict.fromkeys(case.op for case in cases):
+            reason = f"{device} has no float64"
+            yield Step("values", partial(_complain, ""), (), device, dtype, op, reason)
+        return
+    fusible = [case for case in cases if is_fusible(case, device)]
+    if device.backend == "opencl":
+        yield from _fused(fusible, device, dtype, first, thorough)
+    for case in cases:
+        if case in fusible and device.backend == "opencl":  # in all dtypes it runs fused
+            main = case.main_dtype if thorough else "float32"
+            wanted = dtype == main and (first or thorough)
+        else:
+            wanted = first or thorough or dtype == "float32"
+        if wanted:
+            yield from steps_of_case(case, device, dtype)
+    for case in cases if thorough and device.backend == "opencl" and dtype == "float64" else ():
+        if case.differentiable and case not in fusible:
+            yield _step("gradient", case, device, dtype, _slopes)
+
+
+def _fused(
+    cases: Sequence[Case], device: Device, dtype: str, first: bool, thorough: bool
+) -> Iterator[Step]:
+    for number, group in enumerate(groups(cases, device, dtype)):
+        if not (first or thorough or dtype == "float32" or number == _OF_EACH_KIND):
+            continue
+        check = partial(check_group, device=device, dtype=dtype, broadcast=first or thorough)
+        yield Step("fused", check, group, device, dtype)
+        smooth = [
+            case
+            for case in group
+            if case.differentiable and not case.excuse("gradient", device, dtype)
+        ]
+        if thorough and dtype == "float64" and smooth:
+            yield Step(
+                "gradient", partial(check_group_slopes, device=device), smooth, device, dtype
+            )

@@ -1,0 +1,107 @@
+"""The names of all checks: what each means, what to do when it fails, and how a case excuses one.
+
+An excuse is named `<check> [in <dtype>] [on <part of a platform>]`: `values`, `fused in float16`,
+`non-finite in float32 on Portable`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, final
+
+from netcl_core.device import Device
+from netcl_core.dtypes import DTYPES
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a check looks at, and what an author can do when it fails."""
+
+    meaning: str
+    remedy: str
+
+
+#: The source is what an author looks at first.
+_SHOWN: Final = "`netcl kernels show OP --device D --dtype T` prints what is run"
+CHECKS: Final[Mapping[str, Check]] = {
+    "cases": Check(
+        "every op of the plugin has a case, or a reason why it needs none",
+        "Return a Case for the op from the hook netcl_conformance_cases, or a text that says why "
+        "it needs none",
+    ),
+    "reference": Check(
+        "something independent of the op says what is right",
+        "Give torch= or reference= in the Case",
+    ),
+    "derivative": Check(
+        "an elementwise op's backward is the symbolic derivative of its forward",
+        "Correct backward; if the gradient is meant to differ, say so in skip={'derivative': why}",
+    ),
+    "gradient": Check(
+        "the gradient is that of central differences in float64, along a random direction and "
+        "for a random covector",
+        "Correct backward; where the function has kinks, name them in kinks=",
+    ),
+    "refusal": Check(
+        "a dtype that is not listed is refused with an error of netcl's own",
+        "List the dtype in dtypes=, or refuse it with nc.errors.DtypeError",
+    ),
+    "values": Check("shape, dtype, output and gradients equal the reference", _SHOWN),
+    "broadcasting": Check(
+        "an elementwise op's inputs of different shapes, and gradients of each one's own shape",
+        _SHOWN,
+    ),
+    "fused": Check(
+        "an elementwise op in one kernel with others: sizes, broadcasting, non-finite values",
+        "Compare with the check values: if that passes, the expression depends on its neighbours",
+    ),
+    "non-finite": Check(
+        "NaN, infinities and large values give what the reference gives",
+        "Guard the formula where it overflows or cancels",
+    ),
+    "strided": Check(
+        "host data with gaps or in Fortran's order give the bits that contiguous data give",
+        "Let Tensor.from_host take the data in; look at no array's memory yourself",
+    ),
+    "deterministic": Check(
+        "the same bits twice", "Add up in a fixed order; leave no element of the result unwritten"
+    ),
+    "pruning": Check(
+        "a gradient for those inputs that ask for one, and the same as with all",
+        "Return None where needs is False, and use no gradient for another",
+    ),
+    "threads": Check(
+        "four threads at once, each with a tape and inputs of its own, get the bits of one",
+        "Keep what belongs to a call in the call, not in a module or on the plugin",
+    ),
+}
+#: Further names for `skip`: a part of a check, or a comparison.
+PARTS: Final[Mapping[str, str]] = {
+    "PyTorch": "there is no counterpart",
+    "PyTorch on whole numbers": "whole dtypes are compared with the NumPy path",
+    "gradient at NaN": "the gradient where the input is NaN",
+    "non-finite gradient": "a structured op's gradients of non-finite inputs",
+}
+
+
+_LONGEST_FIRST: Final = sorted({*CHECKS, *PARTS}, key=len, reverse=True)
+_NAME: Final = re.compile(
+    rf"({'|'.join(_LONGEST_FIRST)})(?: in ({'|'.join(DTYPES)}))?(?: on (.+))?"
+)
+
+
+def is_known(name: str, *, parts: bool) -> bool:
+    """Whether a name says something: a check (with `parts` also a part of one) and a dtype."""
+    found = _NAME.fullmatch(name)
+    return found is not None and (parts or found[1] in CHECKS)
+
+
+def applies(name: str, check: str, device: Device | None, dtype: str) -> bool:
+    """Whether a name speaks of a check on a device in a dtype (empty: in no certain one)."""
+    found = _NAME.fullmatch(name)
+    if found is None or found[1] != check or found[2] not in {None, dtype}:
+        return False
+    return found[3] is None or (device is not None and found[3].lower() in device.platform.lower())

@@ -1,0 +1,115 @@
+"""Wheels for a check: built from a project without network, and unpacked as pip would install them.
+
+A project is built by its own build backend, which has to be installed: nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from netcl_core.errors import MissingExtraError, TargetError, message
+
+_SECONDS: Final = 600
+_TAIL: Final = 12
+#: What pip moves from `<name>.data/` to the top level.
+_LIBRARY: Final = re.compile(r"^[^/]+\.data/(?:purelib|platlib)/(.+)$")
+
+
+def project_table(project: Path) -> dict[str, Any]:
+    """A project's pyproject.toml; raises TargetError if it has none or it is no TOML."""
+    path = project / "pyproject.toml"
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        given = f"no usable pyproject.toml ({error})"
+        expected = "a project folder, a wheel or the name of an installed plugin"
+        raise TargetError(message(str(project), given, expected)) from error
+
+
+def build(project: Path, into: Path) -> tuple[Path | None, str]:
+    """The wheel of a project, or None with the end of what the build said.
+
+    Raises MissingExtraError if pip or the project's build backend is not installed.
+    """
+    _insist_on_tools(project_table(project))
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
+    command = [sys.executable, "-m", "pip", "wheel", *options, "-w", str(into), str(project)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"the build did not finish within {_SECONDS} s"
+    built = sorted(into.glob("*.whl"))
+    if done.returncode or not built:
+        lines = f"{done.stdout}\n{done.stderr}".strip().splitlines()
+        return None, "\n".join(lines[-_TAIL:])
+    return built[0], ""
+
+
+def _insist_on_tools(table: Mapping[str, Any]) -> None:
+    if importlib.util.find_spec("pip") is None:
+        remedy = "Install pip (python -m ensurepip), or build the wheel and give that"
+        raise MissingExtraError(
+            message("netcl plugins check", "pip, which builds a project, is missing", "", remedy)
+        )
+    backend = str(table.get("build-system", {}).get("build-backend", "setuptools.build_meta"))
+    module = backend.partition(":")[0].partition(".")[0]
+    in_project = table.get("build-system", {}).get("backend-path")
+    if not in_project and importlib.util.find_spec(module) is None:
+        given = f"the project's build backend {backend!r} is not installed"
+        remedy = f"Install it with: pip install {module}"
+        raise MissingExtraError(message("netcl plugins check", given, "", remedy))
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def unpack(wheel: Path, into: Path) -> tuple[str, ...]:
+    """Write a wheel's members into a folder; returns their names, odd ones included.
+
+    A member whose path leads out of the folder is not written. Raises TargetError if the
+    file is no wheel.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            names = tuple(each for each in archive.namelist() if not each.endswith("/"))
+            for name in names:
+                _write(archive, name, into)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise TargetError(message(str(wheel), f"it is no wheel ({error})", "a wheel")) from error
+    return names
+
+
+def _write(archive: zipfile.ZipFile, name: str, into: Path) -> None:
+    moved = _LIBRARY.match(name)
+    path = into / (moved[1] if moved else name)
+    if not path.resolve().is_relative_to(into.resolve()) or "\\" in name:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(archive.read(name))
+
+
+def name_and_version(folder: Path, wheel: Path) -> tuple[str, str]:
+    """What the METADATA of an unpacked wheel say; raises TargetError if there are none."""
+    found = sorted(folder.glob("*.dist-info/METADATA"))
+    text = found[0].read_text(encoding="utf-8", errors="replace") if found else ""
+    fields = dict(re.findall(r"^(Name|Version): *(\S+)", text.partition("\n\n")[0], re.MULTILINE))
+    if len(found) != 1 or len(fields) != 2:
+        given = (
+            f"{len(found)} METADATA files, with {', '.join(fields) or 'neither'} of name, version"
+        )
+        raise TargetError(message(str(wheel), given, "one with both: a wheel"))
+    return fields["Name"], fields["Version"]

@@ -1,0 +1,196 @@
+"""The cases of the losses, in every form: what each is called with, and what it has to equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from netcl_core.testing import Case, indices, normal, uniform, whole
+
+Arrays = Sequence[Any]
+Shape = tuple[int, ...]
+X, LOGITS, P = normal(), normal(3), uniform(0.05, 0.95)
+WEIGHT = uniform(0.25, 3)
+REDUCTIONS = ("mean", "sum", "none")
+#: Odd sizes, one element, five dimensions.
+PAIRS: Sequence[Sequence[Shape]] = [[(5, 7)] * 2, [(1,)] * 2, [(2, 3, 1, 5, 7)] * 2]
+AT_TIES = {"gradient": "equal inputs are kinks"}
+BEYOND = {
+    "non-finite": "PyTorch refuses probabilities beyond 0 to 1; here they are clamped, or give NaN"
+}
+INFINITE = {
+    "non-finite": "PyTorch's (1 - target) * input is NaN at -inf, where the loss is infinite"
+}
+
+
+def distribution(random: np.random.Generator, shape: Shape) -> Any:
+    """Probabilities of classes along axis 1."""
+    values = random.uniform(0.1, 1, shape)
+    return values / values.sum(min(1, len(shape) - 1), keepdims=True)
+
+
+def logarithms(random: np.random.Generator, shape: Shape) -> Any:
+    """Logarithms of probabilities."""
+    return -random.uniform(0.05, 0.95, shape)
+
+
+def with_ignored(classes: int, ignored: int = -100) -> Any:
+    """Class indices, every third of them ignored."""
+
+    def sample(random: np.random.Generator, shape: Shape) -> Any:
+        found = np.asarray(random.integers(0, classes, shape))
+        found.reshape(-1)[::3] = ignored
+        return found  # fmt: skip
+
+    return sample
+
+
+def loss(
+    op: str,
+    inputs: Arrays,
+    shapes: Sequence[Sequence[Shape]] = PAIRS,
+    names: Sequence[str] = (),
+    torch: Callable[..., Any] | None = None,
+    note: str = "",
+    reductions: Sequence[str] = REDUCTIONS,
+    gradients: Sequence[int] | None = None,
+    skip: Any = None,
+    **attrs: Any,
+) -> Iterator[Case]:
+    """A case per reduction; the last inputs go by `names`, as `weight` does."""
+    first = len(inputs) - len(names)
+
+    def split(tensors: Arrays) -> tuple[Arrays, dict[str, Any]]:
+        return tensors[:first], attrs | dict(zip(names, tensors[first:], strict=True))
+
+    for reduction in reductions:
+
+        def ours(*tensors: Any, reduction: str = reduction) -> Any:
+            data, rest = split(tensors)
+            return getattr(ag, op)(*data, **rest, reduction=reduction)  # fmt: skip
+
+        def theirs(t: Any, *tensors: Any, reduction: str = reduction) -> Any:
+            data, rest = split(tensors)
+            function = torch or getattr(t.nn.functional, op)
+            data = (t, *data) if torch else data
+            return function(*data, **rest, reduction=reduction)
+
+        words = [*names, *(f"{k}={v}" for k, v in attrs.items()), note, reduction]
+        title = "-".join(filter(None, words))
+        yield Case(op, inputs, theirs, call=ours, shapes=shapes, skip=skip or {},
+                   gradients=gradients or range(first), note=title)  # fmt: skip
+
+
+def reduced(losses: Any, reduction: str) -> Any:
+    return losses if reduction == "none" else getattr(losses, reduction)()
+
+
+def detection_bce(t: Any, pred: Any, target: Any, weight: Any, reduction: str = "mean") -> Any:
+    """`weighted_bce` in PyTorch."""
+    p = pred.clamp(1e-7, 1 - 1e-7)
+    return reduced(-weight * (target * p.log() + (1 - target) * (-p).log1p()), reduction)
+
+
+def detection_l1(
+    t: Any, pred: Any, target: Any, weight: Any, beta: float = 1.0, reduction: str = "mean"
+) -> Any:
+    """`weighted_smooth_l1` in PyTorch."""
+    losses = t.nn.functional.smooth_l1_loss(pred, target, beta=beta, reduction="none")
+    return reduced(weight * losses, reduction)
+
+
+def fused(heat_scale: float = 1.0, reg_scale: float = 1.0, beta: float = 0.05) -> Case:
+    """The fused detection loss against the sum of its parts; a gradient of pred only."""
+
+    def there(t: Any, pred: Any, target: Any, heat: Any, reg: Any) -> Any:
+        parts = (
+            heat_scale * detection_bce(t, pred, target, heat, "sum"),
+            reg_scale * detection_l1(t, pred, target, reg, beta, "sum"),
+        )
+        return sum(parts)  # fmt: skip
+
+    attrs = {"heat_scale": heat_scale, "reg_scale": reg_scale, "beta": beta}
+    return Case("fused_weighted_bce_smooth_l1_loss", (P, P, P, P), there, attrs, gradients=(0,),
+                shapes=[[(8, 9)] * 4, [(1,)] * 4, [(2, 3, 1, 5, 7)] * 4], skip=BEYOND)  # fmt: skip
+
+
+TRIPLES: Sequence[Sequence[Shape]] = [[(5, 7)] * 3, [(1,)] * 3, [(2, 3, 1, 5, 7)] * 3]
+REGRESSION = [
+    *loss("mse_loss", (X, X), [*PAIRS, [(0, 3)] * 2], reductions=("sum", "none"), note="empty"),
+    *loss("mse_loss", (X, X)),
+    *loss("l1_loss", (X, X)),
+    *loss("l1_loss", (whole(-2, 2), whole(-2, 2)), note="ties", skip=AT_TIES),
+    *loss("smooth_l1_loss", (X, X)),
+    *loss("smooth_l1_loss", (X, X), beta=0.3),
+    *loss("smooth_l1_loss", (X, X), beta=1, note="int"),
+    *loss("smooth_l1_loss", (whole(-2, 2), whole(-2, 2)), beta=0, skip=AT_TIES),
+    *loss("huber_loss", (X, X)),
+    *loss("huber_loss", (X, X), delta=0.4),
+]
+BINARY = [
+    *loss("binary_cross_entropy", (P, P), skip=BEYOND),
+    *loss("binary_cross_entropy", (P, P, WEIGHT), TRIPLES, ["weight"], skip=BEYOND),
+    *loss("binary_cross_entropy_with_logits", (LOGITS, P), skip=INFINITE),
+    *loss("binary_cross_entropy_with_logits", (LOGITS, P, WEIGHT, WEIGHT),
+          [[(5, 7), (5, 7), (5, 7), (7,)]], ["weight", "pos_weight"], skip=INFINITE),
+    *loss("kl_div", (logarithms, distribution), reductions=(*REDUCTIONS, "batchmean")),
+    *loss("kl_div", (logarithms, logarithms), log_target=True),
+    *loss("weighted_bce", (P, P, P), TRIPLES, torch=detection_bce, skip=BEYOND),
+    *loss("weighted_smooth_l1", (X, X, P), TRIPLES, torch=detection_l1, beta=0.5),
+    fused(),
+    fused(2.5, 0.5, 0.2),
+]  # fmt: skip
+ONE_ROW: Sequence[Shape] = [(7,), ()]
+ROWS: Sequence[Sequence[Shape]] = [
+    [(5, 7), (5,)],
+    [(33, 7), (33,)],
+    [(3, 7, 6), (3, 6)],
+    [(2, 7, 3, 1, 5), (2, 3, 1, 5)],
+]
+WEIGHTED: Sequence[Sequence[Shape]] = [[*shapes, (7,)] for shapes in ROWS]
+CLASSES = [
+    *loss("cross_entropy", (LOGITS, indices(7)), [*ROWS, ONE_ROW]),
+    *loss("cross_entropy", (LOGITS, indices(40)), [[(4, 40), (4,)], [(2, 61), (2,)]], note="long"),
+    *loss("cross_entropy", (LOGITS, with_ignored(7)), ROWS, note="ignored"),
+    *loss("cross_entropy", (LOGITS, with_ignored(7, 2)), ROWS[:1], ignore_index=2),
+    *loss("cross_entropy", (LOGITS, indices(7), WEIGHT), WEIGHTED, ["weight"]),
+    *loss("cross_entropy", (LOGITS, indices(7)), [*ROWS, ONE_ROW], label_smoothing=0.3),
+    *loss("cross_entropy", (LOGITS, with_ignored(7), WEIGHT), WEIGHTED, ["weight"],
+          label_smoothing=0.2),
+    *loss("cross_entropy", (LOGITS, with_ignored(40, 3), WEIGHT), [[(4, 40), (4,), (40,)]],
+          ["weight"], label_smoothing=0.2, ignore_index=3),
+    *loss("cross_entropy", (LOGITS, distribution),
+          [[(5, 7)] * 2, [(7,)] * 2, [(2, 7, 3, 1, 5)] * 2], note="probabilities", gradients=(0,)),
+    *loss("cross_entropy", (LOGITS, distribution, WEIGHT), [[(3, 7, 2), (3, 7, 2), (7,)]],
+          ["weight"], note="probabilities", gradients=(0,), label_smoothing=0.1),
+    *loss("nll_loss", (logarithms, indices(7)), [*ROWS, ONE_ROW]),
+    *loss("nll_loss", (logarithms, with_ignored(7), WEIGHT), WEIGHTED, ["weight"]),
+    *loss("nll_loss", (logarithms, with_ignored(7, 1)), ROWS[:3], ignore_index=1),
+]  # fmt: skip
+CASES = [*REGRESSION, *BINARY, *CLASSES]
+INTERNAL = {
+    "absolute_error_elements": "l1_loss before its reduction",
+    "squared_error_elements": "mse_loss before its reduction",
+    "smooth_l1_elements": "smooth_l1_loss before its reduction",
+    "huber_elements": "huber_loss before its reduction",
+    "binary_cross_entropy_elements": "binary_cross_entropy before its reduction",
+    "binary_cross_entropy_with_logits_elements": "the same of logits",
+    "kl_div_elements": "kl_div before its reduction",
+    "kl_div_log_elements": "kl_div of logarithms before its reduction",
+    "weighted_bce_elements": "weighted_bce before its reduction",
+    "weighted_smooth_l1_elements": "weighted_smooth_l1 before its reduction",
+    "weighted_bce_smooth_l1_elements": "the fused detection loss before its sum",
+    "class_weight_rows": "the weights of cross_entropy's rows",
+    "cross_entropy_rows": "cross_entropy before its reduction",
+    "cross_entropy_rows_backward": "the gradient of cross_entropy",
+    "nll_rows": "nll_loss before its reduction",
+    "nll_rows_backward": "the gradient of nll_loss",
+}
+
+
+def cases(op: str) -> Sequence[Case] | str:
+    """The cases of an op, or why it needs none."""
+    return INTERNAL.get(op) or [case for case in CASES if case.op == op]

@@ -1,0 +1,236 @@
+"""The cases of the ops of this plugin: what each is called with, and what it has to equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.testing import FLOATS, INTEGERS, Case, indices, masks, normal, uniform, whole
+
+X = normal()
+TIES = whole(-4, 4)
+ALL = ("bool", *INTEGERS, *FLOATS)
+AT_TIES = {"gradient": "ties are kinks"}
+Shape = tuple[int, ...]
+
+
+def each(*shapes: Shape) -> list[list[Shape]]:
+    """Variants of an op with one input."""
+    return [[shape] for shape in shapes]
+
+
+#: Odd sizes, one element, none, five dimensions, primes around the vector widths.
+COMMON = each((4, 3, 5), (1, 1, 1), (0, 3, 5), (2, 3, 1, 5, 7), (3, 17, 31))
+FULL = each((4, 3, 5), (1, 1, 1), (2, 3, 1, 5, 7), (3, 17, 31))
+
+
+def moves(op: str, *args: Any, torch: Any = None, shapes: Any = COMMON, note: str = "") -> Case:
+    """An op that moves elements and takes every dtype; called with `args` here and there."""
+    there = torch or (lambda t, x: getattr(t, op)(x, *args))
+    words = note or "-".join(str(arg).replace(" ", "") for arg in args)
+    return Case(op, (X,), there, call=lambda x: getattr(ag, op)(x, *args), shapes=shapes,
+                note=words, dtypes=ALL)  # fmt: skip
+
+
+SHAPES: Sequence[Case] = [
+    moves("reshape", (3, -1), torch=lambda t, x: x.reshape(3, -1),
+          shapes=each((4, 3, 5), (0, 3, 5), (2, 3, 1, 5, 7))),
+    moves("reshape", (), torch=lambda t, x: x.reshape(()), shapes=each((1, 1), (1,)), note="0-d"),
+    moves("flatten"),
+    moves("flatten", 1, -1),
+    moves("unsqueeze", -1),
+    moves("unsqueeze", 1),
+    moves("squeeze", shapes=each((4, 1, 5), (1, 1), (0, 1), (2, 1, 3, 1, 2))),
+    moves("squeeze", 1, shapes=each((4, 1, 5), (4, 3))),
+    moves("permute", (2, 0, 1), shapes=each((4, 3, 5), (1, 1, 1), (0, 3, 5), (33, 17, 2))),
+    moves("permute", (5, 2, 0, 4, 1, 3), shapes=each((2, 3, 2, 1, 3, 2))),
+    moves("transpose", 1, 2),
+    moves("transpose", torch=lambda t, x: x.permute(*reversed(range(x.ndim))), note="reversed"),
+    moves("expand", (7, 4, 3, 5), torch=lambda t, x: x.expand(7, 4, 3, 5), shapes=each((4, 3, 5))),
+    moves("expand", (2, 6, -1), torch=lambda t, x: x.expand(2, 6, -1),
+          shapes=each((2, 1, 5), (1, 6, 17), (1, 1, 1))),
+    moves("broadcast_to", (2, 3, 5), shapes=each((2, 1, 5), (1,), (3, 1), ())),
+]  # fmt: skip
+
+
+def taking(note: str, index: Any, shapes: Any = FULL) -> Case:
+    """Indexing by ints, slices, None and Ellipsis."""
+    return Case("getitem", (X,), lambda t, x: x[index], call=lambda x: x[index], shapes=shapes,
+                note=note, dtypes=ALL)  # fmt: skip
+
+
+INDEXING: Sequence[Case] = [
+    taking("int", 0),
+    taking("negative", -1),
+    taking("slice", slice(1, 3)),
+    taking("steps", (slice(None, None, 2), slice(None), slice(1, None, 3)), COMMON),
+    taking("mixed", (1, ..., None, slice(1, 3)), each((4, 3, 5), (2, 3, 1, 5, 7))),
+    taking("ellipsis", (..., 0)),
+    taking("empty", slice(2, 2)),
+    taking("ints", (0, 1, 2), each((4, 3, 5))),
+    Case("getitem", (X,), lambda t, x: x.flip(0, 1)[:, ::2], call=lambda x: x[::-1, ::-2],
+         shapes=each((4, 5), (1, 1), (3, 8, 2)), note="reversed", dtypes=ALL),
+]  # fmt: skip
+
+THREE = ((2, 3, 4), (2, 1, 4), (2, 5, 4))
+JOINING: Sequence[Case] = [
+    Case("cat", (X, X, X), lambda t, *x: t.cat(x, 1), call=lambda *x: ag.cat(x, 1), dtypes=ALL,
+         shapes=[THREE, [(1, 1)] * 3, [(0, 3), (0, 0), (0, 2)], [(2, 3, 1, 5, 7)] * 3]),
+    Case("cat", (X, X), lambda t, *x: t.cat(x), call=lambda *x: ag.cat(x), dtypes=ALL,
+         shapes=[[(2, 3), (0, 3)], [(17,), (31,)]], note="first"),
+    Case("stack", (X, X), lambda t, *x: t.stack(x, -1), call=lambda *x: ag.stack(x, -1),
+         dtypes=ALL, shapes=[[(2, 3, 4)] * 2, [()] * 2, [(0, 3)] * 2, [(2, 3, 1, 5, 7)] * 2]),
+    Case("split", (X,), lambda t, x: x.split(2, 1)[-1], call=lambda x: ag.split(x, 2, 1)[-1],
+         dtypes=ALL, shapes=COMMON),
+    Case("split", (X,), lambda t, x: x.split([1, 4], 1)[1],
+         call=lambda x: ag.split(x, [1, 4], 1)[1], dtypes=ALL, shapes=each((2, 5, 4)),
+         note="sections"),
+    Case("chunk", (X,), lambda t, x: x.chunk(3, 1)[-1], call=lambda x: ag.chunk(x, 3, 1)[-1],
+         dtypes=ALL, shapes=each((4, 7, 5), (1, 1, 1), (2, 3, 1, 5, 7))),
+    moves("flip", (0, 2)),
+    Case("pad", (X,), lambda t, x: t.nn.functional.pad(x, (1, 2, 0, 3), value=2.0), dtypes=ALL,
+         call=lambda x: ag.pad(x, (1, 2, 0, 3), value=2.0), shapes=COMMON),
+    Case("pad", (X,), lambda t, x: t.nn.functional.pad(x, (-1, 2, 3, -2)), note="crop",
+         call=lambda x: ag.pad(x, (-1, 2, 3, -2)), dtypes=ALL, shapes=each((2, 5, 4), (3, 31, 17))),
+]  # fmt: skip
+
+SELECTING: Sequence[Case] = [
+    Case("index_select", (X, indices(5)), lambda t, x, i: x.index_select(1, i), dtypes=ALL,
+         call=lambda x, i: ag.index_select(x, 1, i),
+         shapes=[[(4, 5, 6), (9,)], [(1, 5), (0,)], [(2, 5, 1, 3, 7), (1,)]]),
+    Case("gather", (X, indices(5)), lambda t, x, i: x.gather(1, i), dtypes=ALL,
+         call=lambda x, i: ag.gather(x, 1, i),
+         shapes=[[(4, 5, 6), (3, 7, 2)], [(2, 5), (0, 3)], [(2, 5, 1, 3, 7), (2, 5, 1, 3, 7)]]),
+    Case("gather", (X, indices(4)), lambda t, x, i: x.gather(0, i), dtypes=ALL,
+         call=lambda x, i: ag.gather(x, 0, i), shapes=[[(5, 6), (9, 6)], [(4,), (1,)]],
+         note="first"),
+    Case("embedding", (indices(11), X), "nn.functional.embedding", dtypes=ALL,
+         shapes=[[(4, 5), (11, 6)], [(), (11, 1)], [(0,), (11, 3)], [(2, 1, 3), (11, 17)]]),
+    Case("index_select", (X, indices(5, "int32")), lambda t, x, i: x.index_select(0, i.long()),
+         call=lambda x, i: ag.index_select(x, 0, i), shapes=[[(5, 17), (9,)]], note="int32",
+         dtypes=ALL),
+    Case("embedding", (indices(11, "uint8"), X), dtypes=ALL, shapes=[[(4, 5), (11, 6)]],
+         torch=lambda t, i, w: t.nn.functional.embedding(i.long(), w), note="uint8"),
+    Case("one_hot", (whole(0, 6),), lambda t, i: t.nn.functional.one_hot(i.long(), 7),
+         call=lambda i: ag.one_hot(i, 7), shapes=each((3, 5), (), (1,), (2, 1, 3, 1, 2)),
+         differentiable=False, dtypes=INTEGERS),
+    Case("masked_fill", (X, masks()), lambda t, x, m: x.masked_fill(m, 7.0), dtypes=ALL,
+         call=lambda x, m: ag.masked_fill(x, m, 7.0),
+         shapes=[[(4, 5, 6), (4, 5, 6)], [(3, 17), (17,)], [(0, 3), (1, 3)], [(1,), (1,)]]),
+]  # fmt: skip
+
+
+def reduction(op: str, dim: Any, inputs: Any = X, torch: Any = None, **rest: Any) -> Case:
+    """A reduction over one, several or all axes."""
+
+    def there(t: Any, x: Any) -> Any:
+        over = tuple(range(x.ndim)) if dim is None else dim
+        return getattr(t, {"max": "amax", "min": "amin"}.get(op, op))(x, dim=over)  # fmt: skip
+
+    return Case(op, (inputs,), torch or there, call=lambda x: getattr(ag, op)(x, dim),
+                note=str(dim).replace(" ", ""), **rest)  # fmt: skip
+
+
+DIMS = (None, 0, -1, (0, 2))
+SUMMED = each((5, 17, 19), (1, 1, 1), (0, 3, 5), (2, 3, 1, 5, 7), (3, 2, 301))
+REDUCED = each((5, 17, 19), (1, 1, 1), (2, 3, 1, 5, 7), (3, 2, 301))
+REDUCTIONS: Sequence[Case] = [
+    *(reduction("sum", dim, shapes=SUMMED, dtypes=ALL) for dim in DIMS),
+    *(reduction("mean", dim, shapes=REDUCED) for dim in DIMS),
+    *(reduction(op, dim, shapes=REDUCED, inputs=TIES, dtypes=ALL, skip=AT_TIES)
+      for op in ("max", "min") for dim in DIMS),
+    *(reduction(op, dim, shapes=REDUCED, inputs=TIES, dtypes=ALL, differentiable=False,
+                torch=lambda t, x, op=op, dim=dim: getattr(x, op)(dim))
+      for op in ("argmax", "argmin") for dim in (None, 0, 1, -1)),
+    Case("sum", (X,), lambda t, x: x.sum((0, 1), keepdim=True),
+         call=lambda x: ag.sum(x, axis=(0, 1), keepdims=True), shapes=SUMMED, note="keepdims",
+         dtypes=ALL),
+    Case("prod", (TIES,), "prod", {"dim": 1}, dtypes=ALL,
+         shapes=each((4, 6, 5), (1, 1), (3, 0), (2, 3, 1, 5, 7))),
+    Case("prod", (uniform(0.5, 1.5),), "prod", shapes=each((17,), (1,), (0,)), note="all",
+         dtypes=ALL),
+    Case("cumsum", (X,), "cumsum", {"dim": 1}, shapes=COMMON, dtypes=ALL),
+    Case("cumsum", (X,), "cumsum", {"dim": -1}, shapes=COMMON, dtypes=ALL),
+    Case("var", (X,), "var", {"dim": 1}, shapes=FULL[:1] + FULL[2:]),
+    Case("var", (X,), "var", shapes=each((17,), (4, 3, 5)), note="all"),
+    Case("std", (X,), lambda t, x: x.std((0, 2), correction=0, keepdim=True),
+         {"dim": (0, 2), "correction": 0, "keepdim": True}, shapes=FULL[:1] + FULL[2:]),
+    Case("logsumexp", (normal(10),), "logsumexp", {"dim": 1}, shapes=FULL,
+         dtypes=ALL),
+    Case("logsumexp", (normal(10),), lambda t, x: t.logsumexp(x, (0, 2)), {"dim": (0, 2)},
+         shapes=FULL, note="two", dtypes=ALL),
+]  # fmt: skip
+
+LINES = each((5, 17, 19), (1, 1, 1), (0, 3, 5), (2, 3, 1, 5, 7), (3, 15), (3, 16), (2, 301))
+SOFT: Sequence[Case] = [
+    *(Case(op, (normal(3),), op, {"dim": dim}, shapes=LINES)
+      for op in ("softmax", "log_softmax") for dim in (-1, 0)),
+    Case("softmax", (normal(3),), "softmax", {"dim": 1}, shapes=LINES),
+]  # fmt: skip
+
+
+def dropped(x: Any) -> Any:
+    """dropout with the same mask every time."""
+    nc.manual_seed(3)
+    return ag.dropout(x, 0.3)
+
+
+#: The plain cases meet non-finite values.
+FOLDED = {"non-finite": "PyTorch folds weight and statistics, so that an infinite weight gives NaN"}
+NORMS: Sequence[Case] = [
+    Case("l2_normalize", (X,), lambda t, x: t.nn.functional.normalize(x, dim=-1),
+         shapes=each((4, 6, 5), (1, 2), (0, 3), (2, 3, 1, 5, 7)), dtypes=ALL),
+    Case("layer_norm", (X, X, X), lambda t, x, w, b: t.nn.functional.layer_norm(x, (6, 5), w, b),
+         call=lambda x, w, b: ag.layer_norm(x, (6, 5), w, b),
+         shapes=[[(4, 6, 5), (6, 5), (6, 5)], [(6, 5)] * 3, [(2, 1, 3, 6, 5), (6, 5), (6, 5)]]),
+    Case("layer_norm", (X,), lambda t, x: t.nn.functional.layer_norm(x, (17,)),
+         call=lambda x: ag.layer_norm(x, 17), shapes=each((3, 17), (0, 17)), note="plain"),
+    Case("rms_norm", (X, X), lambda t, x, w: t.nn.functional.rms_norm(x, (5,), w, 1e-6),
+         call=lambda x, w: ag.rms_norm(x, 5, w, 1e-6),
+         shapes=[[(4, 6, 5), (5,)], [(5,), (5,)], [(2, 1, 3, 1, 5), (5,)]]),
+    Case("norm_rows", (X, X, X), lambda t, x, w, b: t.nn.functional.layer_norm(x, w.shape, w, b),
+         call=lambda x, w, b: ag.norm_rows(x, w, b, w.ndim),
+         shapes=[[(4, 6, 5), (5,), (5,)], [(8,)] * 3, [(2, 1, 3, 4, 8), (4, 8), (4, 8)],
+                 [(0, 6), (6,), (6,)], [(3, 1031), (1031,), (1031,)]]),
+    Case("norm_rows", (X, X), lambda t, x, w: t.nn.functional.rms_norm(x, w.shape, w, 1e-6),
+         call=lambda x, w: ag.norm_rows(x, w, dims=w.ndim, eps=1e-6, centered=False),
+         shapes=[[(4, 6, 5), (5,)], [(8,), (8,)], [(2, 4100), (4100,)]], note="rms"),
+    Case("group_norm", (X, X, X), lambda t, x, w, b: t.nn.functional.group_norm(x, 2, w, b),
+         call=lambda x, w, b: ag.group_norm(x, 2, w, b),
+         shapes=[[(4, 6, 5), (6,), (6,)], [(1, 2, 3), (2,), (2,)],
+                 [(2, 4, 3, 1, 5), (4,), (4,)]], skip=FOLDED),
+    Case("batch_norm", (X, X, X),
+         lambda t, x, w, b: t.nn.functional.batch_norm(x, None, None, w, b, training=True),
+         call=lambda x, w, b: ag.batch_norm(x, None, None, w, b, training=True),
+         shapes=[[(4, 6, 5), (6,), (6,)], [(7, 3), (3,), (3,)], [(2, 4, 3, 1, 5), (4,), (4,)]],
+         skip=FOLDED),
+    Case("group_norm", (X,), lambda t, x: t.nn.functional.group_norm(x, 3), note="plain",
+         call=lambda x: ag.group_norm(x, 3), shapes=each((4, 6, 5), (1, 3, 17))),
+    Case("batch_norm", (X,),
+         lambda t, x: t.nn.functional.batch_norm(x, None, None, training=True), note="plain",
+         call=lambda x: ag.batch_norm(x, None, None, training=True), shapes=each((4, 6, 5))),
+    Case("batch_norm", (X, uniform(-1, 1), uniform(0.5, 2)),
+         lambda t, x, m, v: t.nn.functional.batch_norm(x, m, v), note="running", gradients=(0,),
+         call=lambda x, m, v: ag.batch_norm(x, m.detach(), v.detach()),
+         shapes=[[(4, 6, 5), (6,), (6,)], [(1, 3), (3,), (3,)]], dtypes=ALL),
+    Case("dropout", (X,), call=dropped, shapes=COMMON,
+         skip={"PyTorch": "its random numbers are its own",
+               "threads": "the seed is the process's, for all threads"}),
+]  # fmt: skip
+
+INTERNAL = {
+    "getitem_backward": "the gradient of getitem",
+    "add_at_index": "the gradient of gather, index_select and embedding",
+    "softmax_backward": "the gradient of softmax",
+    "log_softmax_backward": "the gradient of log_softmax",
+    "norm_rows_backward": "the gradient of norm_rows",
+    "random_mask": "what dropout is made of",
+}
+CASES = [*SHAPES, *INDEXING, *JOINING, *SELECTING, *REDUCTIONS, *SOFT, *NORMS]
+
+
+def cases(op: str) -> Sequence[Case] | str:
+    """The cases of an op, or why it needs none."""
+    return INTERNAL.get(op) or [case for case in CASES if case.op == op]

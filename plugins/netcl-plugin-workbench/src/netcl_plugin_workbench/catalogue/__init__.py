@@ -1,0 +1,1 @@
+"""The catalogue: a static site and a package index, made of wheels and records alone."""

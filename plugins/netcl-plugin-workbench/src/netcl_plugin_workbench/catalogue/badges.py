@@ -1,0 +1,54 @@
+"""The badges of a plugin: small SVG pictures for a README elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from netcl_plugin_workbench.catalogue.model import Market, Project
+from netcl_plugin_workbench.catalogue.rendering import render
+
+#: Kind of badge -> what it shows, as the text that stands for the picture.
+BADGES: Final = {"version": "version", "checks": "state of the checks", "matrix": "matrix"}
+_GREEN, _RED, _GREY, _BLUE = "#1b6e3d", "#a61e2c", "#66625a", "#1f4d7a"
+_WIDE, _NARROW = frozenset("mwMWABCDEFGHKNOPQRSUVXYZ%@"), frozenset("fijlrtI.,:;|!'()[] 1")
+
+
+def badges(market: Market) -> Iterator[tuple[str, str]]:
+    """(path, SVG) of every badge of every plugin."""
+    for plugin in market.plugins:
+        for kind in BADGES:
+            yield f"badges/{plugin.name}/{kind}.svg", badge(*_said(plugin, kind))
+
+
+def badge(label: str, text: str, colour: str) -> str:
+    """One badge."""
+    return render(
+        "badge.svg.j2",
+        label=label,
+        text=text,
+        colour=colour,
+        left=_width(label) + 12,
+        right=_width(text) + 12,
+    )
+
+
+def _width(text: str) -> int:
+    """About as wide as the text is in a sans serif of 11 pixels."""
+    return round(sum(9 if c in _WIDE else 4.5 if c in _NARROW else 6.8 for c in text))
+
+
+def _said(plugin: Project, kind: str) -> tuple[str, str, str]:
+    latest = plugin.latest
+    if kind == "version":
+        return "netcl plugin", str(latest.version), _BLUE
+    if kind == "checks":
+        words = {"failed": ("failing", _RED), "passed": ("passing", _GREEN)}
+        level = next((one.level for one in latest.findings.records), "")
+        text, colour = words.get(latest.findings.verdict, ("not checked", _GREY))
+        return "checks", f"{text} ({level})" if colour != _GREY else text, colour
+    counts = latest.cell_counts
+    ran = counts["pass"] + counts["fail"]
+    if not ran:
+        return "matrix", "did not run", _GREY
+    return "matrix", f"{counts['pass']} of {ran} pass", _RED if counts["fail"] else _GREEN

@@ -1,0 +1,113 @@
+"""What a wheel's METADATA says, as text that is safe to show: no control characters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, final
+from urllib.parse import urlsplit
+
+from packaging.metadata import parse_email
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from netcl_core.errors import PluginError, message
+
+_CONTROLS: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_LINK_SCHEMES: Final = {"http", "https", "mailto"}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The fields that the catalogue shows.
+
+    Attributes:
+        version: In PEP 440's normal form.
+        requires: `Requires-Dist` without those of extras.
+        links: (label, URL); only web and mail addresses.
+        readme: The long description; `readme_type` is `text/markdown`, `text/x-rst` or plain.
+    """
+
+    name: str
+    version: str
+    summary: str = ""
+    licence: str = ""
+    authors: str = ""
+    requires_python: str = ""
+    requires: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    readme: str = ""
+    readme_type: str = "text/plain"
+
+
+def read_metadata(raw: bytes) -> Metadata:
+    """Read METADATA; raises PluginError for a version or a requirement that pip refuses, too."""
+    fields, unread = parse_email(raw)
+    found: dict[str, Any] = dict(fields)
+    if "name" not in found or "version" not in found:
+        raise _refusal("no name or no version", "both")
+    python = found.get("requires_python", "")
+    requires = tuple(found.get("requires_dist", ()))
+    try:
+        version = str(Version(found["version"]))
+        SpecifierSet(python)
+        needed = [text for text in requires if not _is_extra(Requirement(text))]
+    except (InvalidVersion, InvalidSpecifier, InvalidRequirement) as error:
+        raise _refusal(str(error), "what packaging can read") from error
+    authors = [found.get("author", ""), found.get("author_email", "")]
+    kind = found.get("description_content_type", "text/plain").partition(";")[0].strip()
+    readme = found.get("description") or "".join(unread.get("description", ()))
+    return Metadata(
+        name=clean(found["name"]),
+        version=version,
+        summary=clean_line(found.get("summary", "")),
+        licence=clean_line(found.get("license_expression") or found.get("license", "")),
+        authors=clean_line(", ".join(filter(None, authors))),
+        requires_python=clean_line(python),
+        requires=tuple(map(clean_line, needed)),
+        links=tuple(_links(found)),
+        readme=clean(readme),
+        readme_type=kind.lower(),
+    )
+
+
+def clean(text: str) -> str:
+    """A text without control characters, half surrogates and marks that reverse its direction."""
+    return _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def clean_line(text: str) -> str:
+    """The same in one line."""
+    return " ".join(clean(text).split())
+
+
+def _is_extra(requirement: Requirement) -> bool:
+    """Whether something is needed only by an extra."""
+    marker = requirement.marker
+    return marker is not None and "extra" in str(marker)
+
+
+def _links(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    urls = dict(found.get("project_urls", {}))
+    if "home_page" in found:
+        urls.setdefault("Homepage", found["home_page"])
+    for label, url in urls.items():
+        if is_web_address(url):
+            yield clean_line(label), clean_line(url)
+
+
+def is_web_address(url: str) -> bool:
+    """Whether a link may be followed: no script, no file, nothing that cannot be read."""
+    try:
+        return urlsplit(url.strip()).scheme.lower() in _LINK_SCHEMES
+    except ValueError:
+        return False
+
+
+def _refusal(given: str, expected: str) -> PluginError:
+    return PluginError(message("the wheel's METADATA", given, expected))

@@ -1,0 +1,243 @@
+"""The pages: what each template is given."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, Final
+
+from netcl_core.testing.records import Roofline
+from netcl_plugin_workbench.catalogue.badges import BADGES
+from netcl_plugin_workbench.catalogue.code import highlight
+from netcl_plugin_workbench.catalogue.findings import Findings, Kernel, Where
+from netcl_plugin_workbench.catalogue.markdown import render_document
+from netcl_plugin_workbench.catalogue.metadata import clean_line
+from netcl_plugin_workbench.catalogue.model import Market, Op, Project
+from netcl_plugin_workbench.catalogue.rendering import gradient, needs, render
+from netcl_plugin_workbench.catalogue.views import (
+    by_check,
+    by_op,
+    matrix,
+    numbers,
+    op_verdict,
+    reasons,
+    specimen,
+)
+
+#: The squares of a card; more would not be told apart.
+_STRIP: Final = 96
+_LANGUAGES: Final = {"opencl": "OpenCL C", "python": "Python"}
+
+
+def pages(market: Market) -> Iterator[tuple[str, str]]:
+    """(path, text) of every page."""
+    verdicts = {plugin.name: verdicts_of(plugin) for plugin in market.plugins}
+    yield "index.html", _front(market, verdicts)
+    yield "reading.html", render("reading.html.j2", market=market, root="")
+    yield "findings.html", render("findings.html.j2", market=market, root="")
+    for plugin in market.plugins:
+        yield f"plugins/{plugin.name}.html", _plugin(market, plugin, verdicts[plugin.name])
+        for op in plugin.pages:
+            yield f"plugins/{plugin.name}/{op.slug}.html", _op(market, plugin, op)
+
+
+def verdicts_of(plugin: Project) -> dict[str, str]:
+    """Op -> the one word for its checks, of all ops with a page."""
+    return {op.row.name: op_verdict(plugin, op) for op in plugin.pages}
+
+
+# -- the front page --------------------------------------------------------------------
+
+
+def _front(market: Market, verdicts: dict[str, dict[str, str]]) -> str:
+    rows = [
+        _op_row(plugin, op, verdicts[plugin.name][op.row.name])
+        for plugin in market.plugins
+        for op in plugin.pages
+    ]
+    return render(
+        "index.html.j2",
+        market=market,
+        root="",
+        numbers=numbers(market),
+        specimen=_specimen(market),
+        cards=[_card(plugin, verdicts[plugin.name]) for plugin in market.plugins],
+        rows=sorted(rows, key=lambda row: (row["name"].lower(), row["plugin"])),
+    )
+
+
+def _specimen(market: Market) -> dict[str, Any] | None:
+    found = specimen(market)
+    if found is None:
+        return None
+    plugin, op, kernel = found
+    return {
+        "op": op.name,
+        "href": f"plugins/{plugin.name}/{op.slug}.html",
+        "dtype": kernel.dtype,
+        "device": kernel.where[0].title,
+        "source": highlight(kernel.source, kernel.language),
+    }
+
+
+def _card(plugin: Project, verdicts: dict[str, str]) -> dict[str, Any]:
+    latest, metadata = plugin.latest, plugin.latest.wheel.metadata
+    kinds = Counter(op.row.kind for op in plugin.ops)
+    maturity = next((each.maturity for each in plugin.manifests if each.maturity), "")
+    return {
+        "name": plugin.name,
+        "href": f"plugins/{plugin.name}.html",
+        "summary": plugin.summary,
+        "version": latest.version,
+        "maturity": clean_line(maturity),
+        "licence": metadata.licence,
+        "brings": ", ".join(f"{n} {_plural(kind, n)}" for kind, n in sorted(kinds.items())),
+        "strip": [verdicts[op.row.name] for op in plugin.pages][:_STRIP],
+        "verdict": latest.findings.verdict,
+        "check": _check_text(latest.findings),
+        "matrix_state": _matrix_state(latest.cell_counts),
+        "matrix": _matrix_text(latest.cell_counts),
+        "search": " ".join([plugin.name, plugin.summary, *kinds]).lower(),
+    }
+
+
+def _plural(kind: str, number: int) -> str:
+    word = kind.replace("_", " ")
+    if number == 1:
+        return word
+    return f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+
+
+def _check_text(findings: Findings) -> str:
+    """`checked 2026-11-20`, or what else there is to say in a few words."""
+    if not findings.records:
+        return "no record of a check"
+    failed = sum(one.outcome.state == "failed" for one in findings.outcomes)
+    date = max(record.date for record in findings.records)[:10]
+    if failed:
+        return f"{failed} of {len(findings.outcomes):,} checks {'fails' if failed == 1 else 'fail'}"
+    return f"{'checked' if findings.verdict == 'passed' else 'looked at'} {date}"
+
+
+def _matrix_state(counts: Counter[str]) -> str:
+    order = ("fail", "pass", "setup_error", "unsupported")
+    return next((state for state in order if counts[state]), "not_run")
+
+
+def _matrix_text(counts: Counter[str]) -> str:
+    words = {"pass": "pass", "fail": "fail", "setup_error": "not set up"}
+    said = [f"{counts[state]} {word}" for state, word in words.items() if counts[state]]
+    return f"matrix: {', '.join(said) or 'did not run'}"
+
+
+def _op_row(plugin: Project, op: Op, verdict: str) -> dict[str, Any]:
+    return {
+        "name": op.name,
+        "href": f"plugins/{plugin.name}/{op.slug}.html",
+        "verdict": verdict,
+        "gradient": gradient(op.row.differentiable),
+        "kind": op.row.kind,
+        "dtypes": op.row.dtypes,
+        "plugin": plugin.name,
+        "plugin_href": f"plugins/{plugin.name}.html",
+        "search": f"{op.name} {op.row.kind} {plugin.name}".lower(),
+    }
+
+
+# -- a plugin and an op ----------------------------------------------------------------
+
+
+def _plugin(market: Market, plugin: Project, verdicts: dict[str, str]) -> str:
+    latest = plugin.latest
+    findings, metadata = latest.findings, latest.wheel.metadata
+    rooflines: dict[tuple[str, Where], list[Roofline]] = defaultdict(list)
+    for where, one in findings.roofline:
+        rooflines[one.op, where].append(one)
+    return render(
+        "plugin.html.j2",
+        market=market,
+        root="../",
+        base=f"{plugin.name}/",
+        plugin=plugin,
+        latest=latest,
+        findings=findings,
+        verdicts=verdicts,
+        card=_card(plugin, verdicts),
+        licence=metadata.licence or next((m.license for m in plugin.manifests), ""),
+        readme=render_document(metadata.readme, metadata.readme_type, "readme", plugin.name),
+        changelog=render_document(latest.wheel.changelog, "text/markdown", "change", "changelog"),
+        needs=sorted({text for each in plugin.manifests for text in needs(each.requires)}),
+        raced=sorted({where for where, _ in findings.roofline}),
+        rooflines=rooflines,
+        dated=_dated(findings),
+        general=[one for one in findings.outcomes if not one.outcome.op],
+        by_op=by_op(plugin),
+        reasons=reasons(findings.outcomes),
+        mutants=sum(one.total for one in findings.mutants),
+        caught=sum(one.caught for one in findings.mutants),
+        matrix=matrix(latest.cells),
+        badges=BADGES,
+    )
+
+
+def _op(market: Market, plugin: Project, op: Op) -> str:
+    findings = plugin.latest.findings.of(op.row.name)
+    places = sorted({where for kernel in findings.kernels for where in kernel.where})
+    numbered = {where: str(number) for number, where in enumerate(places)}
+    return render(
+        "op.html.j2",
+        market=market,
+        root="../../",
+        plugin=plugin,
+        op=op,
+        findings=findings,
+        kernels=[_kernel(kernel, numbered) for kernel in sorted(findings.kernels, key=_first)],
+        choices=_choices(findings, numbered),
+        by_check=by_check(findings),
+        dated=_dated(findings),
+        reasons=reasons(findings.outcomes),
+    )
+
+
+def _dated(findings: Findings) -> list[str]:
+    """`2026-11-20 with core 0.1.1`, of all outcomes."""
+    return sorted({f"{one.date[:10]} with core {one.core}" for one in findings.outcomes})
+
+
+def _first(kernel: Kernel) -> tuple[bool, bool, bool, str, tuple[Where, ...]]:
+    """Forward before backward, float32 and OpenCL first: what most readers look for."""
+    return (
+        kernel.direction != "forward",
+        kernel.dtype != "float32",
+        kernel.language != "opencl",
+        kernel.dtype,
+        kernel.where,
+    )
+
+
+def _kernel(kernel: Kernel, numbered: dict[Where, str]) -> dict[str, Any]:
+    return {
+        "direction": kernel.direction,
+        "dtype": kernel.dtype,
+        "devices": " ".join(numbered[where] for where in kernel.where),
+        "names": " and ".join(where.title or where.name for where in kernel.where),
+        "language": {"opencl": "OpenCL C", "python": "Python"}.get(
+            kernel.language, kernel.language
+        ),
+        "lines": kernel.source.strip("\n").count("\n") + 1,
+        "html": highlight(kernel.source, kernel.language),
+    }
+
+
+def _choices(findings: Findings, numbered: dict[Where, str]) -> dict[str, list[tuple[str, str]]]:
+    """What a reader can choose a kernel by: (value, label), the first is the first kernel's."""
+    kernels = sorted(findings.kernels, key=_first)
+    directions = dict.fromkeys(kernel.direction for kernel in kernels)
+    dtypes = dict.fromkeys(kernel.dtype for kernel in kernels)
+    places = dict.fromkeys(chain.from_iterable(kernel.where for kernel in kernels))
+    return {
+        "Direction": [(name, name) for name in directions],
+        "Device": [(numbered[where], where.title or where.name) for where in places],
+        "Dtype": [(name, name) for name in dtypes],
+    }

@@ -1,0 +1,109 @@
+"""Whether the versions in a cell exclude each other, as far as the wheels alone can say.
+
+pip decides in the end. What is plain from the metadata is decided here: it takes no
+environment, and the reason names the two that do not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from netcl_plugin_workbench.matrix.wheels import CORE, Wheel
+
+_DEPTH: Final = 20  # requirements of requirements; a circle ends here
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a plugin needs beside a core.
+
+    Attributes:
+        problem: Why the versions exclude each other; empty if nothing speaks against it.
+        plugins: The plugins of the same folder that it depends on, newest fitting versions.
+        others: The requirements that other sources have to meet, sorted.
+    """
+
+    problem: str
+    plugins: tuple[Wheel, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+def choose(core: Wheel, plugin: Wheel, python: str, folder: Sequence[Wheel]) -> Choice:
+    """What a plugin needs beside a core under a Python such as `3.11.7`."""
+    found = _Walk(core, python, folder)
+    problem = found.visit(core, set()) or found.visit(plugin, set())
+    plugins = (wheel for wheel in found.plugins.values() if wheel not in (core, plugin))
+    return Choice(problem, tuple(plugins), tuple(sorted(found.others)))
+
+
+class _Walk:
+    """Follows the requirements from wheel to wheel."""
+
+    def __init__(self, core: Wheel, python: str, folder: Sequence[Wheel]) -> None:
+        self.core, self.python, self.folder = core, python, folder
+        self.plugins: dict[str, Wheel] = {}
+        self.others: set[str] = set()
+
+    def visit(self, wheel: Wheel, extras: set[str], depth: int = 0) -> str:
+        """Why a wheel cannot be there; notes what it needs."""
+        if not SpecifierSet(wheel.requires_python).contains(self.python, prereleases=True):
+            return f"{wheel} needs Python {wheel.requires_python}; this is {self.python}"
+        self.plugins[wheel.name] = wheel
+        for requirement in self._requirements(wheel, extras):
+            problem = self._meet(wheel, requirement, depth)
+            if problem:
+                return problem
+        return ""
+
+    def _requirements(self, wheel: Wheel, extras: set[str]) -> Iterator[Requirement]:
+        place = {"python_full_version": self.python, "python_version": _minor(self.python)}
+        for text in wheel.requires:
+            requirement = Requirement(text)
+            marker = requirement.marker
+            wanted = ({**place, "extra": extra} for extra in ("", *extras))
+            if marker is None or any(marker.evaluate(each) for each in wanted):
+                yield requirement
+
+    def _meet(self, wheel: Wheel, requirement: Requirement, depth: int) -> str:
+        name = canonicalize_name(requirement.name)
+        there = [self.core] if name == CORE else self._called(name)
+        if not there:
+            plain = Requirement(str(requirement))
+            plain.marker = None  # it was evaluated
+            self.others.add(str(plain))
+            return ""
+        fitting = [each for each in there if requirement.specifier.contains(each.version, True)]
+        if not fitting:
+            given = ", ".join(each.label for each in there)
+            return f"{wheel} needs {name}{requirement.specifier}; there is {given}"
+        if depth > _DEPTH or (name in self.plugins and not requirement.extras):
+            return ""
+        tried = [self._try(each, set(requirement.extras), depth + 1) for each in fitting]
+        return "" if "" in tried else tried[0]
+
+    def _try(self, wheel: Wheel, extras: set[str], depth: int) -> str:
+        """As `visit`, and nothing stays noted of a wheel that does not fit."""
+        if self.plugins.get(wheel.name, wheel) is not wheel:
+            return ""  # a newer one fitted
+        before = dict(self.plugins), set(self.others)
+        problem = self.visit(wheel, extras, depth)
+        if problem:
+            self.plugins, self.others = before
+        return problem
+
+    def _called(self, name: str) -> list[Wheel]:
+        """The wheels of the folder that have a name, newest first."""
+        found = [each for each in self.folder if each.name == name]
+        return sorted(found, key=lambda each: Version(each.version), reverse=True)
+
+
+def _minor(python: str) -> str:
+    return ".".join(python.split(".")[:2])

@@ -1,0 +1,129 @@
+"""What the end of a check means for its cell: pass, fail, setup_error or unsupported.
+
+A cell is green only if its own check ran on the device that the cell is about, something
+passed, and nothing failed. Whatever else happened is said as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Final, final
+
+from packaging.utils import canonicalize_name
+
+from netcl_core.errors import RecordError
+from netcl_core.market.manifests import Manifest
+from netcl_core.testing.records import Outcome, Record, from_json
+from netcl_plugin_workbench.matrix.processes import Ended
+from netcl_plugin_workbench.matrix.records import Cell, State
+from netcl_plugin_workbench.matrix.runtimes import Presence
+
+_NO_COMMAND: Final = "No such command"
+_USAGE, _ENVIRONMENT = 2, 3
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A cell's state with its reason, the last lines of what went wrong, and the check's record."""
+
+    state: State
+    reason: str = ""
+    log: str = ""
+    check: Record | None = None
+
+
+def of_device(manifest: Manifest | None, presence: Presence) -> Verdict | None:
+    """Whether the runtime's device is less than the plugin's manifest asks for."""
+    if manifest is None or "backend" not in presence.device:
+        return None
+    device = _Device(**presence.device)
+    reason = manifest.requires.unmet(device)
+    return Verdict("unsupported", reason) if reason else None
+
+
+class _Device(SimpleNamespace):
+    """A device of `netcl devices --json`, with the attributes of a Device."""
+
+    def __init__(self, **facts: Any) -> None:
+        version = tuple(int(part) for part in facts.get("opencl_c", "").split(".") if part)
+        super().__init__(**{**facts, "opencl_c": version})
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.platform})"
+
+
+def of_check(cell: Cell, ended: Ended, presence: Presence) -> Verdict | None:
+    """What a check's end means; None if only the devices of the environment can tell."""
+    if ended.code is None or ended.code < 0:
+        return Verdict("setup_error", f"the check {ended.how}", ended.tail)
+    if ended.code == _USAGE and _NO_COMMAND in ended.stderr:
+        return Verdict("unsupported", f"core {cell.core} has no `netcl plugins check`", ended.tail)
+    if ended.code == _ENVIRONMENT:
+        return None
+    try:
+        record = from_json(json.loads(ended.stdout))
+    except (RecordError, ValueError) as error:
+        return Verdict(
+            "setup_error", f"the check {ended.how} without a record: {error}", ended.tail
+        )
+    stranger = _stranger(cell, record, presence)
+    if stranger:
+        return Verdict("setup_error", stranger, ended.tail, record)
+    return _of_outcomes(cell, ended, record)
+
+
+def _of_outcomes(cell: Cell, ended: Ended, record: Record) -> Verdict:
+    failed = [each for each in record.outcomes if each.state == "failed"]
+    if failed:
+        return Verdict("fail", said(failed[0]), check=record)
+    if ended.code != 0 or record.state != "pass":
+        text = f"the check {ended.how} and says {record.state!r}, but none of its checks failed"
+        return Verdict("setup_error", text, ended.tail, record)
+    passed = [each for each in record.outcomes if each.state == "passed"]
+    if cell.level == "static":
+        passed_here, where = passed, ""
+    else:
+        passed_here, where = [each for each in passed if each.device], " on its device"
+    if passed_here:
+        return Verdict("pass", check=record)
+    skipped = next((said(one) for one in record.outcomes if one.state == "skipped"), "")
+    reason = f"nothing was checked{where}: {len(record.outcomes)} outcomes, {len(passed)} passed"
+    return Verdict("unsupported", f"{reason}; {skipped}" if skipped else reason, check=record)
+
+
+def _stranger(cell: Cell, record: Record, presence: Presence) -> str:
+    """Why a record is not of this cell; empty if it is."""
+    wanted = (canonicalize_name(cell.plugin), cell.version, cell.core)
+    given = (canonicalize_name(record.plugin), record.version, record.core)
+    if given != wanted:
+        return f"the record is of {' '.join(given)}, not of {' '.join(wanted)}"
+    platform = presence.device.get("platform", "")
+    for device in record.devices if cell.level != "static" and not presence.runtime.tool else ():
+        if device.platform != platform:
+            return f"the check ran on {device.name} of {device.platform}, not on {platform}"
+    return ""
+
+
+def of_devices(ended: Ended, found: Mapping[str, Any], presence: Presence) -> Verdict:
+    """What a check means that ended with 3, given the devices that its environment sees."""
+    refused = [
+        each
+        for each in found.get("rejected", ())
+        if presence.runtime.platform in each["platform"].lower()
+    ]
+    if refused:
+        name, reason = refused[0]["name"], refused[0]["reason"]
+        return Verdict("fail", f"the device {name} cannot be used: {reason}", ended.tail)
+    return Verdict("setup_error", f"the check {ended.how}", ended.tail)
+
+
+def said(outcome: Outcome) -> str:
+    """An outcome in one line, such as `swiglu gradient float32: 0.3 instead of 0.5`."""
+    words = (outcome.op, outcome.check, outcome.dtype)
+    text = " ".join(word for word in words if word)
+    reason = outcome.reason.strip().partition("\n")[0]
+    return f"{text}: {reason}" if reason else text

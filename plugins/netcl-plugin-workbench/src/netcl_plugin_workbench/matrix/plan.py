@@ -1,0 +1,107 @@
+"""Plan: which cells a matrix has, and what decides whether a cell has to run again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+from netcl_core.errors import PluginError, message
+from netcl_plugin_workbench.matrix.fitting import Choice, choose
+from netcl_plugin_workbench.matrix.pythons import Interpreter
+from netcl_plugin_workbench.matrix.records import Cell, CellRecord
+from netcl_plugin_workbench.matrix.runtimes import Presence
+from netcl_plugin_workbench.matrix.wheelhouse import digest
+from netcl_plugin_workbench.matrix.wheels import CORE, Wheel, shelf
+
+RERUN: Final = ("fail", "setup_error", "all")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A cell and what it is made of."""
+
+    cell: Cell
+    core: Wheel
+    plugin: Wheel
+    python: Interpreter
+    presence: Presence
+    choice: Choice
+
+    @property
+    def wheels(self) -> tuple[Wheel, ...]:
+        """The core, the plugin, and the plugins that it needs."""
+        return (self.core, self.plugin, *self.choice.plugins)
+
+    def content(self, third_party: str) -> dict[str, str]:
+        """What decides a cell's outcome, as digests and names; equal content, equal outcome."""
+        facts = self.presence.facts
+        unusable = self.presence.missing or self.presence.problem
+        return {
+            "core": self.core.sha256,
+            "plugin": self.plugin.sha256,
+            "needs": digest(*(wheel.sha256 for wheel in self.choice.plugins)),
+            "third_party": third_party,
+            "python": self.python.version,
+            "runtime": unusable or " / ".join(facts.values()),
+            "level": self.cell.level,
+        }
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Shelves:
+    """The wheels of a matrix: the builds of the core, and the folder of plugins."""
+
+    cores: tuple[Wheel, ...]
+    plugins: tuple[Wheel, ...]
+    folder: Path
+
+
+def shelves(cores: Path, plugins: Path) -> Shelves:
+    """Read both folders; raises PluginError if one has no wheel of its kind."""
+    found = Shelves(
+        tuple(wheel for wheel in shelf(cores) if wheel.name == CORE),
+        tuple(wheel for wheel in shelf(plugins) if wheel.is_plugin),
+        plugins.resolve(),
+    )
+    for folder, wheels, what in ((cores, found.cores, CORE), (plugins, found.plugins, "a plugin")):
+        if not wheels:
+            given = "there is none"
+            raise PluginError(message(f"the wheels in {folder}", given, f"a wheel of {what}"))
+    return found
+
+
+def tasks(
+    wheels: Shelves,
+    pythons: Sequence[Interpreter],
+    presences: Iterable[Presence],
+    level: str,
+) -> list[Task]:
+    """Every cell; those of one environment stand together, so that it is made once and early."""
+    runtimes = list(presences)
+    made = []
+    for python in pythons:
+        for core in wheels.cores:
+            for plugin in wheels.plugins:
+                choice = _choice(core, plugin, python, wheels)
+                for presence in runtimes:
+                    cell = Cell(plugin.name, plugin.version, core.version, core.build,
+                                python.minor, presence.runtime.name, level)  # fmt: skip
+                    made.append(Task(cell, core, plugin, python, presence, choice))
+    return made
+
+
+def _choice(core: Wheel, plugin: Wheel, python: Interpreter, wheels: Shelves) -> Choice:
+    if python.problem:
+        return Choice("")
+    return choose(core, plugin, python.version, wheels.plugins)
+
+
+def settled(content: Mapping[str, str], record: CellRecord | None, rerun: Sequence[str]) -> bool:
+    """Whether a cell has a record of the same content that need not be made again."""
+    if record is None or dict(record.content) != dict(content):
+        return False
+    return "all" not in rerun and record.state not in rerun

@@ -1,0 +1,147 @@
+"""Wheelhouse: the third-party wheels of a matrix, each downloaded at most once.
+
+pip resolves a set of requirements once per Python and puts the wheels into one folder; a
+small file beside them remembers which ones. From then on environments are made of exactly
+these files, and nothing is asked of any index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+from netcl_plugin_workbench.matrix.processes import Ended, Processes, clean_variables
+from netcl_plugin_workbench.matrix.pythons import Interpreter
+
+#: What pip says when versions exclude each other, unlike when something is missing.
+_EXCLUDING: Final = ("ResolutionImpossible", "requires a different Python")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """The wheels that meet some requirements under a Python, or why there are none.
+
+    Attributes:
+        excluded: Whether the problem is that versions exclude each other.
+    """
+
+    files: tuple[Path, ...] = ()
+    problem: str = ""
+    excluded: bool = False
+
+    @property
+    def digest(self) -> str:
+        """Changes when any of the wheels is another."""
+        return digest(*(path.name for path in self.files))
+
+
+@final
+class Wheelhouse:
+    """A folder of wheels and where to get those that are missing.
+
+    `links` are folders of wheels. The network is used only with `download`: then as pip
+    is configured, with `index_url` in its index's place.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        processes: Processes,
+        links: Sequence[Path] = (),
+        download: bool = False,
+        index_url: str = "",
+    ) -> None:
+        self.folder, self.links = folder, tuple(links)
+        self.download, self.index_url = download, index_url
+        self._processes = processes
+        self._lock = threading.Lock()
+        self._known: dict[str, Supply] = {}
+
+    def provide(self, python: Interpreter, requirements: Sequence[str]) -> Supply:
+        """The wheels that meet requirements; asks pip if that was never asked before."""
+        names = [path.name for folder in self.links for path in sorted(folder.glob("*.whl"))]
+        key = digest(python.version, *sorted(requirements), "", *names)
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = self._remembered(key) or self._resolve(key, python, requirements)
+            return self._known[key]
+
+    def _remembered(self, key: str) -> Supply | None:
+        note = self._note(key)
+        if not note.is_file():
+            return None
+        files = tuple(self.folder / name for name in json.loads(note.read_text(encoding="utf-8")))
+        return Supply(files) if all(path.is_file() for path in files) else None
+
+    def _resolve(self, key: str, python: Interpreter, requirements: Sequence[str]) -> Supply:
+        if not requirements:
+            return Supply()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix=".new-") as fresh:
+            ended = self._pip(python, requirements, Path(fresh))
+            if ended.code != 0:
+                return Supply(problem=self._problem(ended, requirements), excluded=excludes(ended))
+            files = []
+            for path in sorted(Path(fresh).iterdir()):
+                files.append(self.folder / path.name)
+                if not files[-1].exists():
+                    shutil.move(path, files[-1])
+        write(self._note(key), json.dumps([path.name for path in files]))
+        return Supply(tuple(files))
+
+    def _pip(self, python: Interpreter, requirements: Sequence[str], target: Path) -> Ended:
+        links = [str(folder) for folder in (self.folder, *self.links)]
+        command = [*python.pip, "download", "--only-binary=:all:", "--dest", target]
+        command += [option for link in links for option in ("--find-links", link)]
+        if not self.download:
+            command += ["--no-index"]
+        elif self.index_url:
+            command += ["--index-url", self.index_url]
+        variables = clean_variables() if self.download else offline_variables()
+        return self._processes.run([*command, *requirements], target, variables)
+
+    def _problem(self, ended: Ended, requirements: Sequence[str]) -> str:
+        what = "third-party packages cannot be had"
+        if excludes(ended):
+            what = "third-party packages exclude each other"
+        elif not self.download:
+            what += " offline: give --find-links, or allow --download"
+        return f"{what}\nwanted: {', '.join(requirements)}\n{ended.tail}"
+
+    def _note(self, key: str) -> Path:
+        return self.folder / "sets" / f"{key}.json"
+
+
+def excludes(ended: Ended) -> bool:
+    """Whether pip refused since versions exclude each other."""
+    return any(words in ended.stderr + ended.stdout for words in _EXCLUDING)
+
+
+def offline_variables() -> dict[str, str]:
+    """An environment in which pip knows no index and no place of anybody's configuration."""
+    return {**clean_variables("PIP_"), "PIP_CONFIG_FILE": os.devnull,
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INDEX": "1"}  # fmt: skip
+
+
+def digest(*texts: str) -> str:
+    """A short name for some texts."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file that others see whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=".new-", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(text)
+    Path(file.name).replace(path)

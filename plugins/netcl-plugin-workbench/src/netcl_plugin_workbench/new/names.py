@@ -1,0 +1,104 @@
+"""The names of a new project, made from what the author gave; a taken one is refused."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, final
+
+import click
+
+import netcl_core.autograd as ag
+from netcl_core.errors import message
+from netcl_core.market.states import States
+from netcl_core.market.survey import CORE_PREFIX, survey
+from netcl_core.providers import catalogue
+from netcl_core.resolution import canonical
+
+PREFIX: Final = "netcl-plugin-"
+#: Longer ones would not fit into the lines of the generated files.
+_LONGEST: Final = 24
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_OP: Final = re.compile(r"[a-z_][a-z0-9_]*")
+#: Kinds of the manifest's `[[provides]]` that are ops.
+_OPS: Final = ("primitive", "operator")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Names:
+    """`swiglu` is the plugin and its template prefix, the others follow from it.
+
+    Attributes:
+        name: The plugin's, which is its entry point's: `focal-loss`.
+        distribution: What pip installs: `netcl-plugin-focal-loss`.
+        package: What Python imports: `netcl_plugin_focal_loss`.
+        op: What is called: `ag.focal_loss`.
+    """
+
+    name: str
+    distribution: str
+    package: str
+    op: str
+
+
+def chosen(given: str, op: str | None = None) -> Names:
+    """The names of a project; raises click.BadParameter for one that is wrong or taken."""
+    name = canonical(given).removeprefix(PREFIX)
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST:
+        expected = f"letters, digits and hyphens, a letter first, at most {_LONGEST} characters"
+        raise _refused(f"the name {given!r}", expected, "Try one like 'swiglu' or 'focal-loss'")
+    distribution = PREFIX + name
+    _check_name(name, distribution)
+    chosen_op = name.replace("-", "_") if op is None else op
+    _check_op(chosen_op)
+    return Names(name, distribution, distribution.replace("-", "_"), chosen_op)
+
+
+def _check_name(name: str, distribution: str) -> None:
+    """Raise if somebody else has the name."""
+    if name == CORE_PREFIX:
+        raise _refused(f"the name {name!r}", "one that is not the core's", "Choose another name")
+    for plugin in survey(States()):
+        if canonical(plugin.distribution) == distribution:
+            given, remedy = f"{distribution} is installed", f"pip uninstall {distribution}"
+            raise _refused(given, "a new name", f"Choose another, or first run: {remedy}")
+        if plugin.name == name:
+            given = f"the plugin name {name!r} is taken by {plugin.distribution}"
+            raise _refused(given, "a new name", "Choose another")
+    if distribution in catalogue():
+        raise _refused(f"{distribution} is in the catalogue", "a new name", "Choose another")
+
+
+def _check_op(op: str) -> None:
+    if not _OP.fullmatch(op) or keyword.iskeyword(op) or len(op) > _LONGEST:
+        expected = f"a Python name in small letters, at most {_LONGEST} characters"
+        raise _refused(f"the op {op!r}", expected, "Choose it with --op")
+    if op in ag.__all__:
+        given = f"netcl_core.autograd.{op} is a function of the core"
+        raise _refused(given, "a new name for the op", "Choose another with --op")
+    for provider, name in _existing():
+        if name == op:
+            given = f"the op {op!r} exists: {provider} brings it"
+            raise _refused(given, "a new name for the op", "Choose another with --op")
+
+
+def _existing() -> Iterator[tuple[str, str]]:
+    """(package, op) of what is installed, without loading it, and of the catalogue."""
+    for plugin in survey(States()):
+        if plugin.manifest is None:
+            yield plugin.distribution, plugin.name  # the short road: the op is named as the plugin
+        else:
+            for row in plugin.manifest.provides:
+                if row.kind in _OPS:
+                    yield plugin.distribution, row.name
+    for package, entry in catalogue().items():
+        for kind in _OPS:
+            for name in entry["provides"].get(kind, ()):
+                yield package, name
+
+
+def _refused(given: str, expected: str, remedy: str) -> click.BadParameter:
+    return click.BadParameter(message("netcl plugins new", given, expected, remedy))

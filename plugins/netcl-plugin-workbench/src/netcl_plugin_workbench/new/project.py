@@ -1,0 +1,122 @@
+"""Renders a new project from the core's `templates/plugin/` and writes it, all or nothing.
+
+The templates hold `<< name >>` and `<% if %>`, since the files that they become are partly
+templates themselves; `PACKAGE` and `OP` in their paths are replaced as well.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import jinja2
+
+import netcl_core as nc
+from netcl_core.errors import NetclError, message
+from netcl_core.folders import templates
+from netcl_plugin_workbench.new.kinds import Kind
+from netcl_plugin_workbench.new.names import Names
+
+_SUFFIX: Final = ".j2"
+#: Ends what other templates include and nobody else wants.
+_PART: Final = ".part.j2"
+
+
+def create(folder: Path, kind: Kind, names: Names, author: str | None = None) -> list[str]:
+    """Write a project; returns the paths of its files, sorted.
+
+    Raises click.BadParameter if the folder holds something, NetclError if it cannot be written.
+    """
+    _check_free(folder)
+    files = rendered(kind, names, author or f"The authors of {names.distribution}")
+    try:
+        _write(folder, files)
+    except OSError as error:
+        given = f"{folder} cannot be written ({error.strerror})"
+        text = message("netcl plugins new", given, "a folder to write", "Choose another with --out")
+        raise NetclError(text) from error
+    return sorted(files)
+
+
+def rendered(kind: Kind, names: Names, author: str) -> dict[str, str]:
+    """Path -> text of every file of a project."""
+    root = templates() / "plugin"
+    places = [root / "common", root / kind.name]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([str(place) for place in reversed(places)]),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        autoescape=False,
+        variable_start_string="<<",
+        variable_end_string=">>",
+        block_start_string="<%",
+        block_end_string="%>",
+        comment_start_string="<#",
+        comment_end_string="#>",
+    )
+    environment.filters["quoted"] = json.dumps  # JSON's texts are TOML's and Python's
+    context = _context(kind, names, author)
+    found = {
+        path.relative_to(place).as_posix(): None
+        for place in places
+        for path in place.rglob(f"*{_SUFFIX}")
+        if not path.name.endswith(_PART)
+    }
+    return {_target(name, names): environment.get_template(name).render(context) for name in found}
+
+
+def _context(kind: Kind, names: Names, author: str) -> dict[str, Any]:
+    major, minor, *_ = nc.__version__.split(".")
+    return {
+        **{field: getattr(names, field) for field in names.__slots__},
+        "kind": kind.name,
+        "author": author,
+        "year": date.today().year,
+        "api": list(nc.API_VERSION),
+        "core": f"netcl-core>={nc.__version__},<{major}.{int(minor) + 1}",
+    }
+
+
+def _target(name: str, names: Names) -> str:
+    path = name.removesuffix(_SUFFIX)
+    return path.replace("PACKAGE", names.package).replace("OP", names.op)
+
+
+def _check_free(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise click.BadParameter(
+            message(
+                "netcl plugins new",
+                f"{folder} exists and is not empty",
+                "a new or an empty folder",
+                "Choose another with --out",
+            )
+        )
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    """Write files into a folder that is new or empty; after an error it is so again."""
+    made = not folder.exists()
+    try:
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+    except BaseException:
+        for entry in {name.partition("/")[0] for name in files}:
+            _remove(folder / entry)
+        if made and folder.is_dir():
+            folder.rmdir()
+        raise
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,295 @@
+"""The parts of a matrix: wheels, what excludes what, child processes, Pythons, runtimes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from netcl_plugin_workbench.matrix import pythons, runtimes
+from netcl_plugin_workbench.matrix.fitting import choose
+from netcl_plugin_workbench.matrix.plan import shelves
+from netcl_plugin_workbench.matrix.processes import Processes, StoppedError, clean_variables
+from netcl_plugin_workbench.matrix.runtimes import RUNTIMES, Presence, libraries, locate
+from netcl_plugin_workbench.matrix.wheels import read, shelf
+
+from netcl_core.errors import PluginError
+
+Write = Callable[..., Path]
+
+# -- wheels --------------------------------------------------------------------------
+
+
+def test_builds_of_one_version_are_told_apart(shelves_of: tuple[Path, Path]) -> None:
+    found = shelves(*shelves_of)
+    assert [wheel.label for wheel in found.cores] == ["0.1.0", "0.1.1-1", "0.1.1-2"]
+    assert len({wheel.sha256 for wheel in found.cores}) == 3
+    (plugin,) = found.plugins
+    assert str(plugin) == "netcl-plugin-swish 0.3"
+    assert plugin.requires == ("netcl-core>=0.1.1,<0.2",)
+
+
+def test_a_manifest_is_read_from_the_wheel(make_wheel: Write, tmp_path: Path) -> None:
+    points = "[netcl_core.manifest]\ngpu = netcl_plugin_gpu:netcl_plugin.toml\n"
+    manifest = '[plugin]\nname = "gpu"\n[requires]\ndevice_types = ["gpu"]\n'
+    files = {"netcl_plugin_gpu/netcl_plugin.toml": manifest}
+    path = make_wheel(tmp_path, "netcl-plugin-gpu", files=files, points=points)
+    wheel = read(path)
+    assert wheel.manifest is not None
+    assert wheel.manifest.requires.device_types == ("gpu",)
+    assert not wheel.is_plugin  # a manifest alone registers nothing
+
+
+@pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04 broken"])
+def test_a_broken_wheel_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "netcl_plugin_bad-1.0-py3-none-any.whl"
+    path.write_bytes(content)
+    with pytest.raises(PluginError, match=r"netcl_plugin_bad-1\.0.*Build it again"):
+        shelf(tmp_path)
+
+
+def test_a_folder_without_wheels_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PluginError, match="there is none; expected a wheel of netcl-core"):
+        shelves(tmp_path, tmp_path)
+
+
+# -- what excludes what --------------------------------------------------------------
+
+
+def pick(folder: Path, core: str = "0.1.1", python: str = "3.11.7", version: str = "1.0") -> Any:
+    wheels = shelf(folder)
+    named = {(wheel.name, wheel.version): wheel for wheel in wheels}
+    plugin = named["netcl-plugin-a", version]
+    return choose(
+        named["netcl-core", core], plugin, python, [each for each in wheels if each.is_plugin]
+    )
+
+
+def test_a_core_that_a_plugin_refuses(make_wheel: Write, tmp_path: Path) -> None:
+    make_wheel(tmp_path, "netcl-core", "0.1.0")
+    make_wheel(tmp_path, "netcl-core", "0.1.1")
+    make_wheel(tmp_path, "netcl-plugin-a", requires=["netcl-core (>=0.1.1)"])
+    assert pick(tmp_path).problem == ""
+    said = "netcl-plugin-a 1.0 needs netcl-core>=0.1.1; there is 0.1.0"
+    assert pick(tmp_path, core="0.1.0").problem == said
+
+
+@pytest.mark.parametrize(("python", "fits"), [("3.11.7", False), ("3.13.0", True)])
+def test_a_python_that_a_wheel_refuses(
+    make_wheel: Write, tmp_path: Path, python: str, fits: bool
+) -> None:
+    make_wheel(tmp_path, "netcl-core", "0.1.1")
+    make_wheel(tmp_path, "netcl-plugin-a", python=">=3.12")
+    problem = pick(tmp_path, python=python).problem
+    assert problem == ("" if fits else "netcl-plugin-a 1.0 needs Python >=3.12; this is 3.11.7")
+
+
+def test_a_plugin_beside_it_is_taken_as_new_as_the_core_allows(
+    make_wheel: Write, tmp_path: Path
+) -> None:
+    make_wheel(tmp_path, "netcl-core", "0.1.1", requires=["numpy>=2"])
+    make_wheel(tmp_path, "netcl-plugin-a", requires=["netcl-plugin-b"])
+    make_wheel(tmp_path, "netcl-plugin-b", "1.0", requires=["old"])
+    make_wheel(tmp_path, "netcl-plugin-b", "1.5", requires=["scipy", "netcl-plugin-a"])
+    make_wheel(tmp_path, "netcl-plugin-b", "2.0", requires=["new", "netcl-core>=0.2"])
+    choice = pick(tmp_path)
+    assert [str(each) for each in choice.plugins] == ["netcl-plugin-b 1.5"]
+    assert choice.others == ("numpy>=2", "scipy")
+
+
+def test_no_version_beside_it_fits(make_wheel: Write, tmp_path: Path) -> None:
+    make_wheel(tmp_path, "netcl-core", "0.1.1")
+    make_wheel(tmp_path, "netcl-plugin-a", requires=["netcl-plugin-b>=2"])
+    make_wheel(tmp_path, "netcl-plugin-b", "1.0")
+    make_wheel(tmp_path, "netcl-plugin-b", "1.5")
+    said = "netcl-plugin-a 1.0 needs netcl-plugin-b>=2; there is 1.5, 1.0"
+    assert pick(tmp_path).problem == said
+
+
+def test_markers_and_extras_count(make_wheel: Write, tmp_path: Path) -> None:
+    make_wheel(
+        tmp_path,
+        "netcl-core",
+        "0.1.1",
+        requires=["runtime; extra == 'cpu'", "never; extra == 'dev'"],
+    )
+    requires = ["netcl-core[cpu]", "old; python_version < '3.12'", "new; python_version >= '3.12'"]
+    make_wheel(tmp_path, "netcl-plugin-a", requires=requires)
+    assert pick(tmp_path).others == ("old", "runtime")
+    assert pick(tmp_path, python="3.12.1").others == ("new", "runtime")
+
+
+# -- processes -----------------------------------------------------------------------
+
+
+def test_a_command_that_takes_too_long_ends_with_its_children(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys, time; print('begun', flush=True);"
+        "subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    )
+    begun = time.monotonic()
+    ended = Processes().run([sys.executable, "-c", code], tmp_path, clean_variables(), 2)
+    assert time.monotonic() - begun < 30  # the grandchild holds the pipe as long as it lives
+    assert ended.code is None
+    assert ended.how == "ran out of time"
+    assert ended.tail == "begun"
+
+
+def test_a_crash_is_named(tmp_path: Path) -> None:
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    ended = Processes().run([sys.executable, "-c", code], tmp_path, clean_variables())
+    assert (ended.code, ended.how) == (-signal.SIGSEGV, "was ended by SIGSEGV")
+
+
+def test_stop_ends_what_runs_and_starts_nothing(tmp_path: Path) -> None:
+    processes = Processes()
+    ends: list[BaseException] = []
+
+    def sleep() -> None:
+        try:
+            processes.run(["sleep", "60"], tmp_path, clean_variables())
+        except StoppedError as error:
+            ends.append(error)
+
+    thread = threading.Thread(target=sleep)
+    thread.start()
+    while not processes._running and thread.is_alive():
+        time.sleep(0.01)
+    processes.stop()
+    thread.join(30)
+    assert len(ends) == 1
+    with pytest.raises(StoppedError):
+        processes.run([sys.executable, "-V"], tmp_path, clean_variables())
+
+
+def test_a_cell_gets_nothing_of_the_callers_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NETCL_PLUGINS", "PYTHONPATH", "OCL_ICD_FILENAMES", "VIRTUAL_ENV", "PIP_PRE"):
+        monkeypatch.setenv(name, "x")
+    assert {"NETCL_PLUGINS", "PYTHONPATH", "OCL_ICD_FILENAMES", "VIRTUAL_ENV"}.isdisjoint(
+        clean_variables()
+    )
+    assert "PIP_PRE" in clean_variables()
+    assert "PIP_PRE" not in clean_variables("PIP_")
+    assert clean_variables()["PATH"] == os.environ["PATH"]
+
+
+# -- Pythons -------------------------------------------------------------------------
+
+
+def test_the_running_python_is_found_by_version_and_by_path() -> None:
+    found = pythons.find(pythons.running())
+    assert found.problem == ""
+    assert found.version == ".".join(map(str, sys.version_info[:3]))
+    assert pythons.find(sys.executable).minor == pythons.running()
+
+
+@pytest.mark.parametrize("wanted", ["3.99", "/nowhere/python3"])
+def test_a_python_that_is_not_there_says_so(wanted: str) -> None:
+    found = pythons.find(wanted)
+    assert (found.minor, found.version) == (wanted, "")
+    assert f"Python {wanted} was not found" in found.problem
+
+
+# -- runtimes ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Path:
+    """A system with PoCL and NVIDIA's driver."""
+    folder = tmp_path / "vendors"
+    folder.mkdir()
+    (folder / "pocl.icd").write_text("libpocl.so.2.10.0")
+    (folder / "nvidia.icd").write_text("libnvidia-opencl.so.1\n")
+    return folder
+
+
+def test_a_runtime_gets_its_own_libraries_only(system: Path) -> None:
+    assert libraries(RUNTIMES["pocl"], None, system) == ["libpocl.so.2.10.0"]
+    assert libraries(RUNTIMES["gpu"], None, system) == ["libnvidia-opencl.so.1"]
+    assert libraries(RUNTIMES["numpy"], None, system) == []
+    assert libraries(RUNTIMES["intel"], None, system) == []
+    (system / "nvidia.icd").unlink()
+    assert libraries(RUNTIMES["gpu"], None, system) == ["libnvidia-opencl.so.1"]  # unlisted
+
+
+def test_a_package_lists_its_library_with_a_wrong_path(tmp_path: Path, system: Path) -> None:
+    layer = tmp_path / "layer"
+    vendors = layer / "etc" / "OpenCL" / "vendors"
+    vendors.mkdir(parents=True)
+    (vendors / "intel-cpu.icd").write_text("/somebody/elses/lib/libintelocl.so\n")
+    (vendors / "intel-emu.icd").write_text("/somebody/elses/lib/libabsent.so\n")
+    library = layer / "lib" / "libintelocl.so"
+    library.parent.mkdir()
+    library.write_text("")
+    assert libraries(RUNTIMES["intel"], layer, system) == [str(library)]
+
+
+def test_a_runtime_is_shown_alone(
+    tmp_path: Path, system: Path, monkeypatch: pytest.MonkeyPatch, opencl: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(runtimes, "libraries", lambda *_: ["libpocl.so.2"])
+    seen: list[Path] = []
+
+    def ask(vendors: Path) -> Any:
+        seen.append(vendors)
+        return {"devices": [opencl], "rejected": [], "opencl_problem": ""}
+
+    presence = locate(RUNTIMES["pocl"], None, tmp_path / "icd", ask)
+    assert [path.read_text() for path in seen[0].iterdir()] == ["libpocl.so.2\n"]
+    assert presence.spec == "opencl:0"
+    assert presence.facts["driver"] == "3.1"
+
+
+NOTHING: dict[str, Any] = {"devices": [], "rejected": [], "opencl_problem": "no platform"}
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "missing", "problem"),
+    [
+        ("gpu", NOTHING, "a GPU with the system's driver is not there: no platform", ""),
+        ("gpu", {"problem": "netcl devices was ended by SIGSEGV"}, "", "SIGSEGV"),
+    ],
+)
+def test_a_runtime_without_a_device(
+    tmp_path: Path, name: str, found: Any, missing: str, problem: str
+) -> None:
+    presence = locate(RUNTIMES[name], None, tmp_path / "icd", lambda _: found)
+    assert presence.missing == missing
+    assert problem in presence.problem
+    assert bool(presence.problem) == bool(problem)
+
+
+def test_a_device_that_is_refused_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cells run, and say themselves what is wrong with it."""
+    monkeypatch.setattr(runtimes, "libraries", lambda *_: ["libpocl.so.2"])
+    refused = {"name": "pthread", "platform": "Portable Computing Language", "reason": "no build"}
+    found = {**NOTHING, "rejected": [refused]}
+    presence = locate(RUNTIMES["pocl-wheel"], tmp_path, tmp_path / "icd", lambda _: found)
+    assert (presence.missing, presence.problem) == ("", "")
+    assert presence.facts["device"] == "pthread"
+    assert presence.spec == "opencl"
+
+
+def test_a_cpu_does_not_pass_for_a_gpu(tmp_path: Path, opencl: dict[str, Any]) -> None:
+    found = {**NOTHING, "devices": [opencl], "opencl_problem": ""}
+    presence = locate(RUNTIMES["gpu"], None, tmp_path / "icd", lambda _: found)
+    assert presence.missing.endswith("no device of its kind was found")
+
+
+def test_the_numpy_path_needs_no_library(tmp_path: Path, numpy_path: dict[str, Any]) -> None:
+    found = {**NOTHING, "devices": [numpy_path]}
+    presence = locate(RUNTIMES["numpy"], None, tmp_path / "icd", lambda _: found)
+    assert presence == Presence(RUNTIMES["numpy"], vendors=tmp_path / "icd", device=numpy_path)
+    assert list(presence.vendors.iterdir()) == []
+
+
+def test_a_tool_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    presence = locate(RUNTIMES["oclgrind"], None, tmp_path / "icd", lambda _: NOTHING)
+    assert presence.missing == "oclgrind is not on PATH"

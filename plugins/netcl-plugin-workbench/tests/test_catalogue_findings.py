@@ -1,0 +1,166 @@
+"""Records are merged by rule, and what nobody has recorded is never shown as a pass."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import samples
+from netcl_plugin_workbench.catalogue.evidence import load
+from netcl_plugin_workbench.catalogue.findings import merge
+from netcl_plugin_workbench.catalogue.views import SIGNS, by_check, matrix, reasons
+from samples import INTEL, cell, record
+
+from netcl_core.testing.records import Outcome, OutcomeState, Record
+
+OLD, NEW = "2026-01-01T00:00:00+00:00", "2026-02-01T00:00:00+00:00"
+
+
+def states(*records: Record) -> dict[str, str]:
+    return {one.outcome.check: one.outcome.state for one in merge(records).outcomes}
+
+
+def small(
+    state: OutcomeState, date: str = NEW, core: str = "0.1.1", check: str = "values"
+) -> Record:
+    """A record of one outcome."""
+    outcome = Outcome(check, state, "op", "opencl:0", "float32")
+    whole = "fail" if state == "failed" else "pass"
+    return record(
+        outcomes=(outcome,), date=date, core=core, kernels=(), devices=(INTEL,), state=whole
+    )
+
+
+def test_of_two_records_the_newer_counts() -> None:
+    assert states(small("failed", OLD), small("passed", NEW)) == {"values": "passed"}
+    assert states(small("failed", NEW), small("passed", OLD)) == {"values": "failed"}
+    assert states(small("failed", "2026-02-01T00:00:00"), small("passed", OLD)) == {
+        "values": "failed"
+    }
+
+
+def test_a_newer_core_counts_more_than_a_newer_date() -> None:
+    assert states(small("passed", OLD, "0.10"), small("failed", NEW, "0.9")) == {"values": "passed"}
+
+
+def test_an_older_record_still_says_what_the_newer_does_not() -> None:
+    said = states(small("failed", OLD, check="gradient"), small("passed", NEW))
+    assert said == {"gradient": "failed", "values": "passed"}
+
+
+def test_devices_of_two_machines_are_told_apart_by_more_than_their_number() -> None:
+    other = replace(INTEL, name="GPU", platform="Vendor", kind="gpu")
+    one, two = small("passed"), replace(small("failed", OLD), devices=(other,))
+    merged = merge([one, two])
+    assert [where.title for where in merged.devices] == ["Intel(R) OpenCL", "Vendor"]
+    assert merged.verdict == "failed"
+
+
+def test_of_several_cases_of_a_check_the_worst_counts() -> None:
+    def three(*given: OutcomeState) -> str:
+        made = tuple(Outcome("values", state, "op", "opencl:0", "float32") for state in given)
+        return states(record(outcomes=made))["values"]
+
+    assert three("passed", "failed", "skipped") == "failed"
+    assert three("passed", "xfailed") == "xfailed"
+    assert three("passed", "skipped") == "skipped"
+
+
+def test_verdicts() -> None:
+    assert merge([]).verdict == "none"
+    assert merge([small("skipped")]).verdict == "skipped"
+    assert merge([small("passed")]).of("op").verdict == "passed"
+    assert merge([small("passed")]).of("another").verdict == "none"
+    assert merge([record(outcomes=(), state="fail")]).verdict == "failed"  # it broke off
+
+
+def test_what_did_not_run_is_never_green() -> None:
+    green = {state for state, sign in SIGNS.items() if sign.tone == "good"}
+    assert green == {"passed", "pass"}
+    assert len({sign.sign for sign in SIGNS.values()}) >= 6  # no state by colour alone
+
+
+def test_equal_sources_are_shown_once() -> None:
+    kernels = merge([record()]).of("swiglu").kernels
+    forward = [one for one in kernels if one.direction == "forward"]
+    places = sorted([where.title for where in one.where] for one in forward)
+    assert places == [["Intel(R) OpenCL", "Portable Computing Language"], ["NumPy"]]
+
+
+def test_a_table_of_an_op() -> None:
+    rows = {row.name: row for row in by_check(merge([record()]).of("geglu"))}
+    assert [[g.state for g in groups] for groups in rows["gradient"].groups] == [[], [], ["failed"]]
+    half = rows["values"].groups[2]
+    assert [(g.state, g.dtypes) for g in half] == [
+        ("passed", ("float32",)),
+        ("skipped", ("float16",)),
+    ]
+
+
+def test_reasons_are_grouped_and_failures_come_first() -> None:
+    found = reasons(merge([record()]).outcomes)
+    assert [one.state for one in found] == ["failed", "failed", "xfailed", "skipped"]
+    assert found[0].check == "gradient" and found[0].remedy == "Derive it"
+    assert found[-1].where == (
+        "geglu float16 on Portable Computing Language",
+        "swiglu float16 on Portable Computing Language",
+    )
+
+
+def test_the_matrix(tmp_path: Path) -> None:
+    given = [
+        cell("intel", "fail", date="2026-01-01T00:00:00+00:00"),
+        cell("intel", "pass"),
+        cell("pocl", python="3.9"),
+        cell("other"),
+    ]
+    for number, one in enumerate(given):
+        (tmp_path / f"{number}.json").write_text(json.dumps(one))
+    samples.wheel(tmp_path / "w", "netcl-plugin-swiglu", "0.10.post1",
+                  text=samples.manifest("swiglu"), plugin="swiglu")  # fmt: skip
+    made = matrix(load(tmp_path).cells)
+    assert made.runtimes == ("intel", "pocl", "oclgrind", "gpu", "numpy", "other")
+    assert [(core, python) for core, python, _ in made.rows] == [
+        ("0.1.1", "3.12"),
+        ("0.1.1", "3.9"),
+    ]
+    result = samples.build(tmp_path / "w", tmp_path / "out" / "site", "--records", str(tmp_path))
+    assert result.exit_code == 2  # the records lie around the catalogue
+    records = tmp_path / "r"
+    records.mkdir()
+    for path in tmp_path.glob("*.json"):
+        path.rename(records / path.name)
+    result = samples.build(tmp_path / "w", tmp_path / "site", "--records", str(records))
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "site" / "plugins" / "netcl-plugin-swiglu.html").read_text(encoding="utf-8")
+    assert "matrix: 3 pass" in page  # the newer of the two for Intel counts
+    assert page.count('class="cell none"') == 2 * 6 - 3
+
+
+def test_bad_records_are_named(inputs: Path) -> None:
+    evidence = load(inputs / "records")
+    refused = {file.removesuffix(".json") for file, _ in evidence.refused}
+    assert refused == {
+        "bad-kind", "bad-schema", "bad-list", "bad-state", "bad-runtime", "bad-json", "bad-depth",
+    }  # fmt: skip
+    assert len(evidence.cells) == 5 and len(evidence.checks) == 4
+
+
+def test_records_of_what_is_not_here_are_said(inputs: Path, tmp_path: Path) -> None:
+    records = str(inputs / "records")
+    result = samples.build(inputs / "wheels", tmp_path / "out", "--records", records, "--json")
+    elsewhere, build = sorted(json.loads(result.stdout)["unused"])
+    assert elsewhere == "netcl-plugin-elsewhere 0.10.post1: no wheel of it is here"
+    assert "the record is of another build (000000000000)" in build
+
+
+def test_no_record_at_all(inputs: Path, tmp_path: Path) -> None:
+    samples.build(inputs / "wheels", tmp_path / "out")
+    front = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "No record of a check was given" in front and "✓" not in front
+    page = (tmp_path / "out" / "plugins/netcl-plugin-swiglu.html").read_text(encoding="utf-8")
+    assert "No record of a check of version 0.10.post1 was given" in page
+    assert "No cell of the matrix of version 0.10.post1 was given" in page
+    op = (tmp_path / "out" / "plugins/netcl-plugin-swiglu/swiglu.html").read_text(encoding="utf-8")
+    assert "no rendered source" in op

@@ -1,0 +1,117 @@
+// Search, the choice of a kernel, copying. Without this script every page can be read whole.
+"use strict";
+
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+// -- search: filters what stands on the page, so that it works from a file ---------------
+
+function score(entry, words) {
+  const text = entry.dataset.search;
+  if (!words.every((word) => text.includes(word))) return -1;
+  const name = entry.dataset.name.toLowerCase();
+  const begins = words.some((word) => name.startsWith(word));
+  return words.includes(name) * 4 + begins * 2 + words.some((word) => name.includes(word));
+}
+
+function filter(section, words) {
+  const entries = all("[data-search]", section);
+  const scored = entries.map((entry) => [entry, score(entry, words)]);
+  if (words.length) scored.sort((one, other) => other[1] - one[1] || one[0].place - other[0].place);
+  else scored.sort((one, other) => one[0].place - other[0].place);
+  let shown = 0;
+  for (const [entry, points] of scored) {
+    entry.hidden = points < 0;
+    shown += points >= 0;
+    entry.parentNode.append(entry);
+  }
+  section.hidden = words.length > 0 && shown === 0;
+  section.querySelector(".count").textContent = words.length ? `${shown} of ${entries.length}` : entries.length;
+  return { shown, best: scored[0] ?? [null, -1] };
+}
+
+function search(box, sections) {
+  const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
+  document.body.classList.toggle("searching", words.length > 0);
+  const found = sections.map((section) => filter(section, words));
+  const [plugins, ops] = found.map((each) => each.shown);
+  const hits = document.querySelector(".hits");
+  hits.hidden = words.length === 0;
+  hits.textContent = `${plugins} ${plugins === 1 ? "plugin" : "plugins"}, ${ops} ${ops === 1 ? "op" : "ops"}`;
+  document.querySelector(".nothing").hidden = words.length === 0 || plugins + ops > 0;
+  return found.map((each) => each.best).reduce((one, other) => (other[1] > one[1] ? other : one));
+}
+
+function remember(box) {
+  if (location.protocol === "file:") return; // a file's address may not be changed
+  const query = box.value.trim() ? `?q=${encodeURIComponent(box.value.trim())}` : location.pathname;
+  history.replaceState(null, "", query);
+}
+
+function startSearch() {
+  const box = document.querySelector("#query");
+  if (!box) return;
+  const sections = [document.querySelector("#plugins"), document.querySelector("#ops")];
+  for (const section of sections) all("[data-search]", section).forEach((entry, place) => { entry.place = place; });
+  document.querySelector(".search").hidden = false;
+  box.addEventListener("input", () => { search(box, sections); remember(box); });
+  box.addEventListener("keydown", (event) => {
+    const [best, points] = search(box, sections);
+    if (event.key === "Enter" && box.value.trim() && points >= 0) location.href = best.querySelector("a").href;
+    if (event.key === "Escape") { box.value = ""; search(box, sections); remember(box); }
+  });
+  box.value = new URLSearchParams(location.search).get("q") ?? "";
+  if (box.value) search(box, sections);
+}
+
+function slash(event) {
+  const box = document.querySelector("#query");
+  const typing = event.target.closest("input, textarea, select, [contenteditable]");
+  if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  if (box) box.focus();
+  else location.href = document.querySelector(".mark").href;
+}
+
+// -- kernels: one at a time, chosen by direction, device and dtype -----------------------
+
+function startKernels() {
+  const box = document.querySelector(".kernels");
+  if (!box) return;
+  const kernels = all(".kernel", box);
+  const choose = () => {
+    const chosen = Object.fromEntries(all("input:checked", box).map((input) => [input.name, input.value]));
+    let found = false;
+    for (const kernel of kernels) {
+      const fits = Object.entries(chosen).every(([name, value]) => kernel.dataset[name].split(" ").includes(value));
+      kernel.hidden = !fits;
+      kernel.open = fits;
+      found ||= fits;
+    }
+    box.querySelector(".missing").hidden = found;
+  };
+  for (const kernel of kernels) kernel.classList.add("chosen");
+  for (const input of all("input", box)) input.addEventListener("change", choose);
+  box.querySelector(".choices").hidden = false;
+  choose();
+}
+
+// -- copying; the address of this site is known only here --------------------------------
+
+function startCopying() {
+  const index = new URL("simple/", document.querySelector(".mark").href).href;
+  for (const code of all(".command code")) code.textContent = code.textContent.replace("<this site>/simple/", index);
+  if (!navigator.clipboard) return;
+  for (const button of all(".copy")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(button.parentNode.querySelector("code").textContent.trim());
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    });
+  }
+}
+
+startSearch();
+startKernels();
+startCopying();
+document.addEventListener("keydown", slash);

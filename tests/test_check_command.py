@@ -1,0 +1,214 @@
+"""netcl plugins check: targets, what is printed, the record in JSON and in a file, exit codes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broken import install_broken
+from click.testing import CliRunner, Result
+from environments import ROOT
+from faulty import FAULTY, FILES, NAME, PACKAGE, Faulty
+
+from netcl_core.cli import main
+from netcl_core.testing import targets, wheels
+from netcl_core.testing.records import from_json
+
+SOUND = Faulty("", "", "")
+PYPROJECT = f"""\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{NAME}"
+version = "1.0"
+license = "MIT"
+requires-python = ">=3.11"
+dependencies = ["netcl-core>=0.1,<0.2"]
+
+[project.entry-points."netcl_core.plugins"]
+sound = "{PACKAGE}:plugin"
+
+[project.entry-points."netcl_core.manifest"]
+sound = "{PACKAGE}:netcl_plugin.toml"
+
+[tool.hatch.build.targets.wheel]
+packages = ["src/{PACKAGE}"]
+"""
+
+
+def run(*arguments: Any) -> Result:
+    return CliRunner().invoke(main.netcl, ["plugins", "check", *map(str, arguments)])
+
+
+def project(folder: Path, pyproject: str = PYPROJECT) -> Path:
+    """The sound plugin as a project."""
+    for name, text in FILES.items():
+        path = folder / "src" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    (folder / "pyproject.toml").write_text(pyproject, encoding="utf-8")
+    (folder / "LICENSE").write_text("MIT", encoding="utf-8")
+    return folder
+
+
+# -- what is printed -------------------------------------------------------------------
+
+
+def test_a_sound_wheel(tmp_path: Path) -> None:
+    result = run(SOUND.wheel(tmp_path))
+    assert result.exit_code == 0 and result.stderr == ""
+    assert result.stdout.startswith(f"{NAME} 1.0: 12 checks passed, 0 failed, ")
+    assert len(result.stdout.splitlines()) == 1
+
+
+def test_a_finding_with_its_remedy(tmp_path: Path) -> None:
+    result = run(FAULTY["unlisted_op"].wheel(tmp_path), "--only", "registration")
+    assert result.exit_code == 1
+    header, row, *others = result.stdout.splitlines()
+    assert header.split() == ["op", "check", "reason", "remedy"]
+    assert row.split()[:3] == ["odd", "registration", "NC304:"]
+    assert 'kind = "primitive"' in others  # the whole row, to be copied
+    assert others[-1].startswith(f"{NAME} 1.0: 1 checks passed, 1 failed, ")
+
+
+def test_what_was_skipped_has_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_broken(tmp_path, "raising")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    result = run("raising")
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert "skipped: templates: the plugin does not load" in lines
+    assert any(line.startswith("note: It comes without a licence file") for line in lines)
+    assert "3 skipped (the plugin does not load)" in lines[-1]
+    assert "load  " in result.stdout and "NP207: the plugin 'raising'" in result.stdout
+
+
+# -- the record ------------------------------------------------------------------------
+
+
+def test_the_record_on_stdout_and_in_a_file(tmp_path: Path) -> None:
+    wheel, out = FAULTY["no_licence"].wheel(tmp_path), tmp_path / "record.json"
+    result = run(wheel, "--json", "--out", out, "--only", "licence", "--only", "metadata")
+    assert result.exit_code == 1
+    data = json.loads(result.stdout)
+    assert json.loads(out.read_text(encoding="utf-8")) == data
+    record = from_json(data)
+    assert record.state == "fail" and record.wheel_sha256 == wheels.digest(wheel)
+    assert {each.check for each in record.outcomes} == {"licence", "metadata"}
+    again = run(wheel, "--out", out)
+    assert again.exit_code == 2 and "the file is there already" in again.stderr
+    assert json.loads(out.read_text(encoding="utf-8")) == data
+
+
+def test_every_installed_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_broken(tmp_path, "exiting")
+    install_broken(tmp_path, "syntax")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = [name for name in targets.installed() if name.endswith(("exiting", "syntax"))]
+    monkeypatch.setattr(targets, "installed", lambda: names)
+    result = run("--json", "--only", "load")
+    assert result.exit_code == 1
+    found = [from_json(data) for data in json.loads(result.stdout)]
+    assert [each.plugin for each in found] == ["netcl-plugin-exiting", "netcl-plugin-syntax"]
+    monkeypatch.setattr(targets, "installed", list)
+    assert json.loads(run("--json").stdout) == [] and run("--json").exit_code == 0
+    assert "No plugin is installed" in run().stdout
+
+
+# -- targets ---------------------------------------------------------------------------
+
+
+def test_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_broken(tmp_path / "site", "syntax")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    (tmp_path / "syntax").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for word in ("syntax", "netcl_plugin.syntax", "NETCL-plugin-syntax"):
+        found = targets.locate(word, tmp_path)
+        assert (found.name, found.packed) == ("netcl-plugin-syntax", None)
+    result = run("netcl-plugin-sintax")
+    assert result.exit_code == 2 and "Did you mean netcl-plugin-syntax?" in result.stderr
+    result = run("./syntax")  # a path, although a plugin is called so
+    assert result.exit_code == 2 and "no usable pyproject.toml" in result.stderr
+
+
+def test_no_such_target(tmp_path: Path) -> None:
+    result = run(tmp_path / "nowhere.whl")
+    assert result.exit_code == 2 and "it is not there; expected an installed" in result.stderr
+    (tmp_path / "text.whl").write_text("no zip")
+    result = run(tmp_path / "text.whl")
+    assert result.exit_code == 2 and "it is no wheel" in result.stderr
+    shutil.make_archive(str(tmp_path / "other"), "zip", ROOT / "docs")
+    (tmp_path / "other.zip").rename(tmp_path / "other.whl")
+    result = run(tmp_path / "other.whl")
+    assert result.exit_code == 2 and "0 METADATA files" in result.stderr
+
+
+def test_wrong_usage() -> None:
+    result = run("--only", "speed")
+    assert result.exit_code == 2
+    assert "'speed' is no check of the level 'static'; expected one of wheel, " in result.stderr
+    result = run("--device", "cpu", "--level", "static")
+    assert result.exit_code == 2 and "which runs nothing" in result.stderr
+    assert run("--level", "most").exit_code == 2
+
+
+# -- projects --------------------------------------------------------------------------
+
+
+@pytest.mark.packaging
+def test_a_project(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="the build backend is not installed")
+    folder = project(tmp_path / "sound")
+    before = sorted(path.name for path in folder.iterdir())
+    result = run(folder, "--json")
+    record = from_json(json.loads(result.stdout))
+    assert result.exit_code == 0, [each.reason for each in record.outcomes]
+    assert (record.plugin, record.version, record.wheel_sha256) == (NAME, "1.0", "")
+    assert sorted(path.name for path in folder.iterdir()) == before
+    left_out = PYPROJECT + 'exclude = ["*.j2"]\n'
+    result = run(project(folder, left_out), "--only", "wheel")
+    assert result.exit_code == 1
+    assert f"NC103: {PACKAGE}/templates/sound.cl.j2" in result.stdout
+    result = run(project(folder, PYPROJECT.replace("version =", "verzion =")))
+    assert result.exit_code == 1 and "NC109: " in result.stdout
+
+
+@pytest.mark.packaging
+@pytest.mark.parametrize("name", ["elementwise", "tensor", "workbench"])
+def test_a_first_party_project_passes(name: str) -> None:
+    pytest.importorskip("hatchling", reason="the build backend is not installed")
+    result = run(ROOT / "plugins" / f"netcl-plugin-{name}")
+    assert result.exit_code == 0, result.output
+
+
+# -- what the environment lacks --------------------------------------------------------
+
+
+def test_tools_that_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = PYPROJECT.replace("hatchling.build", "no_such_backend.build")
+    result = run(project(tmp_path / "other", other))
+    assert result.exit_code == 3
+    assert "'no_such_backend.build' is not installed" in result.stderr
+    assert "pip install no_such_backend" in result.stderr
+    monkeypatch.setattr(wheels.importlib.util, "find_spec", lambda name: None)
+    result = run(project(tmp_path / "pip"))
+    assert result.exit_code == 3 and "pip, which builds a project, is missing" in result.stderr
+
+
+def test_a_missing_extra_is_no_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where jsonschema cannot be imported, nothing is said about the manifest."""
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    (blocked / "jsonschema.py").write_text("raise ImportError('blocked')")
+    monkeypatch.setattr(sys, "path", [str(blocked), *sys.path])
+    result = run(SOUND.wheel(tmp_path), "--json")
+    assert result.exit_code == 3 and result.stdout == ""
+    assert "jsonschema is not installed" in result.stderr
+    assert "pip install 'netcl-core[check]'" in result.stderr
