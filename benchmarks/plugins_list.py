@@ -3,8 +3,9 @@
     python benchmarks/plugins_list.py [runs]
 
 Ten of the distributions are plugins with a manifest of twenty ops. The figures are the
-best and the median wall time and processor time of the runs, in milliseconds; the target is
-150 ms. A terminal's output goes through rich, which a pipe's does not.
+best and the median wall time of the runs, in milliseconds, and how many times that of Python
+alone the best is, which says more on a busy machine. The target is a median of 150 ms, in a
+pipe and on a terminal.
 """
 
 from __future__ import annotations
@@ -97,17 +98,25 @@ def main() -> None:
         path = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH", ""))))
         environment = {**os.environ, "PYTHONPATH": path, "NETCL_CACHE_DIR": folder}
         command = [sys.executable, "-m", "netcl_core.cli.start", "plugins", "list"]
-        python, _ = measure([sys.executable, "-c", "pass"], environment, runs)
-        wall, used = measure(command, environment, runs)
+        pipe, used = measure(command, environment, runs)
+        terminal = on_terminal(command, environment, runs)
         rows = {
-            "python alone": python,
-            "netcl plugins list": wall,
+            "python alone": _python("pass", environment, runs),
+            "importlib_metadata": _python("import importlib_metadata", environment, runs),
+            "netcl plugins list": pipe,
             "  processor time": used,
-            "  on a terminal": on_terminal(command, environment, runs),
+            "  on a terminal": terminal,
         }
         for name, times in rows.items():
-            print(f"{name:20} best {min(times):6.1f} ms  median {statistics.median(times):6.1f} ms")
-        print(f"target: {TARGET:g} ms; {'met' if min(wall) < TARGET else 'missed'}")
+            ratio = min(times) / min(rows["python alone"])
+            middle = statistics.median(times)
+            print(f"{name:20} best {min(times):6.1f} ms  median {middle:6.1f} ms  {ratio:5.1f} x")
+        met = max(statistics.median(pipe), statistics.median(terminal)) < TARGET
+        print(f"target: a median of {TARGET:g} ms; {'met' if met else 'missed'}")
+
+
+def _python(code: str, environment: dict[str, str], runs: int) -> list[float]:
+    return measure([sys.executable, "-c", code], environment, runs)[0]
 
 
 if __name__ == "__main__":

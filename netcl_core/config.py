@@ -231,3 +231,8 @@ def base_of(name: str) -> Path:
         return here
     folder, table = _file(here)
     return folder if name in table else here
+
+
+def takes_styles() -> bool:
+    """Whether a terminal may be sent bold text: not if NO_COLOR is set or TERM is `dumb`."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"

@@ -20,7 +20,8 @@ LAYERS = (
     ("netcl_core.registry",),
     ("netcl_core.rendering", "netcl_core.icd", "netcl_core.providers"),
     ("netcl_core.market",),
-    ("netcl_core.market.failures", "netcl_core.market.finding"),
+    ("netcl_core.market.failures", "netcl_core.market.scanning"),
+    ("netcl_core.market.finding",),
     ("netcl_core.market.manifests", "netcl_core.market.requirements", "netcl_core.market.states"),
     ("netcl_core.market.installed", "netcl_core.market.lock"),
     ("netcl_core.market.receipts",),
@@ -60,11 +61,12 @@ ACCEPTED = {
     ("netcl_core.cli.market", "netcl_core.dtypes"): "it imports NumPy, `netcl plugins list` none",
     ("netcl_core.cli.market", "netcl_core.providers"): "`netcl plugins list` needs no catalogue",
     ("netcl_core.cli.start", "?"): "`netcl plugins list` goes without click",
+    ("netcl_core.market.scanning", "importlib_metadata"): "slow, and folders need none of it",
+    ("netcl_core.market.finding", "importlib_metadata"): "slow, and only loading needs it",
     ("netcl_core.market.requirements", "packaging.requirements"): "slow, and hardly ever needed",
     ("netcl_core.market.requirements", "packaging.specifiers"): "slow, and hardly ever needed",
-    ("netcl_core.cli.tables", "rich.console"): "only a terminal needs it, and it is slow",
-    ("netcl_core.cli.tables", "rich.table"): "only a terminal needs it, and it is slow",
     ("netcl_core.testing.reference", "torch"): "optional and slow",
+    ("netcl_core.testing.plugin", "netcl_core.testing.collectors"): "pytest imports it in all runs",
     ("netcl_core.testing", "?"): "PEP 562: pytest imports the package in everybody's runs",
     ("netcl_core.testing.metadata", "?"): "the tools of the extra `check` are optional",
 }
@@ -129,7 +131,8 @@ def test_a_library_is_imported_in_its_room_only(library: str) -> None:
 
 def test_the_environment_is_read_in_one_place() -> None:
     """Only config reads NETCL_ variables; a look at os.environ has another reason elsewhere."""
-    allowed = {"config", "icd", "doctor"}  # icd: the loader's variables; doctor: shows them all
+    # icd: the loader's variables; doctor: shows them all; sanitizer: hands them to its child
+    allowed = {"config", "icd", "doctor", "sanitizer"}
     reading = {
         path.stem
         for path in CORE.rglob("*.py")

@@ -1,39 +1,101 @@
-"""Tables and JSON on stdout: aligned text in a pipe, rich on a terminal."""
+"""Tables and JSON on stdout: aligned text in a pipe; on a terminal it is made to fit.
+
+Rich would do the same and takes longer to import than a whole `netcl plugins list`.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from netcl_core import config
+
 _GAP: Final = "  "
+_USUAL_WIDTH: Final = 80
+_NARROWEST: Final = 8  # what a folded column keeps at least
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], cut: Sequence[str] = ()
 ) -> None:
-    """Print rows below a header; on a terminal the columns in `cut` take what is left."""
-    if sys.stdout.isatty():
-        _print_rich(header, rows, cut)
-        return
-    flat = [[" ".join(cell.split()) for cell in row] for row in (header, *rows)]
-    widths = [max(len(row[i]) for row in flat) for i in range(len(header))]
-    for row in flat:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print(_GAP.join(cells).rstrip())
+    """Print rows below a header; on a terminal the columns in `cut` fold into what is left."""
+    flat = [[_clean(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(_width(row[i]) for row in flat) for i in range(len(header))]
+    terminal = sys.stdout.isatty()
+    if terminal:
+        widths = _fitting(widths, [name in cut for name in header], _columns())
+    bold = terminal and config.takes_styles()
+    for number, row in enumerate(flat):
+        for line in _lines(row, widths):
+            print(f"{_BOLD}{line}{_PLAIN}" if bold and not number else line)
 
 
-def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]], cut: Sequence[str]) -> None:
-    from rich.console import Console  # half of what a whole `netcl plugins list` costs
-    from rich.table import Table
+def _clean(cell: str) -> str:
+    """One line without control characters, which could steer the terminal."""
+    words = " ".join(cell.split())
+    return words if words.isprintable() else "".join(c for c in words if c.isprintable())
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in header:
-        table.add_column(name, overflow="fold", no_wrap=name not in cut)
-    for row in rows:
-        table.add_row(*row)
-    Console(markup=False, highlight=False).print(table)
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL_WIDTH
+    except (OSError, ValueError):
+        return _USUAL_WIDTH
+
+
+def _fitting(widths: Sequence[int], cut: Sequence[bool], columns: int) -> list[int]:
+    """Widths that fit: of the columns that may fold, the widest give way first."""
+    made = list(widths)
+    over = sum(made) + len(_GAP) * (len(made) - 1) - columns
+    while over > 0:
+        folding = [i for i, may in enumerate(cut) if may and made[i] > _NARROWEST]
+        if not folding:
+            break
+        widest = max(folding, key=lambda i: made[i])
+        made[widest] -= 1
+        over -= 1
+    return made
+
+
+def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    """The lines of one row: cells that are too wide go on below."""
+    cells = [list(_folded(cell, width)) for cell, width in zip(row, widths, strict=True)]
+    for number in range(max(map(len, cells))):
+        parts = [cell[number] if number < len(cell) else "" for cell in cells]
+        padded = (
+            part + " " * (width - _width(part)) for part, width in zip(parts, widths, strict=True)
+        )
+        yield _GAP.join(padded).rstrip()
+
+
+def _folded(text: str, width: int) -> Iterator[str]:
+    """A text in lines of at most `width` columns, broken at spaces where there are some."""
+    line = ""
+    for word in text.split(" "):
+        if _width(f"{line} {word}") <= width and line:
+            line = f"{line} {word}"
+            continue
+        if line:
+            yield line
+        line = word
+        while _width(line) > width and len(line) > 1:
+            end = next(n for n in range(len(line), 0, -1) if _width(line[:n]) <= width or n == 1)
+            yield line[:end]
+            line = line[end:]
+    yield line
+
+
+def _width(text: str) -> int:
+    """The columns that a text takes: two for a wide character, none for a combining one."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
 def print_json(data: Any) -> None:

@@ -6,7 +6,6 @@ of ours: with hundreds of distributions this is what keeps `netcl plugins list` 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import re
 from collections.abc import Iterator
@@ -14,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-import importlib_metadata
-
+from netcl_core.market import scanning
 from netcl_core.resolution import canonical
 
 PLUGINS: Final = "netcl_core.plugins"
@@ -49,12 +47,12 @@ class Distribution:
 
     def fingerprint(self) -> str:
         """What changes with every installation of other files: the digest of its RECORD."""
-        text = _read(self.handle, "RECORD") or ""
+        text = scanning.read(self.handle, "RECORD") or ""
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
     def metadata(self, name: str) -> str | None:
         """A file of its metadata; None if it is missing or is no text."""
-        return _read(self.handle, name)
+        return scanning.read(self.handle, name)
 
     def metadata_file(self, name: str) -> Path | None:
         """The path of a file of its metadata; None if these do not lie in a folder."""
@@ -63,7 +61,7 @@ class Distribution:
 
     def file(self, path: str) -> Path | None:
         """A file by its path in RECORD, the list of the distribution's files; None if not there."""
-        listed = f"\n{_read(self.handle, 'RECORD') or ''}"
+        listed = f"\n{scanning.read(self.handle, 'RECORD') or ''}"
         if not any(f"\n{start}{path}{end}," in listed for start, end in (("", ""), ('"', '"'))):
             return None
         found = Path(str(self.handle.locate_file(path)))
@@ -71,6 +69,8 @@ class Distribution:
 
     def load(self, group: str, name: str) -> Any:
         """Import what an entry point names."""
+        import importlib_metadata
+
         return importlib_metadata.EntryPoint(name, self.points[group, name], group).load()
 
 
@@ -80,28 +80,28 @@ def distributions() -> list[Distribution]:
     Of several copies the first on the path counts, as for the import system.
     """
     found: dict[str, Distribution] = {}
-    for handle in importlib_metadata.distributions():
-        text = _read(handle, "entry_points.txt")
-        if text is None or _OURS not in text:
+    scan = scanning.fresh()
+    for handle in scan.handles:
+        if not scanning.mentions(handle, "entry_points.txt", _OURS):
+            continue
+        text = scanning.read(handle, "entry_points.txt")
+        if text is None:
             continue
         made = _distribution(handle, text)
-        if (made.points or made.problem) and _is_first(made):
+        if (made.points or made.problem) and _is_first(made, scan):
             found.setdefault(canonical(made.name), made)
     return [found[name] for name in sorted(found)]
 
 
 def find(name: str) -> Distribution | None:
     """An installed distribution by name, whatever its entry points; None if it is not there."""
-    try:
-        handle = importlib_metadata.distribution(name)
-    except (importlib_metadata.PackageNotFoundError, ValueError):
-        return None
-    return _distribution(handle, "")
+    handle = scanning.latest().find(name)
+    return None if handle is None else _distribution(handle, "")
 
 
 def _distribution(handle: Any, entry_points: str) -> Distribution:
-    headers = _headers(handle)
-    location = _location(handle)
+    headers = scanning.headers(handle)
+    location = scanning.location(handle)
     stem = re.split(r"[\\/]", location.rstrip("\\/"))[-1].partition("-")[0]
     problem, points = "", {}
     try:
@@ -126,16 +126,10 @@ def _distribution(handle: Any, entry_points: str) -> Distribution:
     )
 
 
-def _is_first(made: Distribution) -> bool:
+def _is_first(made: Distribution, scan: scanning.Scan) -> bool:
     """Whether no other copy of the distribution, without entry points of ours, hides this one."""
-    try:
-        return _location(importlib_metadata.distribution(made.name)) == made.location
-    except (importlib_metadata.PackageNotFoundError, ValueError):
-        return True  # a copy without a usable name is nobody's copy
-
-
-def _location(handle: Any) -> str:
-    return str(getattr(handle, "_path", None) or handle.locate_file(""))
+    first = scan.find(made.name)  # a copy without a usable name is nobody's copy
+    return first is None or scanning.location(first) == made.location
 
 
 def _points(text: str) -> Iterator[tuple[tuple[str, str], str]]:
@@ -153,32 +147,8 @@ def _points(text: str) -> Iterator[tuple[tuple[str, str], str]]:
             yield (group, name), value
 
 
-def _headers(handle: Any) -> dict[str, list[str]]:
-    """The fields of METADATA, without the long description below them."""
-    text = _read(handle, "METADATA") or _read(handle, "PKG-INFO") or ""
-    found: dict[str, list[str]] = {}
-    for line in text.partition("\n\n")[0].splitlines():
-        name, colon, value = line.partition(":")
-        if colon and not line[0].isspace():
-            found.setdefault(name, []).append(value.strip())
-    return found
-
-
-def _read(handle: Any, name: str) -> str | None:
-    """A file of the metadata; None if it is missing or is no text."""
-    try:
-        text: str | None = handle.read_text(name)
-    except (OSError, UnicodeDecodeError):
-        return None
-    return text
-
-
-@functools.lru_cache(maxsize=1024)
 def version_of(name: str) -> str | None:
     """The version of an installed distribution; None if it is not there."""
-    try:
-        handle = importlib_metadata.distribution(name)
-    except (importlib_metadata.PackageNotFoundError, ValueError):
-        return None
-    versions = _headers(handle).get("Version")
+    handle = scanning.latest().find(name)
+    versions = None if handle is None else scanning.headers(handle).get("Version")
     return versions[0] if versions else None
