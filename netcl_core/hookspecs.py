@@ -49,4 +49,4 @@ def netcl_cli_commands(add_command: Callable[..., None]) -> None:
 
 @hookspec
 def netcl_conformance_cases(op: str) -> Any:
-    """Return the `netcl_core.testing.Case`s of one of the plugin's ops; nothing for the others."""
+    """Return the `netcl_core.testing.Case`s of one of the plugin's ops, or why it needs none."""

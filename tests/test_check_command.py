@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,9 +16,10 @@ from broken import install_broken
 from click.testing import CliRunner, Result
 from environments import ROOT
 from faulty import FAULTY, FILES, NAME, PACKAGE, Faulty
+from terminal import on_terminal
 
 from netcl_core.cli import main
-from netcl_core.testing import targets, wheels
+from netcl_core.testing import check, targets, wheels
 from netcl_core.testing.records import from_json
 
 SOUND = Faulty("", "", "")
@@ -42,8 +46,9 @@ packages = ["src/{PACKAGE}"]
 """
 
 
-def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(main.netcl, ["plugins", "check", *map(str, arguments)])
+def run(*arguments: Any, level: str = "static") -> Result:
+    words = ["plugins", "check", *map(str, arguments), *(["--level", level] if level else [])]
+    return CliRunner().invoke(main.netcl, words)
 
 
 def project(folder: Path, pyproject: str = PYPROJECT) -> Path:
@@ -89,6 +94,26 @@ def test_what_was_skipped_has_its_reason(tmp_path: Path, monkeypatch: pytest.Mon
     assert "load  " in result.stdout and "NP207: the plugin 'raising'" in result.stdout
 
 
+def test_on_a_terminal(tmp_path: Path) -> None:
+    """The table is rich, and what progress there is stays on stderr, out of the JSON."""
+    wheel = FAULTY["no_licence"].wheel(tmp_path)
+    words = ["plugins", "check", str(wheel), "--level", "static"]
+    code, shown = on_terminal(words, tmp_path / "errors")
+    assert code == 1 and b"NC201" in shown and b"1 failed" in shown
+    assert (tmp_path / "errors").read_bytes() == b""  # no terminal, no bar
+    controller, terminal = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "netcl_core.cli.main", *words, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        check=False,
+    )
+    os.close(terminal)
+    assert done.returncode == 1 and json.loads(done.stdout)["plugin"] == NAME
+    assert b"\x1b[" in os.read(controller, 65536)  # it moved the cursor: a bar
+    os.close(controller)
+
+
 # -- the record ------------------------------------------------------------------------
 
 
@@ -119,6 +144,50 @@ def test_every_installed_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(targets, "installed", list)
     assert json.loads(run("--json").stdout) == [] and run("--json").exit_code == 0
     assert "No plugin is installed" in run().stdout
+
+
+# -- levels ----------------------------------------------------------------------------
+
+
+def test_the_level_run(tmp_path: Path) -> None:
+    """It is the default, and holds the static level, once."""
+    result = run(SOUND.wheel(tmp_path), "--device", "cpu", "--json", level="")
+    record = from_json(json.loads(result.stdout))
+    assert result.exit_code == 0, [each.reason for each in record.outcomes]
+    assert record.level == "run" and [each.id for each in record.devices] == ["cpu"]
+    assert {"wheel", "registration", "values", "gradient", "threads"} <= {
+        each.check for each in record.outcomes
+    }
+    assert len([each for each in record.outcomes if each.check == "derivative"]) == 1
+    assert {each.direction for each in record.kernels} == {"forward", "backward"}
+
+
+def test_a_wrong_gradient_is_found_in_a_run(tmp_path: Path) -> None:
+    wheel = FAULTY["wrong_gradient"].wheel(tmp_path)
+    result = run(wheel, "--only", "gradient", "--device", "cpu", "--json", level="")
+    record = from_json(json.loads(result.stdout))
+    assert result.exit_code == 1 and record.level == "run" and record.kernels == ()
+    assert {(each.op, each.check) for each in record.outcomes} == {("sound", "gradient")}
+
+
+def test_the_level_full(tmp_path: Path) -> None:
+    result = run(SOUND.wheel(tmp_path), "--only", "mutants", "--device", "cpu", level="")
+    assert result.exit_code == 0, result.output
+    first, last = result.stdout.splitlines()
+    assert first.startswith("mutants: ") and " seeded faults caught" in first
+    assert last.startswith(f"{NAME} 1.0: 1 checks passed, 0 failed, ")
+    assert check.level_for(["sanitizer"]) == "full"
+
+
+def test_a_device_that_is_not_there(tmp_path: Path) -> None:
+    result = run(SOUND.wheel(tmp_path), "--device", "opencl:99", level="run")
+    assert result.exit_code == 3 and "opencl:99" in result.stderr and result.stdout == ""
+
+
+def test_the_lowest_level_that_has_the_checks() -> None:
+    assert check.level_for(["manifest", "derivative"]) == "static"
+    assert check.level_for(["manifest", "values"]) == "run"
+    assert check.level_for([]) == "run"
 
 
 # -- targets ---------------------------------------------------------------------------
@@ -156,7 +225,7 @@ def test_wrong_usage() -> None:
     assert "'speed' is no check of the level 'static'; expected one of wheel, " in result.stderr
     result = run("--device", "cpu", "--level", "static")
     assert result.exit_code == 2 and "which runs nothing" in result.stderr
-    assert run("--level", "most").exit_code == 2
+    assert run(level="most").exit_code == 2
 
 
 # -- projects --------------------------------------------------------------------------

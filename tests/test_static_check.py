@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from broken import BROKEN, DEADLY, install_broken
@@ -11,14 +12,20 @@ from distributions import TEMPLATE as PLUS
 from distributions import install
 from faulty import FAULTY, NAME, Faulty
 
+from netcl_core.testing import check as checking
 from netcl_core.testing.apart import LIMITS, Limits
-from netcl_core.testing.check import check, checks_of
+from netcl_core.testing.check import checks_of
 from netcl_core.testing.findings import KINDS
 from netcl_core.testing.records import Outcome, Record, from_json
 
 SOUND = Faulty("", "", "")
 #: For what hangs, where the parent waits until nothing was heard for so long.
 IMPATIENT = Limits(loading=3, checking=10)
+
+
+def check(target: str, **options: Any) -> Record:
+    """A check of the level `static`."""
+    return checking.check(target, "static", **options)
 
 
 def failures(record: Record) -> list[Outcome]:

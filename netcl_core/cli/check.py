@@ -23,13 +23,14 @@ _MOST_OPS: Final = 8
 
 def show_check(
     target: str | None,
-    level: Level,
+    level: Level | None,
     devices: Sequence[str],
     only: Sequence[str],
     as_json: bool,
     out: str | None,
 ) -> int:
     """Check one plugin, or all that are installed; 1 if one of them has a failure."""
+    level = level or check.level_for(only)
     check.insist(level, devices, only)
     if out is not None and Path(out).exists():
         raise TargetError(message(f"--out {out}", "the file is there already", "a new file"))
@@ -100,6 +101,12 @@ def _print(record: Record) -> None:
                 print(f"{text}\n")
     for reason, ops in _skipped(record).items():
         print(f"skipped: {reason}{f' ({ops})' if ops else ''}")
+    for each in record.outcomes:
+        if each.state == "passed" and each.reason:
+            print(f"{each.check}: {_first(each.reason)}")
+    for speed in record.roofline:
+        where = f"{speed.op} in {speed.dtype} on {speed.device}"
+        print(f"roofline: {where}: {speed.fraction:.2f} of a copy's bandwidth")
     for note in record.notes:
         print(f"note: {note}")
     print(summary(record))

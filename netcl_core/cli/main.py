@@ -210,9 +210,13 @@ def search(ctx: click.Context, word: str, catalogue: Path | None, as_json: bool)
 @plugins.command()
 @click.argument("target", metavar="[NAME|PATH]", required=False)
 @click.option(
-    "--level", type=click.Choice(["static", "run", "full"]), default="static", show_default=True
+    "--level",
+    type=click.Choice(["static", "run", "full"]),
+    help="Each includes those before it.  [default: run, or the lowest that --only needs]",
 )
-@click.option("--device", "devices", multiple=True, metavar="D", help="As NETCL_DEVICE.")
+@click.option(
+    "--device", "devices", multiple=True, metavar="D", help="As NETCL_DEVICE; default: all usable."
+)
 @click.option("--only", multiple=True, metavar="CHECK", help="Only the checks of this name.")
 @click.option("--out", metavar="FILE", help="Write the record as JSON into this new file, too.")
 @_json

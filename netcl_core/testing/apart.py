@@ -140,6 +140,7 @@ def _start(job: Job, path: Sequence[str], order: Path) -> subprocess.Popen[bytes
         plugins_disable="",
         plugins_autoload="1",
         plugins_strict="0",
+        lock="0",
         resolve=job.name,  # of two plugins that offer an op, the one that is checked serves it
     )
     return subprocess.Popen(

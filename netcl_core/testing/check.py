@@ -5,24 +5,28 @@ from __future__ import annotations
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from netcl_core.errors import ArgumentError, message
-from netcl_core.testing import apart, records, targets
+from netcl_core.testing import apart, full, records, targets, vocabulary
 from netcl_core.testing.findings import STATIC
 from netcl_core.testing.records import LEVELS, Level, Record
 from netcl_core.version import VERSION
 
 #: The names of the checks by the level that adds them.
-CHECKS: dict[Level, tuple[str, ...]] = {"static": STATIC}
+CHECKS: Final[Mapping[Level, tuple[str, ...]]] = {
+    "static": STATIC,
+    "run": tuple(name for name in vocabulary.CHECKS if name not in STATIC),
+    "full": full.NAMES,
+}
 
 
 def check(
     target: str,
-    level: Level = "static",
+    level: Level,
     devices: Sequence[str] = (),
     only: Sequence[str] = (),
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
@@ -82,16 +86,24 @@ def check(
     )
 
 
+def level_for(only: Sequence[str]) -> Level:
+    """The lowest level that has all of these checks; `run` if none is named."""
+    if not only:
+        return "run"
+    fits = (level for level in CHECKS if set(only) <= set(checks_of(level)))
+    return next(fits, [*CHECKS][-1])
+
+
 def checks_of(level: Level) -> list[str]:
     """The names of all checks of a level and of those before it."""
     below = LEVELS[: LEVELS.index(level) + 1]
-    return [name for each in below for name in CHECKS.get(each, ())]
+    return [name for each in below for name in CHECKS[each]]
 
 
 def insist(level: Level, devices: Sequence[str], only: Sequence[str]) -> None:
     """Raise ArgumentError unless these arguments of `check` make sense together."""
     if level not in CHECKS:
-        given = f"the level {level!r} is not there yet"
+        given = f"the level {level!r}"
         raise ArgumentError(message("check", given, f"one of {', '.join(CHECKS)}"))
     if devices and level == "static":
         given = "a device for the level 'static', which runs nothing"

@@ -16,14 +16,18 @@ from pathlib import Path
 from typing import Any, Final, TextIO, final
 
 from netcl_core import loading
+from netcl_core.device_table import get_device
 from netcl_core.errors import NetclError
 from netcl_core.market.survey import Plugin
 from netcl_core.registry import registry
-from netcl_core.resolution import canonical
-from netcl_core.testing import metadata, static
-from netcl_core.testing.cases import Case
-from netcl_core.testing.records import Outcome
-from netcl_core.testing.subject import Subject, find
+from netcl_core.testing import full, metadata, static
+from netcl_core.testing.collection import Table, table_of
+from netcl_core.testing.records import Outcome, facts_of
+from netcl_core.testing.reference import usable_devices
+from netcl_core.testing.renderings import kernel_sources
+from netcl_core.testing.running import run_level
+from netcl_core.testing.subject import find
+from netcl_core.testing.vocabulary import CHECKS
 
 #: The kinds of lines: what is loaded, what is checked, what was found, what ended it.
 LOADING: Final = "loading"
@@ -31,6 +35,8 @@ CHECKING: Final = "checking"
 FOUND: Final = "found"
 ERROR: Final = "error"
 DONE: Final = "done"
+#: What the kit checks and the static level has not checked already.
+LEFT: Final = tuple(name for name in CHECKS if name not in static.LOADED)
 
 
 @final
@@ -90,21 +96,34 @@ def _check(given: Mapping[str, Any], reporter: Reporter) -> None:
         reporter.found(outcomes=[Outcome(name, "skipped", reason=reason) for name in left_out])
         return
     reporter.progress("the conformance cases", 0, 1)
-    for outcome in static.static_level(subject, _cases(subject), only, reporter.progress):
+    table = table_of(subject.name)
+    for outcome in static.static_level(subject, table.cases, only, reporter.progress):
         reporter.found(outcomes=[outcome])
+    if given["level"] != "static":
+        _run(given, table, reporter)
+
+
+def _run(given: Mapping[str, Any], table: Table, reporter: Reporter) -> None:
+    """The levels that need devices; what the static level has checked is not checked again."""
+    checks, further = (
+        [name for name in names if not given["only"] or name in given["only"]]
+        for names in (LEFT, full.NAMES if given["level"] == "full" else ())
+    )
+    if not checks and not further:
+        return
+    reporter.progress("the devices", 0, 1)
+    devices = [get_device(spec) for spec in given["devices"]] or usable_devices()
+    reporter.found(devices=[facts_of(device) for device in devices])
+    if checks:
+        result = run_level(table, devices, reporter.progress, only=checks)
+        reporter.found(outcomes=result.outcomes)
+    if not given["only"]:
+        reporter.progress("kernel sources", 0, 1)
+        reporter.found(kernels=kernel_sources(table, devices))
+    if further:
+        found = full.full_level(table, devices, reporter.progress, further)
+        reporter.found(outcomes=found.outcomes, mutants=found.mutants, roofline=found.roofline)
 
 
 def _begin(reporter: Reporter, plugin: Plugin) -> None:
     reporter.tell(LOADING, plugin.name, plugin.distribution)
-
-
-def _cases(subject: Subject) -> list[Case]:
-    """The conformance cases that the plugin's own hook gives."""
-    wanted = canonical(subject.name)
-    return [
-        case
-        for plugin, hook in loading.implementing("netcl_conformance_cases")
-        if canonical(plugin.distribution) == wanted
-        for name in plugin.provides
-        for case in hook(op=name) or ()
-    ]

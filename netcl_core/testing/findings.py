@@ -200,6 +200,12 @@ KINDS: Final = _table(
         "Excuse it in a case with `skip={'derivative': 'why'}`; finite differences remain.",
     ),
     (
+        "NC503",
+        "derivative",
+        "A case expects this check to fail, and it passes.",
+        "Remove `derivative` from the case's `xfail=`.",
+    ),
+    (
         "NC601",
         "load",
         "It ended the interpreter during a check.",

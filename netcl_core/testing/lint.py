@@ -31,7 +31,7 @@ from netcl_core.testing.cases import Case
 from netcl_core.testing.findings import Finding
 from netcl_core.testing.samples import FLOATS
 
-SUFFIX: Final = ".j2"
+SUFFIX: Final = ".cl.j2"
 _SHAPE: Final = (1024,)
 #: The vector forms of the kernels that CPUs and GPUs get.
 _STYLES: Final = ("vector16", "vector4")
@@ -64,7 +64,7 @@ def check_file(template: str) -> Iterator[Finding]:
 
 
 def templates(prefix: str) -> list[str]:
-    """The Jinja templates of a plugin; other files beside them are none."""
+    """The kernel templates of a plugin; what else it renders is its own affair."""
     return [name for name in templates_of(prefix) if name.endswith(SUFFIX)]
 
 
@@ -138,12 +138,10 @@ def _render(use: Use, dtype: str) -> None:
 def check_kernels(operator: Operator, cases: Sequence[Case], dtype: str) -> Iterator[Finding]:
     """The kernels of a structured op are rendered in a dtype, for every case that takes it."""
     for case in cases:
-        if dtype not in case.takes or case.call is not None:
-            continue
-        arrays = case.sample(case.variants[0], dtype)
-        specs = [Spec(array.shape, array.dtype.name) for array in arrays]
-        for kind in _KINDS:
+        for kind in _KINDS if dtype in case.takes and case.call is None else ():
             try:
+                arrays = case.sample(case.variants[0], dtype)
+                specs = [Spec(array.shape, array.dtype.name) for array in arrays]
                 sources_of(operator.name, stand_in(kind), dtype, specs, case.attrs)
             except Exception as error:  # whatever it is, the kernel cannot be made
                 text = f"{case} on a {kind}: {type(error).__name__}: {error}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -21,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, final
 
-from netcl_core import icd
+from netcl_core import config, icd
 from netcl_core.testing.collection import Table
 from netcl_core.testing.kernel_faults import KernelFault
 from netcl_core.testing.records import Outcome
@@ -59,7 +58,7 @@ def command() -> list[str] | None:
 
 def environment(log: Path) -> dict[str, str]:
     """The variables of a process that runs in Oclgrind: what it looks for, and its log."""
-    return {**os.environ, **_SETTINGS, "OCLGRIND_LOG": str(log), "NETCL_CACHE": "0"}
+    return {**config.environment(cache="0"), **_SETTINGS, "OCLGRIND_LOG": str(log)}
 
 
 @final

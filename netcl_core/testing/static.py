@@ -96,11 +96,14 @@ def static_level(
         yield outcome
         wrong |= {outcome.op} if outcome.state == "failed" else set()
     if wanted("derivative"):
-        excused = {
-            case.op: f"its case says: {why}" for case in cases if (why := case.excuse("derivative"))
-        }
-        excused |= dict.fromkeys(wrong, "its expressions are wrong")
-        yield from _derivatives(rows, excused, progress)
+        records = [row.record for row in rows if isinstance(row.record, AutogradPrimitive)]
+        for done, record in enumerate(records):
+            progress(f"derivative of {record.name}", done, len(records))
+            if record.name in wrong:
+                reason = "its expressions are wrong"
+                yield Outcome("derivative", "skipped", record.name, reason=reason)
+            elif record.backward is not None:
+                yield from _derivative(record, [case for case in cases if case.op == record.name])
 
 
 def check_registration(subject: Subject, cases: Sequence[Case]) -> list[Outcome]:
@@ -175,19 +178,23 @@ def _of_operator(
             yield from judged("templates", found, record.name, dtype)
 
 
-def _derivatives(
-    rows: Sequence[Row], excused: Mapping[str, str], progress: Progress
-) -> Iterator[Outcome]:
-    records = [row.record for row in rows if isinstance(row.record, AutogradPrimitive)]
-    for done, record in enumerate(records):
-        progress(f"derivative of {record.name}", done, len(records))
-        if record.name in excused:
-            yield Outcome("derivative", "skipped", record.name, reason=excused[record.name])
-        elif record.backward is not None:
-            yield from judged("derivative", _derivative(record), record.name)
+def _derivative(record: AutogradPrimitive, cases: Sequence[Case]) -> list[Outcome]:
+    """The gradient check of a primitive, which a case may excuse or expect to fail."""
+    name = record.name
+    for case in cases:
+        reason = case.excuse("derivative")
+        if reason is not None:
+            return [Outcome("derivative", "skipped", name, reason=f"its case says: {reason}")]
+    outcomes = judged("derivative", _gradient_findings(record), name)
+    expected = [why for case in cases if (why := case.expected_failure("derivative", None, ""))]
+    if not expected:
+        return outcomes
+    if outcomes[0].state == "failed":
+        return [Outcome("derivative", "xfailed", name, reason=expected[0])]
+    return [Finding("NC503", f"its case says: {expected[0]}", name).outcome()]
 
 
-def _derivative(record: AutogradPrimitive) -> Iterator[Finding]:
+def _gradient_findings(record: AutogradPrimitive) -> Iterator[Finding]:
     try:
         found = verification.check_gradient(record)
     except Exception as error:  # a plugin's callable may raise anything

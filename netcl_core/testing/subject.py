@@ -28,6 +28,8 @@ from netcl_core.market.manifests import locate
 from netcl_core.market.requirements import CORE
 from netcl_core.resolution import canonical
 
+#: The extras that name what a plugin's tests and cases need.
+_FOR_TESTS: Final = ("test", "tests", "dev")
 _SECTION: Final = re.compile(r"\s*\[([^\]]+)\]\s*$")
 
 
@@ -132,30 +134,31 @@ def find(name: str, packed: Sequence[str] | None = None, project: str = "") -> S
 
 
 def needed(name: str, path: Sequence[str]) -> list[str]:
-    """A distribution and what it requires, its extra `test` included, as far as it is on a path.
+    """A distribution and what it requires, for its tests too, as far as it is on a path.
 
     What is named here is all that a plugin may count on.
     """
     found: dict[str, str] = {}
-    waiting = [(name, "test")]
+    waiting: list[tuple[str, Sequence[str]]] = [(name, _FOR_TESTS)]
     while waiting:
-        wanted, extra = waiting.pop()
+        wanted, extras = waiting.pop()
         handle = next(iter(importlib_metadata.distributions(name=wanted, path=list(path))), None)
         if handle is None or canonical(wanted) in {*found, CORE}:
             continue
         found[canonical(wanted)] = wanted
         for text in handle.requires or ():
-            waiting += [(each, "") for each in _required(text, extra)]
+            waiting += [(each, ("",)) for each in _required(text, extras)]
     return [*found.values()]
 
 
-def _required(text: str, extra: str) -> list[str]:
+def _required(text: str, extras: Sequence[str]) -> list[str]:
     try:
         requirement = Requirement(text)
     except InvalidRequirement:
         return []  # loading reports it
     marker = requirement.marker
-    return [requirement.name] if marker is None or marker.evaluate({"extra": extra}) else []
+    fits = marker is None or any(marker.evaluate({"extra": extra}) for extra in extras)
+    return [requirement.name] if fits else []
 
 
 def module_of(name: str) -> str:

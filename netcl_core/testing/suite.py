@@ -29,15 +29,19 @@ class Item:
         return self.name
 
     def check(self) -> None:
-        """Run the steps; pytest's fail, xfail or skip with all reasons, unless one passed."""
-        outcomes = [outcome for step in self.steps for outcome in perform(step)]
-        failed = [each for each in outcomes if each.state == "failed"]
-        if failed:
-            pytest.fail("\n".join(map(_text, failed)), pytrace=False)
-        for state, end in (("xfailed", pytest.xfail), ("skipped", pytest.skip)):
-            found = [each for each in outcomes if each.state == state]
-            if found and (state == "xfailed" or len(found) == len(outcomes)):
-                end("; ".join(dict.fromkeys(f"{each.check}: {each.reason}" for each in found)))
+        """Run the steps, and tell pytest."""
+        report([outcome for step in self.steps for outcome in perform(step)])
+
+
+def report(outcomes: Sequence[Outcome]) -> None:
+    """End a test as its outcomes ask for: a failure with all reasons, xfail, skip, or nothing."""
+    failed = [each for each in outcomes if each.state == "failed"]
+    if failed:
+        pytest.fail("\n".join(map(_text, failed)), pytrace=False)
+    for state, end in (("xfailed", pytest.xfail), ("skipped", pytest.skip)):
+        found = [each for each in outcomes if each.state == state]
+        if found and (state == "xfailed" or len(found) == len(outcomes)):
+            end("; ".join(dict.fromkeys(f"{each.check}: {each.reason}" for each in found)))
 
 
 def _text(outcome: Outcome) -> str:

@@ -324,6 +324,19 @@ plugin = Plugin()
         ),
         op="odd",
     ),
+    "expected": Faulty(
+        "NC503",
+        "`xfail={'derivative': ...}` of a right gradient",
+        "its case says: rounding",
+        {
+            PLUGIN: REGISTER
+            + "    @hookimpl\n    def netcl_conformance_cases(self, op):\n"
+            + "        from netcl_core.testing import Case, normal\n"
+            + "        return [Case(op, (normal(),), xfail={'derivative': 'rounding'})]\n"
+            + END
+        },
+        op="sound",
+    ),
     "leaving": Faulty(
         "NC601",
         "`os._exit` when its cases are asked for",

@@ -26,6 +26,7 @@ from netcl_plugin_workbench.new.project import rendered
 
 from netcl_core import config, errors, hookspecs
 from netcl_core.market.failures import FAILURES
+from netcl_core.testing import vocabulary
 from netcl_core.testing.findings import KINDS as FINDINGS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,6 +101,14 @@ def findings_table() -> Iterator[str]:
         yield f"| {anchor} | `{kind.check}` | {kind.meaning} | {kind.remedy} | {proof} |"
 
 
+def checks_table() -> Iterator[str]:
+    """Every check of the conformance kit with its meaning and its remedy."""
+    yield "| check | holds if | when it fails |"
+    yield "|---|---|---|"
+    for name, check in vocabulary.CHECKS.items():
+        yield f"| `{name}` | {check.meaning} | {check.remedy} |"
+
+
 def plugins_table() -> Iterator[str]:
     """Every first-party plugin with what it brings."""
     yield "| package | brings |"
@@ -159,6 +168,7 @@ def _first_paragraph(thing: Any) -> str:
 
 
 PARTS: dict[str, Callable[[], Iterator[str]]] = {
+    "checks": checks_table,
     "settings": settings_table,
     "hooks": hooks_table,
     "errors": errors_table,

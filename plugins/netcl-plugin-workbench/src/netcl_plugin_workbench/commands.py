@@ -37,4 +37,5 @@ COMMANDS: Final[tuple[tuple[str, click.Command], ...]] = (
     ("", matrix),
     ("plugins", lock),
     ("plugins", new),
+    ("", catalogue),
 )

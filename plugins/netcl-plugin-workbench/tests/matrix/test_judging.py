@@ -151,19 +151,40 @@ def test_what_a_manifest_asks_of_a_device(
 
 
 @pytest.mark.parametrize(
-    ("said", "excluded"),
+    ("said", "problem"),
     [
-        ("ERROR: ResolutionImpossible: for help visit", True),
-        ("ERROR: Package 'x' requires a different Python: 3.11.7 not in '>=3.14'", True),
-        ("ERROR: No matching distribution found for numpy", False),
-        ("No solution found when resolving dependencies\nBecause all versions of a need b<1", True),
         (
-            "No solution found when resolving dependencies\n"
-            "Because b was not found in the provided package locations",
-            False,
+            "The conflict is caused by:\n    a 1 depends on b<1\n    c 2 depends on b>=1\n\n"
+            "To fix this\nERROR: ResolutionImpossible: for help visit",
+            "versions exclude each other: a 1 depends on b<1; c 2 depends on b>=1",
         ),
-        ("error: Failed to extract archive", False),
+        (
+            "Processing x\nERROR: Package 'x' requires a different Python: 3.11.7 not in '>=3.14'",
+            "versions exclude each other: Package 'x' requires a different Python: 3.11.7 not in "
+            "'>=3.14'",
+        ),
+        (
+            "error: No solution found when resolving dependencies\n  cause: Because a needs\n b<1",
+            "versions exclude each other: Because a needs b<1",
+        ),
     ],
 )
-def test_what_installers_say(said: str, excluded: bool) -> None:
-    assert _refused("pip install", Ended(1, "", said)).excluded == excluded
+def test_what_installers_say_of_versions(said: str, problem: str) -> None:
+    made = _refused("pip install", Ended(1, "", said))
+    assert made.excluded
+    assert made.problem.partition("\n")[0] == problem
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ERROR: No matching distribution found for numpy",
+        "No solution found when resolving dependencies\n"
+        "Because b was not found in the provided package locations",
+        "error: Failed to extract archive",
+    ],
+)
+def test_what_installers_say_of_anything_else(said: str) -> None:
+    made = _refused("pip install", Ended(1, "", said))
+    assert not made.excluded
+    assert made.problem == f"pip install ended with exit code 1\n{said}"

@@ -35,6 +35,18 @@ def test_builds_of_one_version_are_told_apart(shelves_of: tuple[Path, Path]) -> 
     assert plugin.requires == ("netcl-core>=0.1.1,<0.2",)
 
 
+def test_some_plugins_are_only_there_for_others(
+    shelves_of: tuple[Path, Path], make_wheel: Write
+) -> None:
+    make_wheel(shelves_of[1], "netcl-plugin-base")
+    found = shelves(*shelves_of, ["Netcl_Plugin_Swish"])
+    assert [wheel.name for wheel in found.plugins] == ["netcl-plugin-base", "netcl-plugin-swish"]
+    assert [wheel.name for wheel in found.checked] == ["netcl-plugin-swish"]
+    assert shelves(*shelves_of).checked == found.plugins
+    with pytest.raises(PluginError, match="none is of swish; expected one of netcl-plugin-base"):
+        shelves(*shelves_of, ["swish"])
+
+
 def test_a_manifest_is_read_from_the_wheel(make_wheel: Write, tmp_path: Path) -> None:
     points = "[netcl_core.manifest]\ngpu = netcl_plugin_gpu:netcl_plugin.toml\n"
     manifest = '[plugin]\nname = "gpu"\n[requires]\ndevice_types = ["gpu"]\n'
@@ -117,12 +129,12 @@ def test_markers_and_extras_count(make_wheel: Write, tmp_path: Path) -> None:
         tmp_path,
         "netcl-core",
         "0.1.1",
-        requires=["runtime; extra == 'cpu'", "never; extra == 'dev'"],
+        requires=["runtime; extra == 'cpu'", "never; extra == 'dev'", "schema; extra == 'check'"],
     )
     requires = ["netcl-core[cpu]", "old; python_version < '3.12'", "new; python_version >= '3.12'"]
     make_wheel(tmp_path, "netcl-plugin-a", requires=requires)
-    assert pick(tmp_path).others == ("old", "runtime")
-    assert pick(tmp_path, python="3.12.1").others == ("new", "runtime")
+    assert pick(tmp_path).others == ("old", "runtime", "schema")
+    assert pick(tmp_path, python="3.12.1").others == ("new", "runtime", "schema")
 
 
 # -- processes -----------------------------------------------------------------------

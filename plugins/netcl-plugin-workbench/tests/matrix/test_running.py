@@ -204,9 +204,10 @@ def test_another_content_is_run_again(
     assert len(fake.calls()) == 8
 
 
-def test_another_level_is_another_cell(matrix: Any, tmp_path: Path) -> None:
+def test_another_level_is_another_cell(matrix: Any, fake: Any, tmp_path: Path) -> None:
     matrix()
     assert not any(each.kept for each in matrix(level="static"))
+    assert "--device" not in fake.calls()[-1][0]  # it runs nothing
     assert len(latest(load(tmp_path / "records"))) == 6
 
 

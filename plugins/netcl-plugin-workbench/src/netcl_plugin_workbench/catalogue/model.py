@@ -14,10 +14,11 @@ from packaging.version import InvalidVersion, Version
 
 from netcl_core.market.manifests import Manifest, Provided, Requires
 from netcl_core.testing.records import Record
-from netcl_plugin_workbench.catalogue.evidence import CELL_STATES, Cell, Evidence, when
+from netcl_plugin_workbench.catalogue.evidence import Evidence, when
 from netcl_plugin_workbench.catalogue.findings import Findings, merge
 from netcl_plugin_workbench.catalogue.metadata import clean_line
 from netcl_plugin_workbench.catalogue.wheels import Wheel
+from netcl_plugin_workbench.matrix.records import RUNTIME, STATES, CellRecord
 
 #: Kinds that have a page of their own.
 OP_KINDS: Final = ("primitive", "operator")
@@ -43,7 +44,7 @@ class Release:
     version: Version
     wheels: tuple[Wheel, ...]
     findings: Findings
-    cells: tuple[Cell, ...]
+    cells: tuple[CellRecord, ...]
 
     @property
     def wheel(self) -> Wheel:
@@ -171,11 +172,11 @@ def _filed(
     grouped: Mapping[str, Mapping[Version, Sequence[Wheel]]],
     names: Mapping[str, str],
 ) -> tuple[
-    dict[tuple[str, Version], list[Record]], dict[tuple[str, Version], list[Cell]], list[str]
+    dict[tuple[str, Version], list[Record]], dict[tuple[str, Version], list[CellRecord]], list[str]
 ]:
     """Records and cells by project and version, and texts about those that are of no wheel."""
     records: dict[tuple[str, Version], list[Record]] = defaultdict(list)
-    cells: dict[tuple[str, Version], list[Cell]] = defaultdict(list)
+    cells: dict[tuple[str, Version], list[CellRecord]] = defaultdict(list)
     unused = set()
     for one in evidence.everything:
         plugin = canonicalize_name(one.plugin)
@@ -202,12 +203,13 @@ def _is(version: Version, text: str) -> bool:
         return False
 
 
-def _newest(cells: Iterable[Cell]) -> tuple[Cell, ...]:
+def _newest(cells: Iterable[CellRecord]) -> tuple[CellRecord, ...]:
     """Of each place in the matrix the newest cell."""
-    found: dict[tuple[str, str, str, str], Cell] = {}
-    for cell in sorted(cells, key=lambda each: (when(each.date), CELL_STATES.index(each.state))):
-        found[cell.core, cell.python, cell.runtime, cell.device] = cell
-    return tuple(found[key] for key in sorted(found))
+    found: dict[tuple[str, ...], CellRecord] = {}
+    for cell in sorted(cells, key=lambda each: (when(each.date), STATES.index(each.state))):
+        place = (cell.cell.core_label, cell.python, *(cell.runtime[name] for name in RUNTIME))
+        found[place] = cell
+    return tuple(found[place] for place in sorted(found))
 
 
 def _ops(manifests: Iterable[Manifest]) -> Iterable[Op]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 import jinja2
 
+from netcl_core.folders import templates
 from netcl_core.market.manifests import Requires
-from netcl_core.rendering import core_source
 from netcl_plugin_workbench.catalogue.views import SIGNS, short
 
 ASSETS: Final = ("text.css", "parts.css", "catalogue.js", "icon.svg")
 
 
 def asset(name: str) -> str:
-    """The text of a template or of a file that pages refer to."""
-    return core_source(f"catalogue/{name}")
+    """The text of a file that pages refer to."""
+    return (_folder() / name).read_text(encoding="utf-8")
 
 
 def render(name: str, **context: Any) -> str:
@@ -52,9 +53,13 @@ def needs(requires: Requires) -> list[str]:
     return [text for text in texts if text]
 
 
+def _folder() -> Path:
+    return templates() / "catalogue"
+
+
 def _environment() -> jinja2.Environment:
     made = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: (asset(name), name, None)),
+        loader=jinja2.FileSystemLoader(_folder()),
         undefined=jinja2.StrictUndefined,
         autoescape=True,
         trim_blocks=True,

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
-from netcl_plugin_workbench.catalogue.evidence import Cell
 from netcl_plugin_workbench.catalogue.findings import Finding, Findings, Kernel, Where, verdict
 from netcl_plugin_workbench.catalogue.model import Market, Op, Project
+from netcl_plugin_workbench.matrix.records import CellRecord
+from netcl_plugin_workbench.matrix.signs import SIGNS as CELL_SIGNS
+from netcl_plugin_workbench.matrix.signs import Sign
 
-
-class Sign(NamedTuple):
-    """How a state looks: a sign beside the colour, since not everybody sees the colour."""
-
-    sign: str
-    tone: str
-    word: str
-
-
-#: Every state of a check and of a cell. What did not run is grey, never green.
-SIGNS: Final = {
-    "passed": Sign("✓", "good", "passed"),
-    "failed": Sign("✗", "bad", "failed"),
-    "xfailed": Sign("≈", "off", "fails as expected"),
-    "skipped": Sign("○", "off", "skipped"),
-    "none": Sign("·", "off", "no record"),
-    "pass": Sign("✓", "good", "passes"),
-    "fail": Sign("✗", "bad", "fails"),
-    "setup_error": Sign("!", "warn", "setup error"),
-    "unsupported": Sign("/", "off", "unsupported"),
-    "not_run": Sign("·", "off", "did not run"),
+#: Every state of a check and of a cell: a sign beside the colour, since not everybody sees the
+#: colour. What did not run is grey, never green.
+SIGNS: Final[Mapping[str, Sign]] = {
+    "passed": Sign("✓", "good", "passed", "green"),
+    "failed": Sign("✗", "bad", "failed", "red"),
+    "xfailed": Sign("≈", "off", "fails as expected", "dim"),
+    "skipped": Sign("○", "off", "skipped", "dim"),
+    "static": Sign("□", "off", "not run", "dim"),
+    "none": Sign("·", "off", "no record", "dim"),
+    **CELL_SIGNS,
 }
 RUNTIMES: Final = ("intel", "pocl", "oclgrind", "gpu", "numpy")
 #: Of the frame of the front page's kernel.
@@ -140,7 +131,7 @@ class Matrix:
 
     runtimes: tuple[str, ...]
     rows: tuple[tuple[str, str, tuple[tuple[int, ...], ...]], ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[CellRecord, ...]
 
     @property
     def not_run(self) -> int:
@@ -148,11 +139,11 @@ class Matrix:
         return sum(not places for _, _, columns in self.rows for places in columns)
 
 
-def matrix(cells: Sequence[Cell]) -> Matrix:
+def matrix(cells: Sequence[CellRecord]) -> Matrix:
     """The cells as a table; the newest core and Python on top."""
-    there = {cell.runtime for cell in cells}
+    there = {cell.runtime["name"] for cell in cells}
     runtimes = (*RUNTIMES, *sorted(there - set(RUNTIMES))) if cells else ()
-    lines = sorted({(cell.core, cell.python) for cell in cells}, key=_versions, reverse=True)
+    lines = sorted({_line(cell) for cell in cells}, key=_versions, reverse=True)
     rows = tuple(
         (
             core,
@@ -161,7 +152,7 @@ def matrix(cells: Sequence[Cell]) -> Matrix:
                 tuple(
                     number
                     for number, cell in enumerate(cells)
-                    if (cell.core, cell.python, cell.runtime) == (core, python, runtime)
+                    if (*_line(cell), cell.runtime["name"]) == (core, python, runtime)
                 )
                 for runtime in runtimes
             ),
@@ -169,6 +160,10 @@ def matrix(cells: Sequence[Cell]) -> Matrix:
         for core, python in lines
     )
     return Matrix(runtimes, rows, tuple(cells))
+
+
+def _line(cell: CellRecord) -> tuple[str, str]:
+    return cell.cell.core_label, cell.python
 
 
 def _versions(line: tuple[str, str]) -> list[tuple[int, int, str]]:
@@ -199,14 +194,21 @@ def numbers(market: Market) -> Numbers:
         passed = {row.name for row in plugin.pages if op_verdict(plugin, row) == "passed"}
         kernels += sum(each.op in passed for each in latest.findings.kernels)
         devices |= {(one.platform, one.name, one.driver) for one in latest.findings.devices}
-        devices |= {(one.platform, one.device, one.driver) for one in latest.cells if one.device}
+        places = (cell.runtime for cell in latest.cells if cell.runtime["device"])
+        devices |= {(one["platform"], one["device"], one["driver"]) for one in places}
     pages = sum(len(plugin.pages) for plugin in market.plugins)
     return Numbers(len(market.plugins), pages, kernels, len(devices))
 
 
 def op_verdict(plugin: Project, op: Op) -> str:
-    """The one word for an op's checks in the latest release."""
-    return plugin.latest.findings.of(op.row.name).verdict
+    """The one word for an op's checks in the latest release.
+
+    Green is for ops that ran: what was only looked at, in its template or its registration, is
+    `static`.
+    """
+    found = plugin.latest.findings.of(op.row.name)
+    ran = any(one.where and one.outcome.state == "passed" for one in found.outcomes)
+    return "static" if found.verdict == "passed" and not ran else found.verdict
 
 
 def specimen(market: Market) -> tuple[Project, Op, Kernel] | None:

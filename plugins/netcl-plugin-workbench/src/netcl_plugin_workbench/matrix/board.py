@@ -60,6 +60,11 @@ class Section:
         """State -> how many of its cells."""
         return counts(self.places)
 
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        """(state, `34/36`) of each runtime, over all cores and Pythons."""
+        return [together(counts(places)) for places in zip(*self.rows, strict=True)]
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,11 @@ def fraction(found: dict[str, int]) -> str:
     """`34/36`: how many passed, of all that are not excluded; empty if all are."""
     total = sum(found.values()) - found["unsupported"]
     return f"{found['pass']}/{total}" if total else ""
+
+
+def together(found: dict[str, int]) -> tuple[str, str]:
+    """The state of many cells and how many of them passed."""
+    return verdict(found), fraction(found)
 
 
 def board(records: Sequence[CellRecord]) -> Board:

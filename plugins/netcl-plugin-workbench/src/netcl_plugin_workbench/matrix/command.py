@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import click
 
-_FOLDER: Final = click.Path(exists=True, file_okay=False, path_type=Path)
+# Resolved, since child processes work in folders of their own.
+_FOLDER: Final = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
 _TARGET: Final = click.Path(file_okay=False, path_type=Path)
 _RUNTIMES: Final = ("intel", "pocl", "pocl-wheel", "oclgrind", "gpu", "numpy")
 _USUAL: Final = ("intel", "pocl", "oclgrind", "gpu", "numpy")
@@ -26,6 +27,12 @@ def matrix() -> None:
 @click.option("--cores", type=_FOLDER, required=True, help="Wheels of netcl-core.")
 @click.option(
     "--plugins", type=_FOLDER, required=True, help="Wheels of plugins, and of those they need."
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PLUGIN",
+    help="Check this; the others are there if needed.",
 )
 @click.option(
     "--records", type=_TARGET, required=True, help="Where each cell leaves a file; kept for ever."
@@ -58,7 +65,11 @@ def matrix() -> None:
     help="How many cells run at a time.",
 )
 @click.option(
-    "--timeout", type=click.FloatRange(1), default=900, show_default=True, help="Seconds per check."
+    "--timeout",
+    type=click.FloatRange(1),
+    default=1800,
+    show_default=True,
+    help="Seconds per check.",
 )
 @click.option(
     "--rerun",

@@ -23,6 +23,7 @@ from netcl_plugin_workbench.matrix.processes import Ended, Processes
 from netcl_plugin_workbench.matrix.pythons import Interpreter
 from netcl_plugin_workbench.matrix.wheelhouse import (
     Supply,
+    conflict,
     digest,
     excludes,
     offline_variables,
@@ -196,8 +197,13 @@ class Environments:
 
 def _refused(tool: str, ended: Ended) -> Made:
     text = ended.stderr + ended.stdout
-    excluded = excludes(ended) or (_UV_REFUSES in text and not _UV_MISSES.search(text))
-    return Made(problem=f"{tool} {ended.how}\n{ended.tail}", excluded=excluded)
+    if excludes(ended):
+        said = conflict(ended)
+    elif _UV_REFUSES in text and not _UV_MISSES.search(text):
+        said = " ".join(text.partition(_UV_REFUSES)[2].split()).lstrip(": ").removeprefix("cause: ")
+    else:
+        return Made(problem=f"{tool} {ended.how}\n{ended.tail}")
+    return Made(problem=f"versions exclude each other: {said}\n{ended.tail}", excluded=True)
 
 
 def _sites(folder: Path) -> list[Path]:

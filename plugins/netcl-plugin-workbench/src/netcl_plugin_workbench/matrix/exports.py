@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from typing import Any, Final
 
-from netcl_plugin_workbench.matrix.board import Board, Place, Section, counts, fraction, verdict
+from netcl_plugin_workbench.matrix.board import Board, Place, counts, together, verdict
 from netcl_plugin_workbench.matrix.pages import render
 from netcl_plugin_workbench.matrix.records import Cell, State, reasons
 from netcl_plugin_workbench.matrix.signs import NOT_RUN, SIGNS
@@ -58,9 +58,8 @@ def _plain(text: str) -> str:
 def badges(shown: Board) -> Iterator[tuple[str, str]]:
     """(plugin, SVG) of the badge of each plugin's newest version."""
     for plugin, section in shown.newest_sections().items():
-        found = section.counts
-        state = verdict(found)
-        text = fraction(found) or SIGNS[state].word
+        state, passed = together(section.counts)
+        text = passed or SIGNS[state].word
         widths = {"left": _width("matrix"), "right": _width(text)}
         yield plugin, render("badge.svg.j2", text=text, colour=_COLOURS[state], **widths)
 
@@ -73,15 +72,13 @@ def _width(text: str) -> int:
 def summary(shown: Board) -> list[list[str]]:
     """A row per plugin and version, a column per runtime: `✓ 6/6`, over cores and Pythons."""
     return [
-        [f"{section.plugin} {section.version}", section.level, *_columns(section)]
+        [
+            f"{section.plugin} {section.version}",
+            section.level,
+            *(f"{SIGNS[state].sign} {text}".strip() for state, text in section.columns),
+        ]
         for section in shown.sections
     ]
-
-
-def _columns(section: Section) -> Iterator[str]:
-    for places in zip(*section.rows, strict=True):
-        found = counts(places)
-        yield f"{SIGNS[verdict(found)].sign} {fraction(found)}".strip()
 
 
 def ungreen(shown: Board) -> list[tuple[State, str, list[Cell]]]:

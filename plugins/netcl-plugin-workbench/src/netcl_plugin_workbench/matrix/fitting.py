@@ -17,6 +17,8 @@ from packaging.version import Version
 
 from netcl_plugin_workbench.matrix.wheels import CORE, Wheel
 
+#: The extra of the core with what `netcl plugins check` needs; older cores have none.
+CHECK: Final = "check"
 _DEPTH: Final = 20  # requirements of requirements; a circle ends here
 
 
@@ -39,7 +41,7 @@ class Choice:
 def choose(core: Wheel, plugin: Wheel, python: str, folder: Sequence[Wheel]) -> Choice:
     """What a plugin needs beside a core under a Python such as `3.11.7`."""
     found = _Walk(core, python, folder)
-    problem = found.visit(core, set()) or found.visit(plugin, set())
+    problem = found.visit(core, {CHECK}) or found.visit(plugin, set())
     plugins = (wheel for wheel in found.plugins.values() if wheel not in (core, plugin))
     return Choice(problem, tuple(plugins), tuple(sorted(found.others)))
 

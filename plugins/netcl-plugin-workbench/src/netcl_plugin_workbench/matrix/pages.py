@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import jinja2
 
+from netcl_core.rendering import core_source
 from netcl_core.testing.records import Outcome, Record
-from netcl_plugin_workbench.matrix.board import Board, Place, counts, fraction, verdict
+from netcl_plugin_workbench.matrix.board import Board, Place, counts, together
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES
 from netcl_plugin_workbench.matrix.signs import SIGNS
 
@@ -18,8 +19,6 @@ _FOLDER: Final = Path(__file__).parents[1] / "templates" / "matrix"
 _ESCAPED: Final = ("html.j2", "svg.j2")
 _OUTCOMES: Final = ("passed", "failed", "skipped", "xfailed")
 _FAILURES: Final = 100  # on a page; the record has them all
-
-STYLES: Final = ("look.css", "board.css")
 
 
 def _inline(text: str) -> str:
@@ -47,15 +46,16 @@ def render(name: str, **context: Any) -> str:
     return _environment.get_template(name).render(**context)
 
 
-def style(name: str) -> str:
-    """The text of a style sheet."""
-    return (_FOLDER / name).read_text(encoding="utf-8")
+def styles() -> Iterator[tuple[str, str]]:
+    """(name, text) of the style sheets: the look that all pages of netcl share, and the board's."""
+    yield "text.css", core_source("catalogue/text.css")
+    yield "board.css", (_FOLDER / "board.css").read_text(encoding="utf-8")
 
 
 def pages(shown: Board) -> Iterator[tuple[str, str]]:
     """(path, HTML) of the board and of a page per cell that has a record."""
     total = counts(shown.places)
-    overview = [(each, verdict(each.counts), fraction(each.counts)) for each in shown.sections]
+    overview = [(each, together(each.counts), each.columns) for each in shown.sections]
     known = {name: runtime.title for name, runtime in RUNTIMES.items()}
     yield (
         "index.html",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, final
+
+from packaging.utils import canonicalize_name
 
 from netcl_core.errors import PluginError, message
 from netcl_plugin_workbench.matrix.fitting import Choice, choose
@@ -53,25 +55,35 @@ class Task:
 @final
 @dataclass(frozen=True, slots=True)
 class Shelves:
-    """The wheels of a matrix: the builds of the core, and the folder of plugins."""
+    """The wheels of a matrix: the builds of the core, and the folder of plugins.
+
+    Attributes:
+        checked: Those of the plugins that have cells; the others are there if needed.
+    """
 
     cores: tuple[Wheel, ...]
     plugins: tuple[Wheel, ...]
     folder: Path
+    checked: tuple[Wheel, ...] = ()
 
 
-def shelves(cores: Path, plugins: Path) -> Shelves:
-    """Read both folders; raises PluginError if one has no wheel of its kind."""
+def shelves(cores: Path, plugins: Path, only: Sequence[str] = ()) -> Shelves:
+    """Read both folders; raises PluginError if one has no wheel of its kind, or none of `only`."""
     found = Shelves(
         tuple(wheel for wheel in shelf(cores) if wheel.name == CORE),
         tuple(wheel for wheel in shelf(plugins) if wheel.is_plugin),
-        plugins.resolve(),
+        plugins,
     )
     for folder, wheels, what in ((cores, found.cores, CORE), (plugins, found.plugins, "a plugin")):
         if not wheels:
             given = "there is none"
             raise PluginError(message(f"the wheels in {folder}", given, f"a wheel of {what}"))
-    return found
+    names = {wheel.name for wheel in found.plugins}
+    wanted = {canonicalize_name(name) for name in only} or names
+    if missing := sorted(wanted - names):
+        known = f"one of {', '.join(sorted(names))}"
+        raise PluginError(message(f"the wheels in {plugins}", f"none is of {missing[0]}", known))
+    return replace(found, checked=tuple(each for each in found.plugins if each.name in wanted))
 
 
 def tasks(
@@ -85,7 +97,7 @@ def tasks(
     made = []
     for python in pythons:
         for core in wheels.cores:
-            for plugin in wheels.plugins:
+            for plugin in wheels.checked:
                 choice = _choice(core, plugin, python, wheels)
                 for presence in runtimes:
                     cell = Cell(plugin.name, plugin.version, core.version, core.build,

@@ -19,6 +19,15 @@ SCHEMA: Final = 1
 State: TypeAlias = Literal["pass", "fail", "setup_error", "unsupported"]
 STATES: Final[tuple[State, ...]] = ("pass", "fail", "setup_error", "unsupported")
 RUNTIME: Final = ("name", "platform", "driver", "device")
+#: The types of JSON's values, where they are no texts.
+_TYPES: Final[Mapping[str, Any]] = {
+    "runtime": dict,
+    "packages": dict,
+    "content": dict,
+    "seconds": (int, float),
+    "schema": int,
+    "check": (Record, type(None)),
+}
 
 
 @final
@@ -133,7 +142,7 @@ def load(folder: Path) -> list[CellRecord]:
         except (OSError, ValueError) as error:  # JSON and UTF-8 errors are ValueErrors
             raise RecordError(message(path.name, str(error), "JSON")) from error
         if isinstance(data, dict) and data.get("kind") == "cell":
-            found.append(_read(path.name, data))
+            found.append(read_cell(path.name, data))
     return sorted(found, key=lambda record: record.date)
 
 
@@ -153,7 +162,19 @@ def reasons(
     return [(state, reason, cells) for (state, reason), cells in found.items()]
 
 
-def _read(name: str, data: Mapping[str, Any]) -> CellRecord:
+def _check_types(record: CellRecord) -> None:
+    """Raise TypeError for a value of a type that the class does not say."""
+    for each in fields(CellRecord):
+        value = getattr(record, each.name)
+        wanted = _TYPES.get(each.name, str)
+        if not isinstance(value, wanted):
+            raise TypeError(f"{each.name} is {value!r:.80}")
+        if wanted is dict and not all(isinstance(text, str) for text in value.values()):
+            raise TypeError(f"{each.name} is {value!r:.80}")
+
+
+def read_cell(name: str, data: Mapping[str, Any]) -> CellRecord:
+    """A cell's record from JSON data; raises RecordError that begins with the name."""
     if data.get("schema") != SCHEMA:
         remedy = "Upgrade netcl-plugin-workbench"
         raise RecordError(message(name, f"schema {data.get('schema')!r}", str(SCHEMA), remedy))
@@ -163,6 +184,7 @@ def _read(name: str, data: Mapping[str, Any]) -> CellRecord:
         if known.get("check") is not None:
             known["check"] = from_json(known["check"])
         record = CellRecord(**known)
+        _check_types(record)
         datetime.fromisoformat(record.date)
         if record.state not in STATES or set(RUNTIME) - set(record.runtime):
             raise ValueError(f"state {record.state!r}, runtime {sorted(record.runtime)}")

@@ -42,6 +42,7 @@ class Options:
 
     cores: Path
     plugins: Path
+    only: Sequence[str]
     records: Path
     pythons: Sequence[str]
     runtimes: Sequence[str]
@@ -57,7 +58,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Run a matrix; 0: nothing failed, 1: a cell failed, 3: no cell could be run."""
-    wheels = shelves(options.cores, options.plugins)
+    wheels = shelves(options.cores, options.plugins, options.only)
     processes = Processes()
     folder = cache_root() / "matrix"
     wheelhouse = Wheelhouse(

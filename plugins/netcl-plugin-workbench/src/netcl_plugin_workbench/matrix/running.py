@@ -98,7 +98,8 @@ class Runner:
         if task.presence.runtime.tool:
             command += ["--level", "full", "--only", "sanitizer"]
         else:
-            command += ["--level", task.cell.level, "--device", task.presence.spec]
+            command += ["--level", task.cell.level]
+            command += ["--device", task.presence.spec] if task.cell.level != "static" else []
         ended = self._netcl(task, made, work, command)
         verdict = judging.of_check(task.cell, ended, task.presence)
         if verdict is None:

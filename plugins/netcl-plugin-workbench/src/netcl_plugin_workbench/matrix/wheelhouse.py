@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -23,6 +24,7 @@ from netcl_plugin_workbench.matrix.pythons import Interpreter
 
 #: What pip says when versions exclude each other, unlike when something is missing.
 _EXCLUDING: Final = ("ResolutionImpossible", "requires a different Python")
+_CONFLICT: Final = re.compile(r"The conflict is caused by:\n(.+?)\n\s*\n", re.DOTALL)
 
 
 @final
@@ -112,7 +114,7 @@ class Wheelhouse:
     def _problem(self, ended: Ended, requirements: Sequence[str]) -> str:
         what = "third-party packages cannot be had"
         if excludes(ended):
-            what = "third-party packages exclude each other"
+            what = f"third-party packages exclude each other: {conflict(ended)}"
         elif not self.download:
             what += " offline: give --find-links, or allow --download"
         return f"{what}\nwanted: {', '.join(requirements)}\n{ended.tail}"
@@ -124,6 +126,16 @@ class Wheelhouse:
 def excludes(ended: Ended) -> bool:
     """Whether pip refused since versions exclude each other."""
     return any(words in ended.stderr + ended.stdout for words in _EXCLUDING)
+
+
+def conflict(ended: Ended) -> str:
+    """What excludes what, in one line, in pip's words."""
+    text = ended.stdout + ended.stderr
+    found = _CONFLICT.search(text)
+    if found is not None:
+        return "; ".join(line.strip() for line in found[1].splitlines())
+    lines = [line for line in text.splitlines() if any(words in line for words in _EXCLUDING)]
+    return lines[0].removeprefix("ERROR: ") if lines else ""
 
 
 def offline_variables() -> dict[str, str]:

@@ -239,6 +239,7 @@ def record(**changes: Any) -> Record:
         "kernels": tuple(kernels),
         "mutants": (Mutants("swiglu", 12, 11, (f"sign {EVIL}",)), Mutants("geglu", 9, 9)),
         "roofline": tuple(roofline),
+        "notes": (f"It comes without a licence file {EVIL}",),
     }
     return Record(**(made | changes))
 
@@ -254,9 +255,10 @@ def cell(
         "plugin": "swiglu",
         "version": "0.10.post1",
         "core": core,
-        "core_build": "wheel",
+        "core_build": "",
         "python": python,
         "runtime": place,
+        "level": "run",
         "state": state,
         "reason": "" if state == "pass" else f"because {EVIL}",
         "date": "2026-03-05T00:00:00+00:00",

@@ -1,0 +1,122 @@
+"""pytest's nodes for plugins that are checked without a test file, by `--netcl-plugin`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import pytest
+
+from netcl_core.device_table import get_device
+from netcl_core.errors import NetclError
+from netcl_core.testing import check
+from netcl_core.testing.collection import table_of
+from netcl_core.testing.records import Level, Outcome, Record
+from netcl_core.testing.reference import usable_devices
+from netcl_core.testing.suite import Item, items_of, report
+
+
+def collect(
+    session: pytest.Session, name: str, level: Level, devices: Sequence[str]
+) -> list[pytest.Item]:
+    """The tests of an installed plugin; an empty list of devices means every one at hand.
+
+    Raises:
+        UsageError: the plugin is not installed or does not work, there is no such device, or
+            the level cannot be checked.
+    """
+    try:
+        node = _collector(session, name, level, devices)
+    except NetclError as error:
+        raise pytest.UsageError(str(error)) from error
+    done = session.ihook.pytest_make_collect_report(collector=node)
+    session.ihook.pytest_collectreport(report=done)  # so that the tests are counted
+    found: list[pytest.Item] = done.result
+    return found
+
+
+def _collector(
+    session: pytest.Session, name: str, level: Level, devices: Sequence[str]
+) -> pytest.Collector:
+    table = table_of(name)
+    where = {"name": table.provider, "nodeid": table.provider}
+    if level == "run":
+        cases: CaseCollector = CaseCollector.from_parent(session, **where)
+        places = [get_device(each) for each in devices] or usable_devices()
+        cases.tests = items_of(table, places, thorough=True)
+        return cases
+    check.insist(level, devices, ())
+    checks: CheckCollector = CheckCollector.from_parent(session, **where)
+    checks.level, checks.devices = level, devices
+    return checks
+
+
+@final
+class CaseCollector(pytest.Collector):
+    """A plugin at the level run: a test per case and device."""
+
+    tests: Sequence[Item]
+
+    def collect(self) -> list[CaseItem]:
+        """Its tests."""
+        return [CaseItem.of(self, test) for test in self.tests]
+
+
+class _Node(pytest.Item):
+    """A test that lies in no file."""
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Where it is, for reports: it has no line."""
+        return self.path, None, self.nodeid
+
+
+@final
+class CaseItem(_Node):
+    """Some steps of a plugin's table."""
+
+    test: Item
+
+    @classmethod
+    def of(cls, parent: CaseCollector, test: Item) -> CaseItem:
+        """The node of a test."""
+        node: CaseItem = cls.from_parent(parent, name=test.name)
+        node.test = test
+        return node
+
+    def runtest(self) -> None:
+        """Run the steps."""
+        self.test.check()
+
+
+@final
+class CheckCollector(pytest.Collector):
+    """A plugin at another level: what `netcl plugins check` finds, a test per check."""
+
+    level: Level
+    devices: Sequence[str]
+
+    @cached_property
+    def record(self) -> Record:
+        """The record, made when the first test asks for it."""
+        return check.check(self.name, self.level, self.devices)
+
+    def collect(self) -> list[Any]:
+        """Its tests."""
+        return [CheckItem.from_parent(self, name=each) for each in check.checks_of(self.level)]
+
+
+@final
+class CheckItem(_Node):
+    """One check, such as that of the manifest."""
+
+    def runtest(self) -> None:
+        """End as the check of this name did."""
+        assert isinstance(self.parent, CheckCollector)
+        found: list[Outcome] = [
+            each for each in self.parent.record.outcomes if each.check == self.name
+        ]
+        report(found)
+        if not found:
+            pytest.skip("it has nothing that this check looks at")

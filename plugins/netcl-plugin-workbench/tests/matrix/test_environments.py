@@ -1,0 +1,224 @@
+"""Environments are made by pip from small wheels, once for the same content, without a network."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from netcl_plugin_workbench.matrix import pythons
+from netcl_plugin_workbench.matrix.environments import Environments
+from netcl_plugin_workbench.matrix.processes import Ended, Processes, StoppedError
+from netcl_plugin_workbench.matrix.wheelhouse import Supply, Wheelhouse, offline_variables
+from netcl_plugin_workbench.matrix.wheels import read
+
+Write = Callable[..., Path]
+PROGRAM = "import helper, sys\ndef main():\n    print('fake netcl', helper.answer, sys.argv[1:])\n"
+
+
+@pytest.fixture
+def python() -> pythons.Interpreter:
+    return pythons.find(pythons.running())
+
+
+@pytest.fixture
+def links(make_wheel: Write, tmp_path: Path) -> Path:
+    """Third-party wheels: `helper` in two versions, and one that excludes the newer."""
+    folder = tmp_path / "links"
+    make_wheel(folder, "helper", "1.0", files={"helper/__init__.py": "answer = 41"})
+    make_wheel(folder, "helper", "1.1", files={"helper/__init__.py": "answer = 42"})
+    make_wheel(folder, "picky", "1.0", requires=["helper<1.1"])
+    return folder
+
+
+@pytest.fixture
+def plugins(make_wheel: Write, tmp_path: Path) -> Path:
+    """A core with a program, and plugins that do and do not go with it."""
+    folder = tmp_path / "plugins"
+    program = {"netcl_core/program.py": PROGRAM}
+    script = "[console_scripts]\nnetcl = netcl_core.program:main\n"
+    make_wheel(folder, "netcl-core", "0.1.1", files=program, points=script, requires=["helper>=1"])
+    make_wheel(folder, "netcl-plugin-good", requires=["netcl-core", "netcl-plugin-base"])
+    make_wheel(folder, "netcl-plugin-base")
+    make_wheel(folder, "netcl-plugin-bad", requires=["netcl-core>=0.2"])
+    return folder
+
+
+def wheels(folder: Path, plugin: str) -> list[Any]:
+    return [read(next(folder.glob(f"{name}-*.whl"))) for name in ("netcl_core", plugin)]
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Ended:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(Processes, "run", refuse)
+
+
+def test_an_environment_is_made_once_and_works(
+    tmp_path: Path,
+    links: Path,
+    plugins: Path,
+    python: pythons.Interpreter,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = Wheelhouse(tmp_path / "house", Processes(), [links])
+    supply = house.provide(python, ("helper>=1",))
+    assert [path.name for path in supply.files] == ["helper-1.1-py3-none-any.whl"]
+    made = Environments(tmp_path / "made", Processes(), None)
+    good = made.environment(python, supply, wheels(plugins, "netcl_plugin_good"), plugins)
+    assert good.problem == ""
+    said = dict(good.packages)
+    assert said == {
+        "helper": "1.1", "netcl-core": "0.1.1", "netcl-plugin-base": "1.0",
+        "netcl-plugin-good": "1.0",
+    }  # fmt: skip
+    command = [good.program("netcl"), "check"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert text == "fake netcl 42 ['check']\n"
+
+    bad = made.environment(python, supply, wheels(plugins, "netcl_plugin_bad"), plugins)
+    assert bad.excluded
+    first = bad.problem.partition("\n")[0]
+    assert first.startswith("versions exclude each other: The user requested netcl-core 0.1.1")
+    assert "depends on netcl-core>=0.2" in first
+    kept = {path.name for path in (tmp_path / "made").iterdir()}
+    assert len([name for name in kept if name.startswith("cell-")]) == 2  # one, and its note
+
+    forbid(monkeypatch)  # the same content in another process needs none of it
+    house = Wheelhouse(tmp_path / "house", Processes(), [links])
+    assert house.provide(python, ("helper>=1",)) == supply
+    made = Environments(tmp_path / "made", Processes(), None)
+    again = made.environment(python, supply, wheels(plugins, "netcl_plugin_good"), plugins)
+    assert again == good
+    with pytest.raises(AssertionError):
+        made.environment(python, supply, wheels(plugins, "netcl_plugin_base"), plugins)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "excluded", "words"),
+    [
+        (("absent>=2",), False, "cannot be had offline: give --find-links, or allow --download"),
+        (
+            ("helper>=1.1", "picky"),
+            True,
+            "exclude each other: The user requested helper>=1.1; picky 1.0 depends on helper<1.1",
+        ),
+    ],
+)
+def test_wheels_that_cannot_be_had(
+    tmp_path: Path,
+    links: Path,
+    python: pythons.Interpreter,
+    wanted: tuple[str, ...],
+    excluded: bool,
+    words: str,
+) -> None:
+    supply = Wheelhouse(tmp_path / "house", Processes(), [links]).provide(python, wanted)
+    assert supply.files == ()
+    assert supply.excluded == excluded
+    assert words in supply.problem
+    assert ", ".join(wanted) in supply.problem
+    assert [path.name for path in (tmp_path / "house").iterdir()] == []
+
+
+@pytest.mark.parametrize("download", [False, True])
+def test_the_network_is_used_only_if_allowed(
+    tmp_path: Path,
+    python: pythons.Interpreter,
+    monkeypatch: pytest.MonkeyPatch,
+    download: bool,
+) -> None:
+    """pip gets no index, no configuration and no variable of anybody's unless --download."""
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://index.example")
+    seen: list[Any] = []
+
+    def note(self: Any, command: Any, cwd: Any, variables: Any, timeout: Any = None) -> Ended:
+        seen.append(([str(part) for part in command], variables))
+        return Ended(1, "", "ERROR: nothing")
+
+    monkeypatch.setattr(Processes, "run", note)
+    url = "https://mine.example" if download else ""
+    house = Wheelhouse(tmp_path / "house", Processes(), [], download, url)
+    supply = house.provide(python, ("helper",))
+    ((command, variables),) = seen
+    assert ("--no-index" in command) == (not download)
+    assert ("https://mine.example" in command) == download
+    assert ("PIP_EXTRA_INDEX_URL" in variables) == download
+    assert ("offline" in supply.problem) == (not download)
+
+
+def test_offline_pip_reads_no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", "https://index.example")
+    variables = offline_variables()
+    assert variables["PIP_CONFIG_FILE"] == os.devnull
+    assert "PIP_FIND_LINKS" not in variables
+
+
+def test_an_interrupted_environment_leaves_nothing(
+    tmp_path: Path, plugins: Path, python: pythons.Interpreter
+) -> None:
+    processes = Processes()
+    processes.stop()
+    made = Environments(tmp_path / "made", processes, None)
+    with pytest.raises(StoppedError):
+        made.environment(python, Supply(), wheels(plugins, "netcl_plugin_good"), plugins)
+    assert list((tmp_path / "made").iterdir()) == []
+
+
+UV = """#!/bin/sh
+echo "$@" >> {log}
+if [ "$1" = venv ]; then for last; do :; done; mkdir -p "$last/bin"; exit 0; fi
+if [ -e {refuse} ]; then cat {refuse} >&2; exit 1; fi
+"""
+
+
+@pytest.fixture
+def uv(tmp_path: Path) -> Path:
+    """A program that notes its arguments, and refuses to install when told to."""
+    path = tmp_path / "uv"
+    path.write_text(UV.format(log=tmp_path / "uv.log", refuse=tmp_path / "refuse"))
+    path.chmod(path.stat().st_mode | stat.S_IEXEC)
+    return path
+
+
+def test_uv_is_asked_for_everything_at_once(
+    tmp_path: Path, uv: Path, plugins: Path, python: pythons.Interpreter
+) -> None:
+    supply = Supply((tmp_path / "helper-1.1-py3-none-any.whl",))
+    made = Environments(tmp_path / "made", Processes(), str(uv))
+    assert made.tool.startswith("uv")
+    found = made.environment(python, supply, wheels(plugins, "netcl_plugin_good"), plugins)
+    assert found.problem == ""
+    venv, install = (tmp_path / "uv.log").read_text().splitlines()
+    assert f"--python {python.path}" in venv
+    assert "--offline --no-config --no-index" in install
+    for part in (
+        "netcl_core-0.1.1",
+        "netcl_plugin_good-1.0",
+        "helper-1.1",
+        f"--find-links {plugins}",
+    ):
+        assert part in install
+
+    (tmp_path / "refuse").write_text("No solution found when resolving dependencies: a needs b<1")
+    refused = made.environment(python, supply, wheels(plugins, "netcl_plugin_bad"), plugins)
+    assert refused.excluded
+    assert refused.problem.startswith("versions exclude each other: a needs b<1")
+
+
+@pytest.mark.skipif(shutil.which("uv") is None, reason="there is no uv")
+def test_the_real_uv_makes_one(
+    tmp_path: Path, links: Path, plugins: Path, python: pythons.Interpreter
+) -> None:
+    supply = Wheelhouse(tmp_path / "house", Processes(), [links]).provide(python, ("helper",))
+    made = Environments(tmp_path / "made", Processes(), shutil.which("uv"))
+    good = made.environment(python, supply, wheels(plugins, "netcl_plugin_good"), plugins)
+    text = subprocess.run([good.program("netcl")], capture_output=True, text=True, check=True)
+    assert text.stdout == "fake netcl 42 []\n"
+    assert made.environment(python, supply, wheels(plugins, "netcl_plugin_bad"), plugins).excluded
