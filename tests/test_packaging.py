@@ -12,7 +12,6 @@ import pytest
 from generate import first_party
 
 import netcl_core
-from netcl_core.version import VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
 PLUGINS = sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
