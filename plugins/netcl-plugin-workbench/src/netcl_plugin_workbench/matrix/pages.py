@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import jinja2
 
+from netcl_core.rendering import core_source
 from netcl_core.testing.records import Outcome, Record
 from netcl_plugin_workbench.matrix.board import Board, Place, counts, together
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES
@@ -18,8 +19,6 @@ _FOLDER: Final = Path(__file__).parents[1] / "templates" / "matrix"
 _ESCAPED: Final = ("html.j2", "svg.j2")
 _OUTCOMES: Final = ("passed", "failed", "skipped", "xfailed")
 _FAILURES: Final = 100  # on a page; the record has them all
-
-STYLES: Final = ("look.css", "board.css")
 
 
 def _inline(text: str) -> str:
@@ -47,9 +46,10 @@ def render(name: str, **context: Any) -> str:
     return _environment.get_template(name).render(**context)
 
 
-def style(name: str) -> str:
-    """The text of a style sheet."""
-    return (_FOLDER / name).read_text(encoding="utf-8")
+def styles() -> Iterator[tuple[str, str]]:
+    """(name, text) of the style sheets: the look that all pages of netcl share, and the board's."""
+    yield "text.css", core_source("catalogue/text.css")
+    yield "board.css", (_FOLDER / "board.css").read_text(encoding="utf-8")
 
 
 def pages(shown: Board) -> Iterator[tuple[str, str]]:

@@ -32,7 +32,7 @@ def _write(out: Path, shown: Board) -> Iterator[str]:
     """Write every file; yields their paths below the folder."""
     files = [
         *pages.pages(shown),
-        *((name, pages.style(name)) for name in pages.STYLES),
+        *pages.styles(),
         ("junit.xml", exports.junit(shown)),
         ("board.md", exports.markdown(shown)),
         *((f"badges/{plugin}.svg", svg) for plugin, svg in exports.badges(shown)),
