@@ -79,6 +79,19 @@ def test_their_tests_pass(projects: Sequence[Path], path: str) -> None:
     assert int(passed.split()[0]) > 40 and "failed" not in passed
 
 
+@pytest.mark.packaging  # the check builds a wheel
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_project_passes_its_own_check(kind: str, tmp_path: Path) -> None:
+    project = made(kind, f"a-{kind}", tmp_path)
+    command = ["netcl_core.cli.main", "plugins", "check", ".", "--level", "full", "--json"]
+    done = checkouts.call(command, project, "")
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    record = json.loads(done.stdout)
+    assert (record["state"], record["level"]) == ("pass", "full")
+    assert {each["state"] for each in record["outcomes"]} <= {"passed", "skipped"}
+    assert {each["op"] for each in record["mutants"] if each["caught"]} >= {f"a_{kind}"}
+
+
 def test_the_code_of_their_readmes_runs(
     projects: Sequence[Path], path: str, tmp_path: Path
 ) -> None:
