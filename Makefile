@@ -18,7 +18,7 @@ ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test packages lint format bench docs manifests op-table fuzz clean
+.PHONY: help setup demo test packages lint format bench docs manifests op-table mutants fuzz clean
 .DEFAULT_GOAL := help
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo "make docs      write what is generated, then check and run the documentation"
 	@echo "make manifests write every plugin's netcl_plugin.toml from what it registers (part of docs)"
 	@echo "make op-table  run every op's cases on every runtime here and write docs/ops.md (minutes)"
+	@echo "make mutants   break every op in every way and write docs/mutants.md (minutes)"
 	@echo "make fuzz      run COUNT random programs (10000) eagerly, compiled and by PyTorch (DEVICE=cpu)"
 	@echo "make bench     run benchmarks/*.py"
 	@echo "make setup     only make the environment ($(VENV))"
@@ -91,6 +92,9 @@ docs: manifests
 
 op-table: $(STAMPS)/reference
 	NETCL_CACHE_DIR='$(CURDIR)/build/test-cache' $(BIN)/python tests/support/op_table.py
+
+mutants: $(STAMPS)/reference
+	NETCL_CACHE_DIR='$(CURDIR)/build/test-cache' $(BIN)/python tests/support/mutant_table.py
 
 fuzz: $(STAMPS)/reference
 	NETCL_CACHE_DIR='$(CURDIR)/build/fuzz-cache' $(BIN)/python tests/support/fuzz.py $(COUNT) \

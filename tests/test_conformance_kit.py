@@ -11,10 +11,12 @@ import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.autograd import AutogradPrimitive, Composite
+from netcl_core.autograd import AutogradPrimitive, Composite, Implementation, Requirements
+from netcl_core.autograd.operators import Request
 from netcl_core.device import Device
 from netcl_core.errors import PluginError, RegistrationError
 from netcl_core.registry import registry
+from netcl_core.runtime.host import HostCall
 from netcl_core.testing import Case, Table, normal, run_level, table_of, uniform
 from netcl_core.testing.derived import derived_cases
 from netcl_core.testing.records import Outcome
@@ -343,6 +345,97 @@ def test_the_op_of_the_plugin_is_checked_and_not_its_rival(register: Callable[..
         assert failures(case(provider="rival"), only=only).keys() == {"values", "gradient"}
     finally:
         registry.remove_provider("rival")
+
+
+class FasterPlugin:
+    """Brings nothing but an implementation of somebody's operator."""
+
+    def __init__(self, operator: str, plan: Callable[..., Any], requires: Requirements) -> None:
+        self._record = Implementation(operator, "kit", plan, requires, priority=-1)
+
+    @nc.hookimpl
+    def netcl_register_operators(self, registry: Any) -> None:
+        registry.add(self._record)
+
+
+@pytest.fixture
+def implement() -> Iterator[Callable[..., Table]]:
+    """The table of a plugin that implements an operator by this plan."""
+
+    def of(operator: str, plan: Callable[..., Any], **requires: Any) -> Table:
+        nc.plugins.register(FasterPlugin(operator, plan, Requirements(**requires)), "kit")
+        return table_of("kit")
+
+    yield of
+    nc.plugins.unregister("kit")
+
+
+def plan_cumsum(extra: float) -> Callable[[Request], HostCall]:
+    """cumsum by NumPy, and a little beside it."""
+
+    def plan(request: Request) -> HostCall:
+        def run(inputs: Sequence[Any], output: Any) -> None:
+            output[...] = np.cumsum(inputs[0], request.attrs["dim"]) + extra
+
+        return HostCall(run)
+
+    return plan
+
+
+@pytest.mark.parametrize(("extra", "state"), [(0.0, "passed"), (0.5, "failed")])
+def test_another_ones_operator_is_checked_by_its_cases(
+    implement: Callable[..., Table], extra: float, state: str
+) -> None:
+    """With the implementation of the plugin under test, though its priority is the lowest."""
+    device = nc.default_device()
+    if device.backend != "opencl" or device.kind != "cpu":
+        pytest.skip("there is no OpenCL device that shares the host's memory")
+    table = implement("cumsum", plan_cumsum(extra), dtypes=("float32",))
+    assert table.ops == ["cumsum"] and not table.problems
+    assert {dtype for each in table.cases for dtype in each.takes} == {"float32"}
+    (found,) = run_level(table, [device], only=["values"]).outcomes
+    assert (found.device, found.dtype, found.state) == (device.id, "float32", state)
+
+
+def test_an_operator_of_nobody_has_no_cases(implement: Callable[..., Table]) -> None:
+    table = implement("kit_nothing", plan_cumsum(0))
+    assert not table.cases and "kit give no case of it" in table.problems["kit_nothing"]
+
+
+def test_a_device_that_the_plugin_leaves_out_is_skipped(
+    register: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(cube())
+    device = nc.default_device()
+    if device.backend != "opencl":
+        pytest.skip("there is no OpenCL device")
+    monkeypatch.setitem(registry.limits, "kit", lambda device: "it needs a quantum computer")
+    found = [each for each in outcomes(case(), device=device) if each.device == device.id]
+    assert {(each.state, each.reason) for each in found} == {
+        ("skipped", "it needs a quantum computer")
+    }
+    assert {each.dtype for each in found} == set(case().takes)
+
+
+def test_an_op_that_does_not_fuse_runs_alone(register: Callable[..., None]) -> None:
+    """In the dtype of the excuse; its reason is told."""
+    register(cube())
+    device = nc.default_device()
+    if device.backend != "opencl":
+        pytest.skip("there is no OpenCL device")
+    excused = case(skip={"fused in float16": "half of it is lost"})
+    found = outcomes(excused, device=device, only=["fused", "values"])
+    states = {(each.check, each.dtype): each.state for each in found}
+    assert states["fused", "float16"] == "skipped" and states["values", "float16"] == "passed"
+    assert states["fused", "int32"] == "passed"
+
+
+def test_collecting_imports_no_pytorch(python: Callable[..., str]) -> None:
+    """Which takes seconds, in everybody's collection of tests."""
+    code = "import sys\nfrom netcl_core.testing import table_of\n"
+    code += "from netcl_core.testing.steps import steps_of\n"
+    code += "steps_of(table_of('losses'), [])\nprint('torch' in sys.modules)"
+    assert python(code) == "False"
 
 
 def test_an_expected_failure(register: Callable[..., None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import json
 import shutil
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -13,7 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from environments import Environment, build, projects, run
+from click.testing import CliRunner
+from environments import Environment, build, projects, run, succeed
+
+from netcl_core.cli.main import netcl
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECTS = projects()
@@ -150,6 +154,28 @@ def test_the_core_alone(shelf: Path, new_environment: Callable[..., Environment]
     assert [one["id"] for one in json.loads(listed.stdout)["devices"]] == said["devices"]
     doctor = run([command, "doctor", "--json"], clean.work, **clean.variables())
     assert doctor.returncode == (0 if len(said["devices"]) > 1 else 3), doctor.stdout
+
+
+# -- a market of our own ---------------------------------------------------------------
+
+
+def test_a_catalogue_of_ours(
+    shelf: Path, tmp_path: Path, new_environment: Callable[..., Environment]
+) -> None:
+    """It says what the bundled one says, and pip installs a plugin and its core from it."""
+    out = tmp_path / "site"
+    command = ["catalogue", "build", "--wheels", str(shelf), "--out", str(out), "--json"]
+    result = CliRunner().invoke(netcl, command)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["others"] == ["netcl-core"]
+    bundled = (ROOT / "netcl_core" / "catalogue.json").read_text(encoding="utf-8")
+    made = json.loads((out / "catalogue.json").read_text(encoding="utf-8"))
+    assert made == json.loads(bundled)
+    clean = new_environment()
+    pip = [sys.executable, "-m", "pip", "--python", clean.python, "install", "--index-url"]
+    succeed([*pip, f"{out.as_uri()}/simple/", "netcl-plugin-losses"], clean.work)
+    states = {name: state for name, state, _ in json.loads(clean.execute(LISTED))}
+    assert set(states.values()) == {"active"} and "netcl-plugin-losses" in states
 
 
 # -- each plugin beside the core -----------------------------------------------------

@@ -134,9 +134,10 @@ class Case:
             return functions[self.op](*tensors, **self.attrs)
 
     def chosen(self) -> AbstractContextManager[None]:
-        """The provider's op, where another one has one of the same name."""
+        """The provider's op or implementation, where another one has one of the same name."""
         registry.load()
-        if self.provider and len(registry.op_rows(self.op)) > 1:
+        rows = (*registry.op_rows(self.op), *registry.rows("implementation", self.op))
+        if self.provider and {row.provider for row in rows} != {self.provider}:
             return prefer(f"{self.provider}:{self.op}")
         return nullcontext()
 

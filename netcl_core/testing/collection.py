@@ -8,10 +8,12 @@ from difflib import get_close_matches
 from typing import Any, Final, final
 
 from netcl_core import loading, plugins
+from netcl_core.autograd.choosing import unfit
 from netcl_core.autograd.primitives import AutogradPrimitive
+from netcl_core.device import Device
 from netcl_core.errors import PluginError, message
 from netcl_core.market.survey import Plugin
-from netcl_core.registry import OP_KINDS, registry
+from netcl_core.registry import OP_KINDS, Row, registry
 from netcl_core.resolution import canonical
 from netcl_core.testing.cases import Case
 from netcl_core.testing.derived import derived_cases
@@ -50,6 +52,17 @@ class Table:
         known = {*self.ops, *self.internal, *self.problems}
         return sorted({record.name for record in records_of(self.provider)} - known)
 
+    def unfit(self, op: str, device: Device) -> str | None:
+        """Why a device cannot run anything that the plugin brings for an op, or None."""
+        rows = [row for row in registry.op_rows(op) if row.provider == self.provider]
+        if rows or device.backend == "numpy":
+            return unfit(rows[0].offer, device) if rows else None
+        requires = [row.record.requires for row in _implementations(self.provider, op)]
+        reasons = [each.unmet_everywhere(device) for each in requires]
+        if reasons and all(reasons):
+            return "; ".join(filter(None, reasons))
+        return registry.limit(self.provider, device)
+
     def primitives(self) -> list[AutogradPrimitive]:
         """The plugin's elementwise ops, also those without a case."""
         records = records_of(self.provider)
@@ -66,28 +79,30 @@ def records_of(provider: str) -> list[Any]:
 def table_of(distribution: str) -> Table:
     """The table of an installed plugin, by the name of its distribution or its own.
 
-    A hook that raises, or returns something else than cases, does so for one op: it becomes one
-    of the table's `problems`, and the other ops keep their cases.
+    What it implements of another plugin's operator is checked with that one's cases, unless it
+    has cases of its own. A hook that raises, or returns something else than cases, does so for
+    one op: it becomes one of the table's `problems`, and the other ops keep their cases.
 
     Raises:
         PluginError: it is not installed, or does not work.
     """
-    found = _plugins_of(distribution)
-    provider = found[0].distribution
-    hooks = [(plugin, hook) for plugin, hook in loading.implementing(HOOK) if plugin in found]
+    provider = _plugins_of(distribution)[0].distribution
+    records = {record.name: record for record in records_of(provider)}
+    implemented = [row.record for row in _implementations(provider)]
     cases: list[Case] = []
     internal: dict[str, str] = {}
     problems: dict[str, str] = {}
-    for record in records_of(provider):
+    for op in dict.fromkeys([*records, *(each.operator for each in implemented)]):
         try:
-            answers = [_answer(plugin, hook, record.name) for plugin, hook in hooks]
+            given, reason = _ask(provider, op)
+            if not given and not reason and op not in records:
+                given = _borrowed(provider, op)
         except PluginError as error:
-            problems[record.name] = str(error)
+            problems[op] = str(error)
             continue
-        given = [case for answer in answers if not isinstance(answer, str) for case in answer]
-        reasons = [answer for answer in answers if isinstance(answer, str)]
-        if not given and reasons:
-            internal[record.name] = reasons[0]
+        record = records.get(op)
+        if not given and reason:
+            internal[op] = reason
         elif not given and isinstance(record, AutogradPrimitive):
             try:
                 given = derived_cases(record, provider)
@@ -95,6 +110,33 @@ def table_of(distribution: str) -> Table:
                 problems[record.name] = f"no case can be derived: {type(error).__name__}: {error}"
         cases += [replace(case, provider=provider) for case in given]
     return Table(provider, cases, internal, problems)
+
+
+def _implementations(provider: str, op: str | None = None) -> list[Row]:
+    rows = registry.rows("implementation", op)
+    return [row for row in rows if row.provider == provider]
+
+
+def _borrowed(provider: str, op: str) -> list[Case]:
+    """The cases that another one's operator comes with, in the dtypes that are implemented."""
+    owners = [row.provider for row in registry.op_rows(op)]
+    cases = [case for owner in owners for case in _ask(owner, op)[0]]
+    if not cases:
+        given = f"{' and '.join([provider, *owners])} give no case of it"
+        raise PluginError(message(op, given, "one", CHECKS["cases"].remedy))
+    offered = [row.record.requires.dtypes for row in _implementations(provider, op)]
+    if not all(offered):  # one of them computes any
+        return cases
+    dtypes = {dtype for each in offered for dtype in each}
+    return [
+        replace(
+            case,
+            dtypes=[dtype for dtype in case.takes if dtype in dtypes],
+            skip={**case.skip, "refusal": "the operator takes more dtypes than it implements"},
+        )
+        for case in cases
+        if dtypes.intersection(case.takes)
+    ]
 
 
 def _plugins_of(name: str) -> list[Plugin]:
@@ -115,6 +157,23 @@ def _plugins_of(name: str) -> list[Plugin]:
                 message(f"plugin {plugin.name!r} of {name}", given, "one that works", plugin.remedy)
             )
     return found
+
+
+def _ask(provider: str, op: str) -> tuple[list[Case], str]:
+    """The cases that a distribution's hooks give for an op, and a reason why there are none.
+
+    Raises PluginError for a hook that does neither.
+    """
+    cases: list[Case] = []
+    reason = ""
+    for plugin, hook in loading.implementing(HOOK):
+        if plugin.distribution == provider:
+            answer = _answer(plugin, hook, op)
+            if isinstance(answer, str):
+                reason = reason or answer
+            else:
+                cases += answer
+    return cases, reason
 
 
 def _answer(plugin: Plugin, hook: Callable[..., Any], op: str) -> list[Case] | str:

@@ -37,9 +37,10 @@ _SLOPES: Final[Shape] = (1031,)
 Inputs = Callable[[Case], list[Array]]
 
 
-def is_fusible(case: Case, device: Device) -> bool:
-    """Whether a case can share a kernel with others."""
-    return case.primitive is not None and case.is_sampled and not case.excuse("fused", device)
+def is_fusible(case: Case, device: Device, dtype: str) -> bool:
+    """Whether a case can share a kernel with others, and is not excused from it."""
+    sampled = case.primitive is not None and case.is_sampled
+    return sampled and not case.excuse("fused", device, dtype)
 
 
 def groups(cases: Sequence[Case], device: Device, dtype: str) -> list[list[Case]]:

@@ -47,11 +47,15 @@ def usable_devices(dtype: str = "float32") -> list[Device]:
     return [device for device in found if dtype != "float64" or device.supports_fp64]
 
 
+def has_torch() -> bool:
+    """Whether PyTorch is installed; it is not imported."""
+    return importlib.util.find_spec("torch") is not None
+
+
 @lru_cache(maxsize=1)
 def torch_module() -> Any:
     """PyTorch, or None where it is not installed."""
-    found = importlib.util.find_spec("torch")
-    return None if found is None else importlib.import_module("torch")
+    return importlib.import_module("torch") if has_torch() else None
 
 
 def evaluate(
@@ -73,7 +77,7 @@ def evaluate(
 
 def lacking(case: Case) -> str:
     """Why no reference is independent of the op; empty if one is."""
-    if case.counterpart is not None or _torch_for(case) is not None:
+    if case.counterpart is not None or (case.torch is not None and has_torch()):
         return ""
     if case.torch is not None:
         return "PyTorch is not installed; the NumPy path in float64 is the reference"

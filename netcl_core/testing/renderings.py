@@ -69,7 +69,7 @@ def _structured(case: Case, device: Device, dtype: str) -> Iterator[KernelSource
     def call(*tensors: Tensor) -> object:
         return case.run(*tensors)
 
-    with use_device(device):
+    with use_device(device), case.chosen():
         tensors = [Tensor.from_host(array, device) for array in arrays]
         lowered = jit_compile(call).lower(*tensors)
     directions: Sequence[tuple[Literal["forward", "backward"], str]] = (

@@ -86,8 +86,8 @@ class Recorder:
         launch = Launch.__call__
 
         def counted(own: Launch, *args: Any) -> None:
-            self._launches += 1
             launch(own, *args)
+            self._launches += 1
 
         Launch.__call__ = counted  # type: ignore[method-assign,assignment]  # of this process only
 

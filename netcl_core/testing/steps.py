@@ -169,24 +169,31 @@ def _on_device(
     table: Table, device: Device, dtype: str, first: bool, thorough: bool
 ) -> Iterator[Step]:
     """The fused groups, then each case by itself, as far as the device has the dtype."""
-    cases = [case for case in table.cases if dtype in case.takes]
-    if dtype == "float64" and not device.supports_fp64:
-        for op in dict.fromkeys(case.op for case in cases):
+    opencl = device.backend == "opencl"
+    cases: list[Case] = []
+    for case in table.cases:
+        if dtype not in case.takes:
+            continue
+        reason = table.unfit(case.op, device)
+        if dtype == "float64" and not device.supports_fp64:
             reason = f"{device} has no float64"
-            yield Step("values", partial(_complain, ""), (), device, dtype, op, reason)
-        return
-    fusible = [case for case in cases if is_fusible(case, device)]
-    if device.backend == "opencl":
-        yield from _fused(fusible, device, dtype, first, thorough)
+        if reason is not None:
+            yield Step("values", partial(_complain, ""), (case,), device, dtype, skip=reason)
+            continue
+        cases.append(case)
+        if opencl and case.primitive is not None and (why := case.excuse("fused", device, dtype)):
+            yield Step("fused", partial(_complain, ""), (case,), device, dtype, skip=why)
+    fusible = [case for case in cases if is_fusible(case, device, dtype)] if opencl else []
+    yield from _fused(fusible, device, dtype, first, thorough)
     for case in cases:
-        if case in fusible and device.backend == "opencl":  # in all dtypes it runs fused
+        if case in fusible:  # in all dtypes it runs fused
             main = case.main_dtype if thorough else "float32"
             wanted = dtype == main and (first or thorough)
         else:
             wanted = first or thorough or dtype == "float32"
         if wanted:
             yield from steps_of_case(case, device, dtype)
-    for case in cases if thorough and device.backend == "opencl" and dtype == "float64" else ():
+    for case in cases if thorough and opencl and dtype == "float64" else ():
         if case.differentiable and case not in fusible:
             yield _step("gradient", case, device, dtype, _slopes)
 

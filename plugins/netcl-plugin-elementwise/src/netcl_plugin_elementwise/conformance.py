@@ -44,8 +44,9 @@ CASES: Sequence[Case] = [
     Case("prelu", TWO, lambda t, x, y: t._prelu_kernel(*t.broadcast_tensors(x, y))),
     *(mask(op, ALL, ALL) for op in ("lt", "le", "gt", "ge", "eq", "ne")),
     *(Case(op, (whole(-1, 1), whole(-1, 1)), op, note="ties", differentiable=False)
-      for op in ("le", "eq")),
+      for op in ("lt", "le", "gt", "ge", "eq", "ne")),
     mask("logical_not", ALL),
+    Case("logical_not", (whole(-1, 1),), "logical_not", note="zeros", differentiable=False),
     Case("where", (ALL, ALL, ALL), lambda t, c, x, y: t.where(c != 0, x, y), gradients=(1, 2)),
     Case("where", (masks(), ALL, ALL), lambda t, c, x, y: t.where(c != 0, x, y), note="mask",
          gradients=(1, 2)),

@@ -21,6 +21,10 @@ AT_TIES = {"gradient": "equal inputs are kinks"}
 BEYOND = {
     "non-finite": "PyTorch refuses probabilities beyond 0 to 1; here they are clamped, or give NaN"
 }
+AT_EDGES = BEYOND | {
+    "gradient": "0 and 1 are the edges of the domain",
+    "values in float64": "PyTorch's bounds are rounded there: its 1e-12 to float32, its 1 - 1e-7",
+}
 INFINITE = {
     "non-finite": "PyTorch's (1 - target) * input is NaN at -inf, where the loss is infinite"
 }
@@ -30,6 +34,11 @@ def distribution(random: np.random.Generator, shape: Shape) -> Any:
     """Probabilities of classes along axis 1."""
     values = random.uniform(0.1, 1, shape)
     return values / values.sum(min(1, len(shape) - 1), keepdims=True)
+
+
+def edges(random: np.random.Generator, shape: Shape) -> Any:
+    """Probabilities of which half are 0 or 1, where logarithms are clamped."""
+    return random.choice([0.0, 1.0, 0.25, 0.75], shape)
 
 
 def logarithms(random: np.random.Generator, shape: Shape) -> Any:
@@ -102,7 +111,13 @@ def detection_l1(
     return reduced(weight * losses, reduction)
 
 
-def fused(heat_scale: float = 1.0, reg_scale: float = 1.0, beta: float = 0.05) -> Case:
+def fused(
+    heat_scale: float = 1.0,
+    reg_scale: float = 1.0,
+    beta: float = 0.05,
+    pred: Any = P,
+    note: str = "",
+) -> Case:
     """The fused detection loss against the sum of its parts; a gradient of pred only."""
 
     def there(t: Any, pred: Any, target: Any, heat: Any, reg: Any) -> Any:
@@ -113,8 +128,10 @@ def fused(heat_scale: float = 1.0, reg_scale: float = 1.0, beta: float = 0.05) -
         return sum(parts)  # fmt: skip
 
     attrs = {"heat_scale": heat_scale, "reg_scale": reg_scale, "beta": beta}
-    return Case("fused_weighted_bce_smooth_l1_loss", (P, P, P, P), there, attrs, gradients=(0,),
-                shapes=[[(8, 9)] * 4, [(1,)] * 4, [(2, 3, 1, 5, 7)] * 4], skip=BEYOND)  # fmt: skip
+    return Case("fused_weighted_bce_smooth_l1_loss", (pred, P, P, P), there, attrs,
+                gradients=(0,), note=note,
+                shapes=[[(8, 9)] * 4, [(1,)] * 4, [(2, 3, 1, 5, 7)] * 4],
+                skip=AT_EDGES if note else BEYOND)  # fmt: skip
 
 
 TRIPLES: Sequence[Sequence[Shape]] = [[(5, 7)] * 3, [(1,)] * 3, [(2, 3, 1, 5, 7)] * 3]
@@ -132,16 +149,21 @@ REGRESSION = [
 ]
 BINARY = [
     *loss("binary_cross_entropy", (P, P), skip=BEYOND),
+    *loss("binary_cross_entropy", (edges, edges), note="edges", skip=AT_EDGES),
     *loss("binary_cross_entropy", (P, P, WEIGHT), TRIPLES, ["weight"], skip=BEYOND),
     *loss("binary_cross_entropy_with_logits", (LOGITS, P), skip=INFINITE),
     *loss("binary_cross_entropy_with_logits", (LOGITS, P, WEIGHT, WEIGHT),
           [[(5, 7), (5, 7), (5, 7), (7,)]], ["weight", "pos_weight"], skip=INFINITE),
     *loss("kl_div", (logarithms, distribution), reductions=(*REDUCTIONS, "batchmean")),
+    *loss("kl_div", (logarithms, edges), note="edges", gradients=(0,),
+          skip={"non-finite": "PyTorch's 0 * inf is NaN where a target of 0 has no loss"}),
     *loss("kl_div", (logarithms, logarithms), log_target=True),
     *loss("weighted_bce", (P, P, P), TRIPLES, torch=detection_bce, skip=BEYOND),
+    *loss("weighted_bce", (edges, P, P), TRIPLES, torch=detection_bce, note="edges", skip=AT_EDGES),
     *loss("weighted_smooth_l1", (X, X, P), TRIPLES, torch=detection_l1, beta=0.5),
     fused(),
     fused(2.5, 0.5, 0.2),
+    fused(pred=edges, note="edges"),
 ]  # fmt: skip
 ONE_ROW: Sequence[Shape] = [(7,), ()]
 ROWS: Sequence[Sequence[Shape]] = [

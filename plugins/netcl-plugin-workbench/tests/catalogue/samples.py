@@ -239,6 +239,7 @@ def record(**changes: Any) -> Record:
         "kernels": tuple(kernels),
         "mutants": (Mutants("swiglu", 12, 11, (f"sign {EVIL}",)), Mutants("geglu", 9, 9)),
         "roofline": tuple(roofline),
+        "notes": (f"It comes without a licence file {EVIL}",),
     }
     return Record(**(made | changes))
 

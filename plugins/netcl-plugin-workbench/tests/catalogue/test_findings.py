@@ -75,6 +75,35 @@ def test_verdicts() -> None:
     assert merge([record(outcomes=(), state="fail")]).verdict == "failed"  # it broke off
 
 
+def test_the_deepest_record_gives_the_level() -> None:
+    """A newer look at the manifest alone does not hide that kernels ran, and the reverse."""
+    full, static = small("passed", OLD), replace(small("passed", NEW), level="static")
+    assert merge([static, full]).deepest == full
+    assert merge([static]).deepest == static and merge([]).deepest is None
+    noted = [replace(full, notes=("b", "a")), replace(static, notes=("a",))]
+    assert merge(noted).notes == ["a", "b"]
+
+
+def test_a_static_check_alone_does_not_look_like_more(tmp_path: Path) -> None:
+    """Neither on the card nor on the badge."""
+    text = samples.manifest("gate", ["gate"])
+    samples.wheel(tmp_path / "w", "netcl-plugin-gate", text=text, plugin="gate")
+    (tmp_path / "r").mkdir()
+    made = Outcome("templates", "passed", "gate")
+    static = record(plugin="gate", version="1.0", level="static", state="pass", outcomes=(made,),
+                    devices=(), kernels=(), mutants=(), roofline=())  # fmt: skip
+    (tmp_path / "r" / "static.json").write_text(json.dumps(static.as_json()))
+    out = tmp_path / "out"
+    samples.build(tmp_path / "w", out, "--records", str(tmp_path / "r"))
+    front = (out / "index.html").read_text(encoding="utf-8")
+    assert "static check 2026-03-04" in front
+    op = (out / "plugins/netcl-plugin-gate/gate.html").read_text(encoding="utf-8")
+    for page in (front, op):
+        assert '<span class="state off"><span aria-hidden="true">□</span> not run</span>' in page
+    badge = (out / "badges/netcl-plugin-gate/checks.svg").read_text(encoding="utf-8")
+    assert "passing (static)" in badge
+
+
 def test_what_did_not_run_is_never_green() -> None:
     green = {state for state, sign in SIGNS.items() if sign.tone == "good"}
     assert green == {"passed", "pass"}

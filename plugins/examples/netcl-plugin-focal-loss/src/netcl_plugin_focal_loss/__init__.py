@@ -30,7 +30,7 @@ class Plugin:
     @hookimpl
     def netcl_conformance_cases(self, op: str) -> Sequence[Case] | str:
         """What an op is tried with, or why it needs no case."""
-        from netcl_plugin_focal_loss.cases import CASES  # only tests need them
+        from netcl_plugin_focal_loss.conformance import CASES  # only tests need them
 
         if op == "focal_elements":
             return "focal_loss before its reduction"

@@ -25,7 +25,7 @@ class Plugin:
     @hookimpl
     def netcl_conformance_cases(self, op: str) -> Sequence[Case]:
         """What pytest and `netcl plugins check` try an op of this plugin with."""
-        from netcl_plugin_rope.cases import CASES  # only tests need them
+        from netcl_plugin_rope.conformance import CASES  # only tests need them
 
         return [case for case in CASES if case.op == op]
 

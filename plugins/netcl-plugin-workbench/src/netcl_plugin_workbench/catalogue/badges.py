@@ -44,9 +44,9 @@ def _said(plugin: Project, kind: str) -> tuple[str, str, str]:
         return "netcl plugin", str(latest.version), _BLUE
     if kind == "checks":
         words = {"failed": ("failing", _RED), "passed": ("passing", _GREEN)}
-        level = next((one.level for one in latest.findings.records), "")
+        record = latest.findings.deepest
         text, colour = words.get(latest.findings.verdict, ("not checked", _GREY))
-        return "checks", f"{text} ({level})" if colour != _GREY else text, colour
+        return "checks", f"{text} ({record.level})" if record else text, colour
     counts = latest.cell_counts
     ran = counts["pass"] + counts["fail"]
     if not ran:

@@ -9,7 +9,15 @@ from typing import Final, final
 
 from packaging.version import InvalidVersion, Version
 
-from netcl_core.testing.records import DeviceFacts, KernelSource, Mutants, Outcome, Record, Roofline
+from netcl_core.testing.records import (
+    LEVELS,
+    DeviceFacts,
+    KernelSource,
+    Mutants,
+    Outcome,
+    Record,
+    Roofline,
+)
 from netcl_plugin_workbench.catalogue.evidence import when
 
 #: One word for several checks: a failure outweighs all, a pass what was left out.
@@ -75,6 +83,16 @@ class Findings:
         """Where something was checked or measured."""
         found = {one.where for one in self.outcomes if one.where}
         return sorted(found | {where for each in self.kernels for where in each.where})
+
+    @property
+    def deepest(self) -> Record | None:
+        """The newest record of the highest level."""
+        return max(self.records, key=lambda one: (LEVELS.index(one.level), _age(one)), default=None)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the records remark."""
+        return sorted({note for record in self.records for note in record.notes})
 
     def of(self, op: str) -> Findings:
         """Those of one op."""

@@ -110,14 +110,14 @@ def _plural(kind: str, number: int) -> str:
 
 
 def _check_text(findings: Findings) -> str:
-    """`checked 2026-11-20`, or what else there is to say in a few words."""
-    if not findings.records:
+    """`full check 2026-11-20`, or what else there is to say in a few words."""
+    record = findings.deepest
+    if record is None:
         return "no record of a check"
     failed = sum(one.outcome.state == "failed" for one in findings.outcomes)
-    date = max(record.date for record in findings.records)[:10]
     if failed:
         return f"{failed} of {len(findings.outcomes):,} checks {'fails' if failed == 1 else 'fail'}"
-    return f"{'checked' if findings.verdict == 'passed' else 'looked at'} {date}"
+    return f"{record.level} check {record.date[:10]}"
 
 
 def _matrix_state(counts: Counter[str]) -> str:
@@ -192,6 +192,7 @@ def _op(market: Market, plugin: Project, op: Op) -> str:
         plugin=plugin,
         op=op,
         findings=findings,
+        verdict=op_verdict(plugin, op),
         kernels=[_kernel(kernel, numbered) for kernel in sorted(findings.kernels, key=_first)],
         choices=_choices(findings, numbered),
         by_check=by_check(findings),

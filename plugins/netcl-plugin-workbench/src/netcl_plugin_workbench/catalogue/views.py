@@ -20,6 +20,7 @@ SIGNS: Final[Mapping[str, Sign]] = {
     "failed": Sign("✗", "bad", "failed", "red"),
     "xfailed": Sign("≈", "off", "fails as expected", "dim"),
     "skipped": Sign("○", "off", "skipped", "dim"),
+    "static": Sign("□", "off", "not run", "dim"),
     "none": Sign("·", "off", "no record", "dim"),
     **CELL_SIGNS,
 }
@@ -200,8 +201,14 @@ def numbers(market: Market) -> Numbers:
 
 
 def op_verdict(plugin: Project, op: Op) -> str:
-    """The one word for an op's checks in the latest release."""
-    return plugin.latest.findings.of(op.row.name).verdict
+    """The one word for an op's checks in the latest release.
+
+    Green is for ops that ran: what was only looked at, in its template or its registration, is
+    `static`.
+    """
+    found = plugin.latest.findings.of(op.row.name)
+    ran = any(one.where and one.outcome.state == "passed" for one in found.outcomes)
+    return "static" if found.verdict == "passed" and not ran else found.verdict
 
 
 def specimen(market: Market) -> tuple[Project, Op, Kernel] | None:

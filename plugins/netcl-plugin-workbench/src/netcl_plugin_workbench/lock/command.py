@@ -119,7 +119,7 @@ def _write(path: Path, before: Lock | None, now: Lock, as_json: bool) -> int:
         data = {"lock": str(path), "changed": changed, "plugins": sorted(now.plugins)}
         _print_json({**data, "devices": sorted({**kept, **now.devices}), "dropped": dropped})
         return 0
-    sources = sum(len(part.sources) for part in now.devices.values())
+    sources = len({op for part in now.devices.values() for op in part.sources})
     print(f"{path}: {'written' if changed else 'unchanged'}, {len(now.plugins)} plugins, ", end="")
     print(f"{len(now.devices)} devices with the sources of {sources} ops")
     for device in dropped:

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import netcl_core as nc
-from netcl_core.errors import (
-    AmbiguousOpError,
-    ArgumentError,
-    AttributeValueError,
-    DeviceError,
-    DtypeError,
-    MissingOpError,
-    ShapeError,
-)
+from netcl_core.errors import MissingOpError
 from netcl_core.market.lock import ANY_DTYPE, DevicePart
+from netcl_plugin_workbench.lock.sources import cases, sources
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-#: What an op raises where there is nothing to render: no gradient, not this dtype, not this device.
-_NOTHING = (ArgumentError, AttributeValueError, DeviceError, DtypeError, ShapeError)
 
 
 def ops() -> list[str]:
@@ -39,15 +29,15 @@ def _is_op(name: str) -> bool:
 
 def part_of(device: nc.Device, progress: Progress) -> DevicePart:
     """The choices and sources of all ops on a device; to be called without a lock in force."""
-    names, choices, sources = ops(), {}, {}
+    names, given, choices, rendered = ops(), cases(), {}, {}
     for done, op in enumerate(names):
         progress(f"{device}: {op}", done, len(names))
         choices[op] = dict(_choices(op, device))
-        sources[op] = dict(_sources(op, device))
+        rendered[op] = dict(sources(op, device, given.get(op, ())))
     progress(str(device), len(names), len(names))
     return DevicePart(
         {op: rows for op, rows in choices.items() if rows},
-        {op: rows for op, rows in sources.items() if rows},
+        {op: rows for op, rows in rendered.items() if rows},
     )
 
 
@@ -77,24 +67,3 @@ def _in_order(candidates: Sequence[Any]) -> Iterator[Any]:
                 if [one.priority for one in rest].count(each.priority) > 1:
                     return
                 yield each
-
-
-# -- sources ---------------------------------------------------------------------------
-
-
-def _sources(op: str, device: nc.Device) -> Iterator[tuple[str, str]]:
-    for dtype in nc.DTYPES:
-        for backward in (False, True):
-            digest = _digest(op, device, dtype, backward)
-            if digest:
-                yield f"{dtype} {'backward' if backward else 'forward'}", digest
-
-
-def _digest(op: str, device: nc.Device, dtype: str, backward: bool) -> str:
-    """The sha256 of `source` in `netcl kernels show --json`; empty if nothing is rendered."""
-    try:
-        found = nc.plugins.sources(op, device=device, dtype=dtype, backward=backward)
-    except (*_NOTHING, AmbiguousOpError):
-        return ""
-    text = "\n\n".join(each.text for each in found.sources)
-    return hashlib.sha256(text.encode()).hexdigest() if text else ""

@@ -28,7 +28,7 @@ _KINDS: Final = (
         "an elementwise op: one C expression for the value, one per input for the gradient",
         (
             "src/{package}/templates/{op}.cl.j2  the formulas of value and gradient",
-            "src/{package}/cases.py  what the op is called with, and what it has to equal",
+            "src/{package}/conformance.py  what the op is called with, and what it has to equal",
         ),
     ),
     Kind(
@@ -37,7 +37,7 @@ _KINDS: Final = (
         (
             "src/{package}/operators.py  signature, shape rule, NumPy function, launches",
             "src/{package}/templates/{op}.cl.j2  the kernels",
-            "src/{package}/cases.py  what the op is called with, and what it has to equal",
+            "src/{package}/conformance.py  what the op is called with, and what it has to equal",
         ),
     ),
 )

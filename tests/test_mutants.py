@@ -1,0 +1,329 @@
+"""Seeded faults: which there are, that strong cases catch them, and that weak ones are named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import mutant_table
+import numpy as np
+import op_table
+import pytest
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.autograd import AutogradPrimitive, Composite
+from netcl_core.backends import backend_of
+from netcl_core.dtypes import DTYPES
+from netcl_core.registry import Row, registry
+from netcl_core.testing import Case, Table, table_of, uniform
+from netcl_core.testing import full as level
+from netcl_core.testing.faults import expression_faults
+from netcl_core.testing.full import full_level
+from netcl_core.testing.kernel_faults import KernelFault, kernel_faults
+from netcl_core.testing.kernel_mutants import run_kernel_mutants
+from netcl_core.testing.mutants import WANTED, Trial, Verdict, rows_of, run_mutants
+from netcl_core.testing.poison import poisoned
+from netcl_core.testing.reference import torch_module
+from netcl_core.testing.roofline import rooflines
+from netcl_core.testing.substitution import substituted
+
+NUMPY = nc.get_device("cpu")
+needs_torch = pytest.mark.skipif(torch_module() is None, reason="PyTorch is not installed")
+needs_opencl = pytest.mark.skipif(
+    nc.default_device().backend == "numpy", reason="there is no OpenCL device"
+)
+
+
+def hinge(**options: Any) -> AutogradPrimitive:
+    """max(x, 0) * y."""
+    return AutogradPrimitive(
+        "kit_hinge",
+        lambda args, _: f"{args[0]} > 0 ? {args[0]} * {args[1]} : 0",
+        lambda args, grad, *_: [
+            f"{args[0]} > 0 ? {grad} * {args[1]} : 0",
+            f"{args[0]} > 0 ? {grad} * {args[0]} : 0",
+        ],
+        2,
+        **options,
+    )
+
+
+@pytest.fixture
+def row() -> Iterator[Callable[[Any], Row]]:
+    """Enter an op of a provider of the test's own; gives its row."""
+
+    def enter(record: Any) -> Row:
+        registry.remove_provider("kit")
+        change = registry.transaction("kit")
+        change.add("primitive" if isinstance(record, AutogradPrimitive) else "operator", record)
+        change.commit()
+        return registry.op_rows(record.name)[0]
+
+    registry.load()
+    yield enter
+    registry.remove_provider("kit")
+
+
+def case(**options: Any) -> Case:
+    options.setdefault("inputs", (uniform(-2, 2), uniform(-2, 2)))
+    options.setdefault("reference", lambda x, y: np.where(x > 0, x * y, 0 * x))
+    return Case("kit_hinge", **options)
+
+
+WEAK = case(
+    inputs=(uniform(1, 2), uniform(1, 2)),
+    skip=dict.fromkeys(
+        ("derivative", "gradient", "non-finite", "broadcasting", "threads"), "what is left?"
+    ),
+    dtypes=("float32",),
+    reference=None,
+)
+
+
+# -- which faults there are ------------------------------------------------------------
+
+
+def texts(record: AutogradPrimitive, kind: str) -> list[str]:
+    return [fault.text for fault in expression_faults(record) if fault.kind == kind]
+
+
+def test_what_leaves_an_op_as_it_is_is_no_fault() -> None:
+    """The operands of a sum may change places, those of a difference may not."""
+    registry.load()
+    add, sub, maximum, lt = (
+        registry.op_rows(op)[0].record for op in ("add", "sub", "maximum", "lt")
+    )
+    assert texts(add, "operands swapped") == []
+    assert texts(sub, "operands swapped") == ["forward: y - x"]
+    assert texts(lt, "sign") == texts(lt, "factor") == []  # -1 is as true as 1
+    assert texts(lt, "operands swapped") == ["forward: y < x"]
+    assert "gradient of x: x == y ? grad : x < y ? 0 : grad" in texts(maximum, "term missing")
+    found = Counter(fault.kind for fault in expression_faults(hinge()))
+    assert found == {
+        "sign": 3, "factor": 3, "term missing": 6, "other operator": 3, "operands swapped": 3,
+        "branch": 9, "constant": 6, "upstream gradient missing": 2,
+        "other input's gradient": 2, "dtype rule": 2,
+    }  # fmt: skip
+
+
+def test_a_fault_is_in_one_use_of_an_op_only() -> None:
+    """Of one choice of the words that steer an expression."""
+    registry.load()
+    gelu = registry.op_rows("gelu")[0].record
+    for fault in list(expression_faults(gelu))[:5]:
+        assert "approximate='tanh'" in fault.text
+        key = (1, (("approximate", "none"),))
+        assert fault.record.parsed(*key).forward == gelu.parsed(*key).forward
+        key = (1, (("approximate", "tanh"),))
+        assert fault.record.parsed(*key).forward != gelu.parsed(*key).forward
+
+
+# -- what is caught --------------------------------------------------------------------
+
+
+def test_strong_cases_catch_everything(row: Callable[[Any], Row]) -> None:
+    verdicts = list(run_mutants(row(hinge()), Table("kit", [case()])))
+    missed = [each for each in verdicts if not each.caught_by]
+    assert len(verdicts) > 35 and {each.kind for each in missed} <= {"dtype rule"}
+    assert {each.caught_by for each in verdicts} >= {"derivative", "values"}
+
+
+def test_weak_cases_are_named(row: Callable[[Any], Row]) -> None:
+    """One branch, no independent reference, no derivative: what they let through is listed."""
+    row(hinge())
+    result = full_level(Table("kit", [WEAK]), [NUMPY], only=["mutants"])
+    (outcome,) = result.outcomes
+    assert (outcome.check, outcome.state) == ("mutants", "failed")
+    (mutants,) = result.mutants
+    assert mutants.caught < WANTED * mutants.total
+    assert len(mutants.missed) == mutants.total - mutants.caught
+    assert "factor: forward: 1.01 * (x0 > 0 ? x0 * x1 : 0)" in mutants.missed
+    assert f"{mutants.caught} of {mutants.total} seeded faults caught" in outcome.reason
+    assert f"missed: kit_hinge: {mutants.missed[0]}" in outcome.reason
+    assert f"and {len(mutants.missed) - 10} more" in outcome.reason
+    assert "no OpenCL device" in outcome.reason and "each branch" in outcome.remedy
+    assert result.roofline == []
+
+
+def test_a_step_that_fails_anyway_catches_nothing(row: Callable[[Any], Row]) -> None:
+    """The derivative of this op is wrong to begin with; its values and slopes are not looked at."""
+    broken = replace(hinge(), backward=lambda args, grad, *_: [grad, grad])
+    weak = replace(WEAK, skip={**WEAK.skip} | {"pruning": "as above"})
+    del weak.skip["derivative"]  # type: ignore[attr-defined]  # a dict
+    verdicts = list(run_mutants(row(broken), Table("kit", [weak])))
+    assert "derivative" not in {each.caught_by for each in verdicts}
+    assert any(not each.caught_by for each in verdicts)
+
+
+def test_an_op_is_itself_again(row: Callable[[Any], Row]) -> None:
+    own = row(hinge())
+    with pytest.raises(ZeroDivisionError), substituted(own, replace(own.record, arity=2)):
+        assert registry.op_rows("kit_hinge")[0].record is not own.record
+        raise ZeroDivisionError
+    assert registry.op_rows("kit_hinge")[0] == own
+    assert ag.kit_hinge(2.0, 3.0).item() == 6
+
+
+def test_faults_of_structured_ops(row: Callable[[Any], Row]) -> None:
+    """An operator's backward and reference, and a composite without a backward of its own."""
+    table = table_of("netcl-plugin-linalg")
+    (linear,) = rows_of(table, ["linear"])
+    found = list(run_mutants(linear, table))
+    assert all(each.caught_by for each in found)
+    assert Counter(each.kind for each in found) == {
+        "gradient factor": 1, "gradient sign": 1, "gradient zero": 3, "gradients swapped": 3,
+        "forward factor": 1,
+    }  # fmt: skip
+    composite = row(Composite("kit_hinge", lambda x, y: ag.mul(ag.relu(x), y)))
+    shapes = [[(3, 5)] * 2]
+    strong, weak = case(shapes=shapes), replace(WEAK, shapes=shapes, inputs=case().inputs)
+    found = list(run_mutants(composite, Table("kit", [strong])))
+    assert [each.kind for each in found if not each.caught_by] == []
+    assert {"gradient factor", "gradient zero", "forward factor"} <= {each.kind for each in found}
+    found = list(run_mutants(composite, Table("kit", [weak])))
+    assert {each.caught_by for each in found} == {""}
+
+
+def test_a_gradient_that_does_not_exist_is_no_fault() -> None:
+    """Labels have no gradient, so that there is none to be spoiled."""
+    table = table_of("netcl-plugin-tensor")
+    rows = rows_of(table, ["embedding", "one_hot"])
+    found = [each for one in rows for each in run_mutants(one, table)]
+    zero = [each.text for each in found if each.kind == "gradient zero"]
+    assert zero == ["gradient of input 1 zero"]
+    assert {each.op for each in found} == {"embedding"}
+
+
+# -- kernels ---------------------------------------------------------------------------
+
+SOURCE = """
+__kernel void maximum_forward(__global const float *in0)
+    __global const float *p_in0 = in0 + c0 * t_in0_0 + c1 * t_in0_1;
+    __global const float *p_in1 = in1 + c0 * t_in1_0;
+        vstore16(v1, 0, p_out0 + i);
+    for (; i < end; ++i) {
+        p_out0[i] = v1;
+        vstore_half(v2, i, p_grad1);
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "expected"),
+    [
+        ("broadcast", 0, ["p_in0 = in0 + 0 + 0;"]),
+        ("broadcast", 1, ["p_in1 = in1 + 0;"]),
+        ("bound above", 0, ["i <= end"]),
+        ("bound below", 0, ["i + 1 < end"]),
+        ("race", 0, ["v1, 0, p_out0 + 0)", "p_out0[0] = v1", "vstore_half(v2, 0, p_grad1)"]),
+    ],
+)
+def test_a_kernel_fault_is_one_change(kind: str, place: int, expected: list[str]) -> None:
+    fault = KernelFault("maximum", kind, "forward", place)
+    found = fault.applied(SOURCE).splitlines()
+    changed = [new for new, old in zip(found, SOURCE.splitlines(), strict=True) if new != old]
+    assert len(changed) == len(expected)
+    assert all(part in line for part, line in zip(expected, changed, strict=True))
+    other = replace(fault, direction="backward")
+    assert other.applied(SOURCE) == SOURCE
+    assert replace(fault, op="max").applied(SOURCE) == SOURCE
+
+
+@needs_opencl
+def test_kernel_faults_are_caught() -> None:
+    """Wrong values on a device, overruns and races in Oclgrind, where it is installed."""
+    table = table_of("netcl-plugin-elementwise")
+    rows = rows_of(table, ["maximum"])
+    found = run_kernel_mutants(rows, table, nc.default_device())
+    assert [each for each in found if not each.caught_by] == []
+    expected = {fault.text for fault in kernel_faults(rows[0].record, 2)}
+    hidden = {"one element too many", "all work-items store at one place"}
+    if level.command() is None:
+        expected = {text for text in expected if text.split(": ")[1] not in hidden}
+    assert {each.text for each in found} == expected
+
+
+@needs_opencl
+def test_new_memory_is_poisoned_for_a_while() -> None:
+    """Else a kernel that writes nothing passes, in a buffer with the right result of before."""
+    device, dtype = nc.default_device(), DTYPES["float32"]
+    backend = backend_of(device)
+    with pytest.raises(ZeroDivisionError), poisoned(device):
+        fresh = backend.download(backend.allocate(1031, dtype), 1031, dtype)
+        assert np.isnan(fresh).all()
+        raise ZeroDivisionError
+    kept = backend.upload(np.ones(1031, np.float32), dtype)
+    del kept
+    assert not np.isnan(backend.download(backend.allocate(1031, dtype), 1031, dtype)).all()
+    for without in (None, NUMPY):
+        with poisoned(without):
+            pass
+
+
+# -- the rest of the level -------------------------------------------------------------
+
+
+def test_roofline() -> None:
+    """A positive fraction per op on each OpenCL device; the NumPy path has none."""
+    table = table_of("netcl-plugin-elementwise")
+    device = nc.default_device()
+    heard: list[str] = []
+    found = rooflines(table, [device, NUMPY], lambda what, *_: heard.append(what), ops=["add"])
+    assert [each.op for each in found] == (["add"] if device.backend == "opencl" else [])
+    assert all(
+        each.fraction > 0 and each.elements == 1 << 22 for each in found if device.kind == "cpu"
+    )
+    assert heard == [f"roofline: {each.op} on {each.device}" for each in found]
+
+
+def test_only_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table("kit", [])
+    monkeypatch.setattr(level, "sanitize", lambda *_: pytest.fail("nobody asked"))
+    assert full_level(table, [], only=["values"]) == level.FullResult([], [], [])
+    (outcome,) = full_level(table, [], only=["mutants"]).outcomes
+    assert (outcome.state, outcome.reason) == (
+        "skipped",
+        "the plugin has no op with a fault to seed",
+    )
+    monkeypatch.setattr(level, "sanitize", lambda *_: ["sanitized"])
+    assert full_level(table, [], only=["sanitizer"]).outcomes == ["sanitized"]
+    assert len(full_level(table, []).outcomes) == 2
+
+
+# -- the published figure --------------------------------------------------------------
+
+
+def spread(found: Sequence[Any], count: int) -> list[Any]:
+    """So many of a sequence, evenly spread."""
+    return [found[i * len(found) // count] for i in range(min(count, len(found)))]
+
+
+@needs_torch
+def test_the_figure_holds_for_a_sample() -> None:
+    """Some faults of every kind of expression of our ops; `make mutants` runs all."""
+    kinds: dict[str, list[tuple[Trial, Any]]] = {}
+    for table in op_table.tables():
+        faults = mutant_table.static_faults(table)
+        for one in rows_of(table, list(faults)) if faults else ():
+            trial = Trial(one, table, NUMPY)
+            for fault in faults[one.record.name]:
+                kinds.setdefault(fault.kind, []).append((trial, fault))
+    sample = [pair for found in kinds.values() for pair in spread(found, 12)]
+    verdicts: list[Verdict] = [trial.verdict(fault) for trial, fault in sample]
+    missed = [f"{each.op}: {each.kind}: {each.text}" for each in verdicts if not each.caught_by]
+    assert len(kinds) == 11 and len(verdicts) > 125
+    assert len(missed) <= (1 - WANTED) * len(verdicts), "\n".join(missed)
+
+
+def test_the_published_figure_is_of_these_ops() -> None:
+    """As many faults of each op as there are, and 95 % of each plugin's are caught."""
+    published = mutant_table.published()
+    for table in op_table.tables():
+        names = {row.record.name for row in rows_of(table)}
+        rows = [row for op, row in published.items() if op in names]
+        assert sum(row.caught for row in rows) >= WANTED * sum(row.total for row in rows)
+        for op, faults in mutant_table.static_faults(table).items():
+            kernels = published[op].total - len(faults)
+            assert 0 <= kernels <= 20, f"{op} has changed: run `make mutants`"
