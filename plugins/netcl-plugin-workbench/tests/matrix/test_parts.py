@@ -318,3 +318,13 @@ def test_a_tool_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(tmp_path))
     presence = locate(RUNTIMES["oclgrind"], None, tmp_path / "icd", lambda _: NOTHING)
     assert presence.missing == "oclgrind is not on PATH"
+
+
+def test_a_tool_says_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "oclgrind"
+    tool.write_text("#!/bin/sh\necho; echo Oclgrind 21.10\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    presence = locate(RUNTIMES["oclgrind"], None, tmp_path / "icd", lambda _: NOTHING)
+    assert presence.facts["driver"] == "21.10"
+    assert presence.spec == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import stat
 import subprocess
 import sys
@@ -104,15 +105,18 @@ def test_the_check_runs_as_a_user_would_run_it(
 def test_under_the_simulator_only_its_own_check_runs(
     matrix: Any, fake: Any, check: Any, outcome: Any
 ) -> None:
-    facts = {"platform": "oclgrind", "name": "simulator"}
-    simulated = {"id": "opencl:0", "name": "Oclgrind Simulator", "platform": "Oclgrind"}
-    devices = [{**check()["devices"][0], **simulated, "driver": "21.10"}]
-    fake.tell(check(devices=devices, outcomes=[outcome(check="sanitizer")]))
+    facts = {"platform": "oclgrind", "name": "simulator", "driver_version": "21.10"}
+    fake.tell(check(outcomes=[outcome(check="sanitizer", device="oclgrind")]))
     results = matrix(presences=[Presence(RUNTIMES["oclgrind"], device=facts)])
     said = "plugins check netcl-plugin-swish --json --level full --only sanitizer"
     assert fake.calls()[0][0] == said.split()
     assert results[1].record.state == "pass"
-    assert results[1].record.runtime["driver"] == "21.10"
+    assert results[1].record.runtime["driver"] == "21.10"  # not that of the NumPy path beside it
+
+
+def test_the_driver_is_that_of_the_cell(matrix: Any, fake: Any, check: Any) -> None:
+    fake.tell(check(devices=[{**check()["devices"][0], "driver": "2.9"}]))
+    assert matrix()[1].record.runtime["driver"] == "2.9"
 
 
 def test_a_failure_carries_its_reason_and_record(
@@ -377,6 +381,15 @@ def test_an_interrupt_says_how_to_go_on(
     result = call()
     assert result.exit_code == 130
     assert "the same command goes on from there" in result.stderr
+
+
+def test_a_run_that_is_asked_to_end(
+    call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Runner, "run", lambda *_: signal.raise_signal(signal.SIGTERM))
+    before = signal.getsignal(signal.SIGTERM)
+    assert call().exit_code == 130
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.mark.parametrize(

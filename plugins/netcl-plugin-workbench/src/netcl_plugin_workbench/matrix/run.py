@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -66,6 +67,8 @@ def run(options: Options) -> int:
     )
     environments = Environments(folder / "environments", processes, shutil.which("uv"))
     _say(f"Environments are made by {environments.tool}.")
+    # Asked to end, a run ends its children too, as after Ctrl-C.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory(prefix="netcl-matrix-") as work:
             found = pythons.find_all(options.pythons)
@@ -75,6 +78,8 @@ def run(options: Options) -> int:
     except KeyboardInterrupt:
         _say("Interrupted: finished cells have their records, the same command goes on from there.")
         return INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
     _report(results, options, environments)
     states = Counter(each.record.state for each in results)
     if states["fail"]:

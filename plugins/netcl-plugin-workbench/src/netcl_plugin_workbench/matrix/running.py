@@ -159,9 +159,9 @@ def _record(
     task: Task, verdict: Verdict, made: Made, content: Mapping[str, str], seconds: float
 ) -> CellRecord:
     cell, facts = task.cell, task.presence.facts
-    if verdict.check is not None and verdict.check.devices and not facts["driver"]:
-        device = verdict.check.devices[0]
-        facts |= {"platform": device.platform, "driver": device.driver, "device": device.name}
+    for device in verdict.check.devices if verdict.check is not None else ():
+        if device.platform == facts["platform"]:  # as it is in the cell's own environment
+            facts |= {"driver": device.driver, "device": device.name}
     return CellRecord(
         plugin=cell.plugin,
         version=cell.version,

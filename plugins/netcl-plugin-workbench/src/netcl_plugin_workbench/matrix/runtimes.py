@@ -8,7 +8,9 @@ which driver, is asked once per run, in a child process that may crash.
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -182,7 +184,12 @@ def _tool(runtime: Runtime, vendors: Path) -> Presence:
     path = shutil.which(runtime.tool)
     if path is None:
         return Presence(runtime, missing=f"{runtime.tool} is not on PATH")
-    facts = {"platform": runtime.tool, "name": "simulator", "driver_version": ""}
+    said = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False
+    )
+    version = re.search(r"\d+(\.\d+)+", said.stdout + said.stderr)
+    driver = version[0] if version else ""
+    facts = {"platform": runtime.tool, "name": "simulator", "driver_version": driver}
     return Presence(runtime, vendors=vendors, device=facts)
 
 
