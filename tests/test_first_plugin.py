@@ -77,6 +77,7 @@ def test_the_session(
         **author.variables(),
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]
-    assert "1 kernel for both, the gradient starts with [" in done.stdout
+    assert "1 kernel for both; the gradient starts with [" in done.stdout
+    assert re.search(r"^market: .*\b1 records? of checks", done.stdout, re.MULTILINE)
     listed = done.stdout[done.stdout.rindex("$ elsewhere/bin/netcl plugins list") :]
-    assert re.search(r"^snake +netcl-plugin-snake +0\.1\.0 +found", listed, re.MULTILINE)
+    assert re.search(r"^lisht +netcl-plugin-lisht +0\.1\.0 +found", listed, re.MULTILINE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -20,11 +19,10 @@ pytestmark = pytest.mark.packaging
 
 @pytest.fixture(scope="module")
 def shelves(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders of wheels: `cores` (two builds of one version), `plugins`, and `links`."""
+    """Folders of wheels: `cores`, `plugins`, and third-party ones, `links`."""
     pytest.importorskip("hatchling", reason="the build backend is not installed")
     base = tmp_path_factory.mktemp("shelves")
-    (core,) = build(ROOT, base / "cores", "wheel")
-    shutil.copy(core, core.with_name(core.name.replace("-py3-", "-2-py3-")))
+    build(ROOT, base / "cores", "wheel")
     build(PLUGIN, base / "plugins", "wheel")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extra = project["optional-dependencies"]["check"]
@@ -44,16 +42,13 @@ def netcl(base: Path, *arguments: str) -> Any:
 
 def test_a_small_matrix(shelves: Path) -> None:
     said = "run --cores cores --plugins plugins --records records --find-links links --json"
-    command = [*said.split(), "--level", "static", "--runtime", "numpy", "--runtime", "pocl"]
+    command = [*said.split(), "--level", "run", "--runtime", "numpy", "--runtime", "pocl"]
     done = netcl(shelves, *command)
     assert done.returncode == 0, done.stdout + done.stderr
     cells = json.loads(done.stdout)["cells"]
-    by_runtime: dict[str, list[str]] = {}
-    for cell in cells:
-        by_runtime.setdefault(cell["runtime"]["name"], []).append(cell["state"])
-    assert by_runtime["numpy"] == ["pass", "pass"], cells
-    assert by_runtime["pocl"] in (["pass", "pass"], ["unsupported", "unsupported"]), cells
-    assert sorted({cell["core_build"] for cell in cells}) == ["", "2"]
+    states = {cell["runtime"]["name"]: cell["state"] for cell in cells}
+    assert states["numpy"] == "pass", cells
+    assert states["pocl"] in ("pass", "unsupported"), cells  # not every machine has it
 
     again = json.loads(netcl(shelves, *command).stdout)
     assert again["kept"] == len(cells)

@@ -12,7 +12,6 @@ import pytest
 from generate import first_party
 
 import netcl_core
-from netcl_core.version import VERSION
 
 ROOT = Path(__file__).resolve().parent.parent
 PLUGINS = sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
@@ -75,7 +74,7 @@ def test_a_plugin_declares_itself(folder: Path) -> None:
     assert (folder / "src" / package / "__init__.py").is_file()
     assert (folder / table["readme"]).is_file()
     assert table["license"] == "MIT" and table["requires-python"] == ">=3.11"
-    assert f"netcl-core>={VERSION},<0.2" in table["dependencies"]
+    assert "netcl-core>=0.1.1,<0.2" in table["dependencies"]
     (name, value), *_ = table["entry-points"]["netcl_core.plugins"].items()
     assert f"netcl-plugin-{name}" == folder.name and value.startswith(f"{package}:")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click import UsageError
 from netcl_plugin_workbench.matrix import pythons, runtimes
 from netcl_plugin_workbench.matrix.fitting import choose
 from netcl_plugin_workbench.matrix.plan import shelves
@@ -201,11 +202,23 @@ def test_the_running_python_is_found_by_version_and_by_path() -> None:
     assert pythons.find(sys.executable).minor == pythons.running()
 
 
-@pytest.mark.parametrize("wanted", ["3.99", "/nowhere/python3"])
-def test_a_python_that_is_not_there_says_so(wanted: str) -> None:
-    found = pythons.find(wanted)
-    assert (found.minor, found.version) == (wanted, "")
-    assert f"Python {wanted} was not found" in found.problem
+def test_a_python_that_is_not_there_says_so() -> None:
+    found = pythons.find("3.99")
+    assert (found.minor, found.version) == ("3.99", "")
+    assert "Python 3.99 was not found" in found.problem
+
+
+@pytest.mark.parametrize("wanted", ["/nowhere/python3", "newest", "3"])
+def test_a_word_that_is_no_python(wanted: str) -> None:
+    with pytest.raises(UsageError, match="does not start; expected a version such as"):
+        pythons.find(wanted)
+
+
+def test_two_pythons_of_one_version() -> None:
+    minor = pythons.running()
+    assert [each.minor for each in pythons.find_all([minor, minor, "3.99"])] == [minor, "3.99"]
+    with pytest.raises(UsageError, match=f"both Python {minor}"):
+        pythons.find_all([minor, sys.executable])
 
 
 # -- runtimes ------------------------------------------------------------------------

@@ -155,7 +155,7 @@ def test_a_device_that_the_environment_refuses(
         ({"python": Interpreter("3.99", problem="not found")}, "setup_error", "not found"),
         ({"python": Interpreter("3.9", "3.9.1")}, "unsupported", "needs Python >=3.11"),
         ({"presences": [Presence(RUNTIMES["gpu"], missing="no GPU")]}, "unsupported", "no GPU"),
-        ({"presences": [Presence(RUNTIMES["intel"], problem="a\nb")]}, "setup_error", "a"),
+        ({"presences": [Presence(RUNTIMES["intel"], problem="a\n/x")]}, "setup_error", "a"),
         ({"supply": Supply(problem="no numpy\npip says so")}, "setup_error", "no numpy"),
         ({"supply": Supply(problem="a or b", excluded=True)}, "unsupported", "a or b"),
     ],
@@ -188,6 +188,13 @@ def test_the_same_content_is_not_run_again(matrix: Any, fake: Any, tmp_path: Pat
     assert [each.record for each in again] == [each.record for each in first]
     assert len(fake.calls()) == 2
     assert len(list((tmp_path / "records").iterdir())) == 3
+
+
+def test_what_else_a_failure_says_makes_no_new_record(matrix: Any, tmp_path: Path) -> None:
+    """The last lines hold names of temporary folders."""
+    for text in ("no disk\n/tmp/one", "no disk\n/tmp/two"):
+        matrix(presences=[Presence(RUNTIMES["intel"], problem=text)])
+    assert len(load(tmp_path / "records")) == 3
 
 
 def test_another_content_is_run_again(
@@ -259,6 +266,10 @@ def test_a_record_reads_back_equal(cell: Any, check: Any, tmp_path: Path) -> Non
         ({"date": "yesterday"}, "Invalid isoformat"),
         ({"runtime": {"name": "numpy"}}, "runtime ['name']"),
         ({"check": {"kind": "check", "schema": 1}}, "expected the fields"),
+        ({"level": "deep"}, "level 'deep'"),
+        ({"version": "new"}, "Invalid version"),
+        ({"plugin": "../../elsewhere"}, "the name '../../elsewhere'"),
+        ({"python": "three"}, "Python 'three'"),
     ],
 )
 def test_a_record_that_cannot_be_read_is_named(

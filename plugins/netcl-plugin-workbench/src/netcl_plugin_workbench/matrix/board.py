@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, final
+from typing import final
 
 from packaging.version import Version
 
+from netcl_core.testing.records import LEVELS
 from netcl_plugin_workbench.matrix.records import Cell, CellRecord
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES
 from netcl_plugin_workbench.matrix.signs import NOT_RUN, SIGNS
-
-_LEVELS: Final = ("static", "run", "full")
 
 
 @final
@@ -138,7 +137,7 @@ def _runtime(name: str) -> tuple[int, str]:
 
 def _at(section: tuple[str, str, str]) -> tuple[str, Version, int]:
     plugin, version, level = section
-    return plugin, Version(version), _LEVELS.index(level)
+    return plugin, Version(version), LEVELS.index(level)
 
 
 def _row(row: tuple[str, str, str]) -> tuple[Version, tuple[tuple[int, str], ...], list[int]]:

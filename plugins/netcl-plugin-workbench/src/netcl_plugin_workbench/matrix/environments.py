@@ -13,7 +13,6 @@ import re
 import shutil
 import tempfile
 import threading
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +66,7 @@ class Environments:
     def __init__(self, folder: Path, processes: Processes, uv: str | None) -> None:
         self.folder, self.uv = folder, uv
         self._processes = processes
-        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._locks: dict[str, threading.Lock] = {}
         self._failed: dict[str, Made] = {}
 
     @property
@@ -104,7 +103,7 @@ class Environments:
         links: Path | None = None,
     ) -> Made:
         key = f"{kind}-py{python.minor}-{digest(python.version, bool(self.uv) * 'uv', *content)}"
-        with self._locks[key]:
+        with self._locks.setdefault(key, threading.Lock()):
             made = self._failed.get(key) or self._noted(key)
             if made is None:
                 made = self._make(key, python, supply, wheels, links)

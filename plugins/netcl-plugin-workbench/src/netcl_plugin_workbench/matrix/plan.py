@@ -47,7 +47,7 @@ class Task:
             "needs": digest(*(wheel.sha256 for wheel in self.choice.plugins)),
             "third_party": third_party,
             "python": self.python.version,
-            "runtime": unusable or " / ".join(facts.values()),
+            "runtime": unusable.partition("\n")[0] or " / ".join(facts.values()),
             "level": self.cell.level,
         }
 

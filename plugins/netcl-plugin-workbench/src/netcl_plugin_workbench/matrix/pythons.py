@@ -8,15 +8,20 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
+
+from click import UsageError
+
+from netcl_core.errors import message
 
 _FACTS: Final = """
 import importlib.util, json, platform
 print(json.dumps([platform.python_version(), importlib.util.find_spec("pip") is not None]))
 """
+_VERSION: Final = re.compile(r"3\.\d+")
 _SECONDS: Final = 30  # a slow disk takes a while to start an interpreter
 
 
@@ -51,8 +56,11 @@ def running() -> str:
 
 
 def find(wanted: str) -> Interpreter:
-    """The Python that `3.11` or a path means; one that is not there says so in `problem`."""
-    by_version = re.fullmatch(r"3\.\d+", wanted)
+    """The Python that `3.11` or a path means; a version that is not there says so in `problem`.
+
+    Raises UsageError for a word that is no version, and no Python that starts.
+    """
+    by_version = _VERSION.fullmatch(wanted)
     for path in _candidates(wanted) if by_version else (wanted,):
         facts = _facts(path)
         if facts is None:
@@ -61,8 +69,23 @@ def find(wanted: str) -> Interpreter:
         minor = ".".join(version.split(".")[:2])
         if not by_version or minor == wanted:
             return Interpreter(minor, version, path, has_pip)
-    where = "on PATH, under pyenv or known to uv" if by_version else "a Python that starts"
-    return Interpreter(wanted, problem=f"Python {wanted} was not found: it is not {where}")
+    if not by_version:
+        expected = "a version such as 3.12, or the path of a Python"
+        raise UsageError(message("--python", f"{wanted} does not start", expected))
+    where = "neither on PATH nor under pyenv, and uv knows none"
+    return Interpreter(wanted, problem=f"Python {wanted} was not found: {where}")
+
+
+def find_all(wanted: Iterable[str]) -> list[Interpreter]:
+    """As `find`; raises UsageError for two of the same version, which would share their cells."""
+    found: dict[str, Interpreter] = {}
+    for word in dict.fromkeys(wanted):
+        python = find(word)
+        if python.minor in found:
+            given = f"{word} and another are both Python {python.minor}"
+            raise UsageError(message("--python", given, "one of each version"))
+        found[python.minor] = python
+    return list(found.values())
 
 
 def _candidates(minor: str) -> Iterator[str]:

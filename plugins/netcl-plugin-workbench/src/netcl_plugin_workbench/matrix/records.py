@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -12,13 +13,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final
 
+from packaging.version import Version
+
 from netcl_core.errors import RecordError, message
-from netcl_core.testing.records import Record, from_json
+from netcl_core.testing.records import LEVELS, Record, from_json
 
 SCHEMA: Final = 1
 State: TypeAlias = Literal["pass", "fail", "setup_error", "unsupported"]
 STATES: Final[tuple[State, ...]] = ("pass", "fail", "setup_error", "unsupported")
 RUNTIME: Final = ("name", "platform", "driver", "device")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PYTHON: Final = re.compile(r"\d+\.\d+")
 #: The types of JSON's values, where they are no texts.
 _TYPES: Final[Mapping[str, Any]] = {
     "runtime": dict,
@@ -173,6 +178,17 @@ def _check_types(record: CellRecord) -> None:
             raise TypeError(f"{each.name} is {value!r:.80}")
 
 
+def _check_place(cell: Cell) -> None:
+    """Raise ValueError unless a cell can be sorted, and named as a file."""
+    Version(cell.version)
+    Version(cell.core)
+    for text in (cell.plugin, cell.runtime, cell.core_build or "0", cell.python):
+        if not _NAME.fullmatch(text):
+            raise ValueError(f"the name {text!r:.80}")
+    if cell.level not in LEVELS or not _PYTHON.fullmatch(cell.python):
+        raise ValueError(f"level {cell.level!r:.80}, Python {cell.python!r:.80}")
+
+
 def read_cell(name: str, data: Mapping[str, Any]) -> CellRecord:
     """A cell's record from JSON data; raises RecordError that begins with the name."""
     if data.get("schema") != SCHEMA:
@@ -188,6 +204,7 @@ def read_cell(name: str, data: Mapping[str, Any]) -> CellRecord:
         datetime.fromisoformat(record.date)
         if record.state not in STATES or set(RUNTIME) - set(record.runtime):
             raise ValueError(f"state {record.state!r}, runtime {sorted(record.runtime)}")
+        _check_place(record.cell)
     except (TypeError, ValueError) as error:  # a missing field, a date that is none
         raise RecordError(message(name, str(error), "the fields of a cell's record")) from error
     return record

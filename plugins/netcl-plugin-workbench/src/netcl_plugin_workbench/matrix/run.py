@@ -68,7 +68,7 @@ def run(options: Options) -> int:
     _say(f"Environments are made by {environments.tool}.")
     try:
         with tempfile.TemporaryDirectory(prefix="netcl-matrix-") as work:
-            found = [pythons.find(each) for each in dict.fromkeys(options.pythons)]
+            found = pythons.find_all(options.pythons)
             ask = devices_here(processes, Path(work))
             here = _presences(options.runtimes, found, wheelhouse, environments, Path(work), ask)
             results = _run(options, wheels, found, here, processes, wheelhouse, environments)

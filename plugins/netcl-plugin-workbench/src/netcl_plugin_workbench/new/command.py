@@ -52,7 +52,7 @@ def new(
     steps = [
         f"cd {folder}",
         "python -m pip install -e '.[dev]'",
-        f"netcl plugins check {names.distribution} --level run",
+        "netcl plugins check .",
     ]
     first = [line.format(package=names.package, op=names.op) for line in kind.first]
     if as_json:
