@@ -240,18 +240,3 @@ def test_search_for_nothing() -> None:
     result = run("search", "matmull")
     assert result.exit_code == 1 and "did you mean matmul?" in result.stdout
     assert json.loads(run("search", "qqqq", "--json").stdout) == []
-
-
-def test_no_command_opens_a_connection(site: Path, python: Callable[..., str]) -> None:
-    code = """
-import socket
-def refuse(*_, **__):
-    raise AssertionError("a connection")
-socket.socket = socket.create_connection = refuse
-from click.testing import CliRunner
-from netcl_core.cli.main import netcl
-for words in (["list"], ["info", "m_good"], ["search", "gelu"], ["why", "m_op", "--device", "cpu"]):
-    result = CliRunner().invoke(netcl, ["plugins", *words])
-    assert result.exit_code == 0, (words, result.output)
-"""
-    python(code, PYTHONPATH=str(site), NETCL_PLUGINS="m_good")

@@ -1,0 +1,186 @@
+"""No command of `netcl` touches the network: each runs where a socket is an error.
+
+The watch is an audit hook of the interpreter, so that nothing goes past it, and lies in the
+environment, so that child processes have it too, isolated ones (`python -I`) as well.
+A new command belongs into COMMANDS.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import subprocess
+import sysconfig
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+from environments import Environment, succeed
+
+from netcl_core.cli import main
+
+#: Every command -> what it is called with and the exit code. They run in this order, in one folder.
+COMMANDS: dict[str, list[tuple[str, int]]] = {
+    "devices": [("", 0), ("--json", 0)],
+    "doctor": [("--json", 0)],
+    "graph": [("model.py:f --svg f.svg", 0)],
+    "kernels show": [("relu --device cpu", 0), ("matmul --device cpu --shapes 2x3,3x4", 0)],
+    "plugins list": [("", 0), ("--json", 0)],
+    "plugins info": [("elementwise --traceback", 0)],
+    "plugins why": [("matmul --device cpu", 0)],
+    "plugins search": [("gelu", 0), ("no-such-word", 1)],
+    "plugins new": [("hello --kind primitive --out new", 0)],
+    "plugins check": [("new --level static", 0), ("data --level run --device cpu", 0)],
+    "plugins lock": [("--device cpu", 0), ("--check --device cpu", 0)],
+    "catalogue build": [("--wheels wheels --records records --out site", 0)],
+    "matrix run": [("--cores empty --plugins empty --records more --runtime numpy", 3)],
+    "matrix report": [("--records records --out board", 0)],
+    "train": [("digits --device cpu --epochs 1", 0)],
+}
+CELL = {
+    "schema": 1, "kind": "cell", "plugin": "netcl-plugin-n-one", "version": "1.0",
+    "core": "0.1.1", "core_build": "x", "python": "3.11", "level": "run", "state": "pass",
+    "content": {"python": "3.11.7"}, "reason": "",
+    "runtime": {"name": "numpy", "platform": "NumPy", "driver": "1", "device": "cpu"},
+    "date": "2026-01-01T00:00:00+00:00", "seconds": 1.0, "packages": {}, "check": None,
+}  # fmt: skip
+#: pip asks the system whether it has IPv6; that is no look at the network.
+WATCH = """
+import os, sys
+def callers(frame):
+    while frame is not None:
+        yield f"{{frame.f_code.co_filename}}:{{frame.f_code.co_name}}"
+        frame = frame.f_back
+FINE = {{"socket.gethostname", "socket.sethostname"}}
+def tell(what):
+    file = os.open({path!r}, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, (what + "\\n").encode())
+    os.close(file)
+    raise PermissionError(what)
+def watch(event, args):
+    if event.startswith("socket.") and event not in FINE:
+        stack = list(callers(sys._getframe(1)))
+        if not any("pip" in one and one.endswith(":_has_ipv6") for one in stack):
+            tell(f"{{event}} {{args[1:]}} in {{' '.join(stack)}}")
+    if event == "subprocess.Popen":
+        words = [os.fsdecode(word) for word in args[1]] if not isinstance(args[1], str) else []
+        if "pip" in words and {{"install", "download"}} & {{*words}} and "--no-index" not in words:
+            tell(" ".join(words))
+sys.addaudithook(watch)
+"""
+RUN = """
+import json, sys
+from click.testing import CliRunner
+from netcl_core.cli import main, start
+done = []
+for command, calls in json.loads(sys.argv[1]).items():
+    for words, _ in calls:
+        result = CliRunner().invoke(main.netcl, [*command.split(), *words.split()])
+        text = "" if result.exception is None else repr(result.exception)
+        done.append([f"{command} {words}", result.exit_code, f"{text} {result.output[-2000:]}"])
+print(json.dumps(done))
+"""
+
+
+def leaves(group: click.Group, context: click.Context, path: str = "") -> Iterator[str]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        inner = f"{path} {name}".strip()
+        if isinstance(command, click.Group):
+            with click.Context(command, parent=context, info_name=name) as below:
+                yield from leaves(command, below, inner)
+        else:
+            yield inner
+
+
+def test_every_command_has_a_row() -> None:
+    with click.Context(main.netcl, info_name="netcl") as context:
+        assert sorted(leaves(main.netcl, context)) == sorted(COMMANDS)
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Environment:
+    """An environment that has what the running one has, and the watch in every process."""
+    empty = tmp_path / "none" / "lib" / "python" / "site-packages"
+    empty.mkdir(parents=True)
+    made = Environment(tmp_path / "watched", empty)
+    here = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+    (made.site / "shared.pth").write_text(f"import site; list(map(site.addsitedir, {here}))\n")
+    (made.site / "watching.py").write_text(WATCH.format(path=str(tmp_path / "attempts")))
+    (made.site / "a_watch.pth").write_text("import watching\n")
+    return made
+
+
+@pytest.fixture
+def attempts(tmp_path: Path) -> Callable[[], list[str]]:
+    """What was tried."""
+    path = tmp_path / "attempts"
+    return lambda: path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import socket; socket.socket()",
+        "import socket; socket.create_connection(('127.0.0.1', 9))",
+        "import socket; socket.getaddrinfo('localhost', 80)",
+        "import _socket; _socket.socket()",
+        "import urllib.request; urllib.request.urlopen('http://localhost:9')",
+        "import subprocess, sys; subprocess.run([sys.executable, '-m', 'pip', 'install', 'x'])",
+        "import subprocess, sys; "
+        "subprocess.run([sys.executable, '-I', '-c', 'import _socket; _socket.socket()'], check=1)",
+    ],
+)
+def test_the_watch_sees(watched: Environment, attempts: Callable[[], list[str]], code: str) -> None:
+    done = subprocess.run([watched.python, "-I", "-c", code], capture_output=True, check=False)
+    assert done.returncode == 1 and len(attempts()) == 1
+
+
+def test_no_command_touches_the_network(
+    watched: Environment, attempts: Callable[[], list[str]]
+) -> None:
+    fill(watched.work)
+    command = [watched.python, "-I", "-c", RUN, json.dumps(COMMANDS)]
+    ran = json.loads(succeed(command, watched.work, **watched.variables()).splitlines()[-1])
+    wanted = [code for calls in COMMANDS.values() for _, code in calls]
+    wrong = [row for row, code in zip(ran, wanted, strict=True) if row[1] != code]
+    assert attempts() == []
+    assert wrong == []
+
+
+def fill(work: Path) -> None:
+    """What the commands are pointed at: a function, a wheel, a matrix cell, an empty folder."""
+    model = "import netcl_core.autograd as ag\ndef f(x):\n    return ag.relu(x) * 2\n"
+    model += "def example_inputs():\n    return [ag.tensor([1.0])]\n"
+    (work / "model.py").write_text(model)
+    for name in ("empty", "wheels", "records"):
+        (work / name).mkdir()
+    write_wheel(work / "wheels" / "netcl_plugin_n_one-1.0-py3-none-any.whl")
+    (work / "records" / "cell.json").write_text(json.dumps(CELL))
+
+
+def write_wheel(path: Path) -> None:
+    """A plugin that brings nothing."""
+    info = "netcl_plugin_n_one-1.0.dist-info"
+    points = "[netcl_core.plugins]\nn_one = netcl_plugin_n_one:plugin\n"
+    points += "[netcl_core.manifest]\nn_one = netcl_plugin_n_one:netcl_plugin.toml\n"
+    files = {
+        "netcl_plugin_n_one/__init__.py": "plugin = None\n",
+        "netcl_plugin_n_one/netcl_plugin.toml": "schema = 1\n[plugin]\nname = 'n_one'\n"
+        "api = [1, 0]\nsummary = 's'\nlicense = 'MIT'\n",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: netcl-plugin-n-one\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": points,
+    }
+    rows = [f"{name},sha256={_digest(text)},{len(text)}\n" for name, text in files.items()]
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name, text in {**files, f"{info}/RECORD": "".join(rows) + f"{info}/RECORD,,\n"}.items():
+            wheel.writestr(name, text)
+
+
+def _digest(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
