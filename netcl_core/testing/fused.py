@@ -44,9 +44,13 @@ def is_fusible(case: Case, device: Device, dtype: str) -> bool:
 
 
 def groups(cases: Sequence[Case], device: Device, dtype: str) -> list[list[Case]]:
-    """Fusible cases in groups that share a kernel; each that is expected to fail there alone."""
+    """Fusible cases in groups that share a kernel; each that is expected to fail there alone.
+
+    Those of as many inputs are kept together: a group of one input each needs no kernels for
+    broadcasting.
+    """
     failing = [case for case in cases if case.expected_failure("fused", device, dtype)]
-    rest = [case for case in cases if case not in failing]
+    rest = sorted((x for x in cases if x not in failing), key=lambda case: len(case.inputs))
     parts = [rest[i : i + GROUP] for i in range(0, len(rest), GROUP)]
     return parts + [[case] for case in failing]
 

@@ -85,6 +85,7 @@ def wheel(
     readme: str = "",
     plugin: str = "",
     lie: str = "",
+    group: str = "netcl_core.plugins",
 ) -> Path:
     """Write a wheel: `text` is the manifest of its plugin, `lie` a file that RECORD is wrong about.
 
@@ -96,7 +97,7 @@ def wheel(
     content = {f"{package}/__init__.py": RAISES, **(files or {})}
     points = ""
     if plugin:
-        points = f"[netcl_core.plugins]\n{plugin} = {package}:plugin\n"
+        points = f"[{group}]\n{plugin} = {package}:plugin\n"
     if text is not None:
         content[f"{package}/netcl_plugin.toml"] = text
         points += f"[netcl_core.manifest]\n{plugin} = {package}:netcl_plugin.toml\n"

@@ -54,6 +54,18 @@ def test_a_wheel(inputs: Path) -> None:
     assert metadata.readme_type == "text/markdown" and "A gate." in metadata.readme
 
 
+def test_a_single_primitive_needs_no_manifest(tmp_path: Path) -> None:
+    """Its op is that of the entry point, and what else is said comes from METADATA."""
+    headers = ["Summary: A bend", "License-Expression: MIT"]
+    group = "netcl_core.primitives"
+    samples.wheel(tmp_path / "w", "bend", headers=headers, plugin="bend", group=group)
+    result = samples.build(tmp_path / "w", tmp_path / "out", "--json")
+    assert result.exit_code == 0, result.output
+    said = json.loads((tmp_path / "out" / "catalogue.json").read_text(encoding="utf-8"))
+    entry = said["packages"]["bend"]
+    assert entry["summary"] == "A bend" and entry["provides"] == {"primitive": ["bend"]}
+
+
 def test_versions_are_sorted_and_the_latest_is_no_pre_release(site: Path, inputs: Path) -> None:
     result = samples.build(inputs / "wheels", site.parent / "again", "--json")
     versions = json.loads(result.stdout)["plugins"]["netcl-plugin-swiglu"]

@@ -26,7 +26,7 @@ from packaging.version import Version
 
 from netcl_core.errors import PluginError, message
 from netcl_core.market.finding import MANIFEST, PLUGINS, PRIMITIVES
-from netcl_core.market.manifests import FILE, Manifest, parse
+from netcl_core.market.manifests import FILE, Manifest, Provided, parse
 from netcl_plugin_workbench.catalogue.metadata import Metadata, read_metadata
 
 #: Of one document inside a wheel, and of all its files together, in bytes.
@@ -95,6 +95,14 @@ def _refusal(given: str, expected: str = "", remedy: str = "") -> PluginError:
     return PluginError(message("the wheel", given, expected, remedy))
 
 
+def _alone(plugin: str, metadata: Metadata) -> Manifest:
+    """What the entry point of a single primitive says by itself: it needs no manifest."""
+    op = Provided(plugin, "primitive", elementwise=True)
+    return Manifest(
+        plugin, (1, 0), summary=metadata.summary, license=metadata.licence, provides=(op,)
+    )
+
+
 class _Reader:
     """One open archive; every step raises PluginError for what it finds wrong."""
 
@@ -112,7 +120,7 @@ class _Reader:
         if given != (self.name, str(self.version)):
             wanted = f"{self.name} {self.version}, as its file is named"
             raise _refusal(f"its METADATA is of {' '.join(given)}", wanted)
-        manifests = self._manifests()
+        manifests = self._manifests(metadata)
         if manifests:
             self._verify()
         return Wheel(
@@ -143,18 +151,20 @@ class _Reader:
                 raise _refusal(f"it has no {found[0]}/{name}", "one", _BUILD)
         return found[0]
 
-    def _manifests(self) -> tuple[Manifest, ...]:
+    def _manifests(self, metadata: Metadata) -> tuple[Manifest, ...]:
         points = self._entry_points()
-        plugins = sorted({*points.get(PLUGINS, {}), *points.get(PRIMITIVES, {})})
         places = points.get(MANIFEST, {})
-        for plugin in plugins:
+        for plugin in sorted(points.get(PLUGINS, {})):
             if plugin not in places:
                 raise _refusal(
                     f"its plugin {plugin!r} has no manifest",
                     f"an entry point {plugin!r} in the group {MANIFEST}",
                     f"Add {FILE} to its package: docs/plugins.md says what stands in it",
                 )
-        return tuple(self._manifest(plugin, places[plugin]) for plugin in plugins)
+        return tuple(
+            self._manifest(plugin, places[plugin]) if plugin in places else _alone(plugin, metadata)
+            for plugin in sorted({*points.get(PLUGINS, {}), *points.get(PRIMITIVES, {})})
+        )
 
     def _manifest(self, plugin: str, value: str) -> Manifest:
         package, _, inner = (part.strip() for part in value.partition(":"))
