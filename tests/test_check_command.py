@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,7 @@ from broken import install_broken
 from click.testing import CliRunner, Result
 from environments import ROOT
 from faulty import FAULTY, FILES, NAME, PACKAGE, Faulty
-from terminal import on_terminal
+from terminal import on_terminal, progress_on_terminal
 
 from netcl_core.cli import main
 from netcl_core.testing import check, targets, wheels
@@ -101,17 +98,10 @@ def test_on_a_terminal(tmp_path: Path) -> None:
     code, shown = on_terminal(words, tmp_path / "errors")
     assert code == 1 and b"NC201" in shown and b"1 failed" in shown
     assert (tmp_path / "errors").read_bytes() == b""  # no terminal, no bar
-    controller, terminal = pty.openpty()
-    done = subprocess.run(
-        [sys.executable, "-m", "netcl_core.cli.main", *words, "--json"],
-        stdout=subprocess.PIPE,
-        stderr=terminal,
-        check=False,
-    )
-    os.close(terminal)
-    assert done.returncode == 1 and json.loads(done.stdout)["plugin"] == NAME
-    assert b"\x1b[" in os.read(controller, 65536)  # it moved the cursor: a bar
-    os.close(controller)
+    code, bar = progress_on_terminal([*words, "--json"], tmp_path / "record.json")
+    record = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))
+    assert code == 1 and record["plugin"] == NAME
+    assert b"\x1b[" in bar  # it moved the cursor
 
 
 # -- the record ------------------------------------------------------------------------

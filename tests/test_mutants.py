@@ -201,7 +201,7 @@ def test_a_gradient_that_does_not_exist_is_no_fault() -> None:
 # -- kernels ---------------------------------------------------------------------------
 
 SOURCE = """
-__kernel void maximum_forward(__global const float *in0)
+kernel void maximum_forward(__global const float *in0)
     __global const float *p_in0 = in0 + c0 * t_in0_0 + c1 * t_in0_1;
     __global const float *p_in1 = in1 + c0 * t_in1_0;
         vstore16(v1, 0, p_out0 + i);

@@ -158,13 +158,6 @@ class Plugin:
 
 plugin = Plugin()
 """
-FINE = """
-__kernel void {{ entry }}(__global const float *in0, __global float *out0, const ulong size)
-{
-    const size_t i = get_global_id(0);
-    if (i < size) out0[i] = in0[i];
-}
-"""
 
 
 @pytest.fixture
@@ -172,7 +165,8 @@ def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Table]:
     """The table of an installed plugin whose kernels are faulty in one way each."""
     folder = Path(__file__).with_name("support") / "templates"
     templates = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
-    templates |= {"fine.cl.j2": FINE, "crash.cl.j2": FINE, "unfit.cl.j2": "no OpenCL C"}
+    fine = (folder.with_name("sound") / "fine.cl.j2").read_text(encoding="utf-8")
+    templates |= {"fine.cl.j2": fine, "crash.cl.j2": fine, "unfit.cl.j2": "no OpenCL C"}
     install_plugin(tmp_path / "site", "faulty", FAULTY, templates)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     spec = importlib.import_module("faulty_package")

@@ -47,7 +47,7 @@ class KernelFault:
 
     def applied(self, source: str) -> str:
         """The source with the fault; as it is, if it is not of this kernel."""
-        if f"__kernel void {self.op}_{self.direction}(" not in source:
+        if f"kernel void {self.op}_{self.direction}(" not in source:
             return source
         if self.kind == "broadcast":
             return re.sub(rf"c\d+ \* t_in{self.place}_\d+", "0", source)
