@@ -245,7 +245,7 @@ def test_an_error_is_one_line(arguments: tuple[str, ...], code: int, text: str) 
 
 
 def test_an_op_that_is_not_installed_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "find_op", lambda name: None)
+    monkeypatch.setattr(registry, "find_op", lambda name, chosen=(): None)
     assert "Install it with: pip install netcl-plugin-elementwise" in show("relu").stderr
 
 

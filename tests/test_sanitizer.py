@@ -55,9 +55,12 @@ def first_party(kind: str) -> list[Any]:
 
 
 def template_files() -> set[str]:
-    """The names under which the core's and the plugins' templates are rendered."""
+    """The names under which the core's and the plugins' kernel templates are rendered.
+
+    Macros that several of them share have no `.cl` in their names.
+    """
     core = {f"core/kernels/{path.name}" for path in (ROOT / "templates" / "kernels").iterdir()}
-    plugins = (ROOT / "plugins").glob("netcl-plugin-*/src/*/templates/*.j2")
+    plugins = (ROOT / "plugins").glob("netcl-plugin-*/src/*/templates/*.cl.j2")
     prefix = "netcl_plugin_"
     return core | {f"{p.parents[1].name.removeprefix(prefix)}/{p.name}" for p in plugins}
 
