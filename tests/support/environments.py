@@ -33,7 +33,7 @@ def run(command: Sequence[Any], cwd: Path, **variables: str) -> subprocess.Compl
         | variables,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1500,
         check=False,
     )
 
