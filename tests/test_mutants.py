@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import mutant_table
@@ -200,15 +201,10 @@ def test_a_gradient_that_does_not_exist_is_no_fault() -> None:
 
 # -- kernels ---------------------------------------------------------------------------
 
-SOURCE = """
-kernel void maximum_forward(__global const float *in0)
-    __global const float *p_in0 = in0 + c0 * t_in0_0 + c1 * t_in0_1;
-    __global const float *p_in1 = in1 + c0 * t_in1_0;
-        vstore16(v1, 0, p_out0 + i);
-    for (; i < end; ++i) {
-        p_out0[i] = v1;
-        vstore_half(v2, i, p_grad1);
-"""
+#: The lines of a generated kernel that faults are seeded in.
+SOURCE = (Path(__file__).with_name("support") / "sound" / "lines_of_a_kernel.cl.j2").read_text(
+    encoding="utf-8"
+)
 
 
 @pytest.mark.parametrize(

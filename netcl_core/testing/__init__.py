@@ -4,9 +4,9 @@ A plugin's hook returns the cases of an op, and its test file is one line:
 
     @hookimpl
     def netcl_conformance_cases(self, op):
-        return [Case("swiglu", (normal(), normal()), lambda t, x, y: ...)]
+        return [Case("gated", (normal(), normal()), lambda t, x, y: ...)]
 
-    TestConformance = conformance("netcl-plugin-swiglu")
+    TestConformance = conformance("my-plugin")
 
 Importing this package imports nothing: each name comes from its module on first use, so that
 pytest, which finds `netcl_core.testing.plugin` by itself, starts as fast as without it.
