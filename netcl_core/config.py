@@ -9,7 +9,6 @@ are read when they are asked for, so a changed variable counts at once.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -184,9 +183,11 @@ def _file(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def _parse(path: Path) -> dict[str, Any]:
+    import tomllib  # takes a while, and most processes find no file
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # TOML and UTF-8 errors are ValueErrors
         raise ConfigError(
             message("netcl config", f"{path.name} cannot be read: {error}", "valid TOML")
         ) from error

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import platformdirs
-
 from netcl_core import config
 
 
 def cache_root() -> Path:
     """The configured cache folder, else the platform's for netcl."""
     chosen = config.get("cache-dir")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("netcl", appauthor=False))
+    if chosen:
+        return Path(chosen)
+    import platformdirs  # takes as long as the rest of a listing's files
+
+    return Path(platformdirs.user_cache_dir("netcl", appauthor=False))
 
 
 def plugin_states() -> Path:
     """The file that remembers which plugins failed."""
     return cache_root() / "plugins" / "states.json"
+
+
+def manifest_memory() -> Path:
+    """The file that remembers what stood in manifests."""
+    return cache_root() / "plugins" / "manifests.json"
 
 
 def lock_receipts() -> Path:

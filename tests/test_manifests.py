@@ -17,7 +17,8 @@ from distributions import install, install_plugin
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import PluginError
 from netcl_core.market.finding import Distribution, distributions
-from netcl_core.market.manifests import Manifest, locate, parse, read
+from netcl_core.market.manifest_memory import ManifestMemory
+from netcl_core.market.manifests import Manifest, locate, parse, table_in
 from netcl_core.registry import KINDS
 
 FOLDERS = list(manifests.projects().values())
@@ -56,7 +57,7 @@ def test_a_plugin_declares_its_manifest(folder: Path) -> None:
     (name,) = points["netcl_core.plugins"]
     package = folder.name.replace("-", "_")
     assert points["netcl_core.manifest"] == {name: f"{package}:netcl_plugin.toml"}
-    made = read(manifests.manifest_path(folder))
+    made = parse(table_in(manifests.manifest_path(folder)))
     assert made.name == name and made.summary and made.license == "MIT"
 
 
@@ -260,3 +261,88 @@ def test_a_newer_copy_without_entry_points_hides_an_older_one(
     assert "netcl-plugin-copied" in {each.name for each in distributions()}
     monkeypatch.syspath_prepend(str(tmp_path / "new"))
     assert "netcl-plugin-copied" not in {each.name for each in distributions()}
+
+
+# -- what is remembered of them --------------------------------------------------------
+
+MANIFEST = """schema = 1
+[plugin]
+name = "kept"
+api = [1, 0]
+[[provides]]
+name = "kept_op"
+kind = "primitive"
+tolerance = {float32 = 1e-6}
+"""
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """A manifest that the memory in `tmp_path / "memory.json"` knows."""
+    path = tmp_path / "netcl_plugin.toml"
+    path.write_text(MANIFEST)
+    memory = ManifestMemory(tmp_path / "memory.json")
+    memory.read(path)
+    memory.save()
+    return path
+
+
+def read_again(path: Path) -> Manifest:
+    return ManifestMemory(path.with_name("memory.json")).read(path)
+
+
+def test_a_manifest_that_is_remembered_is_not_parsed_again(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = parse(tomllib.loads(MANIFEST))
+    monkeypatch.setattr(tomllib, "loads", lambda text: pytest.fail("it was parsed"))
+    assert read_again(kept) == expected
+
+
+def test_a_manifest_that_has_changed_is_parsed_again(kept: Path) -> None:
+    kept.write_text(MANIFEST.replace("kept_op", "made_op"))  # of the same size
+    assert [row.name for row in read_again(kept).provides] == ["made_op"]
+
+
+def test_a_broken_manifest_is_refused_every_time(kept: Path) -> None:
+    kept.write_text("schema = ")
+    for _ in range(2):
+        memory = ManifestMemory(kept.with_name("memory.json"))
+        with pytest.raises(PluginError, match="Invalid value") as refused:
+            memory.read(kept)
+        assert refused.value.code == "NP110"
+        memory.save()
+
+
+def test_what_json_cannot_hold_is_parsed_every_time(kept: Path) -> None:
+    kept.write_text(f"{MANIFEST}\n[other]\nday = 2026-01-02\n")
+    memory = ManifestMemory(kept.with_name("memory.json"))
+    assert memory.read(kept).name == "kept"
+    memory.save()
+    assert json.loads(kept.with_name("memory.json").read_text())["manifests"] == {}
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    ["", "[]", "{", '{"schema": 1}', '{"schema": 1, "manifests": {"x": [1, 2]}}', "\0" * 9],
+)
+def test_a_damaged_memory_costs_nothing_but_time(kept: Path, damaged: str) -> None:
+    kept.with_name("memory.json").write_text(damaged)
+    assert read_again(kept).name == "kept"
+
+
+def test_what_is_gone_is_forgotten(kept: Path) -> None:
+    other = kept.with_name("other.toml")
+    other.write_text(MANIFEST)
+    memory = ManifestMemory(kept.with_name("memory.json"))
+    memory.read(other)
+    kept.unlink()
+    memory.save()
+    table = json.loads(kept.with_name("memory.json").read_text())
+    assert list(table["manifests"]) == [str(other)]
+
+
+def test_a_read_only_folder_costs_nothing_but_time(kept: Path, tmp_path: Path) -> None:
+    memory = ManifestMemory(tmp_path / "netcl_plugin.toml" / "memory.json")  # no folder at all
+    assert memory.read(kept).name == "kept"
+    memory.save()

@@ -74,6 +74,8 @@ def test_a_plugin_declares_itself(folder: Path) -> None:
     assert (folder / "src" / package / "__init__.py").is_file()
     assert (folder / table["readme"]).is_file()
     assert table["license"] == "MIT" and table["requires-python"] == ">=3.11"
+    assert table["license-files"] == ["LICENSE"]
+    assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     assert "netcl-core>=0.1.1,<0.2" in table["dependencies"]
     (name, value), *_ = table["entry-points"]["netcl_core.plugins"].items()
     assert f"netcl-plugin-{name}" == folder.name and value.startswith(f"{package}:")

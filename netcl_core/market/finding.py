@@ -6,7 +6,6 @@ of ours: with hundreds of distributions this is what keeps `netcl plugins list` 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,6 +46,8 @@ class Distribution:
 
     def fingerprint(self) -> str:
         """What changes with every installation of other files: the digest of its RECORD."""
+        import hashlib  # brings OpenSSL, which a place without failures does without
+
         text = scanning.read(self.handle, "RECORD") or ""
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.machinery
 import re
 import sys
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -134,21 +133,21 @@ def _spec(name: str, places: list[str] | None) -> importlib.machinery.ModuleSpec
     return None
 
 
-def read(path: Path) -> Manifest:
-    """The manifest in a file.
+def table_in(path: Path) -> dict[str, Any]:
+    """The TOML table in a manifest's file; raises PluginError NP110 if it cannot be read."""
+    import tomllib  # only here: a survey that remembers every manifest needs none of it
 
-    Raises PluginError NP110 if it cannot be read, NP111 for a value of the wrong type, NP105
-    for a schema from the future.
-    """
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # TOML and UTF-8 errors are ValueErrors
         raise plugin_error("NP110", f"its manifest {path.name}: {error}") from error
-    return parse(table)
 
 
 def parse(table: Mapping[str, Any]) -> Manifest:
-    """The manifest in a TOML table; see `read`."""
+    """The manifest in a TOML table.
+
+    Raises PluginError NP111 for a value of the wrong type, NP105 for a schema from the future.
+    """
     schema = _take(table, "schema", int, SCHEMA)
     if schema > SCHEMA:
         raise plugin_error("NP105", f"its manifest has schema {schema}, this core knows {SCHEMA}")

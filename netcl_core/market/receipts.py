@@ -2,24 +2,20 @@
 
 A receipt belongs to one content of a lock file. It holds what loading needs of the lock
 (all but the digests of sources) and, for each RECORD that was hashed, its path, time,
-size and digest: a RECORD whose time and size are the same is not read again. A
-receipt that cannot be read or written costs its speed and nothing else.
+size and digest: a RECORD whose time and size are the same is not read again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-import os
-import threading
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_core import folders
-from netcl_core.errors import PluginError
+from netcl_core.market import notebook
 from netcl_core.market.installed import Installed
 from netcl_core.market.lock import SCHEMA as LOCK_SCHEMA
 from netcl_core.market.lock import DevicePart, Lock, from_table, parse
@@ -36,7 +32,7 @@ class Receipt:
     def __init__(self, data: bytes, folder: Path | None = None) -> None:
         name = hashlib.sha256(data).hexdigest()
         self._path = (folders.lock_receipts() if folder is None else folder) / f"{name}.json"
-        self._lock, self._stamps = _load(self._path)
+        self._lock, self._stamps = notebook.load(self._path, _SCHEMA, _parts, (None, {}))
         self._changed = self._lock is None
         self._data = data
 
@@ -66,31 +62,17 @@ class Receipt:
         if not self._changed or self._lock is None:
             return
         lock = {**asdict(self._lock), "schema": LOCK_SCHEMA}
-        table = {"schema": _SCHEMA, "lock": lock, "records": self._stamps}
-        folder = self._path.parent
-        with contextlib.suppress(OSError):  # a full or read-only disk only costs the memory
-            folder.mkdir(parents=True, exist_ok=True)
-            aside = folder / f".new-{os.getpid()}-{threading.get_ident()}"
-            try:
-                aside.write_text(json.dumps(table), encoding="utf-8")
-                aside.replace(self._path)
-            finally:
-                aside.unlink(missing_ok=True)
-            kept = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+        notebook.save(self._path, _SCHEMA, {"lock": lock, "records": self._stamps})
+        with contextlib.suppress(OSError):
+            receipts = self._path.parent.glob("*.json")
+            kept = sorted(receipts, key=lambda path: path.stat().st_mtime_ns)
             for path in kept[:-_MOST]:
                 path.unlink(missing_ok=True)
-            self._changed = False
+        self._changed = False
 
 
-def _load(path: Path) -> tuple[Lock | None, dict[str, _Stamp]]:
-    """What the file holds; nothing if it is missing, unreadable or somebody else's."""
-    try:
-        table: Any = json.loads(path.read_text(encoding="utf-8"))
-        if table["schema"] != _SCHEMA:
-            return None, {}
-        return from_table(table["lock"]), _stamps(table["records"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, PluginError):
-        return None, {}
+def _parts(table: Any) -> tuple[Lock | None, dict[str, _Stamp]]:
+    return from_table(table["lock"]), _stamps(table["records"])
 
 
 def _stamps(table: Mapping[str, Any]) -> dict[str, _Stamp]:

@@ -3,22 +3,18 @@
 A remembered failure holds for the very files that failed: another version, or another
 RECORD of the same version, is forgotten at once. What raised an exception is tried
 again by every process; what ended the interpreter is not, until its files change or
-`netcl doctor` finds that it loads. A file that cannot be read or written costs the memory
-and nothing else.
+`netcl doctor` finds that it loads.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_core import folders
+from netcl_core.market import notebook
 from netcl_core.market.finding import Distribution
 
 #: Codes of what must not even be tried.
@@ -47,7 +43,7 @@ class States:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = folders.plugin_states() if path is None else path
-        self._kept = _load(self._path)
+        self._kept = notebook.load(self._path, _SCHEMA, _memories, {})
         self._changed = False
 
     def get(self, distribution: Distribution, group: str, name: str) -> Memory | None:
@@ -93,16 +89,9 @@ class States:
             return
         there = {key: value for key, value in self._kept.items() if _exists(key)}
         newest = sorted(there, key=lambda key: there[key].at, reverse=True)[:_MOST]
-        table = {"schema": _SCHEMA, "plugins": {key: asdict(there[key]) for key in sorted(newest)}}
-        with contextlib.suppress(OSError):  # a full or read-only disk only costs the memory
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            aside = self._path.with_name(f".new-{os.getpid()}-{threading.get_ident()}")
-            try:
-                aside.write_text(json.dumps(table, indent=1), encoding="utf-8")
-                aside.replace(self._path)
-            finally:
-                aside.unlink(missing_ok=True)
-            self._changed = False
+        plugins = {key: asdict(there[key]) for key in sorted(newest)}
+        notebook.save(self._path, _SCHEMA, {"plugins": plugins})
+        self._changed = False
 
 
 def _key(distribution: Distribution, group: str, name: str) -> str:
@@ -113,15 +102,8 @@ def _exists(key: str) -> bool:
     return Path(key.split("|", 1)[0]).exists()
 
 
-def _load(path: Path) -> dict[str, Memory]:
-    """What the file holds; nothing if it is missing, unreadable or somebody else's."""
-    try:
-        table: Any = json.loads(path.read_text(encoding="utf-8"))
-        if table["schema"] != _SCHEMA:
-            return {}
-        return {str(key): _memory(row) for key, row in table["plugins"].items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return {}
+def _memories(table: Any) -> dict[str, Memory]:
+    return {str(key): _memory(row) for key, row in table["plugins"].items()}
 
 
 def _memory(row: Any) -> Memory:

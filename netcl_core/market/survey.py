@@ -17,7 +17,8 @@ from netcl_core import config
 from netcl_core.errors import PluginError
 from netcl_core.market.failures import FAILURES, code_of, plugin_error
 from netcl_core.market.finding import MANIFEST, PLUGINS, PRIMITIVES, Distribution, distributions
-from netcl_core.market.manifests import Manifest, locate, read
+from netcl_core.market.manifest_memory import ManifestMemory
+from netcl_core.market.manifests import Manifest, locate
 from netcl_core.market.requirements import check_api, check_distribution
 from netcl_core.market.states import DEADLY, States
 from netcl_core.resolution import canonical
@@ -86,15 +87,17 @@ def survey(states: States, *, deadly_only: bool = False, skip: Sequence[str] = (
     found: list[Plugin] = []
     taken: dict[str, Plugin] = {}
     installed = distributions()
+    memory = ManifestMemory()
     for group in (PLUGINS, PRIMITIVES):
         for distribution in installed:
             for own_group, name in sorted(distribution.points):
                 if own_group == group:
                     plugin = _plugin(distribution, group, name)
-                    _judge(plugin, taken)
+                    _judge(plugin, taken, memory)
                     found.append(plugin)
             if distribution.problem and group == PLUGINS:
                 found.append(_unreadable(distribution))
+    memory.save()
     for plugin in found:
         if plugin.state == "found":
             _remember(plugin, states, deadly_only, skip)
@@ -127,7 +130,7 @@ def _unreadable(distribution: Distribution) -> Plugin:
     return plugin
 
 
-def _judge(plugin: Plugin, taken: dict[str, Plugin]) -> None:
+def _judge(plugin: Plugin, taken: dict[str, Plugin], memory: ManifestMemory) -> None:
     """Everything that can be said of one plugin from its files and the settings."""
     distribution = plugin.source
     assert distribution is not None  # it was made from one
@@ -137,7 +140,7 @@ def _judge(plugin: Plugin, taken: dict[str, Plugin]) -> None:
             path = locate(distribution, value)
             if path is None:
                 raise plugin_error("NP110", f"its manifest {value!r} was not found")
-            plugin.manifest = read(path)
+            plugin.manifest = memory.read(path)
     except PluginError as error:
         plugin.fail(error, error.code)
     reason = _switched_off(plugin)

@@ -1,0 +1,40 @@
+"""JSON files in the cache folder that save time and nothing else.
+
+Such a file may be missing, damaged, somebody else's or of another version of netcl, and the disk
+may be full or read-only: then what it held is found out again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from netcl_core.errors import PluginError
+
+T = TypeVar("T")
+
+
+def load(path: Path, schema: int, make: Callable[[Any], T], nothing: T) -> T:
+    """What `make` makes of the file's table; `nothing` where the file or a value does not fit."""
+    try:
+        table: Any = json.loads(path.read_text(encoding="utf-8"))
+        return make(table) if table["schema"] == schema else nothing
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, PluginError):
+        return nothing
+
+
+def save(path: Path, schema: int, table: dict[str, Any]) -> None:
+    """Write a table, whole or not at all; for several processes and threads at a time."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".new-{os.getpid()}-{threading.get_ident()}")
+        try:
+            aside.write_text(json.dumps({"schema": schema, **table}), encoding="utf-8")
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
