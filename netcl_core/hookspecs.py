@@ -49,4 +49,8 @@ def netcl_cli_commands(add_command: Callable[..., None]) -> None:
 
 @hookspec
 def netcl_conformance_cases(op: str) -> Any:
-    """Return the `netcl_core.testing.Case`s of one of the plugin's ops, or why it needs none."""
+    """Return the `Case`s of an op, or the `Scenario`s of a namespace, or why it needs none.
+
+    `op` is the name of one of the plugin's ops or namespaces; both classes are in
+    `netcl_core.testing`.
+    """

@@ -17,7 +17,16 @@ from netcl_core.device import Device
 from netcl_core.errors import PluginError, RegistrationError
 from netcl_core.registry import registry
 from netcl_core.runtime.host import HostCall
-from netcl_core.testing import Case, Table, normal, run_level, table_of, uniform
+from netcl_core.testing import (
+    Case,
+    Scenario,
+    Table,
+    normal,
+    run_level,
+    table_of,
+    uniform,
+    usable_devices,
+)
 from netcl_core.testing.derived import derived_cases
 from netcl_core.testing.records import Outcome
 from netcl_core.testing.reference import torch_module
@@ -245,14 +254,20 @@ def test_an_op_without_a_case_is_noticed(register: Callable[..., None]) -> None:
 
 
 class KitPlugin:
-    """A plugin of one op, whose hook answers what a test says."""
+    """A plugin of one op and perhaps a namespace, whose hook answers what a test says."""
 
-    def __init__(self, answer: Callable[[str], Any]) -> None:
+    def __init__(self, answer: Callable[[str], Any], namespace: str = "") -> None:
         self._answer = answer
+        self._namespace = namespace
 
     @nc.hookimpl
     def netcl_register_primitives(self, registry: Any) -> None:
         registry.add(cube())
+
+    @nc.hookimpl
+    def netcl_register_namespaces(self, registry: Any) -> None:
+        if self._namespace:
+            registry.add(self._namespace, "math")
 
     @nc.hookimpl
     def netcl_conformance_cases(self, op: str) -> Any:
@@ -263,8 +278,8 @@ class KitPlugin:
 def collect() -> Iterator[Callable[..., Table]]:
     """The table of a plugin whose hook gives this answer."""
 
-    def of(answer: Callable[[str], Any]) -> Table:
-        nc.plugins.register(KitPlugin(answer), "kit")
+    def of(answer: Callable[[str], Any], namespace: str = "") -> Table:
+        nc.plugins.register(KitPlugin(answer, namespace), "kit")
         return table_of("kit")
 
     yield of
@@ -305,7 +320,7 @@ def fail(op: str) -> Any:
         (lambda op: 7, "7"),
         (lambda op: [case(), "case"], "'case' among the cases"),
         (lambda op: "  ", "an empty reason"),
-        (lambda op: Case("tanh", (normal(),)), "a case of 'tanh'"),
+        (lambda op: Case("tanh", (normal(),)), "one of 'tanh'"),
         (lambda op: Case("kit_cube", (normal(),), tolerance=2), "without a reason"),
     ],
 )
@@ -318,6 +333,63 @@ def test_a_hook_that_is_wrong_is_one_failure(
     assert (found.op, found.state) == ("kit_cube", "failed") and not table.cases
     assert given in found.reason and "netcl_conformance_cases('kit_cube')" in found.reason
     assert "of plugin 'kit' of kit" in found.reason and found.remedy
+
+
+# -- scenarios -------------------------------------------------------------------------
+
+
+def test_scenarios_come_from_the_hook_and_run_on_each_device(
+    collect: Callable[..., Table],
+) -> None:
+    """One that goes wrong is one failure; the device is the default one meanwhile."""
+    seen: list[Any] = []
+
+    def fine(device: Any) -> None:
+        assert nc.default_device() is device
+        seen.append(device)
+
+    def wrong(device: Any) -> None:
+        assert device is None, "three steps went astray"
+
+    def broken(device: Any) -> None:
+        raise ZeroDivisionError("in the plugin")
+
+    names = {"fine": fine, "wrong": wrong, "broken": broken}
+    scenarios = [Scenario("kit_space", *row) for row in names.items()]
+    table = collect(lambda op: scenarios if op == "kit_space" else case(), "kit_space")
+    assert table.scenarios == scenarios and [each.op for each in table.cases] == ["kit_cube"]
+    devices = usable_devices()
+    result = run_level(table, devices, only=["scenario"])
+    found = {(each.op, each.device): each for each in result.outcomes}
+    assert len(found) == 3 * len(devices) and seen == devices
+    for device in devices:
+        by_name = {name: found[f"kit_space-{name}", device.id] for name in names}
+        assert [each.state for each in by_name.values()] == ["passed", "failed", "failed"]
+        assert by_name["wrong"].reason.startswith("three steps went astray")
+        assert "ZeroDivisionError: in the plugin" in by_name["broken"].reason
+        assert by_name["wrong"].remedy
+
+
+def test_a_namespace_may_have_no_scenario(collect: Callable[..., Table]) -> None:
+    table = collect(lambda op: None, "kit_space")
+    assert table.scenarios == [] and table.problems == {}
+
+
+def test_a_hook_that_is_wrong_about_a_namespace_is_one_failure(
+    collect: Callable[..., Table],
+) -> None:
+    table = collect(lambda op: case(), "kit_space")
+    found = run_level(table, [NUMPY], only=["cases"]).outcomes
+    assert [(each.op, each.state) for each in found] == [
+        ("kit_cube", "passed"), ("kit_space", "failed")
+    ]  # fmt: skip
+    assert "expected a list of netcl_core.testing.Scenario" in found[1].reason
+
+
+@pytest.mark.parametrize("name", ["data", "nn", "optim"])
+def test_every_namespace_of_ours_has_scenarios(name: str) -> None:
+    table = table_of(name)
+    assert {each.namespace for each in table.scenarios} == {name} and table.problems == {}
 
 
 def test_a_plugin_that_is_not_there() -> None:

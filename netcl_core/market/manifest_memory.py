@@ -21,7 +21,7 @@ class ManifestMemory:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = folders.manifest_memory() if path is None else path
-        self._kept = notebook.load(self._path, _SCHEMA, _known, {})
+        self._kept = notebook.load(self._path, _SCHEMA, _known) or {}
         self._changed = False
 
     def read(self, path: Path) -> Manifest:

@@ -19,13 +19,13 @@ from netcl_core.errors import PluginError
 T = TypeVar("T")
 
 
-def load(path: Path, schema: int, make: Callable[[Any], T], nothing: T) -> T:
-    """What `make` makes of the file's table; `nothing` where the file or a value does not fit."""
+def load(path: Path, schema: int, make: Callable[[Any], T]) -> T | None:
+    """What `make` makes of the file's table; None where the file or a value does not fit."""
     try:
         table: Any = json.loads(path.read_text(encoding="utf-8"))
-        return make(table) if table["schema"] == schema else nothing
+        return make(table) if table["schema"] == schema else None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, PluginError):
-        return nothing
+        return None
 
 
 def save(path: Path, schema: int, table: dict[str, Any]) -> None:

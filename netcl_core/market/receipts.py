@@ -32,7 +32,7 @@ class Receipt:
     def __init__(self, data: bytes, folder: Path | None = None) -> None:
         name = hashlib.sha256(data).hexdigest()
         self._path = (folders.lock_receipts() if folder is None else folder) / f"{name}.json"
-        self._lock, self._stamps = notebook.load(self._path, _SCHEMA, _parts, (None, {}))
+        self._lock, self._stamps = notebook.load(self._path, _SCHEMA, _parts) or (None, {})
         self._changed = self._lock is None
         self._data = data
 

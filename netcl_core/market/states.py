@@ -43,7 +43,7 @@ class States:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = folders.plugin_states() if path is None else path
-        self._kept = notebook.load(self._path, _SCHEMA, _memories, {})
+        self._kept = notebook.load(self._path, _SCHEMA, _memories) or {}
         self._changed = False
 
     def get(self, distribution: Distribution, group: str, name: str) -> Memory | None:

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
         uniform,
         whole,
     )
+    from netcl_core.testing.scenarios import Scenario
 
 #: name -> module
 _NAMES: Final = {
     "Case": "cases",
+    "Scenario": "scenarios",
     "Table": "collection",
     "table_of": "collection",
     "Record": "records",
@@ -60,6 +62,7 @@ _NAMES: Final = {
 
 __all__ = [
     "Case",
+    "Scenario",
     "Table",
     "table_of",
     "Record",

@@ -1,11 +1,11 @@
-"""Collects the cases of an installed plugin: from its hook, and derived from its primitives."""
+"""Collects the cases and scenarios of an installed plugin: from its hook, and derived ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 from netcl_core import loading, plugins
 from netcl_core.autograd.choosing import unfit
@@ -17,9 +17,11 @@ from netcl_core.registry import OP_KINDS, Row, registry
 from netcl_core.resolution import canonical
 from netcl_core.testing.cases import Case
 from netcl_core.testing.derived import derived_cases
+from netcl_core.testing.scenarios import Scenario
 from netcl_core.testing.vocabulary import CHECKS
 
 HOOK: Final = "netcl_conformance_cases"
+T = TypeVar("T", Case, Scenario)
 
 
 @final
@@ -30,13 +32,15 @@ class Table:
     Attributes:
         provider: The plugin's distribution.
         internal: Ops that need no case, with the reason.
-        problems: Ops whose cases could not be had, with what went wrong.
+        problems: Ops whose cases could not be had, with what went wrong; namespaces likewise.
+        scenarios: What is done with its namespaces.
     """
 
     provider: str
     cases: Sequence[Case]
     internal: Mapping[str, str] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
+    scenarios: Sequence[Scenario] = ()
 
     @property
     def ops(self) -> list[str]:
@@ -94,7 +98,7 @@ def table_of(distribution: str) -> Table:
     problems: dict[str, str] = {}
     for op in dict.fromkeys([*records, *(each.operator for each in implemented)]):
         try:
-            given, reason = _ask(provider, op)
+            given, reason = _ask(provider, op, Case)
             if not given and not reason and op not in records:
                 given = _borrowed(provider, op)
         except PluginError as error:
@@ -109,7 +113,14 @@ def table_of(distribution: str) -> Table:
             except Exception as error:  # a plugin's callable may raise anything
                 problems[record.name] = f"no case can be derived: {type(error).__name__}: {error}"
         cases += [replace(case, provider=provider) for case in given]
-    return Table(provider, cases, internal, problems)
+    scenarios: list[Scenario] = []
+    for row in registry.rows("namespace"):
+        if row.provider == provider:
+            try:
+                scenarios += _ask(provider, row.record.name, Scenario)[0]
+            except PluginError as error:
+                problems[row.record.name] = str(error)
+    return Table(provider, cases, internal, problems, scenarios)
 
 
 def _implementations(provider: str, op: str | None = None) -> list[Row]:
@@ -120,7 +131,7 @@ def _implementations(provider: str, op: str | None = None) -> list[Row]:
 def _borrowed(provider: str, op: str) -> list[Case]:
     """The cases that another one's operator comes with, in the dtypes that are implemented."""
     owners = [row.provider for row in registry.op_rows(op)]
-    cases = [case for owner in owners for case in _ask(owner, op)[0]]
+    cases = [case for owner in owners for case in _ask(owner, op, Case)[0]]
     if not cases:
         given = f"{' and '.join([provider, *owners])} give no case of it"
         raise PluginError(message(op, given, "one", CHECKS["cases"].remedy))
@@ -159,44 +170,46 @@ def _plugins_of(name: str) -> list[Plugin]:
     return found
 
 
-def _ask(provider: str, op: str) -> tuple[list[Case], str]:
-    """The cases that a distribution's hooks give for an op, and a reason why there are none.
+def _ask(provider: str, name: str, kind: type[T]) -> tuple[list[T], str]:
+    """What a distribution's hooks give for an op or a namespace, and a reason if it is nothing.
 
     Raises PluginError for a hook that does neither.
     """
-    cases: list[Case] = []
+    found: list[T] = []
     reason = ""
     for plugin, hook in loading.implementing(HOOK):
         if plugin.distribution == provider:
-            answer = _answer(plugin, hook, op)
+            answer = _answer(plugin, hook, name, kind)
             if isinstance(answer, str):
                 reason = reason or answer
             else:
-                cases += answer
-    return cases, reason
+                found += answer
+    return found, reason
 
 
-def _answer(plugin: Plugin, hook: Callable[..., Any], op: str) -> list[Case] | str:
-    """What a plugin's hook says of one op: its cases, or why it needs none."""
-    who = f"{HOOK}({op!r}) of plugin {plugin.name!r} of {plugin.distribution}"
+def _answer(plugin: Plugin, hook: Callable[..., Any], name: str, kind: type[T]) -> list[T] | str:
+    """What a plugin's hook says of one name: its cases or scenarios, or why it needs none."""
+    who = f"{HOOK}({name!r}) of plugin {plugin.name!r} of {plugin.distribution}"
     try:
-        answer = hook(op=op)
+        answer = hook(op=name)
         given = answer if isinstance(answer, str) else _listed(answer)
     except (Exception, SystemExit) as error:  # a plugin may raise anything
         text = message(who, f"{type(error).__name__}: {error}", "cases", "Correct the hook")
         raise PluginError(text) from error
-    expected = "a list of netcl_core.testing.Case, a text that says why none is needed, or None"
+    a = f"a list of netcl_core.testing.{kind.__name__}"
+    expected = f"{a}, a text that says why none is needed, or None"
     remedy = CHECKS["cases"].remedy
     if isinstance(given, str):
         if not given.strip():
             raise PluginError(message(who, "an empty reason", expected, remedy))
         return given
     for each in given:
-        if not isinstance(each, Case):
+        if not isinstance(each, kind):
             text = f"{each!r} among the cases" if isinstance(answer, Iterable) else f"{answer!r}"
             raise PluginError(message(who, text, expected, remedy))
-        if each.op != op:
-            raise PluginError(message(who, f"a case of {each.op!r}", f"cases of {op!r}", remedy))
+        of = each.op if isinstance(each, Case) else each.namespace
+        if of != name:
+            raise PluginError(message(who, f"one of {of!r}", f"those of {name!r}", remedy))
     return given
 
 

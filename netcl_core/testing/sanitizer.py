@@ -26,6 +26,8 @@ from netcl_core.testing.kernel_faults import KernelFault
 from netcl_core.testing.records import Outcome
 from netcl_core.testing.running import Progress
 
+#: How a device's kind shapes the kernels; the simulator plays both.
+KINDS: Final = ("cpu", "gpu")
 #: Unoptimised, because Oclgrind lacks some vector intrinsics that the optimiser makes.
 _SETTINGS: Final = {
     "OCLGRIND_BUILD_OPTIONS": "-cl-opt-disable",
@@ -64,10 +66,14 @@ def environment(log: Path) -> dict[str, str]:
 @final
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An op to run, with a fault in one of its kernels or as it is."""
+    """An op to run, with a fault in one of its kernels or as it is; or a scenario.
+
+    An op runs with the kernels of every kind of device, a scenario with those of `kind`.
+    """
 
     op: str
     fault: KernelFault | None = None
+    kind: str = ""
 
 
 @final
@@ -92,6 +98,10 @@ class Simulated:
     label: str = ""
     seconds: float = field(default=0.0, compare=False)
 
+    def badness(self) -> int:
+        """The worst of several results has the most of it."""
+        return 3 * bool(self.finding) + 2 * bool(self.error) + bool(self.launched)
+
     @property
     def text(self) -> str:
         """The finding with its kernel and line, in one line of text."""
@@ -111,17 +121,24 @@ def sanitize(
     *,
     ops: Sequence[str] = (),
 ) -> list[Outcome]:
-    """Run the cases of a plugin's ops, forward and backward, and say what Oclgrind finds.
+    """Run a plugin's cases, forward and backward, and its scenarios, and say what Oclgrind finds.
 
     Args:
         table: The plugin's cases.
         progress: Is told which op comes next.
-        ops: The ops to run; default: all that have a case.
+        ops: The ops to run; default: all that have a case, and the scenarios.
     """
-    names = list(ops) or table.ops
+    called = list(ops) or table.ops
+    played = [] if ops else [str(each) for each in table.scenarios if each.simulated]
+    names = [*called, *played]
     if command() is None:
         return [Outcome("sanitizer", "skipped", op, reason=MISSING) for op in names]
-    found = simulate(table.provider, [Job(op) for op in names], progress)
+    found = simulate(table.provider, [Job(op) for op in called], progress)
+    kinds = [
+        simulate(table.provider, [Job(name, kind=kind) for name in played], progress)
+        for kind in KINDS
+    ]
+    found += [max(pair, key=Simulated.badness) for pair in zip(*kinds, strict=True)]
     return [_outcome(op, result) for op, result in zip(names, found, strict=True)]
 
 
@@ -170,9 +187,7 @@ def _one_process(
         "path": sys.path,
         "log": str(log),
     }
-    request["jobs"] = [
-        {"op": job.op, "fault": None if job.fault is None else asdict(job.fault)} for job in jobs
-    ]
+    request["jobs"] = [asdict(job) for job in jobs]
     found: list[Simulated] = []
     started = False
     with (

@@ -34,10 +34,10 @@ from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import table_of
 from netcl_core.testing.kernel_faults import KernelFault, seeded
 from netcl_core.testing.reference import evaluate
+from netcl_core.testing.sanitizer import KINDS
+from netcl_core.testing.scenarios import Scenario
 from netcl_core.testing.substitution import substituted
 
-#: How a device's kind shapes the kernels; the simulator plays both.
-KINDS: Final = ("cpu", "gpu")
 #: An elementwise op's shapes: one element less than vectors of 4 and 16 take, then rows and splats.
 FLAT: Final[Shape] = (3, 31)
 BROADCAST: Final[Sequence[Shape]] = (FLAT, (31,), (3, 1))
@@ -196,7 +196,7 @@ def run_job(
             with substituted_by_itself(op):
                 for label, case, arrays in calls_of(op, cases):
                     alive()
-                    problem = _run(case, arrays, device)
+                    problem = _tried(partial(evaluate, replace(case), arrays, device))
                     count, found = recorder.news(device)
                     launched += count
                     label = f"{label} as a {kind}"
@@ -208,10 +208,29 @@ def run_job(
     return {"launched": launched, "unfit": reasons[0] if reasons and not launched else ""}
 
 
-def _run(case: Case, arrays: Sequence[Array], device: Device) -> tuple[str, str] | None:
-    """One call with its gradient: None, or what kept it from running."""
+def run_scenario(
+    scenario: Scenario, kind: str, device: Device, recorder: Recorder
+) -> dict[str, Any]:
+    """A scenario with the kernels of one kind of device, the only one of this process.
+
+    A plugin may keep what it plans per device, and a device does not change its kind.
+    """
+    device.kind = kind  # type: ignore[assignment]  # one of KINDS
+    choose(0)
+    problem = _tried(lambda: scenario.play(device))
+    launched, finding = recorder.news(device)
+    found: dict[str, Any] = {"launched": launched, "label": f"{scenario} as a {kind}"}
+    if finding:
+        found["finding"] = finding[:4000]
+    elif problem and (problem[0] == "error" or not launched):
+        found[problem[0]] = problem[1]
+    return found
+
+
+def _tried(call: Callable[[], Any]) -> tuple[str, str] | None:
+    """Make one call: None, or what kept it from running."""
     try:
-        evaluate(replace(case), arrays, device)
+        call()
     except (BuildError, DeviceError) as error:  # what the simulator is too little for
         return "unfit", f"{type(error).__name__}: {str(error).splitlines()[0]}"
     except Exception as error:  # an op may raise anything; it becomes its result
@@ -242,8 +261,13 @@ def main() -> None:
     with use_device("opencl:oclgrind") as device:
         recorder = prepare(device, Path(request["log"]))
         table = table_of(request["provider"])
+        scenarios = {str(each): each for each in table.scenarios}
         for number, job in enumerate(request["jobs"]):
             say(begin=number)
+            if job["op"] in scenarios:
+                found = run_scenario(scenarios[job["op"]], job["kind"], device, recorder)
+                say(end=number, changed=0, **found)
+                continue
             fault = KernelFault(**job["fault"]) if job["fault"] else None
             changed: AbstractContextManager[list[str]] = nullcontext([])
             if fault is not None:

@@ -20,6 +20,7 @@ from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import Table
 from netcl_core.testing.fused import check_group, check_group_slopes, groups, is_fusible
 from netcl_core.testing.reference import lacking
+from netcl_core.testing.scenarios import Scenario
 from netcl_core.testing.slopes import check_slopes
 from netcl_core.testing.threads import check_threads
 
@@ -90,6 +91,8 @@ def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) 
         first = device.backend == "numpy" or device is opencl[0]
         for dtype in DTYPES:
             found += _on_device(table, device, dtype, first, thorough)
+        for each in table.scenarios:
+            found.append(Step("scenario", _played(each, device), (), device, op=str(each)))
     return found
 
 
@@ -104,6 +107,13 @@ def steps_of_case(case: Case, device: Device, dtype: str) -> Iterator[Step]:
         names.pop("non-finite", None)
     for name, check in names.items():
         yield _step(name, case, device, dtype, check)
+
+
+def _played(scenario: Scenario, device: Device) -> Callable[[Sequence[Case]], Any]:
+    def run(_: Sequence[Case]) -> None:
+        scenario.play(device)
+
+    return run
 
 
 def _step(check: str, case: Case, device: Device, dtype: str, function: CheckFunction) -> Step:

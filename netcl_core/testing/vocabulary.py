@@ -77,6 +77,10 @@ CHECKS: Final[Mapping[str, Check]] = {
         "four threads at once, each with a tape and inputs of its own, get the bits of one",
         "Keep what belongs to a call in the call, not in a module or on the plugin",
     ),
+    "scenario": Check(
+        "a use of one of the plugin's namespaces has the outcome that its author states",
+        "Run the scenario by itself: its assertion says what differs",
+    ),
 }
 #: Further names for `skip`: a part of a check, or a comparison.
 PARTS: Final[Mapping[str, str]] = {

@@ -8,11 +8,17 @@ from netcl_core import hookimpl
 
 
 class NnPlugin:
-    """Registers the namespace."""
+    """Registers the namespace, and says how it is tried."""
 
     @hookimpl
     def netcl_register_namespaces(self, registry: Any) -> None:
         registry.add("nn", "netcl_plugin_nn.api")
+
+    @hookimpl
+    def netcl_conformance_cases(self, op: str) -> Any:
+        from netcl_plugin_nn import conformance  # not needed by programs that only compute
+
+        return conformance.SCENARIOS
 
 
 plugin = NnPlugin()

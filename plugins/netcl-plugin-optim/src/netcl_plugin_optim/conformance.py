@@ -1,0 +1,133 @@
+"""The scenarios of the optimizers: their steps beside the papers' formulas in NumPy's float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from netcl_core import Device, Tensor
+from netcl_core.testing import Scenario
+from netcl_plugin_optim import api
+
+Array: TypeAlias = np.ndarray[Any, Any]
+#: `(parameter, gradient, step from 1, state) -> parameter`.
+Formula: TypeAlias = Callable[[Array, Array, int, dict[str, Any]], Array]
+
+STEPS: Final = 5
+#: One element, none, an odd size, several blocks with a tail.
+SHAPES: Final[Sequence[tuple[int, ...]]] = ((), (0, 3), (7, 5), (3, 1031))
+#: float16 parameters are rounded after each step, and take steps of a hundredth here.
+TOLERANCE: Final = {"float16": 4e-3, "float32": 3e-6, "float64": 1e-13}
+
+
+def sgd(p: Array, g: Array, step: int, state: dict[str, Any]) -> Array:
+    """Nesterov's momentum of 0.9, an L2 penalty of 0.1, lr 0.01 (Sutskever et al. 2013)."""
+    g = g + 0.1 * p
+    state["v"] = g if step == 1 else 0.9 * state["v"] + g
+    return np.asarray(p - 0.01 * (g + 0.9 * state["v"]))
+
+
+def adam(p: Array, g: Array, step: int, state: dict[str, Any]) -> Array:
+    """Kingma, Ba 2015, algorithm 1: lr 0.01, betas 0.9 and 0.99, eps 1e-8."""
+    state["m"] = 0.9 * state.get("m", 0) + 0.1 * g
+    state["v"] = 0.99 * state.get("v", 0) + 0.01 * g * g
+    mean, square = state["m"] / (1 - 0.9**step), state["v"] / (1 - 0.99**step)
+    return np.asarray(p - 0.01 * mean / (np.sqrt(square) + 1e-8))
+
+
+def adamw(p: Array, g: Array, step: int, state: dict[str, Any]) -> Array:
+    """Loshchilov, Hutter 2019, algorithm 2, with a decay of 0.2."""
+    return adam(p * (1 - 0.01 * 0.2), g, step, state)
+
+
+def rmsprop(p: Array, g: Array, step: int, state: dict[str, Any]) -> Array:
+    """Graves 2013, equations 38 to 41: lr 0.01, alpha 0.9, momentum 0.5, eps 1e-3, centered."""
+    state["n"] = 0.9 * state.get("n", 0) + 0.1 * g * g
+    state["g"] = 0.9 * state.get("g", 0) + 0.1 * g
+    spread = np.sqrt(state["n"] - state["g"] ** 2) + 1e-3
+    state["d"] = 0.5 * state.get("d", 0) + g / spread
+    return np.asarray(p - 0.01 * state["d"])
+
+
+OPTIMIZERS: Final[Sequence[tuple[str, Formula, dict[str, Any]]]] = (
+    ("SGD", sgd, {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.1, "nesterov": True}),
+    ("Adam", adam, {"lr": 0.01, "betas": (0.9, 0.99)}),
+    ("AdamW", adamw, {"lr": 0.01, "betas": (0.9, 0.99), "weight_decay": 0.2}),
+    (
+        "RMSprop",
+        rmsprop,
+        {"lr": 0.01, "alpha": 0.9, "momentum": 0.5, "eps": 1e-3, "centered": True},
+    ),
+)
+
+
+def compare(name: str, formula: Formula, settings: dict[str, Any], device: Device) -> None:
+    """Some steps in each floating dtype of the device; parameters share kernels."""
+    for dtype in _dtypes(device):
+        random = np.random.default_rng(1)
+        wanted = _drawn(random, dtype)
+        states: list[dict[str, Any]] = [{} for _ in wanted]
+        parameters = [Tensor.from_host(p.astype(dtype), device) for p in wanted]
+        optimizer = getattr(api, name)(parameters, **settings)
+        for step in range(1, STEPS + 1):
+            drawn = _drawn(random, dtype)
+            for parameter, gradient in zip(parameters, drawn, strict=True):
+                parameter.grad = Tensor.from_host(gradient.astype(dtype), device)
+            optimizer.step()
+            for i, gradient in enumerate(drawn):
+                wanted[i] = formula(wanted[i], gradient, step, states[i])
+        for parameter, right in zip(parameters, wanted, strict=True):
+            np.testing.assert_allclose(
+                parameter.to_host().astype("float64"),
+                right,
+                rtol=TOLERANCE[dtype],
+                atol=TOLERANCE[dtype],
+                err_msg=f"{name} in {dtype} after {STEPS} steps, parameter of {parameter.shape}",
+            )
+
+
+def clip_norm(device: Device) -> None:
+    """Gradients scaled to a joint norm of 1, and the norm that they had."""
+    random = np.random.default_rng(2)
+    gradients = [random.standard_normal(shape).astype("float32") for shape in SHAPES]
+    parameters = [Tensor.zeros(each.shape, device=device) for each in gradients]
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = Tensor.from_host(np.asarray(gradient), device)
+    norm = np.sqrt(sum((each.astype("float64") ** 2).sum() for each in gradients))
+    found = api.clip_grad_norm_(parameters, 1.0)
+    np.testing.assert_allclose(found.item(), norm, rtol=1e-5)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        assert parameter.grad is not None
+        np.testing.assert_allclose(parameter.grad.to_host(), gradient / norm, rtol=1e-5, atol=1e-7)
+
+
+def schedule(device: Device) -> None:
+    """A learning rate that is halved after two steps moves a parameter by half as much."""
+    parameter = Tensor.zeros((3,), device=device)
+    optimizer = api.SGD([parameter], lr=1.0)
+    scheduler = api.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+    for _ in range(4):
+        parameter.grad = Tensor.ones((3,), device=device)
+        optimizer.step()
+        scheduler.step()
+    np.testing.assert_array_equal(parameter.to_host(), np.full(3, -(1 + 1 + 0.5 + 0.5)))
+
+
+def _dtypes(device: Device) -> list[str]:
+    return [name for name in TOLERANCE if name != "float64" or device.supports_fp64]
+
+
+def _drawn(random: np.random.Generator, dtype: str) -> list[Array]:
+    """An array of each shape in float64, of values that the dtype has."""
+    drawn = [random.standard_normal(shape) for shape in SHAPES]
+    return [np.asarray(each).astype(dtype).astype("float64") for each in drawn]
+
+
+SCENARIOS: Final = [
+    *(Scenario("optim", row[0], partial(compare, *row)) for row in OPTIMIZERS),
+    Scenario("optim", "clip_grad_norm_", clip_norm),
+    Scenario("optim", "StepLR", schedule),
+]
