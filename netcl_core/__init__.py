@@ -7,9 +7,11 @@ its module on first use. Namespaces such as `nn` come from installed plugins.
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import sys
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, Final
 
+from netcl_core.namespaces import NamespaceFinder as _NamespaceFinder
 from netcl_core.registry import functions as _functions
 from netcl_core.registry import registry as _registry
 
@@ -111,8 +113,13 @@ def _build_function(name: str) -> Any:
     return importlib.import_module("netcl_core.autograd.ops").build(name)
 
 
+def _namespace(name: str) -> Any:
+    return importlib.import_module("netcl_core.plugins").namespace(name)
+
+
 _registry.loader = _load_plugins
 _functions.build = _build_function
+sys.meta_path.append(_NamespaceFinder(_namespace))
 
 
 def __getattr__(name: str) -> Any:
@@ -123,9 +130,9 @@ def __getattr__(name: str) -> Any:
         globals()[name] = found
         return found
     # `from netcl_core import icd` asks here before it looks for the module of that name.
-    if name.startswith("_") or importlib.util.find_spec(f"netcl_core.{name}") is not None:
+    if name.startswith("_") or PathFinder.find_spec(f"netcl_core.{name}", __path__) is not None:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
-    return importlib.import_module("netcl_core.plugins").namespace(name)
+    return _namespace(name)
 
 
 def __dir__() -> list[str]:

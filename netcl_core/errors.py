@@ -7,6 +7,8 @@ all errors of the project read alike.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import TypeVar
 
 _Error = TypeVar("_Error", bound="NetclError")
@@ -19,7 +21,7 @@ def message(who: str, given: str, expected: str = "", remedy: str = "") -> str:
         text += f"; expected {expected.rstrip('.')}"
     if remedy:
         text += f". {remedy.rstrip('.')}"
-    return text + "."
+    return text if text.endswith("?") else text + "."
 
 
 class NetclError(Exception):
@@ -35,6 +37,13 @@ def coded(code: str, error: _Error) -> _Error:
     """The error with the code of its kind, such as `NP301`."""
     error.code = code
     return error
+
+
+def missing_name(who: str, name: str, known: Iterable[str]) -> MissingNameError:
+    """The error for a name that `who`, a namespace such as `netcl_core.nn`, does not have."""
+    close = get_close_matches(name, known, n=2)
+    remedy = f"Did you mean {' or '.join(close)}?" if close else f"dir({who}) lists its names"
+    return MissingNameError(message(who, f"it has no {name!r}", "", remedy))
 
 
 class ConfigError(NetclError, ValueError):
@@ -119,6 +128,10 @@ class AmbiguousOpError(NetclError, LookupError):
 
 class MissingOpError(NetclError, AttributeError):
     """No installed plugin provides this op."""
+
+
+class MissingNameError(NetclError, AttributeError):
+    """A namespace or a tensor has nothing of this name."""
 
 
 class MissingNamespaceError(NetclError, ImportError):

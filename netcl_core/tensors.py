@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from netcl_core.backends import backend_of
 from netcl_core.device import Device
 from netcl_core.device_table import default_device, get_device
 from netcl_core.dtypes import DTYPES, dtype_name
-from netcl_core.errors import DtypeError, ShapeError, message
+from netcl_core.errors import DtypeError, MissingNameError, ShapeError, message, missing_name
 from netcl_core.hostdata import Array, Shape, check_dtype, host_array, normalize_shape
-from netcl_core.registry import functions
+from netcl_core.registry import functions, registry
 
 #: Told before the host reads a tensor's data or notes a change of it.
 _watcher: Callable[[], None] | None = None
@@ -51,6 +51,19 @@ class Operand:
     requires_grad: bool
     #: NumPy leaves binary operators with arrays on the left to us.
     __array_ufunc__ = None
+
+    if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
+
+        def __getattr__(self, name):
+            """Only asked for what is not there: an op's name is the likely mistake."""
+            who = type(self).__name__
+            if name.startswith("_"):
+                raise AttributeError(f"{who!r} object has no attribute {name!r}")
+            registry.load()
+            if name in registry.op_names():
+                remedy = f"Ops are functions: netcl_core.autograd.{name}(x)"
+                raise MissingNameError(message(who, f"it has no method {name!r}", "", remedy))
+            raise missing_name(who, name, [each for each in dir(type(self)) if each[0] != "_"])
 
     @property
     def value(self) -> Tensor:

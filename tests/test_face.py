@@ -9,7 +9,12 @@ import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.errors import ArgumentError, MissingNamespaceError, MissingOpError
+from netcl_core.errors import (
+    ArgumentError,
+    MissingNameError,
+    MissingNamespaceError,
+    MissingOpError,
+)
 
 HEAVY = (
     "numpy",
@@ -94,6 +99,49 @@ def test_a_namespace_is_the_plugins_module(python: Callable[..., str]) -> None:
     pytest.importorskip("netcl_plugin_nn")
     same, name = python(code).split()
     assert same == "True" and name.startswith("netcl_plugin_nn")
+
+
+def test_a_namespace_can_be_imported_like_a_module(python: Callable[..., str]) -> None:
+    """By every spelling it is the one module, which keeps its own spec."""
+    code = """
+import netcl_core.nn as first
+from netcl_core.nn import Linear
+from netcl_core import nn as second
+import netcl_plugin_nn.api as own, netcl_core
+print(first is second is own is netcl_core.nn, Linear is own.Linear, own.__spec__.name)
+"""
+    assert python(code) == "True True netcl_plugin_nn.api"
+
+
+def test_importing_a_missing_namespace_names_its_package(python: Callable[..., str]) -> None:
+    code = """
+import importlib
+for name in ("nn", "nothing", "nn.deeper", "_hidden"):
+    try:
+        importlib.import_module(f"netcl_core.{name}")
+    except ImportError as error:
+        print(type(error).__name__, "pip install netcl-plugin-nn" in str(error))
+"""
+    said = python(code, NETCL_PLUGINS_AUTOLOAD="0").splitlines()
+    missing = "MissingNamespaceError True"
+    assert said == [missing, "ModuleNotFoundError False", missing, "ModuleNotFoundError False"]
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "hint"),
+    [
+        (nc.nn, "Linaer", "Did you mean Linear"),
+        (nc.optim, "Adma", "Did you mean Adam"),
+        (nc.data, "Dataloader", "Did you mean DataLoader"),
+        (nc.data, "qqqq", r"dir\(netcl_core.data\) lists its names"),
+        (nc.tensor([1.0]), "shpae", "Did you mean shape"),
+        (nc.tensor([1.0]), "sum", r"Ops are functions: netcl_core.autograd.sum\(x\)"),
+    ],
+)
+def test_a_misspelt_name_is_guessed(where: object, name: str, hint: str) -> None:
+    with pytest.raises(MissingNameError, match=f"it has no .*'{name}'.*{hint}"):
+        getattr(where, name)
+    assert not hasattr(where, name) and not hasattr(where, "__array_struct__")
 
 
 @pytest.mark.parametrize("op", ["relu", "sum", "matmul", "mse_loss"])

@@ -15,7 +15,7 @@ CORE = ROOT / "netcl_core"
 #: From the bottom to the top. A module may import from its own layer and from those below.
 LAYERS = (
     ("netcl_core.errors", "netcl_core.version"),
-    ("netcl_core.config", "netcl_core.dtypes", "netcl_core.hookspecs"),
+    ("netcl_core.config", "netcl_core.dtypes", "netcl_core.hookspecs", "netcl_core.namespaces"),
     ("netcl_core.folders", "netcl_core.resolution"),
     ("netcl_core.registry",),
     ("netcl_core.rendering", "netcl_core.icd", "netcl_core.providers"),

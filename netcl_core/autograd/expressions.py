@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, final
 
@@ -80,6 +81,8 @@ _CONSTANTS: Final[dict[str, int | float]] = {
     "M_LN2": 0.6931471805599453,
     "M_LOG2E": 1.4426950408889634,
 }
+#: What is written before an expression to make a function that pycparser parses.
+_BEFORE: Final = "double f(void) { return ("
 _DEFINE: Final = re.compile(r"^#define\s+(\w+)\(([^)]*)\)\s+(.*?)\s*$", re.MULTILINE)
 
 
@@ -112,12 +115,12 @@ def _short(text: str) -> str:
 def _parse_c(text: str, who: str) -> list[Any]:
     flat = " ".join(text.split())
     try:
-        unit = c_parser.CParser().parse(f"double f(void) {{ return ({flat}); }}")
+        unit = c_parser.CParser().parse(f"{_BEFORE}{flat}); }}")
     except Exception as error:  # pycparser raises several classes; all mean "not C"
         raise PrimitiveError(
             message(
                 who,
-                f"the expression {flat!r} is not valid C ({error})",
+                f"the expression {flat!r} is not valid C {_place(flat, error)}",
                 "one scalar C expression",
                 "Write arithmetic over the inputs, without semicolons or statements",
             )
@@ -127,6 +130,17 @@ def _parse_c(text: str, who: str) -> list[Any]:
         raise PrimitiveError(message(who, f"{flat!r} holds statements", "one scalar C expression"))
     expr = body[0].expr
     return list(expr.exprs) if isinstance(expr, c_ast.ExprList) else [expr]
+
+
+def _place(flat: str, error: Exception) -> str:
+    """Where pycparser gave up, in the expression and not in the function around it."""
+    found = re.search(r":1:(\d+): (.*)", str(error))
+    if found is None:
+        return f"({str(error).lstrip(': ')})"
+    column = int(found[1]) - len(_BEFORE) - 1
+    if 0 <= column < len(flat):
+        return f"at column {column + 1}, {flat[column:][:20]!r} ({found[2]})"
+    return "at its end (an operand or a parenthesis is missing, or there is one too many)"
 
 
 class _Converter:
@@ -183,16 +197,19 @@ class _Converter:
         macro = None if name in FUNCTIONS else macros().get(name)
         arity = len(macro[0]) if macro is not None else FUNCTIONS.get(name)
         if arity is None:
-            known = ", ".join([*FUNCTIONS, *macros()])
-            raise self._error(f"the function {name!r} is unknown", f"one of {known}")
+            known = [*FUNCTIONS, *macros()]
+            close = get_close_matches(name, known, n=2)
+            hint = f"Did you mean {' or '.join(close)}?" if close else ""
+            expected = "" if close else f"one of {', '.join(known)}"
+            raise self._error(f"the function {name!r} is unknown", expected, hint)
         if len(args) != arity:
             raise self._error(f"{name} got {len(args)} arguments", f"{arity}")
         if macro is None:
             return Apply(name, args)
         return substitute(macro[1], dict(zip(macro[0], args, strict=True)))
 
-    def _error(self, given: str, expected: str) -> PrimitiveError:
-        return PrimitiveError(message(self.who, f"in {self.text!r}: {given}", expected))
+    def _error(self, given: str, expected: str, hint: str = "") -> PrimitiveError:
+        return PrimitiveError(message(self.who, f"in {self.text!r}: {given}", expected, hint))
 
 
 def substitute(tree: Expr, values: dict[str, Expr]) -> Expr:

@@ -16,8 +16,8 @@ from threading import get_ident
 from typing import Any, Final, final
 
 from netcl_core.device import Device, opencl_module
-from netcl_core.errors import DeviceError, DtypeError, message
-from netcl_core.runtime import cache
+from netcl_core.errors import DtypeError, message
+from netcl_core.runtime import cache, signatures
 from netcl_core.runtime.memory import out_of_memory
 
 #: pyopencl looks up code in a database on disk when it makes a kernel object, and threads
@@ -54,6 +54,7 @@ class Launch:
     __slots__ = (
         "_enqueue",
         "_kernels",
+        "_misused",
         "_no_memory",
         "_queue",
         "constants",
@@ -86,21 +87,24 @@ class Launch:
         self._queue = device.queue
         self._enqueue = opencl_module().enqueue_nd_range_kernel
         self._no_memory = opencl_module().MemoryError
+        self._misused = opencl_module().LogicError
 
     def __call__(self, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
         """Enqueue the kernel on the device's queue; returns at once."""
         kernel, set_arg = self._kernels.get(get_ident()) or self._make(len(buffers) + len(scalars))
         index = 0
-        for buffer in buffers:
-            set_arg(index, buffer)
-            index += 1
-        for scalar in scalars:
-            kernel._set_arg_buf(index, scalar)
-            index += 1
         try:
+            for buffer in buffers:
+                set_arg(index, buffer)
+                index += 1
+            for scalar in scalars:
+                kernel._set_arg_buf(index, scalar)
+                index += 1
             self._enqueue(self._queue, kernel, self.global_size, self.local_size)
         except self._no_memory as error:  # of buffers that are only made now
             raise out_of_memory(self.device, None, error) from error
+        except self._misused as error:
+            raise signatures.misfit(self.who, self.source, self.entry, error) from error
 
     def _make(self, first: int) -> tuple[Any, Any]:
         """This thread's kernel object with its constants set, and its `set_arg`."""
@@ -109,12 +113,14 @@ class Launch:
         try:
             with _creation:
                 kernel = cl.Kernel(program, self.entry)
+            given = first + len(self.constants)
+            if kernel.num_args != given:
+                text = f"{given} arguments are given"
+                raise signatures.misfit(self.who, self.source, self.entry, text)
             for index, constant in enumerate(self.constants, start=first):
                 kernel._set_arg_buf(index, constant)
         except cl.Error as error:
-            raise DeviceError(
-                message(self.who, f"the kernel {self.entry!r} cannot be prepared: {error}")
-            ) from error
+            raise signatures.misfit(self.who, self.source, self.entry, error) from error
         if len(self._kernels) > 64:  # threads come and go; their identifiers do not return
             self._kernels.clear()
         made = self._kernels[get_ident()] = (kernel, kernel.set_arg)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from netcl_core.errors import missing_name
 from netcl_plugin_data.datasets import TensorDataset
 from netcl_plugin_data.digits import digits
 from netcl_plugin_data.idx import DataFormatError, MissingDataError, read_idx
@@ -17,3 +20,8 @@ __all__ = [
     "MissingDataError",
     "DataFormatError",
 ]
+
+if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
+
+    def __getattr__(name):
+        raise missing_name("netcl_core.data", name, __all__)

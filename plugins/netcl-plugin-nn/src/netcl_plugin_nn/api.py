@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from netcl_core.errors import missing_name
 from netcl_plugin_nn import init
 from netcl_plugin_nn.activations import (
     ELU,
@@ -84,3 +87,8 @@ __all__ = [
     "StateError",
     "init",
 ]
+
+if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
+
+    def __getattr__(name):
+        raise missing_name("netcl_core.nn", name, __all__)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from netcl_core.errors import missing_name
 from netcl_plugin_optim import lr_scheduler
 from netcl_plugin_optim.adam import Adam, AdamW
 from netcl_plugin_optim.clipping import clip_grad_norm_, clip_grad_value_
@@ -21,3 +24,8 @@ __all__ = [
     "clip_grad_value_",
     "lr_scheduler",
 ]
+
+if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
+
+    def __getattr__(name):
+        raise missing_name("netcl_core.optim", name, __all__)
