@@ -12,10 +12,11 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from netcl_core.cli.causes import causes
 from netcl_core.cli.tables import print_json, print_table
 from netcl_core.errors import TargetError, message
 from netcl_core.testing import check, targets
-from netcl_core.testing.records import Level, Outcome, Record
+from netcl_core.testing.records import Level, Record
 
 _COLUMNS: Final = ("op", "check", "device", "dtype", "reason", "remedy")
 _MOST_OPS: Final = 8
@@ -84,11 +85,12 @@ def _print_all(records: Sequence[Record]) -> None:
 
 
 def _print(record: Record) -> None:
-    failed = _failed(record)
+    found = causes([each for each in record.outcomes if each.state == "failed"])
+    failed = [cause.first for cause in found]
     if failed:
         rows = [
-            (each.op, each.check, each.device, each.dtype, _first(each.reason), _first(each.remedy))
-            for each in failed
+            (each.op, each.check, each.device, each.dtype, cause.reason, _first(each.remedy))
+            for cause, each in zip(found, failed, strict=True)
         ]
         kept = [i for i, name in enumerate(_COLUMNS) if i != 0 or any(row[0] for row in rows)]
         kept = [i for i in kept if i not in {2, 3} or any(row[i] for row in rows)]
@@ -103,17 +105,14 @@ def _print(record: Record) -> None:
         print(f"skipped: {reason}{f' ({ops})' if ops else ''}")
     for each in record.outcomes:
         if each.state == "passed" and each.reason:
-            print(f"{each.check}: {_first(each.reason)}")
+            for line in each.reason.splitlines():
+                print(f"{each.check}: {line}")
     for speed in record.roofline:
         where = f"{speed.op} in {speed.dtype} on {speed.device}"
         print(f"roofline: {where}: {speed.fraction:.2f} of a copy's bandwidth")
     for note in record.notes:
         print(f"note: {note}")
     print(summary(record))
-
-
-def _failed(record: Record) -> list[Outcome]:
-    return [each for each in record.outcomes if each.state == "failed"]
 
 
 def _first(text: str) -> str:

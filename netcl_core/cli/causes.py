@@ -1,0 +1,59 @@
+"""Failures of one cause in one line: a fault in a kernel fails most checks in every dtype."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from netcl_core.testing.records import Outcome
+
+#: What differs between failures of one cause: devices, numbers, and the step at the beginning.
+_VARYING: Final = re.compile(r"<Device [^>]*>|[-+]?\b\d[\w.+-]*|\bnan\b|\binf\b")
+_STEP: Final = re.compile(r"^[\w-]+ of .+?: (?=\w*(?:Error|Exception|Exit)\b)")
+_MOST: Final = 6
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Failures that look alike; the first of them is shown."""
+
+    first: Outcome
+    others: Sequence[Outcome]
+
+    @property
+    def reason(self) -> str:
+        """The first line of the first one's reason, and where else it happens."""
+        line = self.first.reason.partition("\n")[0]
+        if not self.others:
+            return line
+        return f"{line} (and {len(self.others)} more like it: {', '.join(self._elsewhere())})"
+
+    def _elsewhere(self) -> list[str]:
+        found: dict[str, None] = {}
+        for name in ("check", "dtype", "device"):
+            own = getattr(self.first, name)
+            found |= dict.fromkeys(
+                value for each in self.others if (value := getattr(each, name)) != own and value
+            )
+        names = [*found]
+        more = [f"{len(names) - _MOST} others"] if len(names) > _MOST else []
+        return names[:_MOST] + more or ["in other shapes"]
+
+
+def causes(failed: Sequence[Outcome]) -> list[Cause]:
+    """Failures by what they have in common, in the order of the first of each."""
+    groups: dict[tuple[str, str], list[Outcome]] = {}
+    for each in failed:
+        groups.setdefault((each.op, _essence(each)), []).append(each)
+    return [Cause(group[0], group[1:]) for group in groups.values()]
+
+
+def _essence(outcome: Outcome) -> str:
+    """The first line of a reason without what belongs to one dtype, device or shape."""
+    line = _STEP.sub("", outcome.reason.partition("\n")[0])
+    for word in filter(None, (outcome.device, outcome.dtype)):
+        line = line.replace(word, "")
+    return _VARYING.sub("", line) or outcome.check
