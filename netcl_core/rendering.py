@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+import traceback
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -114,9 +116,27 @@ def render(name: str, **context: Any) -> str:
     try:
         return template.render(**context)
     except jinja2.TemplateError as error:
-        raise TemplateError(
-            message(f"template {name!r}", str(error), "every variable defined")
-        ) from error
+        raise _failed(name, error) from error
+
+
+def rendered_macro(name: str, macro: Callable[..., Any]) -> Callable[..., str]:
+    """A macro of a template as a function whose errors are those of `render`."""
+
+    def call(*args: Any, **values: Any) -> str:
+        try:
+            return str(macro(*args, **values))
+        except jinja2.TemplateError as error:
+            raise _failed(name, error) from error
+
+    return call
+
+
+def _failed(name: str, error: jinja2.TemplateError) -> TemplateError:
+    """The error of a template that was being rendered, with its line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [each for each in frames if each.filename.endswith(".j2")]  # as Jinja names them
+    where = f"line {inside[-1].lineno}: " if inside else ""
+    return TemplateError(message(f"template {name!r}", f"{where}{error}", "every variable defined"))
 
 
 def digest(*texts: str) -> str:

@@ -15,7 +15,7 @@ from netcl_core.autograd.expressions import (
     parse,
 )
 from netcl_core.errors import AttributeValueError, PrimitiveError, TemplateError, message
-from netcl_core.rendering import get_template
+from netcl_core.rendering import get_template, rendered_macro
 
 Forward: TypeAlias = Callable[[list[str], dict[str, Any]], str]
 Backward: TypeAlias = Callable[[list[str], str, dict[str, Any], str], Sequence[str | None]]
@@ -141,10 +141,11 @@ class AutogradPrimitive:
                 )
             )
         back = getattr(module, "backward", None)
+        forward = rendered_macro(template, macro)
         return cls(
             name=name or template.rsplit("/", 1)[-1].split(".", 1)[0],
-            forward=lambda args, values: str(macro(*args, **values)),
-            backward=None if back is None else _macro_backward(back),
+            forward=lambda args, values: forward(*args, **values),
+            backward=None if back is None else _macro_backward(rendered_macro(template, back)),
             arity=arity,
             fusible=fusible,
             attrs=declared,
@@ -270,11 +271,11 @@ class AutogradPrimitive:
         return "float" if needs_floating(forward) else "same"
 
 
-def _macro_backward(macro: Any) -> Backward:
+def _macro_backward(macro: Callable[..., str]) -> Backward:
     """The backward callable of a template's macro: its text, split at semicolons."""
 
     def backward(args: list[str], grad: str, attrs: dict[str, Any], out: str) -> list[str | None]:
-        text = str(macro(*args, **attrs, grad=grad, out=out))
+        text = macro(*args, **attrs, grad=grad, out=out)
         parts = [part.strip() for part in text.split(";")]
         if parts and not parts[-1]:
             parts.pop()

@@ -9,9 +9,9 @@ from typing import Final, final
 
 from netcl_core.testing.records import Outcome
 
-#: What differs between failures of one cause: devices, numbers, and the step at the beginning.
+#: What differs between failures of one cause: devices, numbers, what stands before an exception.
 _VARYING: Final = re.compile(r"<Device [^>]*>|[-+]?\b\d[\w.+-]*|\bnan\b|\binf\b")
-_STEP: Final = re.compile(r"^[\w-]+ of .+?: (?=\w*(?:Error|Exception|Exit)\b)")
+_STEP: Final = re.compile(r"^.*?(?=\b\w*(?:Error|Exception|Exit): )")
 _MOST: Final = 6
 
 

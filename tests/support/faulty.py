@@ -268,7 +268,7 @@ FAULTY: dict[str, Faulty] = {
     "no_kernel": Faulty(
         "NC405",
         "an operator whose template asks for a name that is not defined",
-        "'missing' is undefined",
+        "line 1: 'missing' is undefined",
         {
             PLUGIN: """\
 import numpy as np
