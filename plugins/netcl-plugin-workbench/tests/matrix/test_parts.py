@@ -307,6 +307,13 @@ def test_a_cpu_does_not_pass_for_a_gpu(tmp_path: Path, opencl: dict[str, Any]) -
     assert presence.missing.endswith("no device of its kind was found")
 
 
+def test_a_refused_cpu_does_not_pass_for_a_gpu(tmp_path: Path) -> None:
+    refused = {"name": "pthread", "platform": "Portable Computing Language", "reason": "no build"}
+    found = {**NOTHING, "rejected": [refused], "opencl_problem": ""}
+    presence = locate(RUNTIMES["gpu"], None, tmp_path / "icd", lambda _: found)
+    assert presence.missing.endswith("no device of its kind was found")
+
+
 def test_the_numpy_path_needs_no_library(tmp_path: Path, numpy_path: dict[str, Any]) -> None:
     found = {**NOTHING, "devices": [numpy_path]}
     presence = locate(RUNTIMES["numpy"], None, tmp_path / "icd", lambda _: found)
