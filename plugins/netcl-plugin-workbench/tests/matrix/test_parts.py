@@ -202,6 +202,15 @@ def test_the_running_python_is_found_by_version_and_by_path() -> None:
     assert pythons.find(sys.executable).minor == pythons.running()
 
 
+def test_a_relative_path_is_found_from_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    assert pythons.find("bin/python").path == str(tmp_path / "bin" / "python")
+
+
 def test_a_python_that_is_not_there_says_so() -> None:
     found = pythons.find("3.99")
     assert (found.minor, found.version) == ("3.99", "")

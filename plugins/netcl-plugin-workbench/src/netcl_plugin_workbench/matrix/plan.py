@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
 from packaging.utils import canonicalize_name
 
@@ -16,8 +16,6 @@ from netcl_plugin_workbench.matrix.records import Cell, CellRecord
 from netcl_plugin_workbench.matrix.runtimes import Presence
 from netcl_plugin_workbench.matrix.wheelhouse import digest
 from netcl_plugin_workbench.matrix.wheels import CORE, Wheel, shelf
-
-RERUN: Final = ("fail", "setup_error", "all")
 
 
 @final
