@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,6 +129,17 @@ def test_wheels_that_cannot_be_had(
     assert [path.name for path in (tmp_path / "house").iterdir()] == []
 
 
+def test_a_missing_pip_is_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = Ended(1, "", "/usr/bin/python3: No module named pip\n")
+    monkeypatch.setattr(Processes, "run", lambda *_: ended)
+    bare = pythons.Interpreter("3.11", "3.11.7", "/bare/python")
+    problem = Wheelhouse(tmp_path, Processes()).provide(bare, ("helper",)).problem
+    assert f"neither /bare/python nor {sys.executable} has pip; install" in problem
+    assert "offline" not in problem
+
+
 @pytest.mark.parametrize("download", [False, True])
 def test_the_network_is_used_only_if_allowed(
     tmp_path: Path,
@@ -158,6 +171,21 @@ def test_offline_pip_reads_no_configuration(monkeypatch: pytest.MonkeyPatch) -> 
     variables = offline_variables()
     assert variables["PIP_CONFIG_FILE"] == os.devnull
     assert "PIP_FIND_LINKS" not in variables
+
+
+def test_offline_no_address_of_any_wheel_is_asked(
+    make_wheel: Write, tmp_path: Path, python: pythons.Interpreter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A third-party wheel may require another by its address, and pip follows it."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/evil-1.0-py3-none-any.whl"
+        make_wheel(tmp_path / "links", "helper", requires=[f"evil @ {address}"])
+        house = Wheelhouse(tmp_path / "house", Processes(), [tmp_path / "links"])
+        assert "cannot be had offline" in house.provide(python, ("helper",)).problem
+        with pytest.raises(BlockingIOError):
+            server.accept()
 
 
 def test_an_interrupted_environment_leaves_nothing(

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ from netcl_plugin_workbench.matrix.pythons import Interpreter
 
 #: What pip says when versions exclude each other, unlike when something is missing.
 _EXCLUDING: Final = ("ResolutionImpossible", "requires a different Python")
+_NOWHERE: Final = "http://127.0.0.1:9"  # the port of what was thrown away; nothing answers there
+_NO_PIP: Final = "No module named pip"
 _CONFLICT: Final = re.compile(r"The conflict is caused by:\n(.+?)\n\s*\n", re.DOTALL)
 
 
@@ -91,7 +94,8 @@ class Wheelhouse:
         with tempfile.TemporaryDirectory(dir=self.folder, prefix=".new-") as fresh:
             ended = self._pip(python, requirements, Path(fresh))
             if ended.code != 0:
-                return Supply(problem=self._problem(ended, requirements), excluded=excludes(ended))
+                problem = self._problem(python, ended, requirements)
+                return Supply(problem=problem, excluded=excludes(ended))
             files = []
             for path in sorted(Path(fresh).iterdir()):
                 files.append(self.folder / path.name)
@@ -111,10 +115,12 @@ class Wheelhouse:
         variables = clean_variables() if self.download else offline_variables()
         return self._processes.run([*command, *requirements], target, variables)
 
-    def _problem(self, ended: Ended, requirements: Sequence[str]) -> str:
+    def _problem(self, python: Interpreter, ended: Ended, requirements: Sequence[str]) -> str:
         what = "third-party packages cannot be had"
         if excludes(ended):
             what = f"third-party packages exclude each other: {conflict(ended)}"
+        elif _NO_PIP in ended.stderr:
+            what += f": neither {python.path} nor {sys.executable} has pip; install it into one"
         elif not self.download:
             what += " offline: give --find-links, or allow --download"
         return f"{what}\nwanted: {', '.join(requirements)}\n{ended.tail}"
@@ -139,9 +145,14 @@ def conflict(ended: Ended) -> str:
 
 
 def offline_variables() -> dict[str, str]:
-    """An environment in which pip knows no index and no place of anybody's configuration."""
+    """An environment in which pip knows no index and no place of anybody's configuration.
+
+    Nor does it get to the addresses that wheels require others by.
+    """
     return {**clean_variables("PIP_"), "PIP_CONFIG_FILE": os.devnull,
-            "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INDEX": "1"}  # fmt: skip
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INDEX": "1", "PIP_RETRIES": "0",
+            "PIP_PROXY": _NOWHERE, "http_proxy": _NOWHERE, "https_proxy": _NOWHERE,
+            "GIT_ALLOW_PROTOCOL": "none"}  # fmt: skip
 
 
 def digest(*texts: str) -> str:
