@@ -16,7 +16,12 @@ import pytest
 from netcl_plugin_workbench.matrix import pythons
 from netcl_plugin_workbench.matrix.environments import Environments
 from netcl_plugin_workbench.matrix.processes import Ended, Processes, StoppedError
-from netcl_plugin_workbench.matrix.wheelhouse import Supply, Wheelhouse, offline_variables
+from netcl_plugin_workbench.matrix.wheelhouse import (
+    Supply,
+    Wheelhouse,
+    digest,
+    offline_variables,
+)
 from netcl_plugin_workbench.matrix.wheels import read
 
 Write = Callable[..., Path]
@@ -100,6 +105,29 @@ def test_an_environment_is_made_once_and_works(
     assert again == good
     with pytest.raises(AssertionError):
         made.environment(python, supply, wheels(plugins, "netcl_plugin_base"), plugins)
+
+
+def test_a_wheel_that_was_built_again_is_another(
+    make_wheel: Write, tmp_path: Path, links: Path, python: pythons.Interpreter
+) -> None:
+    def provide(url: str = "") -> Supply:
+        house = Wheelhouse(tmp_path / "house", Processes(), [links], bool(url), url)
+        return house.provide(python, ("helper<1.1",))
+
+    first = provide()
+    assert first.digest == digest("helper-1.0-py3-none-any.whl")  # that of earlier records
+    before = (links / "helper-1.0-py3-none-any.whl").read_bytes()
+    make_wheel(links, "helper", "1.0", files={"helper/__init__.py": "answer = 43"})
+    second = provide()
+    assert second.digest != first.digest
+    assert second.files[0].read_bytes() == (links / second.files[0].name).read_bytes() != before
+    assert provide() == second
+    (links / "helper-1.0-py3-none-any.whl").write_bytes(before)
+    assert provide() == first
+    sets = tmp_path / "house" / "sets"
+    assert len(list(sets.iterdir())) == 2
+    assert provide("file:///nowhere").digest == first.digest
+    assert len(list(sets.iterdir())) == 3
 
 
 @pytest.mark.parametrize(
