@@ -30,6 +30,7 @@ def write_wheel(
     python: str = ">=3.11",
     files: dict[str, str] | None = None,
     points: str | None = None,
+    tag: str = "py3-none-any",
 ) -> Path:
     stem = name.replace("-", "_")
     headers = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
@@ -39,7 +40,7 @@ def write_wheel(
     content = {f"{stem}/__init__.py": "", **(files or {})}
     content[f"{info}/METADATA"] = "\n".join(headers) + "\n\nText: no header\n"
     content[f"{info}/WHEEL"] = (
-        "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\n" + f"Tag: {tag}\n"
     )
     if points is None and name.startswith("netcl-plugin-"):
         points = f"[netcl_core.plugins]\n{stem} = {stem}:plugin\n"
@@ -47,8 +48,8 @@ def write_wheel(
         content[f"{info}/entry_points.txt"] = points
     record = "".join(f"{path},,\n" for path in content) + f"{info}/RECORD,,\n"
     folder.mkdir(parents=True, exist_ok=True)
-    tag = f"-{build}" if build else ""
-    path = folder / f"{stem}-{version}{tag}-py3-none-any.whl"
+    built = f"-{build}" if build else ""
+    path = folder / f"{stem}-{version}{built}-{tag}.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for each, text in {**content, f"{info}/RECORD": record}.items():
             archive.writestr(zipfile.ZipInfo(each), text)

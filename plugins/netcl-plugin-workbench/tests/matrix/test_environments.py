@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,12 @@ import pytest
 from netcl_plugin_workbench.matrix import pythons
 from netcl_plugin_workbench.matrix.environments import Environments
 from netcl_plugin_workbench.matrix.processes import Ended, Processes, StoppedError
-from netcl_plugin_workbench.matrix.wheelhouse import Supply, Wheelhouse, offline_variables
+from netcl_plugin_workbench.matrix.wheelhouse import (
+    Supply,
+    Wheelhouse,
+    digest,
+    offline_variables,
+)
 from netcl_plugin_workbench.matrix.wheels import read
 
 Write = Callable[..., Path]
@@ -100,6 +107,29 @@ def test_an_environment_is_made_once_and_works(
         made.environment(python, supply, wheels(plugins, "netcl_plugin_base"), plugins)
 
 
+def test_a_wheel_that_was_built_again_is_another(
+    make_wheel: Write, tmp_path: Path, links: Path, python: pythons.Interpreter
+) -> None:
+    def provide(url: str = "") -> Supply:
+        house = Wheelhouse(tmp_path / "house", Processes(), [links], bool(url), url)
+        return house.provide(python, ("helper<1.1",))
+
+    first = provide()
+    assert first.digest == digest("helper-1.0-py3-none-any.whl")  # that of earlier records
+    before = (links / "helper-1.0-py3-none-any.whl").read_bytes()
+    make_wheel(links, "helper", "1.0", files={"helper/__init__.py": "answer = 43"})
+    second = provide()
+    assert second.digest != first.digest
+    assert second.files[0].read_bytes() == (links / second.files[0].name).read_bytes() != before
+    assert provide() == second
+    (links / "helper-1.0-py3-none-any.whl").write_bytes(before)
+    assert provide() == first
+    sets = tmp_path / "house" / "sets"
+    assert len(list(sets.iterdir())) == 2
+    assert provide("file:///nowhere").digest == first.digest
+    assert len(list(sets.iterdir())) == 3
+
+
 @pytest.mark.parametrize(
     ("wanted", "excluded", "words"),
     [
@@ -125,6 +155,17 @@ def test_wheels_that_cannot_be_had(
     assert words in supply.problem
     assert ", ".join(wanted) in supply.problem
     assert [path.name for path in (tmp_path / "house").iterdir()] == []
+
+
+def test_a_missing_pip_is_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = Ended(1, "", "/usr/bin/python3: No module named pip\n")
+    monkeypatch.setattr(Processes, "run", lambda *_: ended)
+    bare = pythons.Interpreter("3.11", "3.11.7", "/bare/python")
+    problem = Wheelhouse(tmp_path, Processes()).provide(bare, ("helper",)).problem
+    assert f"neither /bare/python nor {sys.executable} has pip; install" in problem
+    assert "offline" not in problem
 
 
 @pytest.mark.parametrize("download", [False, True])
@@ -158,6 +199,21 @@ def test_offline_pip_reads_no_configuration(monkeypatch: pytest.MonkeyPatch) -> 
     variables = offline_variables()
     assert variables["PIP_CONFIG_FILE"] == os.devnull
     assert "PIP_FIND_LINKS" not in variables
+
+
+def test_offline_no_address_of_any_wheel_is_asked(
+    make_wheel: Write, tmp_path: Path, python: pythons.Interpreter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A third-party wheel may require another by its address, and pip follows it."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/evil-1.0-py3-none-any.whl"
+        make_wheel(tmp_path / "links", "helper", requires=[f"evil @ {address}"])
+        house = Wheelhouse(tmp_path / "house", Processes(), [tmp_path / "links"])
+        assert "cannot be had offline" in house.provide(python, ("helper",)).problem
+        with pytest.raises(BlockingIOError):
+            server.accept()
 
 
 def test_an_interrupted_environment_leaves_nothing(

@@ -44,6 +44,24 @@ def test_the_reason_is_the_first_failure(presence: Presence, check: Any, outcome
     assert (verdict.state, verdict.reason) == ("fail", "swish gradient float32: 0.3, not 0.5")
 
 
+@pytest.mark.parametrize(
+    ("codes", "state"),
+    [
+        (("NC602",), "setup_error"),
+        (("NP209", "NC602"), "setup_error"),
+        (("NC601",), "fail"),  # it ended the process
+        (("NC602", "NC601"), "fail"),
+    ],
+)
+def test_a_time_out_says_nothing_about_the_plugin(
+    presence: Presence, check: Any, outcome: Any, codes: tuple[str, ...], state: str
+) -> None:
+    bad = [outcome(check="load", op="", state="failed", reason=f"{code}: why") for code in codes]
+    verdict = judge(presence, check(state="fail", outcomes=bad), code=1)
+    assert verdict.state == state
+    assert f"{codes[0]}: why" in verdict.reason
+
+
 def test_nothing_but_a_check_that_passed_on_the_device_is_green(
     presence: Presence, check: Any, outcome: Any
 ) -> None:
@@ -121,6 +139,16 @@ def test_a_refused_device_is_a_failure(opencl: dict[str, Any]) -> None:
     other = {**refused, "platform": "Another"}
     for found in ({"rejected": [other]}, {"rejected": []}, {}):
         assert judging.of_devices(ended, found, presence).state == "setup_error"
+
+
+def test_a_refused_device_of_another_library_is_not_the_gpu(opencl: dict[str, Any]) -> None:
+    gpu = {**opencl, "kind": "gpu", "name": "A100", "platform": "NVIDIA CUDA"}
+    presence = Presence(RUNTIMES["gpu"], device=gpu)
+    ended = Ended(3, "", "netcl: no usable device")
+    other = {"name": "pthread", "platform": "Portable Computing Language", "reason": "no build"}
+    assert judging.of_devices(ended, {"rejected": [other]}, presence).state == "setup_error"
+    own = {"name": "A100", "platform": "NVIDIA CUDA", "reason": "no build"}
+    assert judging.of_devices(ended, {"rejected": [other, own]}, presence).state == "fail"
 
 
 def manifest(**requires: Any) -> Manifest:

@@ -15,10 +15,13 @@ import pytest
 from click import UsageError
 from netcl_plugin_workbench.matrix import pythons, runtimes
 from netcl_plugin_workbench.matrix.fitting import choose
-from netcl_plugin_workbench.matrix.plan import shelves
+from netcl_plugin_workbench.matrix.plan import shelves, tasks
 from netcl_plugin_workbench.matrix.processes import Processes, StoppedError, clean_variables
+from netcl_plugin_workbench.matrix.pythons import Interpreter
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES, Presence, libraries, locate
 from netcl_plugin_workbench.matrix.wheels import read, shelf
+from packaging.requirements import Requirement
+from packaging.tags import platform_tags
 
 from netcl_core.errors import PluginError
 
@@ -33,7 +36,7 @@ def test_builds_of_one_version_are_told_apart(shelves_of: tuple[Path, Path]) -> 
     assert len({wheel.sha256 for wheel in found.cores}) == 3
     (plugin,) = found.plugins
     assert str(plugin) == "netcl-plugin-swish 0.3"
-    assert plugin.requires == ("netcl-core>=0.1.1,<0.2",)
+    assert plugin.requires == (Requirement("netcl-core>=0.1.1,<0.2"),)
 
 
 def test_some_plugins_are_only_there_for_others(
@@ -63,6 +66,51 @@ def test_a_manifest_is_read_from_the_wheel(make_wheel: Write, tmp_path: Path) ->
 def test_a_broken_wheel_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "netcl_plugin_bad-1.0-py3-none-any.whl"
     path.write_bytes(content)
+    with pytest.raises(PluginError, match=r"netcl_plugin_bad-1\.0.*Build it again"):
+        shelf(tmp_path)
+
+
+DEEP: dict[str, Any] = {
+    "points": "[netcl_core.manifest]\nbad = bad:deep.toml\n",
+    "files": {"bad/deep.toml": f"x = {'[' * 20_000}"},
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"points": "x = 1\n"},
+        {"points": "[a]\nb = 1\n[a]\n"},
+        {"requires": ["!"]},
+        {"requires": ["scipy ≥ 1"]},
+        {"requires": ["scipy; os_name ~= 'posix'"]},
+        {"python": "new"},
+        DEEP,
+        {**DEEP, "files": {"bad/deep.toml": "schema = 99"}},
+    ],
+)
+def test_a_strange_wheel_is_named(
+    make_wheel: Write, tmp_path: Path, content: dict[str, Any]
+) -> None:
+    make_wheel(tmp_path, "netcl-plugin-bad", **content)
+    with pytest.raises(PluginError, match=r"netcl_plugin_bad-1\.0.*Build it again"):
+        shelf(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("entry", "member", "value"),
+    [(8, 6, b"\1"), (10, 8, b"\x63")],  # the flag "encrypted", a compression that is not known
+)
+def test_a_wheel_that_cannot_be_unpacked_is_named(
+    make_wheel: Write, tmp_path: Path, entry: int, member: int, value: bytes
+) -> None:
+    path = make_wheel(tmp_path, "netcl-plugin-bad")
+    data = path.read_bytes()
+    for sign, place in ((b"PK\1\2", entry), (b"PK\3\4", member)):
+        parts = data.split(sign)
+        changed = [each[: place - 4] + value + each[place - 3 :] for each in parts[1:]]
+        data = sign.join([parts[0], *changed])
+    path.write_bytes(data)
     with pytest.raises(PluginError, match=r"netcl_plugin_bad-1\.0.*Build it again"):
         shelf(tmp_path)
 
@@ -125,6 +173,17 @@ def test_no_version_beside_it_fits(make_wheel: Write, tmp_path: Path) -> None:
     assert pick(tmp_path).problem == said
 
 
+@pytest.mark.parametrize("name", ["netcl-core", "netcl-plugin-b", "helper"])
+def test_a_requirement_with_an_address_is_refused(
+    make_wheel: Write, tmp_path: Path, name: str
+) -> None:
+    make_wheel(tmp_path, "netcl-core", "0.1.1")
+    make_wheel(tmp_path, "netcl-plugin-a", requires=[f"{name} @ https://a.example/x.whl"])
+    make_wheel(tmp_path, "netcl-plugin-b")
+    said = f"netcl-plugin-a 1.0 needs {name} from https://a.example/x.whl; only wheels by name"
+    assert pick(tmp_path).problem.startswith(said)
+
+
 def test_markers_and_extras_count(make_wheel: Write, tmp_path: Path) -> None:
     make_wheel(
         tmp_path,
@@ -136,6 +195,27 @@ def test_markers_and_extras_count(make_wheel: Write, tmp_path: Path) -> None:
     make_wheel(tmp_path, "netcl-plugin-a", requires=requires)
     assert pick(tmp_path).others == ("old", "runtime", "schema")
     assert pick(tmp_path, python="3.12.1").others == ("new", "runtime", "schema")
+
+
+def test_each_python_gets_the_wheel_that_is_for_it(make_wheel: Write, tmp_path: Path) -> None:
+    here = next(iter(platform_tags()))
+    for tag in (f"cp312-cp312-{here}", f"cp311-cp311-{here}", "cp311-cp311-win_other"):
+        make_wheel(tmp_path, "netcl-plugin-a", tag=tag)
+    make_wheel(tmp_path, "netcl-core", "0.1.1")
+    make_wheel(tmp_path, "netcl-plugin-b", requires=["netcl-plugin-a"])
+    wheels = shelves(tmp_path, tmp_path)
+    seen = [Interpreter(minor, f"{minor}.1", "/python") for minor in ("3.11", "3.12", "3.13")]
+    planned = tasks(wheels, seen, [Presence(RUNTIMES["numpy"])], "run")
+    assert len({task.cell for task in planned}) == len(planned) == 6
+    named = {(task.plugin.name[-1], task.cell.python): task for task in planned}
+    for minor, tag in (("3.11", "cp311"), ("3.12", "cp312")):
+        assert named["a", minor].plugin.path.name.endswith(f"{tag}-{here}.whl")
+        (needed,) = named["b", minor].choice.plugins
+        assert needed.path == named["a", minor].plugin.path
+    for plugin in "ab":
+        assert named[plugin, "3.13"].choice.problem.endswith(
+            "is not for Python 3.13 on this system"
+        )
 
 
 # -- processes -----------------------------------------------------------------------
@@ -200,6 +280,15 @@ def test_the_running_python_is_found_by_version_and_by_path() -> None:
     assert found.problem == ""
     assert found.version == ".".join(map(str, sys.version_info[:3]))
     assert pythons.find(sys.executable).minor == pythons.running()
+
+
+def test_a_relative_path_is_found_from_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    monkeypatch.chdir(tmp_path)
+    assert pythons.find("bin/python").path == str(tmp_path / "bin" / "python")
 
 
 def test_a_python_that_is_not_there_says_so() -> None:
@@ -303,6 +392,13 @@ def test_a_device_that_is_refused_is_there(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_cpu_does_not_pass_for_a_gpu(tmp_path: Path, opencl: dict[str, Any]) -> None:
     found = {**NOTHING, "devices": [opencl], "opencl_problem": ""}
+    presence = locate(RUNTIMES["gpu"], None, tmp_path / "icd", lambda _: found)
+    assert presence.missing.endswith("no device of its kind was found")
+
+
+def test_a_refused_cpu_does_not_pass_for_a_gpu(tmp_path: Path) -> None:
+    refused = {"name": "pthread", "platform": "Portable Computing Language", "reason": "no build"}
+    found = {**NOTHING, "rejected": [refused], "opencl_problem": ""}
     presence = locate(RUNTIMES["gpu"], None, tmp_path / "icd", lambda _: found)
     assert presence.missing.endswith("no device of its kind was found")
 

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from netcl_plugin_workbench.matrix.board import board, counts, fraction, verdict
 from netcl_plugin_workbench.matrix.records import save
+from netcl_plugin_workbench.matrix.report import MARKER
 from netcl_plugin_workbench.matrix.signs import NOT_RUN, SIGNS
 
 from netcl_core.cli.main import netcl
@@ -179,6 +180,33 @@ def test_what_is_printed(report: Any) -> None:
         "pass": 3, "fail": 1, "setup_error": 1, "unsupported": 1, "not_run": 30,
     }  # fmt: skip
     assert "index.html" in data["files"]
+
+
+def test_a_report_takes_an_earlier_ones_place(report: Any, folder: Path, tmp_path: Path) -> None:
+    report()
+    out = tmp_path / "out"
+    (out / "mine.txt").write_text("mine")
+    for path in folder.glob("netcl-plugin-relu*"):
+        path.unlink()
+    assert report().exit_code == 1
+    left = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert left == {*json.loads(report("--json").stdout)["files"], MARKER, "mine.txt"}
+    assert not [name for name in left if "relu" in name]
+
+
+def test_a_page_of_somebody_elses_is_not_overwritten(report: Any, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "sub").mkdir(parents=True)
+    (out / "index.html").write_text("mine")
+    (tmp_path / "outside").write_text("mine")
+    (out / MARKER).write_text('["../outside", "badges/none.svg"]')
+    result = report()
+    assert result.exit_code == 2
+    assert "holds index.html, which no report wrote" in result.output
+    assert sorted(path.name for path in out.iterdir()) == [MARKER, "index.html", "sub"]
+    (out / "index.html").unlink()
+    assert report().exit_code == 1
+    assert (tmp_path / "outside").read_text() == "mine"
 
 
 def test_no_record_at_all(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from netcl_plugin_workbench.matrix import command as options
 from netcl_plugin_workbench.matrix import run as runs
 from netcl_plugin_workbench.matrix import running
 from netcl_plugin_workbench.matrix.environments import Made
@@ -143,6 +144,14 @@ def test_a_check_that_crashes(matrix: Any, fake: Any) -> None:
     assert reasons(results) == {"the check was ended by SIGSEGV"}
 
 
+def test_a_check_that_does_not_start(matrix: Any, fake: Any) -> None:
+    (fake.folder / "bin" / "netcl").unlink()
+    results = matrix()[1:]
+    assert {each.record.state for each in results} == {"setup_error"}
+    assert "exit code 127 without a record" in results[0].record.reason
+    assert "No such file" in results[0].record.log
+
+
 def test_a_device_that_the_environment_refuses(
     matrix: Any, fake: Any, opencl: Any, numpy_path: Any
 ) -> None:
@@ -196,8 +205,9 @@ def test_the_same_content_is_not_run_again(matrix: Any, fake: Any, tmp_path: Pat
 
 def test_what_else_a_failure_says_makes_no_new_record(matrix: Any, tmp_path: Path) -> None:
     """The last lines hold names of temporary folders."""
-    for text in ("no disk\n/tmp/one", "no disk\n/tmp/two"):
-        matrix(presences=[Presence(RUNTIMES["intel"], problem=text)])
+    for text in ("no disk\nhow\n/tmp/one", "no disk\nhow\n/tmp/two"):
+        results = matrix(presences=[Presence(RUNTIMES["intel"], problem=text)])
+        assert results[-1].record.reason == "no disk: /tmp/one"
     assert len(load(tmp_path / "records")) == 3
 
 
@@ -313,6 +323,25 @@ def test_an_interrupt_leaves_the_finished_cells(matrix: Any, fake: Any, tmp_path
     assert [each.cell.core_label for each in load(tmp_path / "records")] == ["0.1.0"]
 
 
+def test_an_interrupt_while_cells_are_handed_out(
+    matrix: Any, fake: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = running.ThreadPoolExecutor.submit
+    handed: list[Any] = []
+
+    def interrupted(self: Any, work: Any, task: Any, record: Any) -> Any:
+        handed.append(task)
+        if len(handed) == 3:
+            raise KeyboardInterrupt
+        return submit(self, work, task, record)
+
+    fake.tell(sleep=60)
+    monkeypatch.setattr(running.ThreadPoolExecutor, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        matrix(timeout=5)
+    assert matrix.processes.stopped
+
+
 # -- the command ---------------------------------------------------------------------
 
 
@@ -406,6 +435,25 @@ def test_wrong_usage(call: Callable[..., Result], arguments: list[str], words: s
     result = call(*arguments)
     assert result.exit_code == 2
     assert words in result.output
+
+
+def test_the_cache_may_be_named_relative_to_here(
+    call: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NETCL_CACHE_DIR", "cache")
+    folders: list[Path] = []
+    monkeypatch.setattr(
+        runs, "Wheelhouse", lambda *given: folders.append(given[0]) or Wheelhouse(*given)
+    )
+    call()
+    assert folders == [tmp_path / "cache" / "matrix" / "wheelhouse"]
+
+
+def test_the_options_name_every_runtime() -> None:
+    """They are written out there, since `--help` imports no work."""
+    assert set(options._RUNTIMES) == set(RUNTIMES)
+    assert set(options._USUAL) == set(RUNTIMES) - {"pocl-wheel"}
 
 
 def test_a_folder_without_cores(call: Callable[..., Result], tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, final
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
+from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -38,6 +39,26 @@ class Choice:
     others: tuple[str, ...] = ()
 
 
+@lru_cache
+def _tags(minor: str) -> dict[Tag, int]:
+    """What CPython takes on this system, such as `3.12`, each with its place: the best first."""
+    version = [int(part) for part in minor.split(".")]
+    interpreter = f"cp{version[0]}{version[1]}"
+    ours = (*cpython_tags(version), *compatible_tags(version, interpreter))
+    return {tag: place for place, tag in enumerate(ours)}
+
+
+def best(wheels: Sequence[Wheel], minor: str) -> Wheel:
+    """Of one version's wheels the one that pip takes under a Python; any if none fits.
+
+    Among equals it is the last, which is the newest build.
+    """
+    known = _tags(minor)
+    return min(
+        reversed(wheels), key=lambda each: min(known.get(tag, len(known)) for tag in each.tags)
+    )
+
+
 def choose(core: Wheel, plugin: Wheel, python: str, folder: Sequence[Wheel]) -> Choice:
     """What a plugin needs beside a core under a Python such as `3.11.7`."""
     found = _Walk(core, python, folder)
@@ -56,7 +77,9 @@ class _Walk:
 
     def visit(self, wheel: Wheel, extras: set[str], depth: int = 0) -> str:
         """Why a wheel cannot be there; notes what it needs."""
-        if not SpecifierSet(wheel.requires_python).contains(self.python, prereleases=True):
+        if wheel.tags.isdisjoint(_tags(_minor(self.python))):
+            return f"{wheel.path.name} is not for Python {_minor(self.python)} on this system"
+        if not wheel.requires_python.contains(self.python, prereleases=True):
             return f"{wheel} needs Python {wheel.requires_python}; this is {self.python}"
         self.plugins[wheel.name] = wheel
         for requirement in self._requirements(wheel, extras):
@@ -67,8 +90,7 @@ class _Walk:
 
     def _requirements(self, wheel: Wheel, extras: set[str]) -> Iterator[Requirement]:
         place = {"python_full_version": self.python, "python_version": _minor(self.python)}
-        for text in wheel.requires:
-            requirement = Requirement(text)
+        for requirement in wheel.requires:
             marker = requirement.marker
             wanted = ({**place, "extra": extra} for extra in ("", *extras))
             if marker is None or any(marker.evaluate(each) for each in wanted):
@@ -76,6 +98,8 @@ class _Walk:
 
     def _meet(self, wheel: Wheel, requirement: Requirement, depth: int) -> str:
         name = canonicalize_name(requirement.name)
+        if requirement.url:
+            return f"{wheel} needs {name} from {requirement.url}; only wheels by name are taken"
         there = [self.core] if name == CORE else self._called(name)
         if not there:
             plain = Requirement(str(requirement))

@@ -23,6 +23,8 @@ from netcl_plugin_workbench.matrix.runtimes import Presence
 
 _NO_COMMAND: Final = "No such command"
 _USAGE, _ENVIRONMENT = 2, 3
+#: A check and a plugin that were not heard of any more: a loaded machine does that, too.
+_TIME_OUTS: Final = ("NC602", "NP209")
 
 
 @final
@@ -79,7 +81,8 @@ def of_check(cell: Cell, ended: Ended, presence: Presence) -> Verdict | None:
 def _of_outcomes(cell: Cell, ended: Ended, record: Record) -> Verdict:
     failed = [each for each in record.outcomes if each.state == "failed"]
     if failed:
-        return Verdict("fail", said(failed[0]), check=record)
+        slow = all(each.reason.startswith(_TIME_OUTS) for each in failed)
+        return Verdict("setup_error" if slow else "fail", said(failed[0]), check=record)
     if ended.code != 0 or record.state != "pass":
         text = f"the check {ended.how} and says {record.state!r}, but none of its checks failed"
         return Verdict("setup_error", text, ended.tail, record)
@@ -110,10 +113,11 @@ def _stranger(cell: Cell, record: Record, presence: Presence) -> str:
 
 def of_devices(ended: Ended, found: Mapping[str, Any], presence: Presence) -> Verdict:
     """What a check means that ended with 3, given the devices that its environment sees."""
+    names = ("platform", "name")
     refused = [
         each
         for each in found.get("rejected", ())
-        if presence.runtime.platform in each["platform"].lower()
+        if all(each[name] == presence.device.get(name) for name in names)
     ]
     if refused:
         name, reason = refused[0]["name"], refused[0]["reason"]

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
 from packaging.utils import canonicalize_name
 
 from netcl_core.errors import PluginError, message
-from netcl_plugin_workbench.matrix.fitting import Choice, choose
+from netcl_plugin_workbench.matrix.fitting import Choice, best, choose
 from netcl_plugin_workbench.matrix.pythons import Interpreter
 from netcl_plugin_workbench.matrix.records import Cell, CellRecord
 from netcl_plugin_workbench.matrix.runtimes import Presence
 from netcl_plugin_workbench.matrix.wheelhouse import digest
 from netcl_plugin_workbench.matrix.wheels import CORE, Wheel, shelf
-
-RERUN: Final = ("fail", "setup_error", "all")
 
 
 @final
@@ -96,9 +94,10 @@ def tasks(
     runtimes = list(presences)
     made = []
     for python in pythons:
-        for core in wheels.cores:
-            for plugin in wheels.checked:
-                choice = _choice(core, plugin, python, wheels)
+        plugins = _one_each(wheels.plugins, python)
+        for core in _one_each(wheels.cores, python):
+            for plugin in (each for each in plugins if each in wheels.checked):
+                choice = _choice(core, plugin, python, plugins)
                 for presence in runtimes:
                     cell = Cell(plugin.name, plugin.version, core.version, core.build,
                                 python.minor, presence.runtime.name, level)  # fmt: skip
@@ -106,10 +105,19 @@ def tasks(
     return made
 
 
-def _choice(core: Wheel, plugin: Wheel, python: Interpreter, wheels: Shelves) -> Choice:
+def _one_each(wheels: Sequence[Wheel], python: Interpreter) -> list[Wheel]:
+    """One wheel for each place of the board: a version may have several, for several Pythons."""
+    found: dict[tuple[str, str, str], list[Wheel]] = {}
+    for wheel in wheels:
+        build = wheel.build if wheel.name == CORE else ""
+        found.setdefault((wheel.name, wheel.version, build), []).append(wheel)
+    return [best(each, python.minor) for each in found.values()]
+
+
+def _choice(core: Wheel, plugin: Wheel, python: Interpreter, plugins: Sequence[Wheel]) -> Choice:
     if python.problem:
         return Choice("")
-    return choose(core, plugin, python.version, wheels.plugins)
+    return choose(core, plugin, python.version, plugins)
 
 
 def settled(content: Mapping[str, str], record: CellRecord | None, rerun: Sequence[str]) -> bool:

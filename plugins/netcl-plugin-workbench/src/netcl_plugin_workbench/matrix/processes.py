@@ -19,6 +19,7 @@ from typing import Any, Final, final
 _FOREIGN: Final = ("PYTHON", "NETCL_", "OCL_ICD_", "OPENCL_VENDOR_PATH", "VIRTUAL_ENV", "POCL_",
                    "UV_", "__PYVENV_LAUNCHER__")  # fmt: skip
 _SHOWN: Final = 12  # lines of a failed command that are worth keeping
+_NO_START: Final = 127
 
 
 class StoppedError(Exception):
@@ -79,8 +80,14 @@ class Processes:
         variables: Mapping[str, str],
         timeout: float | None = None,
     ) -> Ended:
-        """Run a command to its end; raises StoppedError if `stop` came in between."""
-        child = self._start([str(part) for part in command], cwd, variables)
+        """Run a command to its end; raises StoppedError if `stop` came in between.
+
+        One that cannot be started ends with 127, as in a shell.
+        """
+        try:
+            child = self._start([str(part) for part in command], cwd, variables)
+        except OSError as error:
+            return Ended(_NO_START, "", str(error))
         try:
             stdout, stderr = child.communicate(timeout=timeout)
             code: int | None = child.returncode

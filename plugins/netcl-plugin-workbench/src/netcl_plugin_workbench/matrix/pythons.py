@@ -68,7 +68,9 @@ def find(wanted: str) -> Interpreter:
         version, has_pip = facts
         minor = ".".join(version.split(".")[:2])
         if not by_version or minor == wanted:
-            return Interpreter(minor, version, path, has_pip)
+            # Children work in folders of their own. Not resolved: it may be that of a venv.
+            place = path if Path(path).name == path else str(Path(path).absolute())
+            return Interpreter(minor, version, place, has_pip)
     if not by_version:
         expected = "a version such as 3.12, or the path of a Python"
         raise UsageError(message("--python", f"{wanted} does not start", expected))

@@ -61,7 +61,7 @@ def run(options: Options) -> int:
     """Run a matrix; 0: nothing failed, 1: a cell failed, 3: no cell could be run."""
     wheels = shelves(options.cores, options.plugins, options.only)
     processes = Processes()
-    folder = cache_root() / "matrix"
+    folder = cache_root().absolute() / "matrix"  # children work in folders of their own
     wheelhouse = Wheelhouse(
         folder / "wheelhouse", processes, options.find_links, options.download, options.index_url
     )

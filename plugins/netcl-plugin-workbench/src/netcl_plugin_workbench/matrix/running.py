@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -59,8 +59,8 @@ class Runner:
         """
         known = latest(load(self.records)) if self.records.is_dir() else {}
         with ThreadPoolExecutor(jobs) as pool:
-            waiting = [pool.submit(self._cell, task, known.get(task.cell)) for task in tasks]
             try:
+                waiting = [pool.submit(self._cell, task, known.get(task.cell)) for task in tasks]
                 _wait(waiting)
             except BaseException:
                 self.processes.stop()
@@ -133,7 +133,10 @@ def _known_problem(task: Task) -> Verdict | None:
     if task.presence.missing:
         return Verdict("unsupported", task.presence.missing)
     if task.presence.problem:
-        return _with_log("setup_error", task.presence.problem)
+        # Its last line is said, too, but is no part of the content: it may name a temporary folder.
+        verdict = _with_log("setup_error", task.presence.problem)
+        last = verdict.log.strip().rpartition("\n")[2]
+        return replace(verdict, reason=f"{verdict.reason}: {last}" if last else verdict.reason)
     return judging.of_device(task.plugin.manifest, task.presence)
 
 

@@ -196,7 +196,7 @@ def _tool(runtime: Runtime, vendors: Path) -> Presence:
 def _without_device(runtime: Runtime, vendors: Path, found: Mapping[str, Any]) -> Presence:
     """A runtime none of whose devices can be used here: cells find out for themselves why."""
     for each in found["rejected"]:
-        if runtime.platform in each["platform"].lower():
+        if runtime.platform and runtime.platform in each["platform"].lower():
             device = {"platform": each["platform"], "name": each["name"]}
             return Presence(runtime, vendors=vendors, device=device)
     reason = found["opencl_problem"] or "no device of its kind was found"

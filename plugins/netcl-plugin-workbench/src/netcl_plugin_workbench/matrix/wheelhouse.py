@@ -7,15 +7,18 @@ these files, and nothing is asked of any index.
 
 from __future__ import annotations
 
+import filecmp
 import hashlib
 import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final, final
 
@@ -24,6 +27,9 @@ from netcl_plugin_workbench.matrix.pythons import Interpreter
 
 #: What pip says when versions exclude each other, unlike when something is missing.
 _EXCLUDING: Final = ("ResolutionImpossible", "requires a different Python")
+_NOWHERE: Final = "http://127.0.0.1:9"  # the port of what was thrown away; nothing answers there
+_REBUILT: Final = "rebuilt-"
+_NO_PIP: Final = "No module named pip"
 _CONFLICT: Final = re.compile(r"The conflict is caused by:\n(.+?)\n\s*\n", re.DOTALL)
 
 
@@ -43,7 +49,7 @@ class Supply:
     @property
     def digest(self) -> str:
         """Changes when any of the wheels is another."""
-        return digest(*(path.name for path in self.files))
+        return digest(*map(_place, self.files))
 
 
 @final
@@ -70,12 +76,28 @@ class Wheelhouse:
 
     def provide(self, python: Interpreter, requirements: Sequence[str]) -> Supply:
         """The wheels that meet requirements; asks pip if that was never asked before."""
-        names = [path.name for folder in self.links for path in sorted(folder.glob("*.whl"))]
-        key = digest(python.version, *sorted(requirements), "", *names)
         with self._lock:
+            key = digest(python.version, *sorted(requirements), "", *self._offered)
             if key not in self._known:
                 self._known[key] = self._remembered(key) or self._resolve(key, python, requirements)
             return self._known[key]
+
+    @cached_property
+    def _offered(self) -> list[str]:
+        """What is there beside the folder; changes when a wheel of `links` was built again."""
+        wheels = [path for folder in self.links for path in sorted(folder.glob("*.whl"))]
+        rebuilt = [place for place in map(self._target, wheels) if place.parent != self.folder]
+        index = [self.index_url] if self.index_url else []
+        return [*(path.name for path in wheels), *map(_place, rebuilt), *index]
+
+    def _target(self, wheel: Path) -> Path:
+        """Where a wheel is kept: by its digest, if another of its name was there first."""
+        first = self.folder / wheel.name
+        if not first.exists() or filecmp.cmp(wheel, first, shallow=False):
+            return first
+        with wheel.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        return self.folder / f"{_REBUILT}{sha256[:16]}" / wheel.name
 
     def _remembered(self, key: str) -> Supply | None:
         note = self._note(key)
@@ -88,20 +110,35 @@ class Wheelhouse:
         if not requirements:
             return Supply()
         self.folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix=".new-") as fresh:
-            ended = self._pip(python, requirements, Path(fresh))
+        with (
+            tempfile.TemporaryDirectory(dir=self.folder, prefix=".new-") as fresh,
+            tempfile.TemporaryDirectory(dir=self.folder, prefix=".old-") as old,
+        ):
+            self._offer(Path(old))
+            ended = self._pip(python, requirements, Path(fresh), Path(old))
             if ended.code != 0:
-                return Supply(problem=self._problem(ended, requirements), excluded=excludes(ended))
+                problem = self._problem(python, ended, requirements)
+                return Supply(problem=problem, excluded=excludes(ended))
             files = []
             for path in sorted(Path(fresh).iterdir()):
-                files.append(self.folder / path.name)
+                files.append(self._target(path))
                 if not files[-1].exists():
+                    files[-1].parent.mkdir(exist_ok=True)
                     shutil.move(path, files[-1])
-        write(self._note(key), json.dumps([path.name for path in files]))
+        write(self._note(key), json.dumps([_place(path) for path in files]))
         return Supply(tuple(files))
 
-    def _pip(self, python: Interpreter, requirements: Sequence[str], target: Path) -> Ended:
-        links = [str(folder) for folder in (self.folder, *self.links)]
+    def _offer(self, old: Path) -> None:
+        """Fill a folder with what is kept, so that no wheel stands in the way of one of `links`."""
+        newer = {path.name for folder in self.links for path in folder.glob("*.whl")}
+        for path in self.folder.glob("*.whl"):
+            if path.name not in newer:
+                (old / path.name).hardlink_to(path)
+
+    def _pip(
+        self, python: Interpreter, requirements: Sequence[str], target: Path, old: Path
+    ) -> Ended:
+        links = [str(folder) for folder in (old, *self.links)]
         command = [*python.pip, "download", "--only-binary=:all:", "--dest", target]
         command += [option for link in links for option in ("--find-links", link)]
         if not self.download:
@@ -111,16 +148,23 @@ class Wheelhouse:
         variables = clean_variables() if self.download else offline_variables()
         return self._processes.run([*command, *requirements], target, variables)
 
-    def _problem(self, ended: Ended, requirements: Sequence[str]) -> str:
+    def _problem(self, python: Interpreter, ended: Ended, requirements: Sequence[str]) -> str:
         what = "third-party packages cannot be had"
         if excludes(ended):
             what = f"third-party packages exclude each other: {conflict(ended)}"
+        elif _NO_PIP in ended.stderr:
+            what += f": neither {python.path} nor {sys.executable} has pip; install it into one"
         elif not self.download:
             what += " offline: give --find-links, or allow --download"
         return f"{what}\nwanted: {', '.join(requirements)}\n{ended.tail}"
 
     def _note(self, key: str) -> Path:
         return self.folder / "sets" / f"{key}.json"
+
+
+def _place(wheel: Path) -> str:
+    """Where a wheel is kept below the folder."""
+    return "/".join(wheel.parts[-2 if wheel.parent.name.startswith(_REBUILT) else -1 :])
 
 
 def excludes(ended: Ended) -> bool:
@@ -139,9 +183,14 @@ def conflict(ended: Ended) -> str:
 
 
 def offline_variables() -> dict[str, str]:
-    """An environment in which pip knows no index and no place of anybody's configuration."""
+    """An environment in which pip knows no index and no place of anybody's configuration.
+
+    Nor does it get to the addresses that wheels require others by.
+    """
     return {**clean_variables("PIP_"), "PIP_CONFIG_FILE": os.devnull,
-            "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INDEX": "1"}  # fmt: skip
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INDEX": "1", "PIP_RETRIES": "0",
+            "PIP_PROXY": _NOWHERE, "http_proxy": _NOWHERE, "https_proxy": _NOWHERE,
+            "GIT_ALLOW_PROTOCOL": "none"}  # fmt: skip
 
 
 def digest(*texts: str) -> str:

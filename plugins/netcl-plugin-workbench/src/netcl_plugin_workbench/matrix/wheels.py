@@ -5,14 +5,19 @@ from __future__ import annotations
 import configparser
 import email
 import hashlib
+import lzma
 import tomllib
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.tags import Tag
+from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from netcl_core.errors import PluginError, message
@@ -21,6 +26,12 @@ from netcl_core.market.manifests import Manifest, parse
 CORE: Final = "netcl-core"
 _GROUPS: Final = ("netcl_core.plugins", "netcl_core.primitives")
 _MANIFEST: Final = "netcl_core.manifest"
+#: What a file that is no wheel, or a strange one, makes of reading it.
+_BROKEN: Final = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError,
+    RuntimeError,  # encrypted, an unknown compression, a manifest that is too deep
+    KeyError, ValueError, configparser.Error, PluginError,
+)  # fmt: skip
 
 
 @final
@@ -30,16 +41,18 @@ class Wheel:
 
     Attributes:
         build: Its build tag, which tells builds of one version apart; often empty.
-        requires: The lines of Requires-Dist.
+        tags: The Pythons and systems that it is for.
+        requires: What its lines Requires-Dist say.
     """
 
     path: Path
     name: str
     version: str
     build: str
+    tags: frozenset[Tag]
     sha256: str
-    requires: tuple[str, ...]
-    requires_python: str
+    requires: tuple[Requirement, ...]
+    requires_python: SpecifierSet
     is_plugin: bool
     manifest: Manifest | None
 
@@ -55,7 +68,7 @@ class Wheel:
 def read(path: Path) -> Wheel:
     """What a wheel's file says; raises PluginError if it is no wheel."""
     try:
-        name, version, build, _ = parse_wheel_filename(path.name)
+        name, version, build, tags = parse_wheel_filename(path.name)
         with zipfile.ZipFile(path) as archive:
             info = _info(archive)
             headers = email.message_from_bytes(archive.read(f"{info}/METADATA"))
@@ -65,15 +78,17 @@ def read(path: Path) -> Wheel:
                 name=canonicalize_name(name),
                 version=str(version),
                 build="".join(map(str, build)),
+                tags=tags,
                 sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
-                requires=tuple(headers.get_all("Requires-Dist") or ()),
-                requires_python=headers.get("Requires-Python", ""),
+                requires=tuple(map(_requirement, headers.get_all("Requires-Dist", ()))),
+                requires_python=SpecifierSet(str(headers.get("Requires-Python", ""))),
                 is_plugin=any(points.has_section(group) for group in _GROUPS),
                 manifest=_manifest(archive, points),
             )
-    except (InvalidWheelFilename, zipfile.BadZipFile, KeyError, OSError, ValueError) as error:
+    except _BROKEN as error:
         remedy = "Build it again, or take it out of the folder"
-        raise PluginError(message(f"wheel {path.name}", str(error), "a wheel", remedy)) from error
+        given = " ".join(str(error).split())
+        raise PluginError(message(f"wheel {path.name}", given, "a wheel", remedy)) from error
 
 
 def shelf(folder: Path) -> list[Wheel]:
@@ -91,6 +106,13 @@ def _info(archive: zipfile.ZipFile) -> str:
         if name.endswith(".dist-info/METADATA") and name.count("/") == 1:
             return name.partition("/")[0]
     raise KeyError("it has no METADATA")
+
+
+def _requirement(line: object) -> Requirement:
+    found = Requirement(str(line))  # what is no ASCII comes as a Header
+    if found.marker is not None:
+        found.marker.evaluate({"extra": ""})  # what cannot be compared is noticed only so
+    return found
 
 
 def _points(archive: zipfile.ZipFile, info: str) -> configparser.ConfigParser:
