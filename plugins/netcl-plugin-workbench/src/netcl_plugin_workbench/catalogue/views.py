@@ -10,6 +10,7 @@ from typing import Final, final
 from netcl_plugin_workbench.catalogue.findings import Finding, Findings, Kernel, Where, verdict
 from netcl_plugin_workbench.catalogue.model import Market, Op, Project
 from netcl_plugin_workbench.matrix.records import CellRecord
+from netcl_plugin_workbench.matrix.runtimes import RUNTIMES
 from netcl_plugin_workbench.matrix.signs import SIGNS as CELL_SIGNS
 from netcl_plugin_workbench.matrix.signs import Sign
 
@@ -24,7 +25,6 @@ SIGNS: Final[Mapping[str, Sign]] = {
     "none": Sign("·", "off", "no record", "dim"),
     **CELL_SIGNS,
 }
-RUNTIMES: Final = ("intel", "pocl", "oclgrind", "gpu", "numpy")
 #: Of the frame of the front page's kernel.
 _LINES, _COLUMNS = 25, 66
 _SHORT: Final = {"float": "f", "uint": "u", "int": "i", "bool": "b"}
@@ -132,11 +132,6 @@ class Matrix:
     runtimes: tuple[str, ...]
     rows: tuple[tuple[str, str, tuple[tuple[int, ...], ...]], ...]
     cells: tuple[CellRecord, ...]
-
-    @property
-    def not_run(self) -> int:
-        """How many places have no cell."""
-        return sum(not places for _, _, columns in self.rows for places in columns)
 
 
 def matrix(cells: Sequence[CellRecord]) -> Matrix:
