@@ -242,6 +242,24 @@ def test_a_list_of_records(tmp_path: Path) -> None:
     assert len(found.checks) == 2 and [file for file, _ in found.refused] == ["bad.json"]
 
 
+def test_a_namespace_has_scenarios_and_no_ops(tmp_path: Path) -> None:
+    """They stand in a table of their own and say what is known of the namespace."""
+    text = samples.manifest("opt", {"opt": "namespace", "op": "primitive"})
+    samples.wheel(tmp_path / "w", "netcl-plugin-opt", text=text, plugin="opt")
+    names: dict[str, OutcomeState] = {"opt-Adam": "passed", "opt-SGD": "failed", "op": "passed"}
+    made = [Outcome("scenario", state, name, "opencl:0") for name, state in names.items()]
+    (tmp_path / "r").mkdir()
+    one = record(plugin="opt", version="1.0", outcomes=tuple(made), devices=(INTEL,))
+    (tmp_path / "r" / "one.json").write_text(json.dumps(one.as_json()))
+    samples.build(tmp_path / "w", tmp_path / "out", "--records", str(tmp_path / "r"))
+    page = (tmp_path / "out" / "plugins" / "netcl-plugin-opt.html").read_text(encoding="utf-8")
+    ops, scenarios = page.split('<th scope="col">Scenario</th>')
+    assert "opt-" not in ops.partition('<th scope="col">Op</th>')[2]
+    assert "opt-Adam" in scenarios and "opt-SGD" in scenarios
+    brought = ops.partition('<th scope="row">opt</th>')[2].partition("</tr>")[0]
+    assert "failed" in brought
+
+
 def test_bad_records_are_named(inputs: Path) -> None:
     evidence = load(inputs / "records")
     refused = {file.removesuffix(".json") for file, _ in evidence.refused}

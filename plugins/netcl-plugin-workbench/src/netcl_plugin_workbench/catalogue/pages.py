@@ -18,6 +18,7 @@ from netcl_plugin_workbench.catalogue.rendering import gradient, needs, render
 from netcl_plugin_workbench.catalogue.views import (
     SIGNS,
     by_check,
+    by_namespace,
     by_op,
     matrix,
     numbers,
@@ -170,6 +171,8 @@ def _plugin(market: Market, plugin: Project, verdicts: dict[str, str]) -> str:
         dated=_dated(findings),
         general=[one for one in findings.outcomes if not one.outcome.op],
         by_op=by_op(plugin),
+        by_scenario=by_op(plugin, scenarios=True),
+        namespaces=by_namespace(plugin),
         reasons=reasons(findings.outcomes),
         mutants=sum(one.total for one in findings.mutants),
         caught=sum(one.caught for one in findings.mutants),
