@@ -94,7 +94,7 @@ ACCEPTED_IN_PLUGINS = {
     },
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
     ("netcl_plugin_workbench", "netcl_plugin_workbench.commands"): "the same",
-    ("netcl_plugin_workbench.commands", "netcl_plugin_workbench.lock.command"): "loads devices",
+    ("netcl_plugin_workbench.lock.command", "netcl_plugin_workbench.lock.run"): "loads devices",
     ("netcl_plugin_workbench.new.command", "netcl_plugin_workbench.new.names"): "the same",
     ("netcl_plugin_workbench.new.command", "netcl_plugin_workbench.new.project"): "the same",
     ("netcl_plugin_train.command", "netcl_plugin_train.run"): "`netcl --help` loads no network",

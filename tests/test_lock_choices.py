@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from distributions import install_plugin
+from netcl_plugin_workbench.lock import devices
 from netcl_plugin_workbench.lock.text import text_of
 
 import netcl_core as nc
@@ -185,6 +186,22 @@ def test_which_implementation_by_dtype_and_shape(give: Callable[..., None]) -> N
     assert label(20, "float64") == "new"
 
 
+def test_a_lock_names_who_serves_next_and_nobody_that_cannot(
+    give: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the texts of the verdicts are."""
+    lacking = {"extensions": ("cl_no_such",)}
+    ones = [("c", 1, {}), ("a", 3, {}), ("lacks", 9, lacking), ("b", 2, {})]
+    give("owner", operator("next", *(implementation("next", *one, **n) for *one, n in ones)))
+    device: Any = FakeDevice()
+    monkeypatch.setattr("netcl_core.explain.get_device", lambda _: device)
+    found = dict(devices._choices("next", device))
+    assert found == dict.fromkeys(nc.DTYPES, ("owner:a", "owner:b", "owner:c"))
+    give("other", implementation("next", "d", 2))  # nobody says whether it goes before b
+    found = dict(devices._choices("next", device))
+    assert found == dict.fromkeys(nc.DTYPES, ("owner:a",))
+
+
 def test_devices_may_differ(give: Callable[..., None]) -> None:
     give("slow", primitive("local_op", 3), priority=1)
     give("fast", primitive("local_op", 2), priority=5)
@@ -348,6 +365,8 @@ def test_a_broken_lock_is_named_and_breaks_nothing(site: Site, content: str, sai
     assert (value, rules) == (3, ["the highest priority, 4"]) and said in warned
     check = site.command("--check")
     assert check.returncode == 3 and said in check.stderr
+    assert site.command().returncode == 3 and site.lock.read_text() == content
+    site.lock.unlink()
     assert site.command().returncode == 0 and site.ask()[2] == []
 
 

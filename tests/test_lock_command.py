@@ -118,7 +118,9 @@ def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("--out", "other.lock").exit_code == 0
     assert run("--check", "--out", "other.lock").exit_code == 0
     assert not Path("netcl.lock").exists()
-    (tmp_path / "netcl.lock").write_text("junk")
+    before = {"version": "0.0.1"}
+    old = {"schema": 1, "core": before, "plugins": {}, "devices": {}}
+    (tmp_path / "netcl.lock").write_text(json.dumps(old))
     inner = tmp_path / "inner"
     inner.mkdir()
     monkeypatch.chdir(inner)
@@ -138,6 +140,35 @@ def test_no_lock_is_an_exit_code_of_its_own(content: str | None) -> None:
     assert said.exit_code == 3 and not said.stdout and said.stderr.startswith("netcl: ")
     data = json.loads(run("--check", "--json").stdout)
     assert not data["fits"] and data["problem"]
+
+
+@pytest.mark.parametrize("content", ["<<<<<<< ours", '{"schema": 99}', "[]"])
+def test_what_is_no_lock_is_not_overwritten(content: str) -> None:
+    """Half-merged, of a newer netcl, or a file of something else that --out names."""
+    path = Path("other.json")
+    path.write_text(content)
+    said = run("--out", str(path))
+    assert said.exit_code == 3 and "NP50" in said.stderr and "delete other.json" in said.stderr
+    assert path.read_text() == content
+    path.unlink()
+    assert run("--out", str(path)).exit_code == 0
+
+
+def test_it_is_written_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    run()
+    path = Path("netcl.lock")
+    edit(path, "core", "version", value="0.0.1")
+    before, write = path.read_bytes(), Path.write_text
+
+    def interrupted(self: Path, text: str, *args: Any, **kwargs: Any) -> int:
+        write(self, text[: len(text) // 2], *args, **kwargs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", interrupted)
+        assert run().exit_code != 0
+    assert path.read_bytes() == before and [each.name for each in Path().iterdir()] == [path.name]
+    assert run().exit_code == 0 and b"\r" not in path.read_bytes()
 
 
 def test_wrong_usage() -> None:

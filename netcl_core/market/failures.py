@@ -239,13 +239,13 @@ FAILURES: Final = _table(
         "NP501",
         "",
         "The lock file cannot be read, or is not what `netcl plugins lock` wrote.",
-        "Write it again with `netcl plugins lock`, or take it from version control.",
+        "Delete it and write it again with `netcl plugins lock`, or take it from version control.",
     ),
     (
         "NP502",
         "",
         "The lock file is of a newer schema than this core knows.",
-        "Upgrade netcl-core, or write the file again with `netcl plugins lock`.",
+        "Upgrade netcl-core, or delete the file and write it again with `netcl plugins lock`.",
     ),
     (
         "NP503",

@@ -150,7 +150,7 @@ def from_table(table: Any) -> Lock:
 def unreadable(what: str) -> PluginError:
     """The error for a file that is no lock."""
     expected = "what `netcl plugins lock` wrote"
-    return plugin_error("NP501", message(FILE, what, expected, "Write it again"))
+    return plugin_error("NP501", message(FILE, what, expected, "Delete it and write it again"))
 
 
 def _part(table: Any, where: str) -> DevicePart:

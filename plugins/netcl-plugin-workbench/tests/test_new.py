@@ -171,6 +171,15 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
     assert result.exit_code == 3 and "cannot be written (Not a directory)" in result.output
 
 
+def test_any_author_is_written(tmp_path: Path) -> None:
+    """Also with characters that JSON writes in halves, and TOML does not."""
+    author = 'Ada "\U0001f431" \\ \x7f \u4e2d'
+    for kind in KINDS.values():
+        files = project.rendered(kind, Names("t", "netcl-plugin-t", "netcl_plugin_t", "t"), author)
+        (given,) = tomllib.loads(files["pyproject.toml"])["project"]["authors"]
+        assert given == {"name": author}
+
+
 def test_every_kind_has_its_files() -> None:
     """A row of the table without a folder of templates would write a project without an op."""
     for kind in KINDS.values():

@@ -112,12 +112,12 @@ def wheel(
     path = folder / f"{package}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for inner, body in content.items():
-            archive.writestr(zipfile.ZipInfo(inner), body)
+            archive.writestr(zipfile.ZipInfo(inner), body.encode("utf-8", "surrogateescape"))
     return path
 
 
 def _digest(body: str) -> str:
-    raw = hashlib.sha256(body.encode()).digest()
+    raw = hashlib.sha256(body.encode("utf-8", "surrogateescape")).digest()
     return "sha256=" + base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
@@ -173,6 +173,12 @@ def bad_wheels(folder: Path) -> dict[str, str]:
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("bad_stranger/extra.py", "x = 1")
     add(path, "bad_stranger/extra.py stands either")
+    path = wheel(folder, "bad-member", files={"bad_member/\u00e9.py": ""}, text=text, plugin="bad")
+    path.write_bytes(path.read_bytes().replace("\u00e9".encode(), b"\xe9\xe9"))
+    add(path, "cannot be unzipped")
+    add(wheel(folder, "bad-text", readme="l\udce4tin"), "UTF-8 text")
+    parts = ["Content-Type: multipart/mixed; boundary=x"]
+    add(wheel(folder, "bad-parts", headers=parts, readme="--x\n\na\n--x--"), "UTF-8 text")
     path = wheel(folder, "bad-zip")
     path.write_bytes(path.read_bytes()[:200])
     add(path, "cannot be unzipped")
@@ -290,6 +296,8 @@ def records(folder: Path) -> None:
     for name, data in contents.items():
         (folder / name).write_text(json.dumps(data), encoding="utf-8")
     (folder / "bad-json.json").write_text("{", encoding="utf-8")
+    nest = "[" * 800 + "]" * 800  # JSON's reader takes it; what walks it needs more room
+    (folder / "bad-nest.json").write_text(f'{{"kind": "check", "notes": {nest}}}')
     (folder / "bad-depth.json").write_text("[" * 100_000, encoding="utf-8")
 
 

@@ -143,6 +143,27 @@ def test_a_swap_that_fails_is_undone(
     assert everything(out) == before
 
 
+def test_an_interrupted_swap_is_undone(
+    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that comes when the earlier catalogue has just been put aside."""
+    out = tmp_path / "out"
+    samples.build(wheels, out)
+    before = everything(out)
+    replace = Path.replace
+
+    def interrupted(self: Path, target: Path) -> Path:
+        done = replace(self, target)
+        if target.name == "old":
+            raise KeyboardInterrupt
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", interrupted)
+        assert samples.build(wheels, out).exit_code != 0
+    assert everything(out) == before
+
+
 def test_everybody_may_read_it(wheels: Path, tmp_path: Path) -> None:
     """A web server runs as somebody else; temporary folders are their owner's alone."""
     made = Path(tempfile.mkdtemp(dir=tmp_path))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import samples
 from netcl_plugin_workbench.catalogue.evidence import load
 from netcl_plugin_workbench.catalogue.findings import merge
 from netcl_plugin_workbench.catalogue.views import SIGNS, by_check, matrix, reasons
+from netcl_plugin_workbench.matrix.runtimes import RUNTIMES
 from samples import INTEL, cell, record
 
 from netcl_core.testing.records import Outcome, OutcomeState, Record
@@ -149,7 +151,7 @@ def test_the_matrix(tmp_path: Path) -> None:
     samples.wheel(tmp_path / "w", "netcl-plugin-swiglu", "0.10.post1",
                   text=samples.manifest("swiglu"), plugin="swiglu")  # fmt: skip
     made = matrix(load(tmp_path).cells)
-    assert made.runtimes == ("intel", "pocl", "oclgrind", "gpu", "numpy", "other")
+    assert made.runtimes == (*RUNTIMES, "other") and "pocl-wheel" in made.runtimes
     assert [(core, python) for core, python, _ in made.rows] == [
         ("0.1.1", "3.12"),
         ("0.1.1", "3.9"),
@@ -164,7 +166,98 @@ def test_the_matrix(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     page = (tmp_path / "site" / "plugins" / "netcl-plugin-swiglu.html").read_text(encoding="utf-8")
     assert "matrix: 3 pass" in page  # the newer of the two for Intel counts
-    assert page.count('class="cell none"') == 2 * 6 - 3
+    assert page.count('class="cell none"') == 2 * 7 - 3
+
+
+def market_of(tmp_path: Path, *records: dict[str, Any] | list[Any]) -> Path:
+    """The folder of a catalogue of swiglu 0.10.post1 and some records."""
+    text = samples.manifest("swiglu", ["op"])
+    samples.wheel(tmp_path / "w", "netcl-plugin-swiglu", "0.10.post1", text=text, plugin="swiglu")
+    (tmp_path / "r").mkdir()
+    for number, one in enumerate(records):
+        (tmp_path / "r" / f"{number}.json").write_text(json.dumps(one))
+    result = samples.build(tmp_path / "w", tmp_path / "out", "--records", str(tmp_path / "r"))
+    assert result.exit_code == 0, result.output
+    return tmp_path / "out"
+
+
+def page_of(out: Path) -> str:
+    return (out / "plugins" / "netcl-plugin-swiglu.html").read_text(encoding="utf-8")
+
+
+def badge_of(out: Path, kind: str) -> str:
+    return (out / "badges" / "netcl-plugin-swiglu" / f"{kind}.svg").read_text(encoding="utf-8")
+
+
+def test_levels_of_a_cell_are_kept_apart(tmp_path: Path) -> None:
+    """A newer look at the manifest does not replace a failure of kernels that ran."""
+    run = cell("intel", "fail", date=OLD)
+    out = market_of(tmp_path, run, cell("intel", level="static", date=NEW))
+    assert "matrix: 1 pass, 1 fail" in page_of(out) and "matrix: 1/2" in badge_of(out, "matrix")
+    assert "<td>run</td>" in page_of(out) and "<td>static</td>" in page_of(out)
+
+
+def test_a_set_up_error_without_a_device_goes_when_the_cell_has_run(tmp_path: Path) -> None:
+    nowhere = {"name": "intel", "platform": "", "driver": "", "device": ""}
+    broken = cell("intel", "setup_error", date=OLD, runtime=nowhere)
+    later = cell("pocl", "setup_error", date=NEW, runtime=nowhere | {"name": "pocl"})
+    out = market_of(tmp_path, broken, cell("intel", date=NEW), later, cell("pocl", date=OLD))
+    assert "matrix: 2 pass, 1 not set up" in page_of(out)  # what was broken later still counts
+
+
+def test_what_could_not_be_set_up_is_not_green(tmp_path: Path) -> None:
+    """As on the board of the matrix: 3 of 8 are no pass."""
+    names = ("intel", "pocl", "gpu", "numpy", "a", "b", "c", "d")
+    cells = [cell(name, "pass" if n < 3 else "setup_error") for n, name in enumerate(names)]
+    out = market_of(tmp_path, *cells)
+    assert '<span class="state warn"><span aria-hidden="true">!</span> matrix: 3 pass' in page_of(
+        out
+    )
+    badge = badge_of(out, "matrix")
+    assert "matrix: 3/8" in badge and "#8a5300" in badge
+
+
+def test_a_cell_of_another_build_is_not_used(tmp_path: Path) -> None:
+    """Neither it nor its check; a cell names its wheel in what decides its content."""
+    passed = small("passed").as_json()
+    other = cell("intel", content={"plugin": "1" * 64}, check=passed)
+    out = market_of(tmp_path, other)
+    assert "No cell of the matrix" in page_of(out) and "No record of a check" in page_of(out)
+    found = load(tmp_path / "r")
+    assert found.checks[0].wheel_sha256 == "1" * 64
+
+
+def test_the_check_of_a_cell_that_could_not_be_set_up_says_nothing(tmp_path: Path) -> None:
+    out = market_of(tmp_path, cell("intel", "setup_error", check=small("failed").as_json()))
+    assert "not checked" in badge_of(out, "checks")
+
+
+def test_a_list_of_records(tmp_path: Path) -> None:
+    """What `netcl plugins check --json` prints without a NAME; all of it or nothing."""
+    both = [small("passed").as_json(), small("failed", check="gradient").as_json()]
+    out = market_of(tmp_path, both)
+    assert "failing (full)" in badge_of(out, "checks")
+    (tmp_path / "r" / "bad.json").write_text(json.dumps([both[0], 3]))
+    found = load(tmp_path / "r")
+    assert len(found.checks) == 2 and [file for file, _ in found.refused] == ["bad.json"]
+
+
+def test_a_namespace_has_scenarios_and_no_ops(tmp_path: Path) -> None:
+    """They stand in a table of their own and say what is known of the namespace."""
+    text = samples.manifest("opt", {"opt": "namespace", "op": "primitive"})
+    samples.wheel(tmp_path / "w", "netcl-plugin-opt", text=text, plugin="opt")
+    names: dict[str, OutcomeState] = {"opt-Adam": "passed", "opt-SGD": "failed", "op": "passed"}
+    made = [Outcome("scenario", state, name, "opencl:0") for name, state in names.items()]
+    (tmp_path / "r").mkdir()
+    one = record(plugin="opt", version="1.0", outcomes=tuple(made), devices=(INTEL,))
+    (tmp_path / "r" / "one.json").write_text(json.dumps(one.as_json()))
+    samples.build(tmp_path / "w", tmp_path / "out", "--records", str(tmp_path / "r"))
+    page = (tmp_path / "out" / "plugins" / "netcl-plugin-opt.html").read_text(encoding="utf-8")
+    ops, scenarios = page.split('<th scope="col">Scenario</th>')
+    assert "opt-" not in ops.partition('<th scope="col">Op</th>')[2]
+    assert "opt-Adam" in scenarios and "opt-SGD" in scenarios
+    brought = ops.partition('<th scope="row">opt</th>')[2].partition("</tr>")[0]
+    assert "failed" in brought
 
 
 def test_bad_records_are_named(inputs: Path) -> None:
@@ -172,6 +265,7 @@ def test_bad_records_are_named(inputs: Path) -> None:
     refused = {file.removesuffix(".json") for file, _ in evidence.refused}
     assert refused == {
         "bad-kind", "bad-schema", "bad-list", "bad-state", "bad-runtime", "bad-json", "bad-depth",
+        "bad-nest",
     }  # fmt: skip
     assert len(evidence.cells) == 5 and len(evidence.checks) == 4
 

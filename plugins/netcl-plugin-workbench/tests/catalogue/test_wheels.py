@@ -22,6 +22,7 @@ def test_every_bad_wheel_is_refused_and_named(tmp_path: Path) -> None:
     assert refused.keys() == wanted.keys()
     for name, reason in wanted.items():
         assert reason in refused[name], name
+        assert (reason in "cannot be unzipped") == ("cannot be unzipped" in refused[name]), name
     page = (tmp_path / "out" / "findings.html").read_text(encoding="utf-8")
     there = {path.name for path in (tmp_path / "out").rglob("*") if path.suffix == ".whl"}
     for name in wanted:

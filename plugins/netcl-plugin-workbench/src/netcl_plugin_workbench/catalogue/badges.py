@@ -7,10 +7,14 @@ from typing import Final
 
 from netcl_plugin_workbench.catalogue.model import Market, Project
 from netcl_plugin_workbench.catalogue.rendering import render
+from netcl_plugin_workbench.catalogue.views import SIGNS
+from netcl_plugin_workbench.matrix.board import together
 
 #: Kind of badge -> what it shows, as the text that stands for the picture.
 BADGES: Final = {"version": "version", "checks": "state of the checks", "matrix": "matrix"}
-_GREEN, _RED, _GREY, _BLUE = "#1b6e3d", "#a61e2c", "#66625a", "#1f4d7a"
+_BLUE: Final = "#1f4d7a"
+#: By the tone of a sign.
+_COLOURS: Final = {"good": "#1b6e3d", "bad": "#a61e2c", "warn": "#8a5300", "off": "#66625a"}
 _WIDE, _NARROW = frozenset("mwMWABCDEFGHKNOPQRSUVXYZ%@"), frozenset("fijlrtI.,:;|!'()[] 1")
 
 
@@ -43,12 +47,12 @@ def _said(plugin: Project, kind: str) -> tuple[str, str, str]:
     if kind == "version":
         return "netcl plugin", str(latest.version), _BLUE
     if kind == "checks":
-        words = {"failed": ("failing", _RED), "passed": ("passing", _GREEN)}
-        record = latest.findings.deepest
-        text, colour = words.get(latest.findings.verdict, ("not checked", _GREY))
-        return "checks", f"{text} ({record.level})" if record else text, colour
-    counts = latest.cell_counts
-    ran = counts["pass"] + counts["fail"]
-    if not ran:
-        return "matrix", "did not run", _GREY
-    return "matrix", f"{counts['pass']} of {ran} pass", _RED if counts["fail"] else _GREEN
+        record, state = latest.findings.deepest, latest.findings.verdict
+        text = {"failed": "failing", "passed": "passing"}.get(state, "not checked")
+        return "checks", f"{text} ({record.level})" if record else text, _colour(state)
+    state, passed = together(latest.cell_counts)
+    return "matrix", passed or SIGNS[state].word, _colour(state)
+
+
+def _colour(state: str) -> str:
+    return _COLOURS[SIGNS[state].tone]

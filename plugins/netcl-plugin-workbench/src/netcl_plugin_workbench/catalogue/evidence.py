@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
@@ -49,19 +49,27 @@ def when(date: str) -> datetime:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return _cleaned(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError) as error:  # JSON and UTF-8 errors are ValueErrors
         raise RecordError(message("record", f"it cannot be read: {error}", "JSON")) from error
 
 
 def _take(data: Any, found: Evidence) -> None:
     if isinstance(data, Mapping) and data.get("kind") == "cell":
-        cell = read_cell("cell", _cleaned(data))
+        cell = read_cell("cell", data)
         found.cells.append(cell)
-        if cell.check is not None:
-            found.checks.append(cell.check)
-    else:
-        found.checks.append(from_json(_cleaned(data)))
+        if cell.check is not None and cell.state != "setup_error":  # that says nothing of a plugin
+            found.checks.append(replace(cell.check, wheel_sha256=wheel_of(cell)))
+    else:  # `netcl plugins check --json` prints one, or a list of them
+        rows = data if isinstance(data, list) else [data]
+        found.checks += [from_json(row) for row in rows]
+
+
+def wheel_of(record: Record | CellRecord) -> str:
+    """The sha256 of the wheel that a record is of; empty if it does not say."""
+    if isinstance(record, Record):
+        return record.wheel_sha256
+    return record.content.get("plugin", "")
 
 
 def _cleaned(data: Any) -> Any:

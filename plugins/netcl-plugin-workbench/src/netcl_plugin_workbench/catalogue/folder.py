@@ -65,12 +65,12 @@ def _replacing(out: Path) -> Iterator[Path]:
         (new / MARKER).write_text("netcl catalogue build wrote this folder and replaces it.\n")
         yield new
         old = work / "old"
-        if out.exists():
-            out.replace(old)
         try:
+            if out.exists():
+                out.replace(old)
             new.replace(out)
-        except OSError:
-            if old.exists():
+        except BaseException:  # also an interrupt: below, `old` is deleted
+            if old.exists() and not out.exists():
                 old.replace(out)
             raise
     finally:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 from urllib.parse import urlsplit
 
-from packaging.metadata import parse_email
+from packaging.metadata import RawMetadata, parse_email
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -47,7 +47,7 @@ class Metadata:
 
 def read_metadata(raw: bytes) -> Metadata:
     """Read METADATA; raises PluginError for a version or a requirement that pip refuses, too."""
-    fields, unread = parse_email(raw)
+    fields, unread = _parsed(raw)
     found: dict[str, Any] = dict(fields)
     if "name" not in found or "version" not in found:
         raise _refusal("no name or no version", "both")
@@ -74,6 +74,19 @@ def read_metadata(raw: bytes) -> Metadata:
         readme=clean(readme),
         readme_type=kind.lower(),
     )
+
+
+def _parsed(raw: bytes) -> tuple[RawMetadata, dict[str, list[str]]]:
+    """The fields, and those that are not as they have to be; raises if the body is no text."""
+    try:
+        fields, unread = parse_email(raw)
+    except AssertionError:  # of packaging before 26.3, about a body of several parts
+        body: list[Any] = [None]
+    else:
+        body = list(unread.get("description", ()))
+    if not all(isinstance(part, str) for part in body):
+        raise _refusal("a body that is no text", "UTF-8 text")
+    return fields, unread
 
 
 def clean(text: str) -> str:

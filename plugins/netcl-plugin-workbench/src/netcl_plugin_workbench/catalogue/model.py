@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 
 from netcl_core.market.manifests import Manifest, Provided, Requires
 from netcl_core.testing.records import Record
-from netcl_plugin_workbench.catalogue.evidence import Evidence, when
+from netcl_plugin_workbench.catalogue.evidence import Evidence, wheel_of, when
 from netcl_plugin_workbench.catalogue.findings import Findings, merge
 from netcl_plugin_workbench.catalogue.metadata import clean_line
 from netcl_plugin_workbench.catalogue.wheels import Wheel
@@ -182,7 +182,7 @@ def _filed(
         plugin = canonicalize_name(one.plugin)
         name = plugin if plugin in grouped else names.get(plugin, plugin)
         version = next((each for each in grouped.get(name, ()) if _is(each, one.version)), None)
-        sha256 = one.wheel_sha256 if isinstance(one, Record) else ""
+        sha256 = wheel_of(one)
         if version is None:
             unused.add(f"{one.plugin} {one.version}: no wheel of it is here")
         elif sha256 and all(wheel.sha256 != sha256 for wheel in grouped[name][version]):
@@ -204,12 +204,22 @@ def _is(version: Version, text: str) -> bool:
 
 
 def _newest(cells: Iterable[CellRecord]) -> tuple[CellRecord, ...]:
-    """Of each place in the matrix the newest cell."""
+    """Of each place in the matrix the newest cell, at each level, on each device.
+
+    One that never came to a device counts until its place has a newer one.
+    """
     found: dict[tuple[str, ...], CellRecord] = {}
+    last: dict[tuple[str, ...], CellRecord] = {}
     for cell in sorted(cells, key=lambda each: (when(each.date), STATES.index(each.state))):
-        place = (cell.cell.core_label, cell.python, *(cell.runtime[name] for name in RUNTIME))
-        found[place] = cell
-    return tuple(found[place] for place in sorted(found))
+        place = (cell.cell.core_label, cell.python, cell.runtime["name"], cell.level)
+        if place in last and not last[place].runtime["device"]:
+            del found[*place, *_machine(last[place])]
+        last[place] = found[*place, *_machine(cell)] = cell
+    return tuple(found[key] for key in sorted(found))
+
+
+def _machine(cell: CellRecord) -> tuple[str, ...]:
+    return tuple(cell.runtime[name] for name in RUNTIME if name != "name")
 
 
 def _ops(manifests: Iterable[Manifest]) -> Iterable[Op]:

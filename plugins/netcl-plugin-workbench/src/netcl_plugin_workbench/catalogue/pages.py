@@ -16,7 +16,9 @@ from netcl_plugin_workbench.catalogue.metadata import clean_line
 from netcl_plugin_workbench.catalogue.model import Market, Op, Project
 from netcl_plugin_workbench.catalogue.rendering import gradient, needs, render
 from netcl_plugin_workbench.catalogue.views import (
+    SIGNS,
     by_check,
+    by_namespace,
     by_op,
     matrix,
     numbers,
@@ -24,6 +26,7 @@ from netcl_plugin_workbench.catalogue.views import (
     reasons,
     specimen,
 )
+from netcl_plugin_workbench.matrix.board import together
 
 #: The squares of a card; more would not be told apart.
 _STRIP: Final = 96
@@ -96,7 +99,7 @@ def _card(plugin: Project, verdicts: dict[str, str]) -> dict[str, Any]:
         "strip": [verdicts[op.row.name] for op in plugin.pages][:_STRIP],
         "verdict": latest.findings.verdict,
         "check": _check_text(latest.findings),
-        "matrix_state": _matrix_state(latest.cell_counts),
+        "matrix_state": together(latest.cell_counts)[0],
         "matrix": _matrix_text(latest.cell_counts),
         "search": " ".join([plugin.name, plugin.summary, *kinds]).lower(),
     }
@@ -120,15 +123,10 @@ def _check_text(findings: Findings) -> str:
     return f"{record.level} check {record.date[:10]}"
 
 
-def _matrix_state(counts: Counter[str]) -> str:
-    order = ("fail", "pass", "setup_error", "unsupported")
-    return next((state for state in order if counts[state]), "not_run")
-
-
 def _matrix_text(counts: Counter[str]) -> str:
     words = {"pass": "pass", "fail": "fail", "setup_error": "not set up"}
     said = [f"{counts[state]} {word}" for state, word in words.items() if counts[state]]
-    return f"matrix: {', '.join(said) or 'did not run'}"
+    return f"matrix: {', '.join(said) or SIGNS[together(counts)[0]].word}"
 
 
 def _op_row(plugin: Project, op: Op, verdict: str) -> dict[str, Any]:
@@ -173,6 +171,8 @@ def _plugin(market: Market, plugin: Project, verdicts: dict[str, str]) -> str:
         dated=_dated(findings),
         general=[one for one in findings.outcomes if not one.outcome.op],
         by_op=by_op(plugin),
+        by_scenario=by_op(plugin, scenarios=True),
+        namespaces=by_namespace(plugin),
         reasons=reasons(findings.outcomes),
         mutants=sum(one.total for one in findings.mutants),
         caught=sum(one.caught for one in findings.mutants),
@@ -222,10 +222,8 @@ def _kernel(kernel: Kernel, numbered: dict[Where, str]) -> dict[str, Any]:
         "direction": kernel.direction,
         "dtype": kernel.dtype,
         "devices": " ".join(numbered[where] for where in kernel.where),
-        "names": " and ".join(where.title or where.name for where in kernel.where),
-        "language": {"opencl": "OpenCL C", "python": "Python"}.get(
-            kernel.language, kernel.language
-        ),
+        "names": " and ".join(where.title for where in kernel.where),
+        "language": _LANGUAGES.get(kernel.language, kernel.language),
         "lines": kernel.source.strip("\n").count("\n") + 1,
         "html": highlight(kernel.source, kernel.language),
     }
@@ -239,6 +237,6 @@ def _choices(findings: Findings, numbered: dict[Where, str]) -> dict[str, list[t
     places = dict.fromkeys(chain.from_iterable(kernel.where for kernel in kernels))
     return {
         "Direction": [(name, name) for name in directions],
-        "Device": [(numbered[where], where.title or where.name) for where in places],
+        "Device": [(numbered[where], where.title) for where in places],
         "Dtype": [(name, name) for name in dtypes],
     }

@@ -26,13 +26,9 @@ def render(name: str, **context: Any) -> str:
 
 def gradient(differentiable: object) -> str:
     """What a manifest says of an op's gradient, in a word."""
-    return (
-        {True: "yes", False: "no"}.get(differentiable is True, "") if _said(differentiable) else ""
-    )
-
-
-def _said(value: object) -> bool:
-    return isinstance(value, bool)
+    if not isinstance(differentiable, bool):
+        return ""
+    return "yes" if differentiable else "no"
 
 
 def percent(fraction: float) -> str:

@@ -10,6 +10,7 @@ from typing import Final, final
 from netcl_plugin_workbench.catalogue.findings import Finding, Findings, Kernel, Where, verdict
 from netcl_plugin_workbench.catalogue.model import Market, Op, Project
 from netcl_plugin_workbench.matrix.records import CellRecord
+from netcl_plugin_workbench.matrix.runtimes import RUNTIMES
 from netcl_plugin_workbench.matrix.signs import SIGNS as CELL_SIGNS
 from netcl_plugin_workbench.matrix.signs import Sign
 
@@ -24,7 +25,6 @@ SIGNS: Final[Mapping[str, Sign]] = {
     "none": Sign("·", "off", "no record", "dim"),
     **CELL_SIGNS,
 }
-RUNTIMES: Final = ("intel", "pocl", "oclgrind", "gpu", "numpy")
 #: Of the frame of the front page's kernel.
 _LINES, _COLUMNS = 25, 66
 _SHORT: Final = {"float": "f", "uint": "u", "int": "i", "bool": "b"}
@@ -78,15 +78,31 @@ def by_check(findings: Findings) -> list[Row]:
     ]
 
 
-def by_op(project: Project) -> list[Row]:
-    """Op x device of a project's latest release."""
+def by_op(project: Project, scenarios: bool = False) -> list[Row]:
+    """Op, or scenario of a namespace, x device of a project's latest release."""
     findings = project.latest.findings
     slugs = {op.row.name: op.slug for op in project.pages}
     found: dict[str, list[Finding]] = defaultdict(list)
     for one in findings.outcomes:
-        if one.outcome.op:
+        if one.outcome.op and bool(_namespace(project, one.outcome.op)) == scenarios:
             found[one.outcome.op].append(one)
-    return [_row(op, found[op], findings, slugs.get(op, "")) for op in sorted(found)]
+    return [_row(name, found[name], findings, slugs.get(name, "")) for name in sorted(found)]
+
+
+def by_namespace(project: Project) -> dict[str, str]:
+    """Namespace -> the one word for its scenarios, of all that have some."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for one in project.latest.findings.outcomes:
+        found[_namespace(project, one.outcome.op)].append(one.outcome.state)
+    return {name: verdict(states) for name, states in found.items() if name}
+
+
+def _namespace(project: Project, name: str) -> str:
+    """The namespace that an outcome's name is a scenario of; empty for an op."""
+    if any(op.row.name == name for op in project.pages):
+        return ""
+    spaces = [op.row.name for op in project.ops if op.row.kind == "namespace"]
+    return next((each for each in spaces if name.startswith(f"{each}-")), "")
 
 
 def _row(name: str, found: Sequence[Finding], findings: Findings, slug: str = "") -> Row:
@@ -132,11 +148,6 @@ class Matrix:
     runtimes: tuple[str, ...]
     rows: tuple[tuple[str, str, tuple[tuple[int, ...], ...]], ...]
     cells: tuple[CellRecord, ...]
-
-    @property
-    def not_run(self) -> int:
-        """How many places have no cell."""
-        return sum(not places for _, _, columns in self.rows for places in columns)
 
 
 def matrix(cells: Sequence[CellRecord]) -> Matrix:

@@ -40,6 +40,7 @@ _BROKEN_ZIP: Final = (
     EOFError,
     NotImplementedError,  # a compression that zipfile does not know
     RuntimeError,  # an encrypted file
+    UnicodeDecodeError,  # of a name
     OSError,
 )
 
@@ -84,6 +85,8 @@ def read_wheel(path: Path) -> Wheel:
             return _Reader(archive, str(name), version).wheel(
                 path, all(t.abi == "none" for t in tags)
             )
+    except PluginError:  # a RuntimeError, too
+        raise
     except _BROKEN_ZIP as error:
         raise _refusal(f"it cannot be unzipped ({error})", "a whole zip file", _BUILD) from error
 

@@ -1,131 +1,23 @@
-"""What `netcl plugins lock` does: gathers the facts, then writes them or compares them.
-
-Exit codes: 0 written, or it fits; 1 it differs; 3 there is no lock file that can be read.
-"""
+"""The command `netcl plugins lock`: its options. The work is imported when it runs."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
-from rich.console import Console
-from rich.progress import Progress as Bar
-
-import netcl_core as nc
-from netcl_core.errors import ArgumentError, PluginError, message
-from netcl_core.market import lock as locks
-from netcl_core.market.installed import core
-from netcl_core.market.lock import DevicePart, Lock
-from netcl_plugin_workbench.lock import comparing
-from netcl_plugin_workbench.lock.devices import part_of
-from netcl_plugin_workbench.lock.pins import pin, plugins
-from netcl_plugin_workbench.lock.text import text_of
+import click
 
 
-def run(check: bool, out: str | None, devices: Sequence[str], as_json: bool) -> int:
-    """Write the lock file or, with `check`, compare it; returns the exit code."""
-    path = _place(out)
-    before, problem = _read(path)
-    if check and before is None:
-        return _no_lock(path, problem, as_json)
-    with nc.plugins.unlocked():
-        now = gather([nc.get_device(each) for each in devices] or _devices())
-    if check:
-        assert before is not None  # else it returned above
-        return _check(path, before, now, as_json)
-    return _write(path, before, now, as_json)
+@click.command()
+@click.option("--check", is_flag=True, help="Compare instead of writing.")
+@click.option("--out", metavar="FILE", help="The lock file.  [default: the one that holds here]")
+@click.option("--device", "devices", multiple=True, help="As NETCL_DEVICE.  [default: all]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@click.pass_context
+def lock(ctx: click.Context, /, **options: Any) -> None:
+    """Write what is installed, chosen and rendered here into netcl.lock, or check it.
 
-
-def gather(devices: Sequence[nc.Device]) -> Lock:
-    """What a lock of the present installation says, for some devices."""
-    parts: dict[str, DevicePart] = {}
-    with Bar(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("", total=len(devices))
-        for number, device in enumerate(devices):
-
-            def progress(what: str, done: int, total: int, number: int = number) -> None:
-                part = done / total if total else 1
-                bar.update(task, description=what, completed=number + part)
-
-            parts[locks.device_key(device)] = part_of(device, progress)
-    return Lock(pin(core()), {name: pin(one) for name, one in plugins().items()}, parts)
-
-
-def _devices() -> list[nc.Device]:
-    return [device for device in nc.devices() if not device.simulator]
-
-
-def _place(out: str | None) -> Path:
-    """The file to write or check: what is asked for, what holds here, or a new one."""
-    if out is not None:
-        return Path(out)
-    return locks.find() or locks.nearest() or Path.cwd() / locks.FILE
-
-
-def _read(path: Path) -> tuple[Lock | None, str]:
-    """The lock that is there, or why there is none."""
-    if not path.exists():
-        return None, f"there is no {path}. `netcl plugins lock` writes it."
-    try:
-        return locks.read(path), ""
-    except PluginError as error:
-        return None, f"{path}: {error.code}: {error}"
-
-
-def _no_lock(path: Path, problem: str, as_json: bool) -> int:
-    if as_json:
-        _print_json({"lock": str(path), "fits": False, "problem": problem})
-    print(f"netcl: {problem}", file=sys.stderr)
-    return 3
-
-
-def _check(path: Path, locked: Lock, now: Lock, as_json: bool) -> int:
-    found, notes = comparing.differences(locked, now), comparing.notes(locked, now)
-    if as_json:
-        rows = [{**asdict(each), "remedy": each.remedy} for each in found]
-        data = {"lock": str(path), "fits": not found, "differences": rows, "notes": notes}
-        _print_json(data)
-    else:
-        for each in found:
-            print(each)
-        for note in notes:
-            print(f"note: {note}")
-        print(f"{path}: {len(found)} differences" if found else f"{path} fits")
-    return 1 if found else 0
-
-
-def _write(path: Path, before: Lock | None, now: Lock, as_json: bool) -> int:
-    """Write the file, with what it said of devices that are not here if that still holds."""
-    kept: dict[str, DevicePart] = {}
-    others = (
-        {}
-        if before is None
-        else {key: part for key, part in before.devices.items() if key not in now.devices}
-    )
-    if before is not None and (before.core, before.plugins) == (now.core, now.plugins):
-        kept = others
-    dropped = sorted(others.keys() - kept.keys())
-    text = text_of(Lock(now.core, now.plugins, {**kept, **now.devices}))
-    changed = not path.is_file() or path.read_bytes() != text.encode()
-    try:
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise ArgumentError(message("plugins lock", f"{path}: {error.strerror}")) from error
-    if as_json:
-        data = {"lock": str(path), "changed": changed, "plugins": sorted(now.plugins)}
-        _print_json({**data, "devices": sorted({**kept, **now.devices}), "dropped": dropped})
-        return 0
-    sources = len({op for part in now.devices.values() for op in part.sources})
-    print(f"{path}: {'written' if changed else 'unchanged'}, {len(now.plugins)} plugins, ", end="")
-    print(f"{len(now.devices)} devices with the sources of {sources} ops")
-    for device in dropped:
-        print(f"note: {device}: dropped, since what was locked there is no longer installed")
-    return 0
-
-
-def _print_json(data: Any) -> None:
-    print(json.dumps(data, indent=2, ensure_ascii=False))
+    Exit code of --check: 0 it fits, 1 it differs, 3 there is no lock file. A file that is no
+    lock, or one of a newer netcl, is never overwritten: exit code 3.
+    """
+    ctx.exit(import_module("netcl_plugin_workbench.lock.run").run(**options))

@@ -59,7 +59,7 @@ def rendered(kind: Kind, names: Names, author: str) -> dict[str, str]:
         comment_start_string="<#",
         comment_end_string="#>",
     )
-    environment.filters["quoted"] = json.dumps  # JSON's texts are TOML's and Python's
+    environment.filters["quoted"] = _quoted
     context = _context(kind, names, author)
     found = {
         path.relative_to(place).as_posix(): None
@@ -68,6 +68,11 @@ def rendered(kind: Kind, names: Names, author: str) -> dict[str, str]:
         if not path.name.endswith(_PART)
     }
     return {_target(name, names): environment.get_template(name).render(context) for name in found}
+
+
+def _quoted(text: str) -> str:
+    """A text as TOML and Python write it: JSON, but without halves of characters and DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
 def _context(kind: Kind, names: Names, author: str) -> dict[str, Any]:
