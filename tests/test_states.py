@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from broken import GOOD, install_broken
-from distributions import TEMPLATE, install_plugin
+from distributions import TEMPLATE, install, install_plugin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion
 
 from netcl_core import folders
 from netcl_core.market.finding import Distribution, distributions
+from netcl_core.market.manifest_memory import ManifestMemory
 from netcl_core.market.requirements import plainly_fits
 from netcl_core.market.states import States
 from netcl_core.market.survey import survey, unknown_names
@@ -107,8 +109,6 @@ except nc.plugins.PluginWarning as warning:
 def test_a_name_is_free_when_its_owner_is_disabled(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from distributions import install
-
     points = {"netcl_core.plugins": {"t_one": "other:plugin"}}
     install(site, "zz-other", {"other.py": ""}, points)
     states = {p.distribution: (p.state, p.code) for p in survey(States())}
@@ -302,6 +302,39 @@ def test_plain_versions_are_compared_as_packaging_does(
 ) -> None:
     text = ",".join(f"{sign}{number}" for sign, number in specifiers)
     assert plainly_fits(text, version) == SpecifierSet(text).contains(version)
+
+
+def test_older_packaging_knows_no_other_versions(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It raises for one that is none by PEP 440; a plugin that needs it is incompatible."""
+
+    def contains(self: Any, version: str, prereleases: bool) -> bool:
+        raise InvalidVersion(version)
+
+    monkeypatch.setattr(SpecifierSet, "contains", contains)
+    install(site, "old-style", {}, {}, version="2004d")
+    add_good(site, "t_needy", headers=["Requires-Dist: old-style>=1"])
+    states = {plugin.name: (plugin.code, plugin.reason) for plugin in survey(States())}
+    assert states["t_needy"] == ("NP104", "it needs old-style>=1, but old-style 2004d is installed")
+    assert states["t_one"] == ("", "")
+
+
+def test_whatever_a_look_at_a_plugin_raises_is_its_state(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_good(site, "t_odd", manifest="schema = 1\n")
+    real = ManifestMemory.read
+
+    def read(memory: ManifestMemory, path: Path) -> Any:
+        if path.parent.name == "t_odd_package":
+            raise ZeroDivisionError("odd")
+        return real(memory, path)
+
+    monkeypatch.setattr(ManifestMemory, "read", read)
+    states = {plugin.name: (plugin.code, plugin.reason) for plugin in survey(States())}
+    assert states["t_odd"] == ("NP112", "ZeroDivisionError: odd")
+    assert states["t_one"] == ("", "")
 
 
 @pytest.mark.parametrize("version", ["1.0rc1", "1.0.post1", "1!2", "1.0+local", "abc"])
