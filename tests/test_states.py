@@ -205,6 +205,25 @@ def test_what_ended_the_interpreter_is_not_tried_again(site: Path) -> None:
     assert state_of("t_one", deadly_only=True)[0] == "quarantined"
 
 
+def test_what_another_process_notes_meanwhile_stays(site: Path) -> None:
+    """A process reads, a doctor's probe writes, the process writes what it has found itself."""
+    group = "netcl_core.plugins"
+    remember("netcl-plugin-t_two")
+    mine = States()
+    mine.put(found("netcl-plugin-t_one"), group, "t_one", "NP207", "why")
+    mine.put(found("netcl-plugin-t_three"), group, "t_three", "NP207", "why")
+    mine.clear(found("netcl-plugin-t_two"), group, "t_two")
+    for name, code in (("one", "NP208"), ("two", "NP209")):
+        remember(f"netcl-plugin-t_{name}", code, "it ended")
+    mine.save()
+    said = [state_of(name) for name in ("t_one", "t_two", "t_three")]
+    assert said == [*[("quarantined", "it ended")] * 2, ("quarantined", "why")]
+    last = States()  # which has read all that
+    last.clear(found("netcl-plugin-t_one"), group, "t_one")
+    last.save()
+    assert state_of("t_one") == ("found", "")
+
+
 def test_what_is_gone_is_forgotten(site: Path) -> None:
     import shutil
 
