@@ -121,6 +121,12 @@ BROKEN: dict[str, Broken] = {
         "no_such_module_anywhere",
         "import no_such_module_anywhere",
     ),
+    "importing_late": Broken(
+        "NP202",
+        "a hook that imports it",
+        "no_such_module_anywhere",
+        f"{CLASS}        import no_such_module_anywhere{END}",
+    ),
     "import_name": Broken(
         "NP203",
         "from json import no_such_name",
