@@ -166,6 +166,42 @@ print(*sorted((p.distribution, p.state) for p in nc.plugins.list() if p.name == 
     assert said == "('netcl-plugin-t_one', 'quarantined') ('t_one', 'active')"
 
 
+@pytest.mark.parametrize(
+    ("variables", "headers", "said"),
+    [
+        (
+            {"NETCL_PLUGINS_DISABLE": "netcl-plugin-nn"},
+            [],
+            "disabled (NETCL_PLUGINS_DISABLE (plugins-disable) names it)",
+        ),
+        ({}, ["Requires-Dist: netcl-core>=99"], "incompatible (it needs netcl-core>=99, "),
+        ({}, [], "quarantined (ModuleNotFoundError: "),
+    ],
+)
+def test_what_is_missing_is_installed_but_not_active(
+    site: Path,
+    python: Callable[..., str],
+    variables: dict[str, str],
+    headers: list[str],
+    said: str,
+) -> None:
+    """Whatever spelling of its name a distribution has."""
+    points = {"netcl_core.plugins": {"nn": "nowhere_package:plugin"}}
+    install(site, "Netcl_Plugin.NN", {}, points, headers=headers)
+    code = """
+import warnings
+import netcl_core as nc
+warnings.simplefilter("ignore")
+try:
+    nc.nn
+except nc.errors.MissingNamespaceError as error:
+    print(error)
+"""
+    text = python(code, PYTHONPATH=str(site), **variables)
+    assert f"netcl-plugin-nn is installed but {said}" in text and "pip install" not in text
+    assert text.endswith("see `netcl plugins info netcl-plugin-nn`.")
+
+
 # -- the memory ------------------------------------------------------------------------
 
 
