@@ -23,7 +23,9 @@ from netcl_core.runtime.kernels import Spec
 class Candidate:
     """One way to compute the op: who brings it, and what was decided about it.
 
-    `implementation`: of the operator that is used, and not the op's record itself.
+    Attributes:
+        implementation: Of the operator that is used, and not the op's record itself.
+        unused: It would do, but was not picked.
     """
 
     provider: str
@@ -32,6 +34,7 @@ class Candidate:
     chosen: bool
     reason: str
     implementation: bool = False
+    unused: bool = False
 
 
 @final
@@ -87,7 +90,14 @@ def explain(
 
 def _candidates(offers: Sequence[Offer], decision: Decision, after: str = "") -> list[Candidate]:
     return [
-        Candidate(each.provider, each.label + after, each.priority, each is decision.winner, text)
+        Candidate(
+            each.provider,
+            each.label + after,
+            each.priority,
+            each is decision.winner,
+            text,
+            unused=each in decision.unused,
+        )
         for each, text in zip(offers, decision.verdicts, strict=True)
     ]
 

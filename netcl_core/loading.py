@@ -34,6 +34,7 @@ from netcl_core.market.survey import CORE_PREFIX, Plugin, survey, unknown_names
 from netcl_core.registrars import NamespaceRegistrar, OperatorRegistrar, PrimitiveRegistrar
 from netcl_core.registry import Transaction, registry
 from netcl_core.rendering import add_prefix, has_prefix
+from netcl_core.resolution import canonical
 
 #: Every plugin of this process: a working or quarantined one by its name, others by their key.
 known: Final[dict[str, Plugin]] = {}
@@ -160,8 +161,9 @@ def _missing_attribute(error: AttributeError) -> AttributeError:
 
 def _report(plugin: Plugin) -> None:
     """Warn of a plugin that does not work, and of one that somebody has replaced."""
+    if plugin.state != "active":
+        registry.inactive[canonical(plugin.distribution)] = f"{plugin.state} ({plugin.reason})"
     if plugin.failed:
-        registry.quarantined[plugin.distribution] = plugin.reason
         complain(plugin, f"{plugin.state} ({described(plugin.code, plugin.reason)})")
     elif plugin.manifest is not None and plugin.manifest.superseded_by:
         text = f"{plugin.distribution} is superseded by {plugin.manifest.superseded_by}"

@@ -5,21 +5,37 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, final
 
 from netcl_core import config
 from netcl_core.errors import PluginError, PluginWarning
 from netcl_core.market.failures import FAILURES, plugin_error
 from netcl_core.market.finding import Distribution
-from netcl_core.market.lock import find
+from netcl_core.market.lock import Lock, find
 from netcl_core.market.verification import NOTES, verify
 from netcl_core.registry import registry
 
-#: What does not fit, by the lock file that was held against; empty if there is none.
-misfits: Final[dict[Path, tuple[str, ...]]] = {}
 _told: Final[set[str]] = set()
 _unlocked: Final[list[None]] = []
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How what is installed fits the lock file.
+
+    Attributes:
+        lock: None if the file cannot be read.
+        differences: One text for each.
+        fits: Whether none of them is more than a note.
+    """
+
+    path: Path
+    lock: Lock | None
+    differences: tuple[str, ...]
+    fits: bool
 
 
 @contextlib.contextmanager
@@ -45,24 +61,30 @@ def hold(installed: Iterable[Distribution]) -> None:
     """
     if _unlocked or not config.get("plugins-autoload"):
         return
-    misfits.clear()
-    path, lock = find(), None
-    if path is not None:
-        try:
-            lock, differences = verify(path, installed)
-        except PluginError as error:
-            misfits[path], wrong = (f"{error.code}: {error}",), True
-        else:
-            misfits[path] = tuple(map(str, differences))
-            wrong = any(each.code not in NOTES for each in differences)
-        _complain(path, misfits[path], wrong)
-    registry.hold_to(lock)
+    found = verdict(installed)
+    if found is not None:
+        _complain(found)
+    registry.hold_to(None if found is None else found.lock)
 
 
-def _complain(path: Path, found: tuple[str, ...], wrong: bool) -> None:
-    text = "\n".join([f"{path} does not fit what is installed:", *(f"- {each}" for each in found)])
-    if wrong and (config.get("lock-strict") or config.get("plugins-strict")):
+def verdict(installed: Iterable[Distribution]) -> Verdict | None:
+    """How what is installed fits the lock file of the working directory; None if there is none."""
+    path = find()
+    if path is None:
+        return None
+    try:
+        lock, differences = verify(path, installed)
+    except PluginError as error:
+        return Verdict(path, None, (f"{error.code}: {error}",), False)
+    fits = all(each.code in NOTES for each in differences)
+    return Verdict(path, lock, tuple(map(str, differences)), fits)
+
+
+def _complain(found: Verdict) -> None:
+    lines = [f"- {each}" for each in found.differences]
+    text = "\n".join([f"{found.path} does not fit what is installed:", *lines])
+    if not found.fits and (config.get("lock-strict") or config.get("plugins-strict")):
         raise plugin_error("NP509", f"NP509: {text}\n{FAILURES['NP509'].remedy}")
-    if found and text not in _told:  # once, also for those who turn warnings into errors
+    if lines and text not in _told:  # once, also for those who turn warnings into errors
         _told.add(text)
         warnings.warn(text, PluginWarning, stacklevel=2)

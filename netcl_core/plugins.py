@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from netcl_core import loading, locking
+from netcl_core import config, loading, locking
 from netcl_core.device_table import default_device, get_device
 from netcl_core.errors import MissingNamespaceError, PluginError, PluginWarning, message
 from netcl_core.explain import Explanation, explain
@@ -123,20 +123,38 @@ def _add_command(into: dict[str, Any], command: Any, *, group: str = "") -> None
     into[f"{group} {command.name}".strip()] = command
 
 
-def doctor_checks() -> Iterable[tuple[str, bool, str]]:
-    """What plugins report to `netcl doctor`, and one line per plugin that does not work."""
+def doctor_checks() -> Sequence[tuple[str, bool, str]]:
+    """What plugins report to `netcl doctor`, one line per plugin that does not work, the lock.
+
+    Also where a strict lock file does not fit: that is a finding, and loads the plugins all
+    the same.
+    """
+    with unlocked():
+        return [*_failures(), *_lock_check(), *_reports()]
+
+
+def _failures() -> Iterable[tuple[str, bool, str]]:
     for plugin in list():
         if plugin.failed:
             text = f"{plugin.code}: {plugin.reason.rstrip('.')}. {plugin.remedy}"
             yield f"plugin {plugin.name} of {plugin.distribution}", False, text
-    for path, misfits in locking.misfits.items():
-        yield "lock file", not misfits, "\n".join(misfits) or f"{path} fits"
+
+
+def _lock_check() -> Iterable[tuple[str, bool, str]]:
+    installed = [plugin.source for plugin in list() if plugin.source is not None]
+    found = locking.verdict(installed) if config.get("plugins-autoload") else None
+    if found is not None:
+        yield "lock file", found.fits, "\n".join(found.differences) or f"{found.path} fits"
+
+
+def _reports() -> Iterable[tuple[str, bool, str]]:
+    """What the hook `netcl_doctor` returns; an exception becomes a finding."""
     for plugin, function in loading.implementing("netcl_doctor"):
         try:
             found = [
                 (f"{plugin.name}: {name}", bool(ok), str(text)) for name, ok, text in function()
             ]
-        except Exception as error:  # a plugin may raise anything; it becomes a finding
+        except Exception as error:  # a plugin may raise anything
             found = [(f"plugin {plugin.name}", False, f"{type(error).__name__}: {error}")]
         yield from found
 

@@ -15,6 +15,7 @@ from typing import Any, Final, final
 
 from netcl_core.errors import CatalogueError, message
 from netcl_core.registry import OP_KINDS, registry
+from netcl_core.resolution import canonical
 
 FILE: Final = "catalogue.json"
 SCHEMA: Final = 1
@@ -88,9 +89,9 @@ def how_to_get(kind: str, name: str) -> str | None:
     package = providers()[kind].get(name)
     if package is None:
         return None
-    reason = registry.quarantined.get(package)
-    if reason is not None:
-        return f"{package} is installed but quarantined ({reason}): repair or upgrade it"
+    state = registry.inactive.get(canonical(package))
+    if state is not None:
+        return f"{package} is installed but {state}: see `netcl plugins info {package}`"
     return f"Install it with: pip install {package}"
 
 

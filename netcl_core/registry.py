@@ -99,8 +99,9 @@ class Registry:
         self.version = 0
         self.loader: Callable[[], None] | None = None
         self._tables: dict[str, dict[str, tuple[Row, ...]]] = {kind: {} for kind in KINDS}
-        #: The reason why a distribution's plugin does not work, for messages.
-        self.quarantined: dict[str, str] = {}
+        #: The state and the reason of a distribution's plugin that is not active, for messages, by
+        #: the distribution's canonical name.
+        self.inactive: dict[str, str] = {}
         #: Why a device is too little for a distribution's plugin, by its manifest, or None.
         self.limits: dict[str, Callable[[Any], str | None]] = {}
         #: The choices of the lock file that holds, if there is one; see `hold_to`.

@@ -53,12 +53,14 @@ class Decision:
         rule: The rule that decided, for readers.
         verdicts: One text per offer, in the offers' order.
         tied: The offers that nothing tells apart, sorted; empty without a tie.
+        unused: The offers that would do, but were not picked.
     """
 
     winner: Offer | None
     rule: str
     verdicts: tuple[str, ...]
     tied: tuple[Offer, ...] = ()
+    unused: tuple[Offer, ...] = ()
 
     @property
     def tie(self) -> str:
@@ -107,7 +109,8 @@ def decide(
     if locked and not rule.startswith((_EXPLICIT, _RANKED)):
         rule += _fallen(locked[0], offers, fitting)
     verdicts = tuple(_verdict(each, reasons[id(each)], winner, tied, rule) for each in offers)
-    return Decision(winner, rule, verdicts, tied)
+    unused = tuple(offer for offer in fitting if offer not in (winner, *tied))
+    return Decision(winner, rule, verdicts, tied, unused)
 
 
 def _chosen(op: str, offers: Sequence[Offer], chosen: Sequence[Choice]) -> list[Offer] | None:

@@ -142,14 +142,14 @@ def test_real_doctor_on_a_terminal(tmp_path: Path) -> None:
     assert all(len(line.rstrip()) <= 80 for line in text.decode().splitlines())
 
 
-def test_netcl_error_is_one_line_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_netcl_error_is_its_text_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise DeviceError("device: it broke.\nnumbered source\n")
 
     monkeypatch.setattr(reports, "show_devices", fail)
     result = run("devices")
     assert (result.exit_code, result.stdout) == (3, "")
-    assert result.stderr == "netcl: device: it broke.\n"
+    assert result.stderr == "netcl: device: it broke.\nnumbered source\n"
 
 
 def test_netcl_error_is_red(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -326,10 +326,9 @@ def test_a_misfit_is_an_error_on_demand(
     monkeypatch.setenv(variable, "1")
     with pytest.raises(PluginError, match=r"NP509: .*does not fit") as caught:
         locking.hold([])
-    assert caught.value.code == "NP509" and list(locking.misfits) == [tmp_path / "netcl.lock"]
+    assert caught.value.code == "NP509"
     monkeypatch.setenv("NETCL_LOCK", "0")
     locking.hold([])
-    assert not locking.misfits
 
 
 def test_a_misfit_is_found_before_anything_is_imported(site: Site) -> None:
@@ -344,6 +343,7 @@ def test_a_misfit_is_found_before_anything_is_imported(site: Site) -> None:
     assert "netcl plugins lock" in done.stderr
     said = site.run("-m", "netcl_core.cli.start", "plugins", "why", "shared_op", **strict)
     assert said.returncode == 3 and "NP509" in said.stderr
+    assert "- NP505: netcl-plugin-c-third: the files of 1.0" in said.stderr
     # what repairs it runs all the same
     (site.folder / "c_third_package" / "__init__.py").write_text(CODE.format(5, 9))
     check = site.command("--check", **strict)
@@ -382,9 +382,22 @@ def test_without_autoload_nothing_is_held_to(site: Site) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_doctor_says_what_does_not_fit(site: Site) -> None:
+@pytest.mark.parametrize("variables", [{}, {"NETCL_LOCK_STRICT": "1"}])
+def test_the_doctor_says_what_does_not_fit(site: Site, variables: dict[str, str]) -> None:
+    """However strict the lock is."""
     site.lock.write_text(text_of(Lock(Pin("0.0.1"))))
-    code = "import netcl_core as nc, warnings; warnings.simplefilter('ignore')\n"
+    done = site.run("-W", "error", "-m", "netcl_core.cli.start", "doctor", "--json", **variables)
+    report = json.loads(done.stdout)
+    (check,) = [each for each in report["checks"] if each["name"] == "lock file"]
+    assert not check["ok"] and "NP504: netcl-core: " in check["detail"]
+    assert done.returncode == (1 if any(each["backend"] == "opencl" for each in report["devices"])
+                               else 3)  # fmt: skip
+
+
+def test_what_the_lock_does_not_know_is_no_finding_of_the_doctor(site: Site) -> None:
+    site.command()
+    site.install("c_third", 5, 9)
+    code = "import netcl_core as nc\n"
     code += "print(*[each for each in nc.plugins.doctor_checks() if each[0] == 'lock file'])"
-    said = site.run("-c", code).stdout
-    assert "False" in said and "NP504: netcl-core" in said
+    said = site.run("-W", "error", "-c", code).stdout
+    assert said.startswith("('lock file', True, 'NP506: netcl-plugin-c-third: ")

@@ -16,6 +16,7 @@ from distributions import install, install_plugin
 
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import PluginError
+from netcl_core.market import notebook
 from netcl_core.market.finding import Distribution, distributions
 from netcl_core.market.manifest_memory import ManifestMemory
 from netcl_core.market.manifests import Manifest, locate, parse, table_in
@@ -329,6 +330,14 @@ def test_what_json_cannot_hold_is_parsed_every_time(kept: Path) -> None:
 def test_a_damaged_memory_costs_nothing_but_time(kept: Path, damaged: str) -> None:
     kept.with_name("memory.json").write_text(damaged)
     assert read_again(kept).name == "kept"
+
+
+def test_a_table_without_a_bottom_is_not_written(tmp_path: Path) -> None:
+    table: dict[str, Any] = {}
+    for _ in range(100_000):
+        table = {"a": table}
+    notebook.save(tmp_path / "memory.json", 1, table)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_gone_is_forgotten(kept: Path) -> None:

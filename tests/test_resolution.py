@@ -105,8 +105,10 @@ def test_no_order_of_offers_changes_the_winner(order: tuple[int, ...]) -> None:
     dropped = decide("f", shuffled, (), lambda offer: "too old" if offer.provider == "b" else None)
     assert dropped.winner is not None and dropped.winner.provider == "c"
     assert "dropped: too old" in dropped.verdicts
+    assert [each.provider for each in dropped.unused] == ["a"]
     tie = decide("f", [Offer("c", "f", "z", 3, 0), *shuffled])
     assert tie.winner is None and [each.provider for each in tie.tied] == ["b", "c"]
+    assert {each.label for each in tie.unused} == {"x", "z"} and len(tie.unused) == 2
 
 
 def test_a_rank_goes_before_the_priority(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,6 +310,9 @@ def test_why_names_the_rule(give: Callable[..., None]) -> None:
         said = nc.plugins.why("asked", device="cpu")
     text = str(said)
     assert said.decided and said.rules[0] == "the highest priority, 0"
+    assert [(each.provider, each.unused) for each in said.candidates if not each.chosen] == [
+        ("other", True)
+    ]
     assert "-> operator asked (owner, priority 0): used: the highest priority, 0" in text
     assert "   operator asked (other, priority -1): not used" in text
     assert "decided by the NumPy path" in text

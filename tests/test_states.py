@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from broken import GOOD, install_broken
-from distributions import TEMPLATE, install_plugin
+from distributions import TEMPLATE, install, install_plugin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion
 
 from netcl_core import folders
 from netcl_core.market.finding import Distribution, distributions
+from netcl_core.market.manifest_memory import ManifestMemory
 from netcl_core.market.requirements import plainly_fits
 from netcl_core.market.states import States
 from netcl_core.market.survey import survey, unknown_names
@@ -107,8 +109,6 @@ except nc.plugins.PluginWarning as warning:
 def test_a_name_is_free_when_its_owner_is_disabled(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from distributions import install
-
     points = {"netcl_core.plugins": {"t_one": "other:plugin"}}
     install(site, "zz-other", {"other.py": ""}, points)
     states = {p.distribution: (p.state, p.code) for p in survey(States())}
@@ -166,6 +166,42 @@ print(*sorted((p.distribution, p.state) for p in nc.plugins.list() if p.name == 
     assert said == "('netcl-plugin-t_one', 'quarantined') ('t_one', 'active')"
 
 
+@pytest.mark.parametrize(
+    ("variables", "headers", "said"),
+    [
+        (
+            {"NETCL_PLUGINS_DISABLE": "netcl-plugin-nn"},
+            [],
+            "disabled (NETCL_PLUGINS_DISABLE (plugins-disable) names it)",
+        ),
+        ({}, ["Requires-Dist: netcl-core>=99"], "incompatible (it needs netcl-core>=99, "),
+        ({}, [], "quarantined (ModuleNotFoundError: "),
+    ],
+)
+def test_what_is_missing_is_installed_but_not_active(
+    site: Path,
+    python: Callable[..., str],
+    variables: dict[str, str],
+    headers: list[str],
+    said: str,
+) -> None:
+    """Whatever spelling of its name a distribution has."""
+    points = {"netcl_core.plugins": {"nn": "nowhere_package:plugin"}}
+    install(site, "Netcl_Plugin.NN", {}, points, headers=headers)
+    code = """
+import warnings
+import netcl_core as nc
+warnings.simplefilter("ignore")
+try:
+    nc.nn
+except nc.errors.MissingNamespaceError as error:
+    print(error)
+"""
+    text = python(code, PYTHONPATH=str(site), **variables)
+    assert f"netcl-plugin-nn is installed but {said}" in text and "pip install" not in text
+    assert text.endswith("see `netcl plugins info netcl-plugin-nn`.")
+
+
 # -- the memory ------------------------------------------------------------------------
 
 
@@ -203,6 +239,25 @@ def test_another_version_is_not_held_for_the_old_one(site: Path) -> None:
 def test_what_ended_the_interpreter_is_not_tried_again(site: Path) -> None:
     remember("netcl-plugin-t_one", "NP208", "it ended the interpreter")
     assert state_of("t_one", deadly_only=True)[0] == "quarantined"
+
+
+def test_what_another_process_notes_meanwhile_stays(site: Path) -> None:
+    """A process reads, a doctor's probe writes, the process writes what it has found itself."""
+    group = "netcl_core.plugins"
+    remember("netcl-plugin-t_two")
+    mine = States()
+    mine.put(found("netcl-plugin-t_one"), group, "t_one", "NP207", "why")
+    mine.put(found("netcl-plugin-t_three"), group, "t_three", "NP207", "why")
+    mine.clear(found("netcl-plugin-t_two"), group, "t_two")
+    for name, code in (("one", "NP208"), ("two", "NP209")):
+        remember(f"netcl-plugin-t_{name}", code, "it ended")
+    mine.save()
+    said = [state_of(name) for name in ("t_one", "t_two", "t_three")]
+    assert said == [*[("quarantined", "it ended")] * 2, ("quarantined", "why")]
+    last = States()  # which has read all that
+    last.clear(found("netcl-plugin-t_one"), group, "t_one")
+    last.save()
+    assert state_of("t_one") == ("found", "")
 
 
 def test_what_is_gone_is_forgotten(site: Path) -> None:
@@ -302,6 +357,39 @@ def test_plain_versions_are_compared_as_packaging_does(
 ) -> None:
     text = ",".join(f"{sign}{number}" for sign, number in specifiers)
     assert plainly_fits(text, version) == SpecifierSet(text).contains(version)
+
+
+def test_older_packaging_knows_no_other_versions(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It raises for one that is none by PEP 440; a plugin that needs it is incompatible."""
+
+    def contains(self: Any, version: str, prereleases: bool) -> bool:
+        raise InvalidVersion(version)
+
+    monkeypatch.setattr(SpecifierSet, "contains", contains)
+    install(site, "old-style", {}, {}, version="2004d")
+    add_good(site, "t_needy", headers=["Requires-Dist: old-style>=1"])
+    states = {plugin.name: (plugin.code, plugin.reason) for plugin in survey(States())}
+    assert states["t_needy"] == ("NP104", "it needs old-style>=1, but old-style 2004d is installed")
+    assert states["t_one"] == ("", "")
+
+
+def test_whatever_a_look_at_a_plugin_raises_is_its_state(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_good(site, "t_odd", manifest="schema = 1\n")
+    real = ManifestMemory.read
+
+    def read(memory: ManifestMemory, path: Path) -> Any:
+        if path.parent.name == "t_odd_package":
+            raise ZeroDivisionError("odd")
+        return real(memory, path)
+
+    monkeypatch.setattr(ManifestMemory, "read", read)
+    states = {plugin.name: (plugin.code, plugin.reason) for plugin in survey(States())}
+    assert states["t_odd"] == ("NP112", "ZeroDivisionError: odd")
+    assert states["t_one"] == ("", "")
 
 
 @pytest.mark.parametrize("version", ["1.0rc1", "1.0.post1", "1!2", "1.0+local", "abc"])

@@ -84,7 +84,7 @@ class NetclGroup(click.Group):
         return {path[-1]: command for path, command in split.items() if path[:-1] == inside}
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a NetclError becomes one line on stderr and exit code 3."""
+        """Run the command; a NetclError becomes its text on stderr and exit code 3."""
         try:
             return super().invoke(ctx)
         except NetclError as error:
@@ -112,8 +112,10 @@ def ended_by(error: Exception) -> int:
 
 
 def _complain(error: NetclError) -> None:
-    lines = str(error).splitlines() or [type(error).__name__]
-    click.secho(f"netcl: {lines[0]}", fg="red", err=True)
+    first, *more = str(error).splitlines() or [type(error).__name__]
+    click.secho(f"netcl: {first}", fg="red", err=True)
+    for line in more:
+        click.echo(line, err=True)
 
 
 def _run(module: str, function: str, *arguments: Any) -> Any:

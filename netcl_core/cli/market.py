@@ -154,19 +154,7 @@ def _why(plugin: Plugin) -> str:
 
 def _data(plugin: Plugin, with_traceback: bool = False) -> dict[str, Any]:
     source, manifest = plugin.source, plugin.manifest
-    data: dict[str, Any] = {
-        name: getattr(plugin, name)
-        for name in (
-            "name",
-            "distribution",
-            "version",
-            "state",
-            "code",
-            "reason",
-            "remedy",
-            "group",
-        )
-    }
+    data: dict[str, Any] = {name: getattr(plugin, name) for name in _FACTS}
     data["location"] = source.location if source else ""
     data["summary"] = (manifest.summary if manifest else "") or (source.summary if source else "")
     data["license"] = (manifest.license if manifest else "") or (source.license if source else "")

@@ -308,8 +308,8 @@ def code_of(error: BaseException, importing: bool, module: str) -> str:
         return "NP310"
     if isinstance(error, PrimitiveError):
         return "NP308"
-    if importing and isinstance(error, ModuleNotFoundError) and error.name:
-        ours = f"{module}.".startswith(f"{error.name}.")
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        ours = importing and f"{module}.".startswith(f"{error.name}.")
         return "NP201" if ours else "NP202"
     if isinstance(error, ImportError):
         return "NP203"

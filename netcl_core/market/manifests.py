@@ -139,7 +139,7 @@ def table_in(path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # TOML and UTF-8 errors are ValueErrors
+    except (OSError, ValueError, RecursionError) as error:  # TOML and UTF-8 errors: ValueErrors
         raise plugin_error("NP110", f"its manifest {path.name}: {error}") from error
 
 

@@ -30,7 +30,7 @@ def load(path: Path, schema: int, make: Callable[[Any], T]) -> T | None:
 
 def save(path: Path, schema: int, table: dict[str, Any]) -> None:
     """Write a table, whole or not at all; for several processes and threads at a time."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, RecursionError):  # a manifest may be nested without end
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(f".new-{os.getpid()}-{threading.get_ident()}")
         try:

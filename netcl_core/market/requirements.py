@@ -66,7 +66,11 @@ def _check(text: str) -> None:
     name, version = requirement.name, _version_of(requirement.name)
     if version is None:
         raise plugin_error("NP103", f"it needs {requirement}, which is not installed")
-    if not requirement.specifier.contains(version, prereleases=True):
+    try:
+        fits = requirement.specifier.contains(version, prereleases=True)
+    except ValueError:  # older packaging raises for a version that is none by PEP 440
+        fits = False
+    if not fits:
         raise plugin_error("NP104", f"it needs {requirement}, but {name} {version} is installed")
 
 

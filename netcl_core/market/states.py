@@ -39,12 +39,12 @@ class Memory:
 
 @final
 class States:
-    """The remembered failures; changes reach the disk with `save`."""
+    """The remembered failures; what this process changes reaches the disk with `save`."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = folders.plugin_states() if path is None else path
-        self._kept = notebook.load(self._path, _SCHEMA, _memories) or {}
-        self._changed = False
+        self._read = self._load()
+        self._kept = dict(self._read)
 
     def get(self, distribution: Distribution, group: str, name: str) -> Memory | None:
         """What is remembered of an entry point, unless its distribution has changed."""
@@ -76,22 +76,35 @@ class States:
             int(time.time()),
         )
         self._kept[_key(distribution, group, name)] = made
-        self._changed = True
 
     def clear(self, distribution: Distribution, group: str, name: str) -> None:
         """Forget an entry point."""
-        if self._kept.pop(_key(distribution, group, name), None) is not None:
-            self._changed = True
+        self._kept.pop(_key(distribution, group, name), None)
 
     def save(self) -> None:
-        """Write what has changed, whole or not at all."""
-        if not self._changed:
+        """Write what has changed, whole or not at all; what others wrote meanwhile stays."""
+        keys = self._read.keys() | self._kept.keys()
+        changed = {key for key in keys if self._read.get(key) != self._kept.get(key)}
+        if not changed:
             return
-        there = {key: value for key, value in self._kept.items() if _exists(key)}
+        ours = {key: self._kept[key] for key in changed & self._kept.keys()}
+        theirs = {
+            key: memory
+            for key, memory in self._load().items()
+            if key not in changed or self._is_news(key, memory)
+        }
+        there = {key: memory for key, memory in {**ours, **theirs}.items() if _exists(key)}
         newest = sorted(there, key=lambda key: there[key].at, reverse=True)[:_MOST]
         plugins = {key: asdict(there[key]) for key in sorted(newest)}
         notebook.save(self._path, _SCHEMA, {"plugins": plugins})
-        self._changed = False
+        self._read = dict(self._kept)
+
+    def _load(self) -> dict[str, Memory]:
+        return notebook.load(self._path, _SCHEMA, _memories) or {}
+
+    def _is_news(self, key: str, memory: Memory) -> bool:
+        """Whether another process found meanwhile that an entry point must not be tried."""
+        return memory.code in DEADLY and memory != self._read.get(key)
 
 
 def _key(distribution: Distribution, group: str, name: str) -> str:

@@ -8,14 +8,14 @@ decided here, once, for the command line and for loading alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, final
 
 from netcl_core import config
 from netcl_core.errors import PluginError
-from netcl_core.market.failures import FAILURES, code_of, plugin_error
+from netcl_core.market.failures import FAILURES, plugin_error
 from netcl_core.market.finding import MANIFEST, PLUGINS, PRIMITIVES, Distribution, distributions
 from netcl_core.market.manifest_memory import ManifestMemory
 from netcl_core.market.manifests import Manifest, locate
@@ -134,28 +134,38 @@ def _judge(plugin: Plugin, taken: dict[str, Plugin], memory: ManifestMemory) -> 
     """Everything that can be said of one plugin from its files and the settings."""
     distribution = plugin.source
     assert distribution is not None  # it was made from one
-    try:
-        value = distribution.points.get((MANIFEST, plugin.name))
-        if value is not None:
-            path = locate(distribution, value)
-            if path is None:
-                raise plugin_error("NP110", f"its manifest {value!r} was not found")
-            plugin.manifest = memory.read(path)
-    except PluginError as error:
-        plugin.fail(error, error.code)
+    _attempt(plugin, lambda: _read_manifest(plugin, distribution, memory))
     reason = _switched_off(plugin)
     if reason:
         plugin.state, plugin.reason, plugin.code = "disabled", reason, ""
         return
     if plugin.failed:
         return
+    _attempt(plugin, lambda: _check(plugin, distribution, taken))
+
+
+def _attempt(plugin: Plugin, step: Callable[[], None]) -> None:
+    """Take a step of judging a plugin; whatever it raises becomes the plugin's state."""
     try:
-        if plugin.manifest is not None:
-            check_api(plugin.manifest.api)
-        check_distribution(distribution)
-        _check_name(plugin, taken)
-    except PluginError as error:
-        plugin.fail(error, code_of(error, False, ""))
+        step()
+    except Exception as error:  # its files may hold anything, and the other plugins go on
+        plugin.fail(error, error.code if isinstance(error, PluginError) else "NP112")
+
+
+def _read_manifest(plugin: Plugin, distribution: Distribution, memory: ManifestMemory) -> None:
+    value = distribution.points.get((MANIFEST, plugin.name))
+    if value is not None:
+        path = locate(distribution, value)
+        if path is None:
+            raise plugin_error("NP110", f"its manifest {value!r} was not found")
+        plugin.manifest = memory.read(path)
+
+
+def _check(plugin: Plugin, distribution: Distribution, taken: dict[str, Plugin]) -> None:
+    if plugin.manifest is not None:
+        check_api(plugin.manifest.api)
+    check_distribution(distribution)
+    _check_name(plugin, taken)
 
 
 def _check_name(plugin: Plugin, taken: dict[str, Plugin]) -> None:

@@ -76,6 +76,9 @@ BROKEN: dict[str, Broken] = {
     "bad_manifest": Broken(
         "NP110", "a manifest that is no TOML", "its manifest", manifest="schema = = 1\n"
     ),
+    "nested_manifest": Broken(
+        "NP110", "a manifest of 3,000 nested lists", "its manifest", manifest="x = " + "[" * 3000
+    ),
     "no_manifest": Broken(
         "NP110",
         "an entry point to a manifest that is not there",
@@ -100,6 +103,12 @@ BROKEN: dict[str, Broken] = {
         "entry_points.txt",
         entry_points="[netcl_core.plugins]\nthis is not an entry point\n",
     ),
+    "endless": Broken(
+        "NP112",
+        "a requirement whose version has 5,000 digits",
+        "ValueError: ",
+        headers=[f"Requires-Dist: netcl-core>={'9' * 5000}"],
+    ),
     "absent": Broken(
         "NP201",
         "an entry point to a module that does not exist",
@@ -111,6 +120,12 @@ BROKEN: dict[str, Broken] = {
         "import no_such_module_anywhere",
         "no_such_module_anywhere",
         "import no_such_module_anywhere",
+    ),
+    "importing_late": Broken(
+        "NP202",
+        "a hook that imports it",
+        "no_such_module_anywhere",
+        f"{CLASS}        import no_such_module_anywhere{END}",
     ),
     "import_name": Broken(
         "NP203",
