@@ -47,8 +47,22 @@ def test_some_plugins_are_only_there_for_others(
     assert [wheel.name for wheel in found.plugins] == ["netcl-plugin-base", "netcl-plugin-swish"]
     assert [wheel.name for wheel in found.checked] == ["netcl-plugin-swish"]
     assert shelves(*shelves_of).checked == found.plugins
-    with pytest.raises(PluginError, match="none is of swish; expected one of netcl-plugin-base"):
-        shelves(*shelves_of, ["swish"])
+    with pytest.raises(UsageError, match="is of swosh; expected one of netcl-plugin-base"):
+        shelves(*shelves_of, ["swosh"])
+
+
+def test_a_plugin_may_be_named_as_its_manifest_names_it(
+    shelves_of: tuple[Path, Path], make_wheel: Write
+) -> None:
+    make_wheel(
+        shelves_of[1],
+        "netcl-plugin-base",
+        files={"base/netcl_plugin.toml": '[plugin]\nname = "short"\n'},
+        points="[netcl_core.plugins]\nshort = base:plugin\n"
+        "[netcl_core.manifest]\nshort = base:netcl_plugin.toml\n",
+    )
+    found = shelves(*shelves_of, ["short"])
+    assert [wheel.name for wheel in found.checked] == ["netcl-plugin-base"]
 
 
 def test_a_manifest_is_read_from_the_wheel(make_wheel: Write, tmp_path: Path) -> None:

@@ -127,6 +127,28 @@ def test_nothing_is_unescaped(report: Any, tmp_path: Path) -> None:
     assert row.replace(r"\|", "").count("|") == 5
 
 
+def test_the_markdown_has_every_cell(report: Any, tmp_path: Path) -> None:
+    report()
+    text = (tmp_path / "out" / "board.md").read_text(encoding="utf-8")
+    (table,) = [part for part in text.split("\n\n") if part.startswith("| plugin | core |")]
+    header, _, *rows = (
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in table.split("\n")
+    )
+    assert "numpy 3.11" in header
+    signs = {(row[0], row[1]): dict(zip(header[2:], row[2:], strict=True)) for row in rows if row}
+    assert signs["netcl-plugin-swish 0.3", "0.1.1"]["numpy 3.11"] == "✓"
+    assert {sign for row in signs.values() for sign in row.values()} <= {
+        each.sign for each in SIGNS.values()
+    }
+
+
+def test_a_broken_record_hides_no_other(report: Any, folder: Path, tmp_path: Path) -> None:
+    (folder / "broken.json").write_text("{")
+    result = report()
+    assert result.exit_code == 1 and "passed over: broken.json" in result.stderr
+    assert (tmp_path / "out" / "index.html").is_file()
+
+
 def test_a_page_says_what_happened(report: Any, tmp_path: Path) -> None:
     report()
     cells = tmp_path / "out" / "cells"

@@ -208,7 +208,7 @@ def test_what_else_a_failure_says_makes_no_new_record(matrix: Any, tmp_path: Pat
     for text in ("no disk\nhow\n/tmp/one", "no disk\nhow\n/tmp/two"):
         results = matrix(presences=[Presence(RUNTIMES["intel"], problem=text)])
         assert results[-1].record.reason == "no disk: /tmp/one"
-    assert len(load(tmp_path / "records")) == 3
+    assert len(load(tmp_path / "records")[0]) == 3
 
 
 def test_another_content_is_run_again(
@@ -229,7 +229,7 @@ def test_another_level_is_another_cell(matrix: Any, fake: Any, tmp_path: Path) -
     matrix()
     assert not any(each.kept for each in matrix(level="static"))
     assert "--device" not in fake.calls()[-1][0]  # it runs nothing
-    assert len(latest(load(tmp_path / "records"))) == 6
+    assert len(latest(load(tmp_path / "records")[0])) == 6
 
 
 def test_rerun_names_what_runs_again(matrix: Any, fake: Any, check: Any, outcome: Any) -> None:
@@ -269,7 +269,7 @@ def test_a_record_reads_back_equal(cell: Any, check: Any, tmp_path: Path) -> Non
     from_check = running.judging.from_json(check())
     record = cell(check=from_check, log="a\nb")
     save(record, tmp_path)
-    assert load(tmp_path) == [record]
+    assert load(tmp_path) == ([record], [])
 
 
 @pytest.mark.parametrize(
@@ -290,18 +290,23 @@ def test_a_record_that_cannot_be_read_is_named(
     cell: Any, tmp_path: Path, changes: dict[str, Any], words: str
 ) -> None:
     (tmp_path / "bad.json").write_text(json.dumps({**cell().as_json(), **changes}))
-    with pytest.raises(RecordError) as caught:
-        load(tmp_path)
-    assert "bad.json" in str(caught.value)
-    assert words in str(caught.value)
+    (tmp_path / "good.json").write_text(json.dumps(cell().as_json()))
+    found, (error,) = load(tmp_path)
+    assert len(found) == 1  # one bad file hides no other
+    assert isinstance(error, RecordError) and "bad.json" in str(error)
+    assert words in str(error)
 
 
 def test_other_records_are_passed_over(check: Any, tmp_path: Path) -> None:
     (tmp_path / "check.json").write_text(json.dumps(check()))
-    assert load(tmp_path) == []
+    assert load(tmp_path) == ([], [])
     (tmp_path / "none.json").write_text("{")
-    with pytest.raises(RecordError, match=r"none\.json"):
-        load(tmp_path)
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    found, broken = load(tmp_path)
+    assert found == [] and [str(each).split(":")[0] for each in broken] == [
+        "deep.json",
+        "none.json",
+    ]
 
 
 # -- interrupts ----------------------------------------------------------------------
@@ -320,7 +325,7 @@ def test_an_interrupt_leaves_the_finished_cells(matrix: Any, fake: Any, tmp_path
     with pytest.raises(KeyboardInterrupt):
         matrix(watch=watch)
     stopper.join(30)
-    assert [each.cell.core_label for each in load(tmp_path / "records")] == ["0.1.0"]
+    assert [each.cell.core_label for each in load(tmp_path / "records")[0]] == ["0.1.0"]
 
 
 def test_an_interrupt_while_cells_are_handed_out(

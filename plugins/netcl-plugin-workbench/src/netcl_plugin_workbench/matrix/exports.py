@@ -6,6 +6,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from typing import Any, Final
 
+from packaging.version import Version
+
 from netcl_plugin_workbench.matrix.board import Board, Place, counts, together, verdict
 from netcl_plugin_workbench.matrix.pages import render
 from netcl_plugin_workbench.matrix.records import Cell, State, reasons
@@ -81,6 +83,29 @@ def summary(shown: Board) -> list[list[str]]:
     ]
 
 
+def details(shown: Board) -> tuple[list[str], list[list[str]]]:
+    """A column per runtime and Python that ran, and a row per plugin and core with their signs."""
+    ran = {place.cell.runtime + place.cell.python for place in shown.places if place.latest}
+    pythons = sorted({place.cell.python for place in shown.places}, key=Version)
+    columns = [
+        (runtime, python)
+        for runtime in shown.runtimes
+        for python in pythons
+        if runtime + python in ran
+    ]
+    found: dict[tuple[str, str], dict[tuple[str, str], str]] = {}
+    for section in shown.sections:
+        for place in section.places:
+            row = found.setdefault(
+                (f"{section.plugin} {section.version}", place.cell.core_label), {}
+            )
+            row[place.cell.runtime, place.cell.python] = SIGNS[place.state].sign
+    return [f"{runtime} {python}" for runtime, python in columns], [
+        [*who, *(row.get(column, SIGNS[NOT_RUN].sign) for column in columns)]
+        for who, row in found.items()
+    ]
+
+
 def ungreen(shown: Board) -> list[tuple[State, str, list[Cell]]]:
     """Why cells failed or could not be set up."""
     records = (place.latest for place in shown.places if place.latest)
@@ -93,6 +118,7 @@ def markdown(shown: Board) -> str:
         "board.md.j2",
         board=shown,
         rows=summary(shown),
+        details=details(shown),
         reasons=ungreen(shown),
         found=counts(shown.places),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
+from click import UsageError
 from packaging.utils import canonicalize_name
 
 from netcl_core.errors import PluginError, message
@@ -66,7 +67,10 @@ class Shelves:
 
 
 def shelves(cores: Path, plugins: Path, only: Sequence[str] = ()) -> Shelves:
-    """Read both folders; raises PluginError if one has no wheel of its kind, or none of `only`."""
+    """Read both folders; `only` takes names of distributions and of plugins.
+
+    Raises PluginError if a folder has no wheel of its kind, UsageError for a name without one.
+    """
     found = Shelves(
         tuple(wheel for wheel in shelf(cores) if wheel.name == CORE),
         tuple(wheel for wheel in shelf(plugins) if wheel.is_plugin),
@@ -77,10 +81,11 @@ def shelves(cores: Path, plugins: Path, only: Sequence[str] = ()) -> Shelves:
             given = "there is none"
             raise PluginError(message(f"the wheels in {folder}", given, f"a wheel of {what}"))
     names = {wheel.name for wheel in found.plugins}
-    wanted = {canonicalize_name(name) for name in only} or names
+    own = {wheel.manifest.name: wheel.name for wheel in found.plugins if wheel.manifest}
+    wanted = {own.get(name, canonicalize_name(name)) for name in only} or names
     if missing := sorted(wanted - names):
-        known = f"one of {', '.join(sorted(names))}"
-        raise PluginError(message(f"the wheels in {plugins}", f"none is of {missing[0]}", known))
+        given, known = f"no wheel in {plugins} is of {missing[0]}", ", ".join(sorted(names))
+        raise UsageError(message("--only", given, f"one of {known}"))
     return replace(found, checked=tuple(each for each in found.plugins if each.name in wanted))
 
 

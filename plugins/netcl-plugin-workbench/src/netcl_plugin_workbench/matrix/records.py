@@ -135,20 +135,22 @@ def save(record: CellRecord, folder: Path) -> Path:
     return path
 
 
-def load(folder: Path) -> list[CellRecord]:
-    """Every cell's record in a folder, the oldest first; records of other kinds are passed over.
+def load(folder: Path) -> tuple[list[CellRecord], list[RecordError]]:
+    """Every cell's record in a folder, the oldest first, and why files could not be read.
 
-    Raises RecordError, which names the file, for one that cannot be read.
+    Records of other kinds are passed over.
     """
-    found = []
+    found, broken = [], []
     for path in sorted(folder.glob("*.json")):
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:  # JSON and UTF-8 errors are ValueErrors
-            raise RecordError(message(path.name, str(error), "JSON")) from error
-        if isinstance(data, dict) and data.get("kind") == "cell":
-            found.append(read_cell(path.name, data))
-    return sorted(found, key=lambda record: record.date)
+            if isinstance(data, dict) and data.get("kind") == "cell":
+                found.append(read_cell(path.name, data))
+        except RecordError as error:
+            broken.append(error)
+        except (OSError, ValueError, RecursionError) as error:  # JSON's and UTF-8's are ValueErrors
+            broken.append(RecordError(message(path.name, str(error), "JSON")))
+    return sorted(found, key=lambda record: record.date), broken
 
 
 def latest(records: list[CellRecord]) -> dict[Cell, CellRecord]:

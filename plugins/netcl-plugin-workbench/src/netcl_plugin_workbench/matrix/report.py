@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -20,8 +21,10 @@ MARKER: Final = ".netcl-board"
 
 
 def run(records: Path, out: Path, as_json: bool) -> int:
-    """Write a report; 0: nothing failed, 1: a cell failed."""
-    found = load(records)
+    """Write a report; 0: nothing failed, 1: a cell failed, or a record could not be read."""
+    found, broken = load(records)
+    for error in broken:
+        print(f"netcl: passed over: {error}", file=sys.stderr)
     if not found:
         expected, remedy = "records of cells", "Run `netcl matrix run --records` into it"
         raise RecordError(message(str(records), "there is none", expected, remedy))
@@ -34,7 +37,7 @@ def run(records: Path, out: Path, as_json: bool) -> int:
         )
     else:
         _print(shown, out, len(files))
-    return 1 if counts(shown.places)["fail"] else 0
+    return 1 if broken or counts(shown.places)["fail"] else 0
 
 
 def _files(shown: Board) -> Iterator[tuple[str, str]]:

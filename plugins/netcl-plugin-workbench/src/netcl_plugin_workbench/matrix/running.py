@@ -57,7 +57,7 @@ class Runner:
 
         Raises KeyboardInterrupt after the children have ended.
         """
-        known = latest(load(self.records)) if self.records.is_dir() else {}
+        known = latest(load(self.records)[0])  # a broken one is run again
         with ThreadPoolExecutor(jobs) as pool:
             try:
                 waiting = [pool.submit(self._cell, task, known.get(task.cell)) for task in tasks]
