@@ -163,6 +163,8 @@ def _report(plugin: Plugin) -> None:
     """Warn of a plugin that does not work, and of one that somebody has replaced."""
     if plugin.state != "active":
         registry.inactive[canonical(plugin.distribution)] = f"{plugin.state} ({plugin.reason})"
+        for row in plugin.manifest.provides if plugin.manifest else ():
+            registry.withheld.setdefault(row.name, canonical(plugin.distribution))
     if plugin.failed:
         complain(plugin, f"{plugin.state} ({described(plugin.code, plugin.reason)})")
     elif plugin.manifest is not None and plugin.manifest.superseded_by:

@@ -86,7 +86,7 @@ def _by_name(*kinds: str) -> dict[str, str]:
 
 def how_to_get(kind: str, name: str) -> str | None:
     """What to do about a missing name of a kind of `providers`; None if unknown."""
-    package = providers()[kind].get(name)
+    package = registry.withheld.get(name) or providers()[kind].get(name)
     if package is None:
         return None
     state = registry.inactive.get(canonical(package))

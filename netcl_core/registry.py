@@ -102,6 +102,8 @@ class Registry:
         #: The state and the reason of a distribution's plugin that is not active, for messages, by
         #: the distribution's canonical name.
         self.inactive: dict[str, str] = {}
+        #: What such a plugin would bring, by its manifest: the name -> the distribution.
+        self.withheld: dict[str, str] = {}
         #: Why a device is too little for a distribution's plugin, by its manifest, or None.
         self.limits: dict[str, Callable[[Any], str | None]] = {}
         #: The choices of the lock file that holds, if there is one; see `hold_to`.

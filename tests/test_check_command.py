@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,11 @@ import pytest
 from broken import install_broken
 from click.testing import CliRunner, Result
 from environments import ROOT
-from faulty import FAULTY, FILES, NAME, PACKAGE, Faulty
+from faulty import END, FAULTY, FILES, NAME, PACKAGE, PLUGIN, REGISTER, Faulty
 from terminal import on_terminal, progress_on_terminal
 
 from netcl_core.cli import main
-from netcl_core.testing import check, targets, wheels
+from netcl_core.testing import apart, check, targets, wheels
 from netcl_core.testing.records import from_json
 
 SOUND = Faulty("", "", "")
@@ -136,6 +138,11 @@ def test_every_installed_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "No plugin is installed" in run().stdout
 
 
+def test_a_file_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
+    result = run("netcl-plugin-of-nobody", "--out", tmp_path / "missing" / "record.json")
+    assert result.exit_code == 2 and "is no folder that can be written to" in result.stderr
+
+
 # -- levels ----------------------------------------------------------------------------
 
 
@@ -175,6 +182,71 @@ def test_a_device_that_is_not_there(tmp_path: Path) -> None:
     assert result.exit_code == 3 and "opencl:99" in result.stderr and result.stdout == ""
 
 
+LEAVING = """
+import os
+from netcl_core import Spec
+from netcl_core.autograd import Operator
+from netcl_core.testing import Case, normal
+
+
+class Leaving(Plugin):
+    @hookimpl
+    def netcl_register_operators(self, registry):
+        infer = lambda x: Spec(x.shape, x.dtype)
+        registry.add(Operator("zz_leaving", lambda x: ((x,), {}), infer, lambda x: os._exit(7)))
+
+    @hookimpl
+    def netcl_conformance_cases(self, op):
+        return [Case(op, (normal(),), shapes=[[(3,)]])] if op == "zz_leaving" else None
+
+
+plugin = Leaving()
+"""
+
+
+def test_a_crash_keeps_what_was_found_before(tmp_path: Path) -> None:
+    """An op's outcomes are told step by step, and one outcome is made of those of one key."""
+    wheel = Faulty("", "", "", {PLUGIN: REGISTER + LEAVING}).wheel(tmp_path)
+    record = check.check(str(wheel), "run", ["cpu"], ["cases", "values", "gradient"])
+    (failed,) = (each for each in record.outcomes if each.state == "failed")
+    assert failed.reason.startswith("NC601: while checking ") and "zz_leaving" in failed.reason
+    kept = {(each.check, each.op) for each in record.outcomes if each.state == "passed"}
+    assert {("cases", "sound"), ("cases", "zz_leaving"), ("gradient", "sound")} <= kept
+    assert len({(each.check, each.op, each.dtype) for each in record.outcomes}) == len(
+        record.outcomes
+    )
+
+
+def test_a_child_that_is_done_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread of the plugin's may keep it; and what it started ends with it."""
+    monkeypatch.setattr(apart, "_PARTING", 0.1)
+    started = tmp_path / "started"
+    thread = f"""
+import subprocess, sys, threading, time
+other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open({str(started)!r}, "w").write(str(other.pid))
+threading.Thread(target=time.sleep, args=(600,)).start()
+"""
+    wheel = Faulty("", "", "", {PLUGIN: REGISTER + END + thread}).wheel(tmp_path)
+    begun = time.monotonic()
+    record = check.check(str(wheel), "static", only=["load"])
+    assert record.state == "pass" and time.monotonic() - begun < 60
+    status = Path("/proc", started.read_text(), "status")
+    assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+def test_a_child_that_does_not_start_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apart, "_CHILD", "raise SystemExit('no room to start')")
+    record = check.check(str(SOUND.wheel(tmp_path)), "static")
+    (failed,) = record.outcomes
+    assert failed.reason.endswith("while checking its own start: it ended the interpreter "
+                                  "(exit code 1): no room to start")  # fmt: skip
+
+
 def test_the_lowest_level_that_has_the_checks() -> None:
     assert check.level_for(["manifest", "derivative"]) == "static"
     assert check.level_for(["manifest", "values"]) == "run"
@@ -204,6 +276,18 @@ def test_no_such_target(tmp_path: Path) -> None:
     (tmp_path / "text.whl").write_text("no zip")
     result = run(tmp_path / "text.whl")
     assert result.exit_code == 2 and "it is no wheel" in result.stderr
+    for name, offset, values in (("corrupt", 30 + len("x"), b"\xff" * 8), ("locked", 6, b"\1\0")):
+        path = tmp_path / f"{name}.whl"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("x", "text" * 99)
+        data = bytearray(path.read_bytes())
+        data[offset : offset + len(values)] = values
+        if name == "locked":  # the flag stands in the directory, too
+            place = data.index(b"PK\1\2") + 8
+            data[place : place + 2] = values
+        path.write_bytes(data)
+        result = run(path)
+        assert result.exit_code == 2 and "it is no wheel" in result.stderr
     shutil.make_archive(str(tmp_path / "other"), "zip", ROOT / "docs")
     (tmp_path / "other.zip").rename(tmp_path / "other.whl")
     result = run(tmp_path / "other.whl")
@@ -238,6 +322,43 @@ def test_a_project(tmp_path: Path) -> None:
     assert f"NC103: {PACKAGE}/templates/sound.cl.j2" in result.stdout
     result = run(project(folder, PYPROJECT.replace("version =", "verzion =")))
     assert result.exit_code == 1 and "NC109: " in result.stdout
+
+
+BACKEND = """
+import pathlib, zipfile
+
+def build_wheel(folder, settings=None, metadata=None):
+    name, info = "netcl_plugin_sound-1.0-py3-none-any.whl", "netcl_plugin_sound-1.0.dist-info"
+    pathlib.Path("left.txt").write_text("by the backend")
+    with zipfile.ZipFile(pathlib.Path(folder, name), "w") as archive:
+        for path in filter(pathlib.Path.is_file, pathlib.Path().rglob("*")):
+            archive.write(path)
+        fields = "Metadata-Version: 2.1\\nName: netcl-plugin-sound\\nVersion: 1.0\\n"
+        archive.writestr(info + "/METADATA", fields)
+        archive.writestr(info + "/WHEEL", "Wheel-Version: 1.0\\n")
+        archive.writestr(info + "/RECORD", "")
+    return name
+"""
+
+
+def test_an_earlier_build_hides_nothing_and_none_is_left(tmp_path: Path) -> None:
+    """The backend works in a copy, of which nothing is taken that is no source."""
+    own = 'requires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    folder = project(tmp_path / "sound", f"[build-system]\n{own}")
+    for name in ("build/lib/old.py", "x.egg-info/SOURCES.txt", "env/pyvenv.cfg", ".git/HEAD",
+                 "src/build/new.py"):  # fmt: skip
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("")
+    (folder / "backend.py").write_text(BACKEND)
+    before = sorted(folder.rglob("*"))
+    (tmp_path / "wheel").mkdir()
+    wheel, said = wheels.build(folder, tmp_path / "wheel")
+    assert wheel is not None, said
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {"left.txt", "backend.py", ".git/HEAD", "src/build/new.py"} <= names
+    assert not [name for name in names if name.startswith(("build", "x.egg-info", "env"))]
+    assert sorted(folder.rglob("*")) == before
 
 
 @pytest.mark.packaging

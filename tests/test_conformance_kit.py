@@ -30,6 +30,8 @@ from netcl_core.testing import (
 from netcl_core.testing.derived import derived_cases
 from netcl_core.testing.records import Outcome
 from netcl_core.testing.reference import torch_module
+from netcl_core.testing.samples import strided
+from netcl_core.testing.suite import conformance
 
 NUMPY = nc.get_device("cpu")
 needs_torch = pytest.mark.skipif(torch_module() is None, reason="PyTorch is not installed")
@@ -221,6 +223,21 @@ def test_a_structured_op(register: Callable[..., None]) -> None:
     assert "twice" in noise["deterministic"]
 
 
+def test_an_input_may_have_no_dimension(register: Callable[..., None]) -> None:
+    register(cube())
+    assert failures(case(shapes=[[()]]), only=["values", "strided"]) == {}
+    assert strided(np.array(3.0)) == 3.0
+
+
+def test_two_cases_of_one_name_are_noticed(register: Callable[..., None]) -> None:
+    """A report and the mutants know a case by its name alone."""
+    register(cube())
+    (found,) = outcomes(case(), case(), only=["cases"])
+    assert found.state == "failed" and "two cases named kit_cube" in found.reason
+    assert "note=" in found.reason
+    assert failures(case(), case(note="again"), only=["cases"]) == {}
+
+
 def test_an_op_that_threads_share_is_noticed(register: Callable[..., None]) -> None:
     """One that keeps its input in a place of the module; the barrier makes threads meet there."""
     place: list[Any] = []
@@ -290,6 +307,16 @@ def test_cases_come_from_the_hook(collect: Callable[..., Table]) -> None:
     table = collect(lambda op: [case()])
     assert [(each.op, each.provider) for each in table.cases] == [("kit_cube", "kit")]
     assert table.missing() == [] and not table.internal and not table.problems
+
+
+def test_a_table_of_ones_own_is_of_the_installed_plugin(collect: Callable[..., Table]) -> None:
+    """However its name is written, and where a rival has an op of this name, too."""
+    collect(lambda op: None)
+    table = conformance("KIT", [case()]).conformance_table  # type: ignore[attr-defined]
+    assert (table.provider, table.cases[0].provider, table.missing()) == ("kit", "kit", [])
+    assert [each.name for each in table.primitives()] == ["kit_cube"]
+    with pytest.raises(PluginError, match="'no-kit'; expected an installed plugin"):
+        conformance("no-kit", [case()])
 
 
 def test_one_case_does_without_a_list(collect: Callable[..., Table]) -> None:
@@ -546,6 +573,11 @@ def test_one_of_a_group_does_not_hide_the_others(register: Callable[..., None]) 
         ({"skip": {"everything": "why not"}}, "the check 'everything'"),
         ({"skip": {"values in float8": "why not"}}, "the check 'values in float8'"),
         ({"xfail": {"PyTorch": "why not"}}, "xfail has the check 'PyTorch'"),
+        ({"skip": {"reference": "why not"}}, "the check 'reference'"),
+        ({"skip": {"gradient at NaN on NumPy": "why not"}}, "the check 'gradient at NaN on NumPy'"),
+        ({"skip": {"refusal in float16": "why not"}}, "the check 'refusal in float16'"),
+        ({"xfail": {"scenario": "why not"}}, "xfail has the check 'scenario'"),
+        ({"xfail": {"gradient in float32": "why not"}}, "the check 'gradient in float32'"),
         ({"xfail": {"values": ""}}, "xfail of 'values' without a reason"),
         ({"tolerance": 5}, r"tolerance=5 without a reason"),
         ({"shapes": [[(1,), (2,)]]}, "2 shapes; expected one per input, 1"),

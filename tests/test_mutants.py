@@ -28,6 +28,7 @@ from netcl_core.testing.kernel_mutants import run_kernel_mutants
 from netcl_core.testing.mutants import WANTED, Trial, Verdict, rows_of, run_mutants
 from netcl_core.testing.poison import poisoned
 from netcl_core.testing.reference import torch_module
+from netcl_core.testing.renderings import kernel_sources
 from netcl_core.testing.roofline import rooflines
 from netcl_core.testing.sanitizer import Job, Simulated
 from netcl_core.testing.substitution import substituted
@@ -292,6 +293,27 @@ def test_roofline() -> None:
         each.fraction > 0 and each.elements == 1 << 22 for each in found if device.kind == "cpu"
     )
     assert heard == [f"roofline: {each.op} on {each.device}" for each in found]
+
+
+@needs_opencl
+def test_an_op_that_raises_is_left_to_the_checks(row: Callable[[Any], Row]) -> None:
+    """It costs neither the others' figures nor the record: `run` says what is wrong."""
+
+    def raising(x: Any) -> Any:
+        raise ZeroDivisionError
+
+    row(Composite("kit_raising", raising))
+    raised = Case("kit_raising", (uniform(0, 1),), call=raising, shapes=[[(3,)]])
+    table = Table("kit", [raised])
+    assert kernel_sources(table, [nc.default_device()]) == []
+    assert rooflines(table, [nc.default_device()]) == []
+
+
+def test_an_expression_that_cannot_be_had_has_no_faults(row: Callable[[Any], Row]) -> None:
+    record = hinge()
+    object.__setattr__(record, "forward", lambda args, attrs: {}[args])
+    assert list(run_mutants(row(hinge()), Table("kit", [])))
+    assert list(run_mutants(replace(row(hinge()), record=record), Table("kit", []))) == []
 
 
 def test_only_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from netcl_core import icd
 from netcl_core.autograd.operators import Composite, Operator
 from netcl_core.registry import registry
 from netcl_core.testing import Table, sanitizer
+from netcl_core.testing.sanitizer import Simulated
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = Path(__file__).with_name("support") / "sanitizer_program.py"
@@ -132,6 +133,7 @@ OPS = {
     "divergence": BOTH,
     "uninitialized": (("scratch", 0), BOTH[1]),
     "unfit": BOTH,
+    "partly": (*BOTH, ("ulong", 37)),
 }
 
 def made(name, args):
@@ -141,7 +143,8 @@ def made(name, args):
             os._exit(3)
         size = {"divergence": 32, "overrun": 40}.get(name, 37)
         local = (32,) if name == "divergence" else None
-        kernel = Kernel(f"faulty/{name}.cl.j2", name, args, (size,), local, {"local": 32})
+        file = "unfit" if name == "partly" and request.device.kind == "gpu" else name
+        kernel = Kernel(f"faulty/{file}.cl.j2", name, args, (size,), local, {"local": 32})
         return Kernels((kernel,), (4 * 37,) if name == "uninitialized" else ())
     return Operator(
         f"f_{name}", lambda x: ([x], {}), lambda x: Spec(x.shape, x.dtype), lambda x: np.array(x),
@@ -169,7 +172,12 @@ def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Table]:
     folder = Path(__file__).with_name("support") / "templates"
     templates = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
     fine = (folder.with_name("sound") / "fine.cl.j2").read_text(encoding="utf-8")
-    templates |= {"fine.cl.j2": fine, "crash.cl.j2": fine, "unfit.cl.j2": "no OpenCL C"}
+    templates |= {
+        "fine.cl.j2": fine,
+        "partly.cl.j2": fine,
+        "crash.cl.j2": fine,
+        "unfit.cl.j2": "no OpenCL C",
+    }
     install_plugin(tmp_path / "site", "faulty", FAULTY, templates)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     spec = importlib.import_module("faulty_package")
@@ -187,10 +195,16 @@ def test_what_is_found_in_a_plugin(faulty: Table) -> None:
         pytest.skip(sanitizer.MISSING)
     heard: list[tuple[str, int, int]] = []
     found = {o.op: o for o in sanitizer.sanitize(faulty, lambda *news: heard.append(news))}
-    assert heard == [(f"sanitizer: {op}", i, 7) for i, op in enumerate(faulty.ops)]
+    assert list(dict.fromkeys(heard)) == [
+        (f"sanitizer: {op}", i, 8) for i, op in enumerate(faulty.ops)
+    ]
+    assert heard.count(("sanitizer: f_fine", 0, 8)) > 2  # one that is slow is still heard of
     states = {op.removeprefix("f_"): outcome.state for op, outcome in found.items()}
     assert states.pop("fine") == "passed" and found["f_fine"].reason == ""
     assert states.pop("unfit") == "skipped" and "BuildError" in found["f_unfit"].reason
+    assert states.pop("partly") == "passed"
+    half = "not all of it was run: BuildError: "
+    assert found["f_partly"].reason.startswith(half) and " as a gpu)" in found["f_partly"].reason
     assert set(states.values()) == {"failed"} and len(states) == 5
     reasons = {op: outcome.reason for op, outcome in found.items()}
     assert "Write-write data race in kernel race, line 3: out0[0] = " in reasons["f_race"]
@@ -201,6 +215,15 @@ def test_what_is_found_in_a_plugin(faulty: Table) -> None:
     ended = "the simulator ended with exit code 3: about to crash"
     assert reasons["f_crash"] == ended
     assert all("netcl kernels show" in found[f"f_{op}"].remedy for op in states if op != "crash")
+
+
+def test_a_scenario_that_runs_on_one_kind_of_device_says_so() -> None:
+    cpu = Simulated(launched=2, label="it as a cpu")
+    gpu = Simulated(unfit="BuildError: no", label="it as a gpu")
+    both = sanitizer._of_both([cpu, gpu])
+    assert (both.launched, both.unfit) == (2, "BuildError: no (it as a gpu)")
+    worse = Simulated(error="ValueError: no", label="it as a gpu")
+    assert sanitizer._of_both([cpu, worse]) is worse
 
 
 def test_a_simulator_that_does_not_start_is_no_verdict() -> None:

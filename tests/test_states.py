@@ -202,6 +202,28 @@ except nc.errors.MissingNamespaceError as error:
     assert text.endswith("see `netcl plugins info netcl-plugin-nn`.")
 
 
+def test_an_op_of_a_plugin_that_is_switched_off_names_it(tmp_path: Path, python: Any) -> None:
+    """Also where no catalogue knows the op: its manifest says who brings it."""
+    manifest = """schema = 1
+[plugin]
+name = "t_off"
+api = [1, 0]
+[[provides]]
+name = "t_off_op"
+kind = "primitive"
+"""
+    add_good(tmp_path, "t_off", manifest=manifest)
+    code = """
+import netcl_core.autograd as ag
+try:
+    ag.t_off_op
+except AttributeError as error:
+    print(error)
+"""
+    text = python(code, PYTHONPATH=str(tmp_path), NETCL_PLUGINS_DISABLE="t_off")
+    assert "netcl-plugin-t-off is installed but disabled (NETCL_PLUGINS_DISABLE" in text
+
+
 # -- the memory ------------------------------------------------------------------------
 
 

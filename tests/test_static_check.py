@@ -17,6 +17,7 @@ from netcl_core.testing.apart import LIMITS, Limits
 from netcl_core.testing.check import checks_of
 from netcl_core.testing.findings import KINDS
 from netcl_core.testing.records import Outcome, Record, from_json
+from netcl_core.testing.registration import differences
 
 SOUND = Faulty("", "", "")
 #: For what hangs, where the parent waits until nothing was heard for so long.
@@ -54,6 +55,8 @@ def test_a_fault_is_found_and_nothing_else(tmp_path: Path, name: str) -> None:
     assert first.check == KINDS[row.code].check and first.op == row.op
     assert {each.reason[:5] for each in others} <= {row.code, *row.also}
     assert all(each.remedy for each in failures(record))
+    passed = {(each.check, each.op) for each in record.outcomes if each.state == "passed"}
+    assert not passed & {("registration", each.op) for each in (first, *others)}
     assert from_json(record.as_json()) == record
 
 
@@ -67,6 +70,16 @@ def test_the_remedy_for_a_missing_row_is_the_row(tmp_path: Path) -> None:
     (outcome,) = failures(record)
     assert 'Write into netcl_plugin.toml:\n[[provides]]\nname = "odd"\n' in outcome.remedy
     assert "differentiable = false\nelementwise = true\npriority = 0" in outcome.remedy
+
+
+def test_the_order_of_a_manifests_rows_says_nothing() -> None:
+    rows = [
+        {"kind": "implementation", "name": "op", "priority": priority, "dtypes": [dtype]}
+        for priority, dtype in ((10, "float32"), (2, "float32"), (2, "float64"))
+    ]
+    assert differences(rows, rows[::-1]) == []
+    changed = [{**rows[0], "priority": "high"}, *rows[1:]]
+    assert [each.code for each in differences(rows, changed)] == ["NC306"]
 
 
 def test_what_was_found_before_a_crash_is_kept(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,8 +34,8 @@ def show_check(
     """Check one plugin, or all that are installed; 1 if one of them has a failure."""
     level = level or check.level_for(only)
     check.insist(level, devices, only)
-    if out is not None and Path(out).exists():
-        raise TargetError(message(f"--out {out}", "the file is there already", "a new file"))
+    if out is not None:
+        _insist_on_place(Path(out))
     words = [target] if target is not None else targets.installed()
     records = []
     with _progress() as progress:
@@ -50,6 +51,16 @@ def show_check(
     else:
         _print_all(records)
     return 1 if any(each.state == "fail" for each in records) else 0
+
+
+def _insist_on_place(out: Path) -> None:
+    """Raise TargetError unless a new file can be written there; a check may take an hour."""
+    who = f"--out {out}"
+    if out.exists():
+        raise TargetError(message(who, "the file is there already", "a new file"))
+    if not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
+        given = f"{out.parent} is no folder that can be written to"
+        raise TargetError(message(who, given, "a new file in a folder"))
 
 
 @contextmanager

@@ -46,12 +46,17 @@ class Installed:
 
     @property
     def editable(self) -> bool:
-        """Whether it is a link to its sources, as its `direct_url.json` says (PEP 610)."""
+        """Whether it is a link to its sources."""
         text = self.source.metadata("direct_url.json") if self.source is not None else None
-        try:
-            return json.loads(text or "{}")["dir_info"]["editable"] is True
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return False
+        return is_editable(text or "")
+
+
+def is_editable(direct_url: str) -> bool:
+    """Whether a `direct_url.json` (PEP 610) says that a distribution is a link to its sources."""
+    try:
+        return json.loads(direct_url)["dir_info"]["editable"] is True
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def core() -> Installed:

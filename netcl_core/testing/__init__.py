@@ -1,10 +1,12 @@
 """Checks for ops: values and gradients against float64, on every device at hand.
 
-A plugin's hook returns the cases of an op, and its test file is one line:
+A plugin's hook returns the cases of an op, and its test file is one line and its import:
 
     @hookimpl
     def netcl_conformance_cases(self, op):
         return [Case("gated", (normal(), normal()), lambda t, x, y: ...)]
+
+    from netcl_core.testing.suite import conformance  # it imports pytest
 
     TestConformance = conformance("my-plugin")
 

@@ -8,14 +8,17 @@ require, and nobody else's op or setting decides.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, final
+from typing import IO, Any, Final, final
 
 from netcl_core import config, errors
 from netcl_core.errors import NetclError
@@ -23,9 +26,15 @@ from netcl_core.market.trial import ended
 from netcl_core.testing.child import CHECKING, DONE, ERROR, FOUND, LOADING
 from netcl_core.testing.findings import Finding, not_loading
 from netcl_core.testing.records import Outcome
+from netcl_core.testing.running import merged
 from netcl_core.testing.subject import needed
 
 _POLL: Final = 0.05
+#: Seconds in which a child that is done may end by itself: a plugin's thread may keep it.
+_PARTING: Final = 5.0
+#: What a child does before it says anything, and how many lines of its complaint are quoted.
+_START: Final = "its own start"
+_QUOTED: Final = 3
 _CHILD: Final = """
 import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
@@ -78,13 +87,23 @@ class Conversation:
         self.error: tuple[str, str] | None = None
         self.done = False
         self._progress = progress
-        self._last: tuple[str, ...] = (CHECKING, "its own start")
+        self._last: tuple[str, ...] = (CHECKING, _START)
         self.heard = time.monotonic()
 
     @property
     def loading(self) -> bool:
         """Whether it was loading a plugin."""
         return self._last[0] == LOADING
+
+    @property
+    def over(self) -> bool:
+        """Whether it has said its last word."""
+        return self.done or self.error is not None
+
+    @property
+    def silent(self) -> bool:
+        """Whether it has said nothing yet."""
+        return self._last == (CHECKING, _START)
 
     def take(self, lines: Iterator[str]) -> None:
         """Note new lines."""
@@ -111,6 +130,11 @@ class Conversation:
         text = f"while checking {self._last[1]}: {how}"
         return Finding("NC602" if hung else "NC601", text).outcome()
 
+    def fault(self, traceback: str) -> Outcome:
+        """The outcome of an exception that nobody has caught."""
+        what = traceback.strip().splitlines()[-1]
+        return Finding("NC603", f"while checking {self._last[1]}: {what}\n{traceback}").outcome()
+
 
 def run(
     job: Job, progress: Callable[[str, int, int], None], limits: Limits = LIMITS
@@ -120,21 +144,26 @@ def run(
     Raises the NetclError that the child raised, such as MissingExtraError.
     """
     with tempfile.TemporaryDirectory() as folder:
-        lines, order = Path(folder, "lines"), Path(folder, "order")
+        lines, order, errors = (Path(folder, name) for name in ("lines", "order", "errors"))
         lines.touch()
         path = [*job.path, *sys.path]
         given = {**asdict(job), "path": path, "lines": str(lines)}
         order.write_text(json.dumps(given), encoding="utf-8")
         said = Conversation(progress)
-        death = _converse(_start(job, path, order), lines, said, limits)
+        with errors.open("wb") as file:
+            child = _start(job, path, order, file)
+        death = _converse(child, lines, said, limits, errors)
     if said.error is not None:
-        _raise(*said.error)
-    if death is not None:
-        said.parts.setdefault("outcomes", []).append(asdict(death))
+        death = _fault(said, *said.error)
+    outcomes = said.parts.setdefault("outcomes", [])
+    steps = merged([Outcome(**each) for each in said.parts.pop("steps", ())])
+    outcomes += [asdict(each) for each in (*steps, *([death] if death else []))]
     return said.parts
 
 
-def _start(job: Job, path: Sequence[str], order: Path) -> subprocess.Popen[bytes]:
+def _start(
+    job: Job, path: Sequence[str], order: Path, errors: IO[bytes]
+) -> subprocess.Popen[bytes]:
     settings = config.environment(
         plugins=",".join(needed(job.name, path)) or job.name,
         plugins_disable="",
@@ -147,31 +176,52 @@ def _start(job: Job, path: Sequence[str], order: Path) -> subprocess.Popen[bytes
         [sys.executable, "-I", "-c", _CHILD, str(order)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,  # no pipe, which a grandchild could keep open
-        stderr=subprocess.DEVNULL,
+        stderr=errors,
         env=settings,
+        start_new_session=True,  # a group of its own, which is ended with all that it started
     )
 
 
 def _converse(
-    child: subprocess.Popen[bytes], lines: Path, said: Conversation, limits: Limits
+    child: subprocess.Popen[bytes], lines: Path, said: Conversation, limits: Limits, errors: Path
 ) -> Outcome | None:
-    """Listen until the child ends or falls silent; the outcome of its death, if it died."""
+    """Listen until the child is done, ends or falls silent; the outcome of its death, if it died.
+
+    Nothing that it started outlives it.
+    """
     with lines.open(encoding="utf-8") as file:
         try:
             while child.poll() is None:
                 said.take(_whole(file))
+                if said.over:
+                    break
                 limit = limits.loading if said.loading else limits.checking
                 if time.monotonic() - said.heard > limit:
                     return said.death(True, f"nothing was heard of it for {limit:g} s")
                 time.sleep(_POLL)
             said.take(_whole(file))
         finally:
-            if child.poll() is None:
-                child.kill()
-            child.wait()
-    if said.done or said.error is not None:
+            _end(child, _PARTING if said.over else 0.0)
+    if said.over:
         return None
-    return said.death(False, f"it ended the interpreter ({ended(child.returncode)})")
+    words = f": {_last_words(errors)}" if said.silent else ""
+    return said.death(False, f"it ended the interpreter ({ended(child.returncode)}){words}")
+
+
+def _end(child: subprocess.Popen[bytes], patience: float) -> None:
+    """End a child, after some patience, and all that it started."""
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(patience)
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):  # nobody is left of the group
+            os.killpg(child.pid, signal.SIGKILL)
+    child.kill()
+    child.wait()
+
+
+def _last_words(errors: Path) -> str:
+    lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return " / ".join(lines[-_QUOTED:]) or "it said nothing"
 
 
 def _whole(file: Any) -> Iterator[str]:
@@ -185,8 +235,14 @@ def _whole(file: Any) -> Iterator[str]:
         yield line
 
 
-def _raise(name: str, text: str) -> None:
+def _fault(said: Conversation, name: str, text: str) -> Outcome:
+    """The outcome of a fault of the check itself; raises what is the user's, and a fault at once.
+
+    What was found before it is worth more than a clean end.
+    """
     kind = getattr(errors, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, NetclError)):
+    if isinstance(kind, type) and issubclass(kind, NetclError):
+        raise kind(text)
+    if not said.parts:
         raise RuntimeError(f"the check itself failed in its child process:\n{text}")
-    raise kind(text)
+    return said.fault(text)

@@ -21,7 +21,7 @@ from netcl_core.errors import MissingOpError, RegistrationError, message
 from netcl_core.hostdata import Array, Shape
 from netcl_core.registry import functions, registry
 from netcl_core.testing.samples import FLOATS, SPECIAL, Sampler, in_dtype, is_floating
-from netcl_core.testing.vocabulary import CHECKS, PARTS, applies, is_known
+from netcl_core.testing.vocabulary import EXCUSABLE, PARTS, applies, is_excuse
 
 #: Shapes of an elementwise op's inputs: flat ones around the vector widths, then others.
 SIZES: Final = (0, 1, 7, 16, 17, 1031, 4099)
@@ -89,9 +89,10 @@ class Case:
     def _check_excuses(self, which: str, excuses: Mapping[str, str]) -> None:
         for name, reason in excuses.items():
             parts = which == "skip"
-            if not is_known(name, parts=parts):
-                names = ", ".join([*CHECKS, *PARTS] if parts else CHECKS)
-                expected = f"'<check> [in <dtype>] [on <part of a platform>]' of {names}"
+            if not is_excuse(name, parts=parts):
+                names = ", ".join([*EXCUSABLE, *PARTS] if parts else EXCUSABLE)
+                where = "with a dtype and a platform that it is asked for in"
+                expected = f"'<check> [in <dtype>] [on <part of a platform>]' of {names}, {where}"
                 raise self._wrong(f"{which} has the check {name!r}", expected)
             if not reason.strip():
                 raise self._wrong(f"{which} of {name!r} without a reason", "a reason")

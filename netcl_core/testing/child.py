@@ -115,13 +115,18 @@ def _run(given: Mapping[str, Any], table: Table, reporter: Reporter) -> None:
     devices = [get_device(spec) for spec in given["devices"]] or usable_devices()
     reporter.found(devices=[facts_of(device) for device in devices])
     if checks:
-        result = run_level(table, devices, reporter.progress, only=checks)
-        reporter.found(outcomes=result.outcomes)
+        run_level(
+            table,
+            devices,
+            reporter.progress,
+            only=checks,
+            found=lambda outcomes: reporter.found(steps=outcomes),  # the parent merges them
+        )
     if not given["only"]:
         reporter.progress("kernel sources", 0, 1)
         reporter.found(kernels=kernel_sources(table, devices))
-    if further:
-        found = full.full_level(table, devices, reporter.progress, further)
+    for name in further:
+        found = full.full_level(table, devices, reporter.progress, [name])
         reporter.found(outcomes=found.outcomes, mutants=found.mutants, roofline=found.roofline)
 
 

@@ -56,6 +56,15 @@ class Table:
         known = {*self.ops, *self.internal, *self.problems}
         return sorted({record.name for record in records_of(self.provider)} - known)
 
+    def twins(self) -> dict[str, str]:
+        """Ops with two cases of one name, by which reports and mutants tell cases apart."""
+        found: dict[str, str] = {}
+        for case in self.cases:
+            if any(str(case) == str(each) for each in self.cases if each is not case):
+                remedy = "Tell them apart with note="
+                found[case.op] = message(case.op, f"two cases named {case}", "one", remedy)
+        return found
+
     def unfit(self, op: str, device: Device) -> str | None:
         """Why a device cannot run anything that the plugin brings for an op, or None."""
         rows = [row for row in registry.op_rows(op) if row.provider == self.provider]
@@ -121,6 +130,18 @@ def table_of(distribution: str) -> Table:
             except PluginError as error:
                 problems[row.record.name] = str(error)
     return Table(provider, cases, internal, problems, scenarios)
+
+
+def table_with(
+    distribution: str, cases: Sequence[Case], internal: Mapping[str, str] | None = None
+) -> Table:
+    """A table of an installed plugin with these cases in place of its hook's.
+
+    Raises:
+        PluginError: it is not installed, or does not work.
+    """
+    provider = _plugins_of(distribution)[0].distribution
+    return Table(provider, [replace(each, provider=provider) for each in cases], internal or {})
 
 
 def _implementations(provider: str, op: str | None = None) -> list[Row]:

@@ -158,6 +158,12 @@ KINDS: Final = _table(
         "Correct the row.",
     ),
     (
+        "NC307",
+        "registration",
+        "It has a hook that is younger than the manifest's `api`: older cores cannot load it.",
+        "Write the hook API of docs/hooks.md in which the hook came into `[plugin] api`.",
+    ),
+    (
         "NC401",
         "templates",
         "A template is no valid Jinja, or uses a name that is not defined.",
@@ -216,6 +222,12 @@ KINDS: Final = _table(
         "load",
         "A check did not finish, and nothing was heard of it any more.",
         "The message says what was checked last; look for an endless loop in it.",
+    ),
+    (
+        "NC603",
+        "load",
+        "A check raised what it does not expect; what was found before stands.",
+        "The traceback shows whose fault it is; report one that lies in netcl_core.",
     ),
 )
 

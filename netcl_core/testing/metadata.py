@@ -125,18 +125,22 @@ def check_manifest(subject: Subject) -> Iterator[Finding]:
 def manifests(subject: Subject) -> list[tuple[str, Path]]:
     """(plugin, file) of every manifest that is there and is TOML."""
     found = [(name, subject.manifest(name)) for _, name in subject.plugins]
-    return [(name, path) for name, path in found if path is not None and read(path)]
+    return [(name, path) for name, path in found if path is not None and _toml(path) is not None]
 
 
 def read(path: Path) -> Mapping[str, Any]:
     """A manifest's table; empty if it cannot be read. What should be a table is one."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+    table = _toml(path) or {}
     if not isinstance(table.get("plugin", {}), dict):
         table["plugin"] = {}
     return table
+
+
+def _toml(path: Path) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 @lru_cache(maxsize=1)

@@ -7,11 +7,12 @@ written with it, a scaffold begins with it, and the check compares with it.
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from netcl_core import plugins
+from netcl_core import loading, plugins
 from netcl_core.autograd import AutogradPrimitive
 from netcl_core.dtypes import DTYPES
 from netcl_core.market.manifests import FILE
@@ -21,6 +22,8 @@ from netcl_core.testing.findings import Finding
 
 #: What a row means that leaves a key out; a key without a default has to be there.
 _DEFAULTS: Final[Mapping[str, Any]] = {"priority": 0, "elementwise": False}
+#: The hook API in which a hook came, where it is not the first, (1, 0); as docs/hooks.md says.
+_SINCE: Final = {"netcl_conformance_cases": (1, 1)}
 
 
 def provided(distribution: str, cases: Sequence[Case] = ()) -> list[dict[str, Any]]:
@@ -38,7 +41,7 @@ def provided(distribution: str, cases: Sequence[Case] = ()) -> list[dict[str, An
     ]
     ours = [each for each in plugins.list() if each.distribution == distribution]
     rows += [{"name": name, "kind": "command"} for name in plugins.plugin_commands(ours)]
-    return sorted(rows, key=lambda row: (row["kind"], row["name"], row.get("priority", 0)))
+    return sorted(rows, key=lambda row: (row["kind"], row["name"], *_rank(row)))
 
 
 def _row(row: Row, cases: Sequence[Case]) -> dict[str, Any]:
@@ -90,18 +93,18 @@ def differences(
     """Where a manifest's rows differ from those that a registration deserves."""
     mine, theirs = _grouped(rows), _grouped(promised)
     found = [
-        Finding("NC304", f"{kind} {name!r}", _op(kind, name), remedy=_write(mine[kind, name]))
+        Finding("NC304", f"{kind} {name!r}", name, remedy=_write(mine[kind, name]))
         for kind, name in sorted(mine.keys() - theirs.keys())
     ]
     found += [
-        Finding("NC305", f"{kind} {name!r}", _op(kind, name))
+        Finding("NC305", f"{kind} {name!r}", name)
         for kind, name in sorted(theirs.keys() - mine.keys())
     ]
     for kind, name in sorted(mine.keys() & theirs.keys()):
         text = "; ".join(_compared(mine[kind, name], theirs[kind, name]))
         if text:
             remedy = _write(mine[kind, name])
-            found.append(Finding("NC306", f"{kind} {name!r}: {text}", _op(kind, name), "", remedy))
+            found.append(Finding("NC306", f"{kind} {name!r}: {text}", name, "", remedy))
     return found
 
 
@@ -114,12 +117,28 @@ def _grouped(rows: Sequence[Mapping[str, Any]]) -> _Rows:
     for row in rows:
         found[str(row.get("kind")), str(row.get("name"))].append(row)
     for group in found.values():
-        group.sort(key=lambda row: str(row.get("priority", 0)))
+        group.sort(key=_rank)
     return dict(found)
 
 
-def _op(kind: str, name: str) -> str:
-    return name if kind in {"primitive", "operator", "implementation"} else ""
+def _rank(row: Mapping[str, Any]) -> tuple[float, list[str]]:
+    """The place of a row among those of its kind and name, wherever a manifest has it."""
+    priority, dtypes = row.get("priority", 0), row.get("dtypes")
+    return (
+        priority if isinstance(priority, int) else math.inf,
+        sorted(map(str, dtypes)) if isinstance(dtypes, list) else [],
+    )
+
+
+def too_old(distribution: str) -> Iterator[Finding]:
+    """Hooks that are younger than the hook API for which a plugin's manifest says it is written."""
+    for hook, since in _SINCE.items():
+        for plugin, _ in loading.implementing(hook):
+            told = plugin.manifest.api if plugin.manifest is not None else since
+            if plugin.distribution == distribution and told < since:
+                older, needed = (".".join(map(str, each)) for each in (told, since))
+                given = f"{plugin.name!r} has the hook {hook} of hook API {needed}; it says {older}"
+                yield Finding("NC307", given, remedy=f"Write api = {list(since)} into {FILE}")
 
 
 def _write(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -8,7 +8,6 @@ from typing import Final, Literal
 from netcl_core.autograd.jit import jit_compile
 from netcl_core.device import Device
 from netcl_core.device_table import use_device
-from netcl_core.errors import NetclError
 from netcl_core.runtime.kernels import Spec
 from netcl_core.sources import PYTHON, sources_of
 from netcl_core.tensors import Tensor
@@ -40,7 +39,7 @@ def _of_op(cases: Sequence[Case], device: Device) -> list[KernelSource]:
         make = _structured if case.primitive is None else _elementwise
         try:
             found = list(make(case, device, dtype))
-        except NetclError:  # it cannot be traced as a whole, or the checks say what is wrong
+        except Exception:  # it cannot be traced as a whole, or the checks say what is wrong
             continue
         if found:
             return found

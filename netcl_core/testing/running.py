@@ -41,6 +41,7 @@ def run_level(
     progress: Progress = lambda what, done, total: None,
     *,
     only: Collection[str] = (),
+    found: Callable[[Sequence[Outcome]], None] = lambda outcomes: None,
 ) -> RunResult:
     """Make every check of a table on every device in every dtype.
 
@@ -49,6 +50,7 @@ def run_level(
         devices: Where; the NumPy path too, if it is among them.
         progress: Is told what comes next.
         only: The names of the checks to make; empty: all.
+        found: Is told each step's outcomes at once, as they are before `merged`.
     """
     steps = [step for step in steps_of(table, devices) if not only or step.check in only]
     outcomes: list[Outcome] = []
@@ -56,7 +58,9 @@ def run_level(
         warnings.simplefilter("ignore")
         for done, step in enumerate(steps):
             progress(str(step), done, len(steps))
-            outcomes += perform(step)
+            made = list(perform(step))
+            found(made)
+            outcomes += made
         progress("kernel sources", len(steps), len(steps))
         kernels = [] if only else kernel_sources(table, devices)
     return RunResult(merged(outcomes), kernels)

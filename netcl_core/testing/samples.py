@@ -83,7 +83,7 @@ def for_inputs(shapes: Sequence[Shape], count: int) -> list[Shape]:
 def strided(array: Array) -> Array:
     """The same values with gaps between them in memory, in Fortran's order."""
     wide = np.zeros(tuple(2 * size for size in array.shape), array.dtype, order="F")
-    view = wide[tuple(slice(None, None, 2) for _ in array.shape)]
+    view = np.asarray(wide[tuple(slice(None, None, 2) for _ in array.shape)])  # 0-d: a scalar
     view[...] = array
     return view
 

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -79,14 +79,14 @@ class Job:
 @final
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What came of a job; at most one of the texts is not empty.
+    """What came of a job; at most one of finding, error and unfit is not empty.
 
     Attributes:
         launched: How many kernels ran.
         changed: How many programs were built with the job's fault.
         finding: What the simulator found, in its words.
         error: What the op raised, or how the simulator ended.
-        unfit: Why the simulator cannot run the op.
+        unfit: Why the simulator cannot run the op, or some of its kernels.
         label: The call with which it happened.
     """
 
@@ -138,8 +138,17 @@ def sanitize(
         simulate(table.provider, [Job(name, kind=kind) for name in played], progress)
         for kind in KINDS
     ]
-    found += [max(pair, key=Simulated.badness) for pair in zip(*kinds, strict=True)]
+    found += [_of_both(pair) for pair in zip(*kinds, strict=True)]
     return [_outcome(op, result) for op, result in zip(names, found, strict=True)]
+
+
+def _of_both(kinds: Sequence[Simulated]) -> Simulated:
+    """What came of a scenario as every kind of device: the worst, or all that was not run."""
+    worst = max(kinds, key=Simulated.badness)
+    if worst.finding or worst.error:
+        return worst
+    unfit = [f"{each.unfit} ({each.label})" for each in kinds if each.unfit]
+    return replace(worst, unfit="; ".join(unfit))
 
 
 def _outcome(op: str, result: Simulated) -> Outcome:
@@ -150,7 +159,8 @@ def _outcome(op: str, result: Simulated) -> Outcome:
     if not result.launched:
         reason = result.unfit or "it launches no kernel"
         return Outcome("sanitizer", "skipped", op, "oclgrind", "", reason, "", seconds)
-    return Outcome("sanitizer", "passed", op, "oclgrind", seconds=seconds)
+    reason = f"not all of it was run: {result.unfit}" if result.unfit else ""
+    return Outcome("sanitizer", "passed", op, "oclgrind", "", reason, "", seconds)
 
 
 # -- the child -------------------------------------------------------------------------
@@ -205,9 +215,11 @@ def _one_process(
         last = time.perf_counter()
         for news in _dialogue(child, json.dumps(request)):
             started = True
+            begun = news.get("begin", news.get("alive"))
+            if begun is not None:  # each call is news: who listens may have a patience, too
+                progress(f"sanitizer: {jobs[begun].op}", begun, len(jobs))
             if "begin" in news:
                 last = time.perf_counter()
-                progress(f"sanitizer: {jobs[news['begin']].op}", news["begin"], len(jobs))
             elif "end" in news:
                 del news["end"]
                 found.append(Simulated(**news, seconds=time.perf_counter() - last))

@@ -49,8 +49,7 @@ _LARGEST: Final = 6_000
 class ExactAllocator:
     """Buffers of exactly the wanted size: the pool rounds up, which would hide an overrun.
 
-    None is freed before `free_held`: the simulator forgets what was written to an address
-    that it uses again.
+    None is ever freed: the simulator forgets what was written to an address that it uses again.
     """
 
     def __init__(self, device: Device) -> None:
@@ -188,7 +187,7 @@ def run_job(
     With `stop` whatever goes wrong first ends it, not findings and errors alone; `alive` is
     called before each call of the op.
     """
-    launched, reasons = 0, list[str]()
+    launched, unfit = 0, dict[str, str]()
     for kind in KINDS:
         device.kind = kind  # one of KINDS
         for rank in range(candidates_of(op)):
@@ -204,8 +203,9 @@ def run_job(
                         return {"launched": launched, "finding": found[:4000], "label": label}
                     if problem and (stop or problem[0] == "error"):
                         return {"launched": launched, problem[0]: problem[1], "label": label}
-                    reasons += [problem[1]] if problem else []
-    return {"launched": launched, "unfit": reasons[0] if reasons and not launched else ""}
+                    if problem:
+                        unfit.setdefault(problem[1], label)
+    return {"launched": launched, "unfit": "; ".join(f"{k} ({v})" for k, v in unfit.items())}
 
 
 def run_scenario(
@@ -222,7 +222,7 @@ def run_scenario(
     found: dict[str, Any] = {"launched": launched, "label": f"{scenario} as a {kind}"}
     if finding:
         found["finding"] = finding[:4000]
-    elif problem and (problem[0] == "error" or not launched):
+    elif problem:
         found[problem[0]] = problem[1]
     return found
 

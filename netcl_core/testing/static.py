@@ -111,9 +111,10 @@ def check_registration(subject: Subject, cases: Sequence[Case]) -> list[Outcome]
     promised = promised_rows(subject)
     silent = _silent(subject)
     rows = [row for row in registration.provided(subject.name, cases) if row["name"] not in silent]
-    if not promised and not rows:
+    old = list(registration.too_old(subject.name))
+    if not (promised or rows or old):
         return [Outcome("registration", "skipped", reason="there is nothing that a manifest lists")]
-    found = registration.differences(rows, promised)
+    found = registration.differences(rows, promised) + old
     wrong = {each.op for each in found}
     fine = [Outcome("registration", "passed", row["name"]) for row in rows]
     return [each.outcome() for each in found] + [one for one in fine if one.op not in wrong]

@@ -129,10 +129,10 @@ def _step(check: str, case: Case, device: Device, dtype: str, function: CheckFun
 
 def _of_ops(table: Table) -> Iterator[Step]:
     """Whether there are cases, and something to compare with; derivatives."""
-    wanting = dict(table.problems)
+    wanting = {**table.twins(), **table.problems}
     for op in table.missing():
         wanting[op] = f"{table.provider}:{op}: neither a case nor a reason; expected one of them"
-    for op in [*table.ops, *wanting]:
+    for op in dict.fromkeys([*table.ops, *wanting]):
         yield Step("cases", partial(_complain, wanting.get(op, "")), op=op)
     for op in table.ops:
         reasons = [reason for case in table.cases_of(op) if (reason := lacking(case))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import email
 import email.message
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from netcl_core.market.finding import (
     Distribution,
     distributions,
 )
+from netcl_core.market.installed import is_editable
 from netcl_core.market.manifests import locate
 from netcl_core.market.requirements import CORE
 from netcl_core.resolution import canonical
@@ -73,11 +73,7 @@ class Subject:
     @cached_property
     def editable(self) -> bool:
         """Whether the installation only points to a project."""
-        try:
-            told = json.loads(self._text("direct_url.json") or "{}")
-        except ValueError:
-            return False
-        return bool(told.get("dir_info", {}).get("editable"))
+        return is_editable(self._text("direct_url.json"))
 
     @cached_property
     def points(self) -> Sequence[tuple[str, str, str]]:

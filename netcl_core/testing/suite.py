@@ -10,7 +10,7 @@ import pytest
 
 from netcl_core.device import Device
 from netcl_core.testing.cases import Case
-from netcl_core.testing.collection import Table, table_of
+from netcl_core.testing.collection import Table, table_of, table_with
 from netcl_core.testing.records import Outcome
 from netcl_core.testing.reference import usable_devices
 from netcl_core.testing.running import perform
@@ -81,7 +81,7 @@ def conformance(
         cases: At least one per op of the plugin; default: those of its hook, and derived ones.
         internal: With `cases`: ops without one, with the reason.
     """
-    table = table_of(provider) if cases is None else Table(provider, cases, internal or {})
+    table = table_of(provider) if cases is None else table_with(provider, cases, internal)
     items = items_of(table, usable_devices(), thorough=False)
 
     class TestConformance:

@@ -7,7 +7,7 @@ An excuse is named `<check> [in <dtype>] [on <part of a platform>]`: `values`, `
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -91,16 +91,32 @@ PARTS: Final[Mapping[str, str]] = {
 }
 
 
-_LONGEST_FIRST: Final = sorted({*CHECKS, *PARTS}, key=len, reverse=True)
+#: What is checked of a plugin as a whole, where no case is asked for an excuse.
+_OF_THE_PLUGIN: Final = frozenset({"cases", "reference", "scenario"})
+EXCUSABLE: Final = tuple(name for name in CHECKS if name not in _OF_THE_PLUGIN)
+#: The dtypes that an excuse is asked for in, where those are not all.
+_ASKED_IN: Final[Mapping[str, Sequence[str]]] = {
+    "gradient": ("float64",),
+    "non-finite": ("float32",),
+    "refusal": (),
+    **dict.fromkeys(("derivative", *PARTS), ()),
+}
+#: What is asked for on no device in particular.
+_NOWHERE: Final = frozenset({"derivative", *PARTS})
+_LONGEST_FIRST: Final = sorted({*EXCUSABLE, *PARTS}, key=len, reverse=True)
 _NAME: Final = re.compile(
     rf"({'|'.join(_LONGEST_FIRST)})(?: in ({'|'.join(DTYPES)}))?(?: on (.+))?"
 )
 
 
-def is_known(name: str, *, parts: bool) -> bool:
-    """Whether a name says something: a check (with `parts` also a part of one) and a dtype."""
+def is_excuse(name: str, *, parts: bool) -> bool:
+    """Whether something asks for an excuse of this name; with `parts` also of a part of a check."""
     found = _NAME.fullmatch(name)
-    return found is not None and (parts or found[1] in CHECKS)
+    if found is None or (found[1] in PARTS and not parts):
+        return False
+    check, dtype, platform = found.groups()
+    asked_there = platform is None or check not in _NOWHERE
+    return asked_there and (dtype is None or dtype in _ASKED_IN.get(check, DTYPES))
 
 
 def applies(name: str, check: str, device: Device | None, dtype: str) -> bool:

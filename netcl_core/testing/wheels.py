@@ -8,11 +8,14 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 import zipfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,22 +41,50 @@ def project_table(project: Path) -> dict[str, Any]:
 def build(project: Path, into: Path) -> tuple[Path | None, str]:
     """The wheel of a project, or None with the end of what the build said.
 
+    A copy is built: backends write into the folder, and what an earlier build left there
+    would hide a file that is lost.
+
     Raises MissingExtraError if pip or the project's build backend is not installed.
     """
     _insist_on_tools(project_table(project))
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
-    command = [sys.executable, "-m", "pip", "wheel", *options, "-w", str(into), str(project)]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return None, f"the build did not finish within {_SECONDS} s"
+    command = [sys.executable, "-m", "pip", "wheel", *options, "-w", str(into)]
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, project.resolve().name)
+        try:
+            shutil.copytree(project, copy, ignore=_left_out, ignore_dangling_symlinks=True)
+            done = subprocess.run(
+                [*command, str(copy)],
+                capture_output=True,
+                text=True,
+                timeout=_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return None, f"the build did not finish within {_SECONDS} s"
+        except OSError as error:
+            return None, f"the project cannot be copied: {error}"
     built = sorted(into.glob("*.whl"))
     if done.returncode or not built:
         lines = f"{done.stdout}\n{done.stderr}".strip().splitlines()
         return None, "\n".join(lines[-_TAIL:])
     return built[0], ""
+
+
+def _left_out(folder: str, names: Sequence[str]) -> set[str]:
+    """What is no source: earlier builds, byte code, environments.
+
+    `.git` is copied: backends ask it for the version.
+    """
+    is_project = "pyproject.toml" in names
+    return {
+        name
+        for name in names
+        if name == "__pycache__"
+        or name.endswith(".egg-info")
+        or (is_project and name in {"build", "dist"})
+        or Path(folder, name, "pyvenv.cfg").is_file()
+    }
 
 
 def _insist_on_tools(table: Mapping[str, Any]) -> None:
@@ -88,7 +119,7 @@ def unpack(wheel: Path, into: Path) -> tuple[str, ...]:
             names = tuple(each for each in archive.namelist() if not each.endswith("/"))
             for name in names:
                 _write(archive, name, into)
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:  # or encrypted
         raise TargetError(message(str(wheel), f"it is no wheel ({error})", "a wheel")) from error
     return names
 

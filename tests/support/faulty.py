@@ -32,7 +32,7 @@ schema = 1
 
 [plugin]
 name = "sound"
-api = [1, 0]
+api = [1, 1]
 summary = "A square"
 license = "MIT"
 """
@@ -194,6 +194,13 @@ FAULTY: dict[str, Faulty] = {
         "plugin.maturity: 'ripe' is not one of",
         _manifest('license = "MIT"', 'license = "MIT"\nmaturity = "ripe"'),
     ),
+    "empty_manifest": Faulty(
+        "NC302",
+        "an empty manifest",
+        "'schema' is a required property",
+        {MANIFEST: ""},
+        also=["NC304"],
+    ),
     "other_name": Faulty(
         "NC303",
         "another name in the manifest",
@@ -206,6 +213,18 @@ FAULTY: dict[str, Faulty] = {
         "primitive 'odd'",
         {PLUGIN: _adds("lambda x, attrs: x[0], None, arity=1")[PLUGIN]},
         op="odd",
+    ),
+    "unlisted_namespace": Faulty(
+        "NC304",
+        "a namespace that the manifest does not list",
+        "namespace 'spare'",
+        {
+            PLUGIN: REGISTER
+            + "    @hookimpl\n    def netcl_register_namespaces(self, registry):\n"
+            + f"        registry.add('spare', '{PACKAGE}')\n"
+            + END
+        },
+        op="spare",
     ),
     "promised_op": Faulty(
         "NC305",
@@ -220,6 +239,17 @@ FAULTY: dict[str, Faulty] = {
         "differentiable is false, registered is true",
         _manifest("differentiable = true", "differentiable = false"),
         op="sound",
+    ),
+    "old_api": Faulty(
+        "NC307",
+        "`api = [1, 0]` beside cases",
+        "the hook netcl_conformance_cases of hook API 1.1; it says 1.0",
+        {
+            **_manifest("[1, 1]", "[1, 0]"),
+            PLUGIN: REGISTER
+            + "    @hookimpl\n    def netcl_conformance_cases(self, op):\n        return None\n"
+            + END,
+        },
     ),
     "bad_helper": Faulty(
         "NC401",
@@ -357,6 +387,17 @@ plugin = Plugin()
             + "    @hookimpl\n    def netcl_conformance_cases(self, op):\n"
             + "        import time\n        time.sleep(600)\n"
             + END
+        },
+    ),
+    "meddling": Faulty(
+        "NC603",
+        "it puts something else in the place of a function of netcl_core",
+        "while checking the conformance cases: ZeroDivisionError: division by zero",
+        {
+            PLUGIN: REGISTER
+            + END
+            + "\nfrom netcl_core.testing import child\n"
+            + "child.table_of = lambda name: 1 / 0\n"
         },
     ),
 }

@@ -59,7 +59,7 @@ def _choices(op: str, device: nc.Device) -> Iterator[tuple[str, tuple[str, ...]]
 
 def _in_order(candidates: Sequence[Any]) -> Iterator[Any]:
     """The winner, then who would serve after it where shapes do not suit it, up to a tie."""
-    rest = [each for each in candidates if each.reason.startswith("not used")]
+    rest = [each for each in candidates if each.unused]
     for winner in candidates:
         if winner.chosen:
             yield winner
