@@ -24,6 +24,10 @@ def message(who: str, given: str, expected: str = "", remedy: str = "") -> str:
     return text if text.endswith("?") else text + "."
 
 
+#: Whose frames tell a plugin's author nothing.
+_OWN = ("netcl_core", "importlib", "importlib_metadata", "pluggy")
+
+
 class NetclError(Exception):
     """Base of every error that netcl raises on purpose.
 
@@ -44,6 +48,21 @@ def missing_name(who: str, name: str, known: Iterable[str]) -> MissingNameError:
     close = get_close_matches(name, known, n=2)
     remedy = f"Did you mean {' or '.join(close)}?" if close else f"dir({who}) lists its names"
     return MissingNameError(message(who, f"it has no {name!r}", "", remedy))
+
+
+def raised_at(error: BaseException) -> str:
+    """`package/module.py:12, in function`: the innermost place that is not netcl's own.
+
+    Empty where all of it is.
+    """
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        code, name = trace.tb_frame.f_code, str(trace.tb_frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] not in _OWN:
+            file = "/".join(code.co_filename.replace("\\", "/").split("/")[-2:])
+            place = f"{file}:{trace.tb_lineno}, in {code.co_name}"
+        trace = trace.tb_next
+    return place
 
 
 class ConfigError(NetclError, ValueError):

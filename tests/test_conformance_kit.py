@@ -362,6 +362,40 @@ def test_a_hook_that_is_wrong_is_one_failure(
     assert "of plugin 'kit' of kit" in found.reason and found.remedy
 
 
+def test_a_case_of_attributes_that_the_op_lacks_is_one_failure(
+    collect: Callable[..., Table],
+) -> None:
+    """And none of its checks is made, since each would fail."""
+    table = collect(lambda op: [case(), case(attrs={"alpha": 2.0})])
+    assert not table.cases
+    failed = [each for each in run_level(table, [NUMPY]).outcomes if each.state == "failed"]
+    (found,) = failed
+    said = "attrs= has alpha; expected attributes of kit_cube: it has none"
+    assert found.check == "cases" and said in found.reason
+
+
+def test_what_raises_is_named_with_its_place(register: Callable[..., None]) -> None:
+    """The remedy is that of what is raised, not that of the check it was raised in."""
+
+    def raising(x: Any) -> Any:
+        raise OSError("no result")
+
+    def refusing(x: Any) -> Any:
+        raise nc.errors.ShapeError("kit_cube: no such shape. Reshape it.")
+
+    for call, remedy in ((raising, "test_conformance_kit.py:"), (refusing, "")):
+        register(Composite("kit_cube", call))
+        (found,) = outcomes(case(shapes=[[(3,)]]), only=["deterministic"])[:1]
+        assert found.state == "failed" and remedy in found.remedy
+        assert found.remedy.startswith("Correct what raises it: tests/") or not remedy
+
+
+def test_a_remedy_names_op_device_and_dtype(register: Callable[..., None]) -> None:
+    register(cube("{0} * {0}"))
+    found = [each for each in outcomes(case(), only=["values"]) if each.dtype == "float32"]
+    assert "`netcl kernels show kit_cube --device cpu --dtype float32`" in found[0].remedy
+
+
 # -- scenarios -------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Final, final
 
 from netcl_core import config
-from netcl_core.errors import PluginError
+from netcl_core.errors import NetclError, PluginError, raised_at
 from netcl_core.market.failures import FAILURES, plugin_error
 from netcl_core.market.finding import MANIFEST, PLUGINS, PRIMITIVES, Distribution, distributions
 from netcl_core.market.manifest_memory import ManifestMemory
@@ -73,6 +73,8 @@ class Plugin:
         self.code, self.state = code, FAILURES[code].state
         own = isinstance(error, PluginError)
         self.reason = str(error) if own else f"{type(error).__name__}: {error}"
+        if not own and not isinstance(error, NetclError) and (place := raised_at(error)):
+            self.reason += f" (at {place})"
         self.traceback = traceback
 
 

@@ -114,7 +114,9 @@ def table_of(distribution: str) -> Table:
             problems[op] = str(error)
             continue
         record = records.get(op)
-        if not given and reason:
+        if wrong := _misfits(given, record):
+            problems[op], given = wrong, []
+        elif not given and reason:
             internal[op] = reason
         elif not given and isinstance(record, AutogradPrimitive):
             try:
@@ -130,6 +132,22 @@ def table_of(distribution: str) -> Table:
             except PluginError as error:
                 problems[row.record.name] = str(error)
     return Table(provider, cases, internal, problems, scenarios)
+
+
+def _misfits(cases: Sequence[Case], record: Any) -> str:
+    """Which case calls an elementwise op with what it does not take; empty if none does.
+
+    Said once, since every check of such a case would fail.
+    """
+    if not isinstance(record, AutogradPrimitive):
+        return ""
+    for case in cases:
+        unknown = [] if case.call else [name for name in case.attrs if name not in record.attrs]
+        if unknown:
+            known = f"attributes of {record.name}: {', '.join(record.attrs) or 'it has none'}"
+            given = f"attrs= has {', '.join(unknown)}"
+            return message(f"case {case}", given, known, "Correct the case, or the op")
+    return ""
 
 
 def table_with(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from netcl_core.device import Device
+from netcl_core.errors import NetclError, raised_at
 from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import Table
 from netcl_core.testing.poison import poisoned
@@ -24,6 +26,13 @@ _WORST_FIRST: Final[Sequence[OutcomeState]] = ("failed", "xfailed", "passed", "s
 #: The beginning and the end of a text that is too long: a build log's end matters.
 _BEGINNING: Final = 900
 _END: Final = 500
+
+
+class Failure(NamedTuple):
+    """What went wrong, nothing if the reason is empty; a remedy of None is the check's own."""
+
+    reason: str = ""
+    remedy: str | None = None
 
 
 @final
@@ -73,17 +82,22 @@ def perform(step: Step) -> Iterator[Outcome]:
             yield _outcome(step, op, "skipped", step.skip)
         return
     start = time.perf_counter()
-    reason = _failure(step, step.cases)
-    reasons = [reason] * max(1, len(step.cases))
-    if reason and len(step.cases) > 1:  # whose fault is it?
+    failure = _failure(step, step.cases)
+    failures = [failure] * max(1, len(step.cases))
+    if failure.reason and len(step.cases) > 1:  # whose fault is it?
         alone = [_failure(step, [case]) for case in step.cases]
-        together = f"only together with its neighbours: {reason}"
-        reasons = alone if any(alone) else [together] * len(alone)
-    seconds = (time.perf_counter() - start) / len(reasons)
+        together = f"only together with its neighbours: {failure.reason}"
+        if any(each.reason for each in alone):
+            failures = alone
+        else:
+            failures = [Failure(together, failure.remedy)] * len(alone)
+    seconds = (time.perf_counter() - start) / len(failures)
     if not step.cases:
-        yield _outcome(step, step.op, "failed" if reason else "passed", reason, seconds)
-    for case, text in zip(step.cases, reasons if step.cases else (), strict=True):
-        yield _outcome(step, case.op, *_judged(step, case, text), seconds)
+        state: OutcomeState = "failed" if failure.reason else "passed"
+        yield _outcome(step, step.op, state, failure.reason, seconds, failure.remedy)
+    for case, each in zip(step.cases, failures if step.cases else (), strict=True):
+        state, reason = _judged(step, case, each.reason)
+        yield _outcome(step, case.op, state, reason, seconds, each.remedy)
 
 
 def _judged(step: Step, case: Case, reason: str) -> tuple[OutcomeState, str]:
@@ -97,23 +111,38 @@ def _judged(step: Step, case: Case, reason: str) -> tuple[OutcomeState, str]:
 
 
 def _outcome(
-    step: Step, op: str, state: OutcomeState, reason: str, seconds: float = 0.0
+    step: Step,
+    op: str,
+    state: OutcomeState,
+    reason: str,
+    seconds: float = 0.0,
+    remedy: str | None = None,
 ) -> Outcome:
-    remedy = CHECKS[step.check].remedy if state == "failed" else ""
+    """An outcome of a step; a failed one's remedy is the check's unless there is a better one."""
     device = "" if step.device is None else step.device.id
+    if state != "failed":
+        remedy = ""
+    elif remedy is None:
+        remedy = CHECKS[step.check].remedy
+        for name, value in (("OP", op), ("D", device), ("T", step.dtype)):
+            remedy = re.sub(rf"\b{name}\b", value or name, remedy)
     return Outcome(step.check, state, op, device, step.dtype, reason, remedy, seconds)
 
 
-def _failure(step: Step, cases: Sequence[Case]) -> str:
-    """What goes wrong in a check; empty if nothing does."""
+def _failure(step: Step, cases: Sequence[Case]) -> Failure:
+    """What goes wrong in a check."""
     try:
         with poisoned(step.device):
             step.run(cases)
     except AssertionError as error:
-        return _short(str(error)) or "AssertionError without a text"
+        return Failure(_short(str(error)) or "AssertionError without a text")
+    except NetclError as error:  # its text ends with what to do
+        return Failure(_short(f"{step}: {type(error).__name__}: {error}"), "")
     except (Exception, SystemExit) as error:  # an op may raise anything
-        return _short(f"{step}: {type(error).__name__}: {error}")
-    return ""
+        text = _short(f"{step}: {type(error).__name__}: {error}")
+        place = raised_at(error)
+        return Failure(text, f"Correct what raises it{f': {place}' if place else ''}")
+    return Failure()
 
 
 def _short(text: str) -> str:
