@@ -114,7 +114,7 @@ def _implementations(
     def unfit(offer: Offer) -> str | None:
         needs = offer.item.requires
         unmet = needs.unmet(request) if exact else needs.unmet_by_device(request)
-        return registry.limit(offer.provider, device) or unmet
+        return registry.limit(offer.owner, device) or unmet
 
     offers = operator.offers()
     locked = registry.locked(operator.name, device, dtype)

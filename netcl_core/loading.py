@@ -33,7 +33,7 @@ from netcl_core.market.states import States
 from netcl_core.market.survey import CORE_PREFIX, Plugin, survey, unknown_names
 from netcl_core.registrars import NamespaceRegistrar, OperatorRegistrar, PrimitiveRegistrar
 from netcl_core.registry import Transaction, registry
-from netcl_core.rendering import add_prefix, has_prefix
+from netcl_core.rendering import add_prefix, drop_prefix, has_prefix
 from netcl_core.resolution import canonical
 
 #: Every plugin of this process: a working or quarantined one by its name, others by their key.
@@ -130,7 +130,7 @@ def _load(plugin: Plugin) -> None:
     module = plugin.source.points[plugin.group, plugin.name].partition(":")[0].strip()
     package = module.partition(".")[0]
     importing = True
-    plugin.state = "loading"
+    plugin.state, plugin.own_prefix = "loading", True
     try:
         _add_templates(plugin.name, package)
         try:
@@ -205,15 +205,7 @@ def _insist(complaints: Sequence[str]) -> None:
 
 
 def _add_templates(prefix: str, package: str) -> None:
-    """Make the `templates` folder of a package known, without importing the package.
-
-    Raises PluginError for the prefix of the core's own templates.
-    """
-    if prefix == CORE_PREFIX:
-        raise plugin_error(
-            "NP114",
-            message(f"plugin {prefix!r}", "the prefix of the core's own templates", "another name"),
-        )
+    """Make the `templates` folder of a package known, without importing the package."""
     spec = importlib.util.find_spec(package)
     for place in (spec.submodule_search_locations or ()) if spec is not None else ():
         folder = Path(place) / "templates"
@@ -222,7 +214,7 @@ def _add_templates(prefix: str, package: str) -> None:
 
 
 def _enter_primitive(plugin: Plugin, record: Any) -> None:
-    transaction = registry.transaction(plugin.distribution)
+    transaction = registry.transaction(plugin.distribution, owner=plugin.key)
     PrimitiveRegistrar(transaction, plugin.name).add(record)
     transaction.commit()
     _activate(plugin, transaction)
@@ -230,7 +222,7 @@ def _enter_primitive(plugin: Plugin, record: Any) -> None:
 
 def _enter_hooks(plugin: Plugin, loaded: Any) -> None:
     """Call the plugin's registration hooks and enter what they add, all or nothing."""
-    transaction = registry.transaction(plugin.distribution)
+    transaction = registry.transaction(plugin.distribution, owner=plugin.key)
     try:
         try:
             _manager.register(loaded, plugin.name)
@@ -260,7 +252,7 @@ def _enter_hooks(plugin: Plugin, loaded: Any) -> None:
 def _activate(plugin: Plugin, transaction: Transaction) -> None:
     manifest = plugin.manifest
     if manifest is not None and not manifest.requires.anything:
-        registry.limits[plugin.distribution] = manifest.requires.unmet
+        registry.limits[plugin.key] = manifest.requires.unmet
     plugin.provides = tuple(row.record.name for row in transaction)
     plugin.state, plugin.reason, plugin.traceback, plugin.code = "active", "", "", ""
 
@@ -315,14 +307,20 @@ def register(plugin: Any, name: str | None = None) -> Plugin:
             raise PluginError(
                 message("register", f"{chosen!r} is registered already", "a new name")
             )
-        entry = Plugin(chosen, chosen, "0", "loading")
+        if chosen == CORE_PREFIX:
+            text = message("register", f"{chosen!r} is the prefix of the core's own templates",
+                           "another name")  # fmt: skip
+            raise plugin_error("NP114", text)
+        entry = Plugin(chosen, chosen, "0", "loading", own_prefix=not has_prefix(chosen))
         package = _package_of(plugin)
-        if package is not None and not has_prefix(chosen):
-            _add_templates(chosen, package)
         try:
+            if package is not None and entry.own_prefix:
+                _add_templates(chosen, package)
             _enter_hooks(entry, plugin)
-        except Exception as error:
+        except BaseException as error:
             error.add_note(f"while registering the plugin {chosen!r}")
+            if entry.own_prefix:
+                drop_prefix(chosen)
             raise
         known[chosen] = entry
     return entry
@@ -343,7 +341,9 @@ def unregister(name: str) -> None:
             raise PluginError(message("unregister", f"{name!r} is unknown", f"one of {names}"))
         if plugin.implementations is not None:
             _manager.unregister(plugin.implementations)
-        registry.remove_provider(plugin.distribution)
+        if plugin.own_prefix:
+            drop_prefix(plugin.name)
+        registry.remove_provider(plugin.distribution, plugin.key)
 
 
 def implementing(hook: str) -> Iterable[tuple[Plugin, Callable[..., Any]]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, final
 
 from netcl_core.errors import AmbiguousOpError, RegistrationError, coded, message
@@ -49,12 +49,17 @@ class Namespace:
 @final
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record in a table, with its provider (a distribution's name) and its priority."""
+    """One record in a table, with its provider (a distribution's name) and its priority.
+
+    A distribution may have several plugins: `owner` is the key of the one that brings the
+    record, and the provider's name for what is entered without a plugin.
+    """
 
     kind: str
     record: Any
     provider: str
     priority: int = 0
+    owner: str = ""
 
     @property
     def id(self) -> str:
@@ -64,7 +69,7 @@ class Row:
     @property
     def offer(self) -> Offer:
         """This row as one of several offers for its name."""
-        return Offer(self.provider, self.record.name, self.kind, self.priority, self)
+        return Offer(self.provider, self.record.name, self.kind, self.priority, self, self.owner)
 
 
 def winner_of(op: str, decision: Decision) -> Any:
@@ -104,7 +109,7 @@ class Registry:
         self.inactive: dict[str, str] = {}
         #: What such a plugin would bring, by its manifest: the name -> the distribution.
         self.withheld: dict[str, str] = {}
-        #: Why a device is too little for a distribution's plugin, by its manifest, or None.
+        #: Why a device is too little for a plugin, by its manifest, or None; by the rows' owner.
         self.limits: dict[str, Callable[[Any], str | None]] = {}
         #: The choices of the lock file that holds, if there is one; see `hold_to`.
         self.choices: Choices | None = None
@@ -190,22 +195,30 @@ class Registry:
         """
         return () if self.choices is None else self.choices.order(op, device, dtype)
 
-    def limit(self, provider: str, device: Any) -> str | None:
-        """Why a device is too little for what a distribution's manifest requires, or None."""
-        check = self.limits.get(provider)
-        return None if check is None else check(device)
+    def limit(self, owner: str, device: Any) -> str | None:
+        """Why a device is too little for what a plugin's manifest requires, or None.
 
-    def transaction(self, provider: str, *, override: bool = False) -> Transaction:
+        With a distribution's name: for any of its plugins.
+        """
+        for key, check in tuple(self.limits.items()):
+            if f"{key}:".startswith(f"{owner}:") and (reason := check(device)) is not None:
+                return reason
+        return None
+
+    def transaction(self, provider: str, *, owner: str = "", override: bool = False) -> Transaction:
         """Begin to enter rows for one provider; nothing is visible before `commit`."""
-        return Transaction(self, provider, override)
+        return Transaction(self, provider, owner or provider, override)
 
-    def remove_provider(self, provider: str) -> None:
-        """Take all rows of a provider out of the tables."""
+    def remove_provider(self, provider: str, owner: str = "") -> None:
+        """Take the rows of a provider out of the tables, all or those of one of its plugins."""
         with self.lock:
-            self.limits.pop(provider, None)
+            self.limits.pop(owner or provider, None)
             for table in self._tables.values():
-                for name in list(table):
-                    table[name] = tuple(row for row in table[name] if row.provider != provider)
+                for name, rows in list(table.items()):
+                    table[name] = tuple(
+                        row for row in rows
+                        if row.provider != provider or (owner and row.owner != owner)
+                    )  # fmt: skip
                     if not table[name]:
                         del table[name]
             self._changed()
@@ -215,7 +228,9 @@ class Registry:
             for row in rows:
                 table, name = self._tables[row.kind], row.record.name
                 kept = table.get(name, ())
-                if override:
+                if override:  # what takes the place of a plugin's record belongs to the plugin
+                    owners = [old.owner for old in kept if old.provider == provider]
+                    row = replace(row, owner=(*owners, row.owner)[0])
                     kept = tuple(old for old in kept if old.provider != provider)
                 table[name] = (*kept, row)
             self._changed()
@@ -233,6 +248,7 @@ class Transaction:
 
     registry: Registry
     provider: str
+    owner: str
     override: bool = False
     rows: list[Row] = field(default_factory=list)
 
@@ -254,7 +270,7 @@ class Transaction:
                 "Choose another name, or pass override=True to replace it",
             )
             raise coded("NP307", RegistrationError(text))
-        self.rows.append(Row(kind, record, self.provider, priority))
+        self.rows.append(Row(kind, record, self.provider, priority, self.owner))
 
     def _has(self, kind: str, name: str) -> bool:
         kinds = OP_KINDS if kind in OP_KINDS else (kind,)

@@ -57,6 +57,13 @@ def add_prefix(prefix: str, folder: str | Path) -> None:
         environment().cache.clear()  # type: ignore[union-attr]  # an LRUCache unless size 0
 
 
+def drop_prefix(prefix: str) -> None:
+    """Forget the templates of a prefix, if there are any."""
+    with _lock:
+        _prefixes.pop(prefix, None)
+        environment().cache.clear()  # type: ignore[union-attr]  # an LRUCache unless size 0
+
+
 def has_prefix(prefix: str) -> bool:
     """Whether templates of this prefix can be found."""
     return prefix in _prefixes

@@ -29,13 +29,17 @@ def canonical(name: str) -> str:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Offer:
-    """Something that could serve an op: the record, who brings it, and its priority."""
+    """Something that could serve an op: the record, who brings it, and its priority.
+
+    `owner` is the key of the provider's plugin that brings it, see `registry.Row`.
+    """
 
     provider: str
     op: str
     label: str
     priority: int
     item: Any
+    owner: str = ""
 
     @property
     def id(self) -> str:

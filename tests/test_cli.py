@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -296,3 +297,22 @@ assert not [one for one in made.findings if one.startswith('runtime')], made.fin
 assert made.opencl_problem, made
 """
     python(code, OCL_ICD_VENDORS="/nowhere/at/all")
+
+
+def test_ctrl_c_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "_run", interrupted)
+    result = run("devices")
+    assert result.exit_code == 130 and "netcl: interrupted" in result.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "netcl_core.cli.start", "plugins", "list", "--json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None and child.stderr is not None
+        child.stdout.close()
+        assert "Traceback" not in child.stderr.read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,14 +14,23 @@ import click
 import numpy as np
 import pluggy
 import pytest
+from broken import GOOD
+from distributions import TEMPLATE, install
 from environments import Environment
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import hookspecs
 from netcl_core.autograd import AutogradPrimitive
-from netcl_core.errors import AmbiguousOpError, MissingOpError, PluginError, RegistrationError
+from netcl_core.errors import (
+    AmbiguousOpError,
+    MissingOpError,
+    PluginError,
+    RegistrationError,
+    TemplateError,
+)
 from netcl_core.registry import Registry
+from netcl_core.rendering import has_prefix
 
 # -- a third party's first plugin ----------------------------------------------------
 
@@ -163,6 +173,74 @@ def test_one_object_under_two_names(names: list[str]) -> None:
     assert ag.shared_op(np.float32(1)).item() == 5
     nc.plugins.unregister("mine")
     nc.plugins.register(given, "mine")
+
+
+def test_a_prefix_goes_with_its_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with one that failed; one that was there before stays."""
+    for package, factor in (("pk_broken", 2), ("pk_one", 3), ("pk_two", 4)):
+        code = GOOD.format(name="prefixed")
+        if package == "pk_broken":
+            code = code.replace("add_template('plus", "add_template('missing")
+        folder = tmp_path / package / "templates"
+        folder.mkdir(parents=True)
+        (folder.parent / "__init__.py").write_text(code)
+        (folder / "plus.cl.j2").write_text(TEMPLATE.replace("x * x + 1", f"x * {factor}"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(TemplateError):
+        nc.plugins.register(importlib.import_module("pk_broken").plugin, "mine")
+    for package, value in (("pk_one", 3), ("pk_two", 4)):
+        nc.plugins.register(importlib.import_module(package).plugin, "mine")
+        assert ag.prefixed(np.float32(1)).item() == value
+        nc.plugins.unregister("mine")
+    assert not has_prefix("mine")
+    nc.plugins.add_templates("given", tmp_path / "pk_one" / "templates")
+    nc.plugins.register(importlib.import_module("pk_two").plugin, "given")
+    assert ag.prefixed(np.float32(1)).item() == 3
+    nc.plugins.unregister("given")
+    assert has_prefix("given")
+
+
+def test_the_cores_prefix_cannot_be_registered() -> None:
+    with pytest.raises(PluginError, match="the prefix of the core's own templates") as caught:
+        nc.plugins.register(plugin_of(primitive("almost")), "core")
+    assert caught.value.code == "NP114" and has_prefix("core")
+
+
+TWO_OF_ONE = """
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.autograd.choosing import unfit
+from netcl_core.registry import registry
+
+class Device:
+    backend, kind, extensions, opencl_c = "opencl", "cpu", (), (1, 2)
+    def __str__(self):
+        return "fake"
+
+registry.load()
+reasons = [unfit(registry.find_op(name).offer, Device()) for name in ("da_op", "db_op")]
+nc.plugins.unregister("da")
+with nc.use_device("cpu"):
+    print(reasons, ag.db_op(3.0).item(),
+          [plugin.name for plugin in nc.plugins.list() if plugin.distribution == "two-of-one"],
+          [name for name in registry.op_names() if name.startswith("d")])
+"""
+
+
+def test_two_plugins_of_one_distribution(tmp_path: Path, python: Callable[..., str]) -> None:
+    """What one requires does not bind the other, and it takes only what is its own along."""
+    files: dict[str, str] = {}
+    points: dict[str, dict[str, str]] = {"netcl_core.plugins": {}, "netcl_core.manifest": {}}
+    for name, needs in (("da", '[requires]\nopencl = "99.0"\n'), ("db", "")):
+        files[f"{name}_package/__init__.py"] = GOOD.format(name=f"{name}_op")
+        files[f"{name}_package/templates/plus.cl.j2"] = TEMPLATE
+        files[f"{name}_package/netcl_plugin.toml"] = needs
+        points["netcl_core.plugins"][name] = f"{name}_package:plugin"
+        points["netcl_core.manifest"][name] = f"{name}_package:netcl_plugin.toml"
+    install(tmp_path, "two-of-one", files, points)
+    said = python(TWO_OF_ONE, PYTHONPATH=str(tmp_path), NETCL_PLUGINS="two-of-one")
+    reason = "it needs OpenCL C 99.0, fake has 1.2"
+    assert said == f"['{reason}', None] 10.0 ['db'] ['db_op']"
 
 
 def test_unregister_of_an_unknown_name() -> None:

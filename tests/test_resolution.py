@@ -285,7 +285,7 @@ def test_implementations_by_the_same_rules(give: Callable[..., None]) -> None:
     give("other", implementation("long", "also", 5))
     with pytest.raises(AmbiguousOpError, match="fast:long and other:long"):
         own.select(request)
-    registry.limits["fast"] = lambda device: "it is too small"
+    registry.limits["fast::fast"] = lambda device: "it is too small"
     assert own.select(request).label == "also"
 
 

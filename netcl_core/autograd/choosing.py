@@ -82,7 +82,7 @@ def unfit(offer: Offer, device: Device | None) -> str | None:
     """Why a device cannot run anything of a provider's record, or None."""
     if device is None or device.backend == "numpy":  # NumPy runs every reference
         return None
-    reason = registry.limit(offer.provider, device)
+    reason = registry.limit(offer.owner, device)
     record = offer.item.record
     if reason is not None or not isinstance(record, Operator) or record.view:
         return reason
@@ -111,7 +111,7 @@ def contested(
 
     Raises AmbiguousOpError at once for a tie that no device would break.
     """
-    by_device = any(row.provider in registry.limits or _is_limited(row.record) for row in rows)
+    by_device = any(row.owner in registry.limits or _is_limited(row.record) for row in rows)
     by_device |= registry.choices is not None and registry.choices.knows(op)
     served: dict[Any, Callable[..., Any]] = {}
 

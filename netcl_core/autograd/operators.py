@@ -160,15 +160,22 @@ class Operator:
 
     def offers(self) -> list[Offer]:
         """All implementations that are registered for this operator, with who brings each."""
-        owner = next(
-            (row.provider for row in registry.op_rows(self.name) if row.record is self), UNKNOWN
+        provider, owner = next(
+            (
+                (row.provider, row.owner)
+                for row in registry.op_rows(self.name)
+                if row.record is self
+            ),
+            (UNKNOWN, ""),
         )
-        return [
-            Offer(owner, self.name, each.label, each.priority, each)
-            for each in self.implementations
-        ] + [
-            Offer(row.provider, self.name, row.record.label, row.record.priority, row.record)
+        found = [(provider, each, owner) for each in self.implementations]
+        found += [
+            (row.provider, row.record, row.owner)
             for row in registry.rows("implementation", self.name)
+        ]
+        return [
+            Offer(provider, self.name, each.label, each.priority, each, owner)
+            for provider, each, owner in found
         ]
 
     def decide(self, request: Request, chosen: Sequence[Choice] = ()) -> Decision:
@@ -178,7 +185,7 @@ class Operator:
             self.offers(),
             chosen,
             lambda offer: (
-                registry.limit(offer.provider, request.device) or offer.item.requires.unmet(request)
+                registry.limit(offer.owner, request.device) or offer.item.requires.unmet(request)
             ),
             registry.locked(self.name, request.device, request.output.dtype),
         )

@@ -148,7 +148,7 @@ def _check_root(root: Any) -> None:
 def _seed(root: Any, seed: Any) -> Tensor:
     if seed is None:
         if root.size != 1:
-            raise ValueError(
+            raise ShapeError(
                 message(
                     "backward",
                     f"a value of shape {root.shape} and no gradient for it",

@@ -84,11 +84,14 @@ class NetclGroup(click.Group):
         return {path[-1]: command for path, command in split.items() if path[:-1] == inside}
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a NetclError becomes its text on stderr and exit code 3."""
+        """Run the command; a NetclError becomes its text on stderr and exit code 3, Ctrl-C 130."""
         try:
             return super().invoke(ctx)
         except NetclError as error:
             ctx.exit(ended_by(error))
+        except KeyboardInterrupt:  # which is no finding: 1 is what click would make of it
+            click.echo("netcl: interrupted", err=True)
+            ctx.exit(130)
 
 
 def _unlocked() -> AbstractContextManager[None]:

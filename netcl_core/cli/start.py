@@ -8,6 +8,7 @@ take the usual way.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 
@@ -17,6 +18,10 @@ def main() -> None:
     if words in (["plugins", "list"], ["plugins", "list", "--json"]):
         try:
             code = _call("market", "show_list", "--json" in words)
+            sys.stdout.flush()
+        except BrokenPipeError:  # its reader, such as `head`, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 1
         except Exception as error:  # what the command line makes of it is decided there
             code = _call("main", "ended_by", error)
         sys.exit(code)

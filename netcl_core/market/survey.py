@@ -38,6 +38,7 @@ class Plugin:
         provides: The names of its ops and namespaces, once it is active.
         group: The entry-point group that it was found in, empty for one given to `register`.
         manifest: What it says of itself; None if it ships no manifest.
+        own_prefix: Whether its template prefix came with it, and so goes with it.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Plugin:
     group: str = ""
     code: str = ""
     manifest: Manifest | None = None
+    own_prefix: bool = field(default=False, repr=False)
     implementations: Any = field(default=None, repr=False)
     source: Distribution | None = field(default=None, repr=False)
 
