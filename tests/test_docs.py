@@ -9,7 +9,10 @@ from pathlib import Path
 
 import broken
 import generate
+import matrix_page
 import pytest
+from netcl_plugin_workbench.matrix.signs import SIGNS
+from packaging.version import Version
 
 from netcl_core import config, errors, hookspecs, version
 from netcl_core.autograd import jit
@@ -19,6 +22,8 @@ from netcl_core.testing import findings
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 _FENCE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+#: Plugins that bring a command and nothing that runs on a device: their cells are grey.
+NO_DEVICE = {"netcl-plugin-train", "netcl-plugin-workbench"}
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)[^)]*\)")
 
 
@@ -135,3 +140,24 @@ def test_every_warning_is_documented() -> None:
     for name, value in vars(errors).items():
         if inspect.isclass(value) and issubclass(value, Warning) and name != "FusionSkipped":
             assert f"`{name}`" in page("errors.md")
+
+
+# -- the published matrix --------------------------------------------------------------
+
+
+def test_the_published_matrix_is_whole() -> None:
+    """Every plugin of ours and every example, on three cores and more, two Pythons, three runtimes.
+
+    It shows what does not work, too.
+    """
+    board = matrix_page.published()
+    plugins = {path.parent.name for path in ROOT.glob("plugins/**/pyproject.toml")}
+    cores = {core for _, core in board}
+    assert len(cores) >= 3 and board.keys() == {(p, c) for p in plugins for c in cores}
+    columns = set(next(iter(board.values())))
+    for runtime in ("intel", "pocl", "oclgrind"):
+        assert {f"{runtime} {python}" for python in ("3.11", "3.12")} <= columns
+    signs = [sign for row in board.values() for sign in row.values()]
+    assert {"✓", "✗", "/"} <= set(signs) and set(signs) <= {each.sign for each in SIGNS.values()}
+    newest = max(cores, key=Version)
+    assert all("✓" in board[plugin, newest].values() for plugin in plugins - NO_DEVICE)

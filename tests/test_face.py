@@ -42,6 +42,13 @@ NAMES = {
 }
 
 
+#: Before the code of a process in which no plugin is installed.
+BARE = """
+import netcl_core.market.survey
+netcl_core.market.survey.distributions = list
+"""
+
+
 def test_importing_is_light(python: Callable[..., str]) -> None:
     code = f"import sys, netcl_core; print([name for name in {HEAVY} if name in sys.modules])"
     assert python(code) == "[]"
@@ -87,7 +94,7 @@ except MissingNamespaceError as error:
     assert isinstance(error, ImportError)
     print(error)
 """
-    said = python(code, NETCL_PLUGINS_AUTOLOAD="0")
+    said = python(BARE + code)
     assert said == (
         f"netcl_core.{package}: no installed plugin provides this namespace. "
         f"Install it with: pip install netcl-plugin-{package}."
@@ -122,7 +129,7 @@ for name in ("nn", "nothing", "nn.deeper", "_hidden"):
     except ImportError as error:
         print(type(error).__name__, "pip install netcl-plugin-nn" in str(error))
 """
-    said = python(code, NETCL_PLUGINS_AUTOLOAD="0").splitlines()
+    said = python(BARE + code).splitlines()
     missing = "MissingNamespaceError True"
     assert said == [missing, "ModuleNotFoundError False", missing, "ModuleNotFoundError False"]
 
@@ -157,7 +164,7 @@ for call in (lambda: ag.{op}, lambda: getattr(ag, "{op}")):
         assert isinstance(error, AttributeError)
         print(str(error).rsplit(" ", 1)[1])
 """
-    first, second = python(code, NETCL_PLUGINS_AUTOLOAD="0").split()
+    first, second = python(BARE + code).split()
     assert first == second and first.startswith("netcl-plugin-")
 
 
@@ -170,7 +177,7 @@ try:
 except nc.errors.MissingOpError as error:
     print(error)
 """
-    said = python(code, NETCL_PLUGINS_AUTOLOAD="0")
+    said = python(BARE + code)
     assert "pip install netcl-plugin-elementwise" in said
 
 
