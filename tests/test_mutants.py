@@ -19,7 +19,7 @@ from netcl_core.autograd import AutogradPrimitive, Composite
 from netcl_core.backends import backend_of
 from netcl_core.dtypes import DTYPES
 from netcl_core.registry import Row, registry
-from netcl_core.testing import Case, Table, kernel_mutants, table_of, uniform
+from netcl_core.testing import Case, Table, kernel_mutants, reference, table_of, uniform
 from netcl_core.testing import full as level
 from netcl_core.testing.faults import expression_faults
 from netcl_core.testing.full import full_level
@@ -149,6 +149,19 @@ def test_weak_cases_are_named(row: Callable[[Any], Row]) -> None:
     assert f"and {len(mutants.missed) - 10} more" in outcome.reason
     assert "no OpenCL device" in outcome.reason and "each branch" in outcome.remedy
     assert result.roofline == []
+
+
+def test_without_pytorch_what_is_missed_is_no_failure(
+    row: Callable[[Any], Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cases that state PyTorch's function are strong where it is installed, and known not to be."""
+    row(hinge())
+    weak = replace(WEAK, torch=lambda t, x, y: t.where(x > 0, x * y, 0))
+    monkeypatch.setattr(reference, "has_torch", lambda: False)
+    (outcome,) = full_level(Table("kit", [weak]), [NUMPY], only=["mutants"]).outcomes
+    assert outcome.state == "skipped" and "missed: kit_hinge" in outcome.reason
+    assert "since PyTorch is not installed, compared with their own NumPy path" in outcome.reason
+    assert outcome.reason.endswith("changes, too: kit_hinge")
 
 
 def test_a_step_that_fails_anyway_catches_nothing(row: Callable[[Any], Row]) -> None:

@@ -119,7 +119,7 @@ def _print(record: Record) -> None:
             for line in each.reason.splitlines():
                 print(f"{each.check}: {line}")
     for speed in record.roofline:
-        where = f"{speed.op} in {speed.dtype} on {speed.device}"
+        where = f"{speed.op} in {speed.dtype} on {speed.device}, {speed.elements:,} elements"
         print(f"roofline: {where}: {speed.fraction:.2f} of a copy's bandwidth")
     for note in record.notes:
         print(f"note: {note}")
