@@ -9,7 +9,7 @@ from typing import Any
 
 import samples
 from netcl_plugin_workbench.catalogue.evidence import load
-from netcl_plugin_workbench.catalogue.findings import merge
+from netcl_plugin_workbench.catalogue.findings import merge, reached
 from netcl_plugin_workbench.catalogue.views import SIGNS, by_check, matrix, reasons
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES
 from samples import INTEL, cell, record
@@ -84,6 +84,16 @@ def test_the_deepest_record_gives_the_level() -> None:
     assert merge([static]).deepest == static and merge([]).deepest is None
     noted = [replace(full, notes=("b", "a")), replace(static, notes=("a",))]
     assert merge(noted).notes == ["a", "b"]
+
+
+def test_a_part_of_a_level_does_not_look_like_all_of_it(tmp_path: Path) -> None:
+    """A cell of Oclgrind runs `--level full --only sanitizer`."""
+    part = replace(small("passed", check="sanitizer"), mutants=(), roofline=())
+    assert part.level == "full" and reached(part) == "run"
+    assert reached(replace(part, outcomes=())) == "static"
+    assert reached(small("passed")) == "full"
+    out = market_of(tmp_path, part.as_json())
+    assert "passing (run)" in badge_of(out, "checks") and "full check" not in page_of(out)
 
 
 def test_a_static_check_alone_does_not_look_like_more(tmp_path: Path) -> None:

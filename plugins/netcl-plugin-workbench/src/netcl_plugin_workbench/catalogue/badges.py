@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from netcl_plugin_workbench.catalogue.findings import reached
 from netcl_plugin_workbench.catalogue.model import Market, Project
 from netcl_plugin_workbench.catalogue.rendering import render
 from netcl_plugin_workbench.catalogue.views import SIGNS
@@ -49,7 +50,7 @@ def _said(plugin: Project, kind: str) -> tuple[str, str, str]:
     if kind == "checks":
         record, state = latest.findings.deepest, latest.findings.verdict
         text = {"failed": "failing", "passed": "passing"}.get(state, "not checked")
-        return "checks", f"{text} ({record.level})" if record else text, _colour(state)
+        return "checks", f"{text} ({reached(record)})" if record else text, _colour(state)
     state, passed = together(latest.cell_counts)
     return "matrix", passed or SIGNS[state].word, _colour(state)
 

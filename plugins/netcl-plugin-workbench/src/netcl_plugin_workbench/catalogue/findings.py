@@ -13,6 +13,7 @@ from netcl_core.testing.records import (
     LEVELS,
     DeviceFacts,
     KernelSource,
+    Level,
     Mutants,
     Outcome,
     Record,
@@ -67,6 +68,14 @@ class Kernel:
     where: tuple[Where, ...]
 
 
+def reached(record: Record) -> Level:
+    """The level that a record's outcomes amount to: `--only` leaves out most of one."""
+    found: Level = "run" if any(one.device for one in record.outcomes) else "static"
+    if record.mutants or any(one.check == "mutants" for one in record.outcomes):
+        found = "full"
+    return min(found, record.level, key=LEVELS.index)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Findings:
@@ -86,8 +95,10 @@ class Findings:
 
     @property
     def deepest(self) -> Record | None:
-        """The newest record of the highest level."""
-        return max(self.records, key=lambda one: (LEVELS.index(one.level), _age(one)), default=None)
+        """The newest record of the highest level that one has reached."""
+        return max(
+            self.records, key=lambda one: (LEVELS.index(reached(one)), _age(one)), default=None
+        )
 
     @property
     def notes(self) -> list[str]:

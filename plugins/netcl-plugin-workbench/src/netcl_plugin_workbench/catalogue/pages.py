@@ -10,7 +10,7 @@ from typing import Any, Final
 from netcl_core.testing.records import Roofline
 from netcl_plugin_workbench.catalogue.badges import BADGES
 from netcl_plugin_workbench.catalogue.code import highlight
-from netcl_plugin_workbench.catalogue.findings import Findings, Kernel, Where
+from netcl_plugin_workbench.catalogue.findings import Findings, Kernel, Where, reached
 from netcl_plugin_workbench.catalogue.markdown import render_document
 from netcl_plugin_workbench.catalogue.metadata import clean_line
 from netcl_plugin_workbench.catalogue.model import Market, Op, Project
@@ -120,7 +120,7 @@ def _check_text(findings: Findings) -> str:
     failed = sum(one.outcome.state == "failed" for one in findings.outcomes)
     if failed:
         return f"{failed} of {len(findings.outcomes):,} checks {'fails' if failed == 1 else 'fail'}"
-    return f"{record.level} check {record.date[:10]}"
+    return f"{reached(record)} check {record.date[:10]}"
 
 
 def _matrix_text(counts: Counter[str]) -> str:
