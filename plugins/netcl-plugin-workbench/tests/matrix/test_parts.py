@@ -61,8 +61,9 @@ def test_a_plugin_may_be_named_as_its_manifest_names_it(
         points="[netcl_core.plugins]\nshort = base:plugin\n"
         "[netcl_core.manifest]\nshort = base:netcl_plugin.toml\n",
     )
-    found = shelves(*shelves_of, ["short"])
-    assert [wheel.name for wheel in found.checked] == ["netcl-plugin-base"]
+    for name in ("short", "base"):
+        found = shelves(*shelves_of, [name])
+        assert [wheel.name for wheel in found.checked] == ["netcl-plugin-base"]
 
 
 def test_a_manifest_is_read_from_the_wheel(make_wheel: Write, tmp_path: Path) -> None:

@@ -81,7 +81,9 @@ def shelves(cores: Path, plugins: Path, only: Sequence[str] = ()) -> Shelves:
             given = "there is none"
             raise PluginError(message(f"the wheels in {folder}", given, f"a wheel of {what}"))
     names = {wheel.name for wheel in found.plugins}
-    own = {wheel.manifest.name: wheel.name for wheel in found.plugins if wheel.manifest}
+    # By its manifest's name, or, without a manifest, by the usual name of its distribution.
+    own = {name.removeprefix("netcl-plugin-"): name for name in names}
+    own |= {wheel.manifest.name: wheel.name for wheel in found.plugins if wheel.manifest}
     wanted = {own.get(name, canonicalize_name(name)) for name in only} or names
     if missing := sorted(wanted - names):
         given, known = f"no wheel in {plugins} is of {missing[0]}", ", ".join(sorted(names))
