@@ -196,14 +196,9 @@ class Registry:
         return () if self.choices is None else self.choices.order(op, device, dtype)
 
     def limit(self, owner: str, device: Any) -> str | None:
-        """Why a device is too little for what a plugin's manifest requires, or None.
-
-        With a distribution's name: for any of its plugins.
-        """
-        for key, check in tuple(self.limits.items()):
-            if f"{key}:".startswith(f"{owner}:") and (reason := check(device)) is not None:
-                return reason
-        return None
+        """Why a device is too little for what a plugin's manifest requires, or None."""
+        check = self.limits.get(owner)
+        return None if check is None else check(device)
 
     def transaction(self, provider: str, *, owner: str = "", override: bool = False) -> Transaction:
         """Begin to enter rows for one provider; nothing is visible before `commit`."""

@@ -70,11 +70,11 @@ class Table:
         rows = [row for row in registry.op_rows(op) if row.provider == self.provider]
         if rows or device.backend == "numpy":
             return unfit(rows[0].offer, device) if rows else None
-        requires = [row.record.requires for row in _implementations(self.provider, op)]
-        reasons = [each.unmet_everywhere(device) for each in requires]
-        if reasons and all(reasons):
-            return "; ".join(filter(None, reasons))
-        return registry.limit(self.provider, device)
+        reasons = [
+            registry.limit(row.owner, device) or row.record.requires.unmet_everywhere(device)
+            for row in _implementations(self.provider, op)
+        ]
+        return "; ".join(filter(None, reasons)) if reasons and all(reasons) else None
 
     def primitives(self) -> list[AutogradPrimitive]:
         """The plugin's elementwise ops, also those without a case."""

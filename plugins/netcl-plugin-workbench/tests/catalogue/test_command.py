@@ -124,12 +124,18 @@ def test_a_build_that_breaks_off_leaves_the_earlier_catalogue(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "wheels"]
 
 
-def test_a_swap_that_fails_is_undone(
-    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def earlier(wheels: Path, tmp_path: Path) -> tuple[Path, dict[str, bytes]]:
+    """A catalogue that is there already, and its files."""
     out = tmp_path / "out"
     samples.build(wheels, out)
-    before = everything(out)
+    return out, everything(out)
+
+
+def test_a_swap_that_fails_is_undone(
+    wheels: Path, earlier: tuple[Path, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, before = earlier
     replace = Path.replace
 
     def fail(self: Path, target: Path) -> Path:
@@ -144,12 +150,10 @@ def test_a_swap_that_fails_is_undone(
 
 
 def test_an_interrupted_swap_is_undone(
-    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wheels: Path, earlier: tuple[Path, dict[str, bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one that comes when the earlier catalogue has just been put aside."""
-    out = tmp_path / "out"
-    samples.build(wheels, out)
-    before = everything(out)
+    out, before = earlier
     replace = Path.replace
 
     def interrupted(self: Path, target: Path) -> Path:
