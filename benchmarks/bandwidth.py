@@ -19,7 +19,7 @@ import numpy as np
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.device import opencl_module
+from netcl_core.device.device import opencl_module
 
 RUNS, CALLS = 9, 10
 

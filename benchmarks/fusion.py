@@ -30,7 +30,7 @@ import numpy as np
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.device import opencl_module
+from netcl_core.device.device import opencl_module
 
 THREADS = 2
 #: Seconds that the rounds of one row take; per turn a contender is timed for so many stretches

@@ -17,11 +17,11 @@ import numpy as np
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.autograd.lowering import Plan
-from netcl_core.autograd.region import Region, Signature, Step
-from netcl_core.device import opencl_module
-from netcl_core.registry import registry
-from netcl_core.runtime import cache
+from netcl_core.codegen.lowering import Plan
+from netcl_core.codegen.region import Region, Signature, Step
+from netcl_core.device.device import opencl_module
+from netcl_core.plugins.registry import registry
+from netcl_core.runtime import programs as cache
 
 CALLS, ROUNDS = 1000, 25
 

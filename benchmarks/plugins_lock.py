@@ -42,8 +42,8 @@ def _digest(*parts: object) -> str:
 
 def lock_text() -> str:
     """A lock of the size that an installation with many ops has."""
-    from netcl_core.market.finding import distributions
-    from netcl_core.market.installed import by_name, core
+    from netcl_core.plugins.market.finding import distributions
+    from netcl_core.plugins.market.installed import by_name, core
 
     own = core()
     device = {
@@ -83,15 +83,15 @@ def main() -> None:
         os.environ["NETCL_CACHE_DIR"] = folder
         path.write_text(lock_text())
 
-        from netcl_core import folders
-        from netcl_core.market.finding import distributions
-        from netcl_core.market.lock import parse
-        from netcl_core.market.verification import verify
+        from netcl_core import config
+        from netcl_core.plugins.market.finding import distributions
+        from netcl_core.plugins.market.lock import parse
+        from netcl_core.plugins.market.lock_verification import verify
 
         installed = distributions()
 
         def afresh() -> None:
-            for receipt in folders.lock_receipts().glob("*.json"):
+            for receipt in config.lock_receipts().glob("*.json"):
                 receipt.unlink()
             assert verify(path, installed)[1] == []
 

@@ -21,7 +21,7 @@ from bandwidth import best
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.device import opencl_module
+from netcl_core.device.device import opencl_module
 
 ROW = 1024
 Calls = dict[str, Callable[[], Any]]

@@ -11,25 +11,29 @@ import sys
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, Final
 
-from netcl_core.namespaces import NamespaceFinder as _NamespaceFinder
-from netcl_core.registry import functions as _functions
-from netcl_core.registry import registry as _registry
+from netcl_core.plugins.namespace_import import NamespaceFinder as _NamespaceFinder
+from netcl_core.plugins.registry import registry as _registry
+from netcl_core.tensors.functions import functions as _functions
 
 if TYPE_CHECKING:
     from netcl_core import autograd, errors, plugins
-    from netcl_core.autograd.choosing import prefer
-    from netcl_core.autograd.tracing import random_state
-    from netcl_core.device import Device
-    from netcl_core.device_table import all_devices as devices
-    from netcl_core.device_table import default_device, get_device, use_device
+    from netcl_core.device.device import Device
+    from netcl_core.device.device_table import all_devices as devices
+    from netcl_core.device.device_table import default_device, get_device, use_device
     from netcl_core.dtypes import DTYPES, dtype_name
     from netcl_core.hookspecs import hookimpl
-    from netcl_core.hostdata import host_array
-    from netcl_core.randomness import host_generator, manual_seed
-    from netcl_core.registrars import NamespaceRegistrar, OperatorRegistrar, PrimitiveRegistrar
-    from netcl_core.runtime.host import HostCall
+    from netcl_core.ops.choosing import prefer
+    from netcl_core.ops.registrars import (
+        NamespaceRegistrar,
+        OperatorRegistrar,
+        PrimitiveRegistrar,
+    )
+    from netcl_core.runtime.host_calls import HostCall
     from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
-    from netcl_core.tensors import Operand, Tensor
+    from netcl_core.tape.tracing import random_state
+    from netcl_core.tensors.host_data import host_array
+    from netcl_core.tensors.random_state import host_generator, manual_seed
+    from netcl_core.tensors.tensor import Operand, Tensor
     from netcl_core.version import API_VERSION
 
     __version__: str
@@ -40,30 +44,30 @@ _NAMES: Final = {
     "__version__": ("version", "VERSION"),
     "DTYPES": ("dtypes", "DTYPES"),
     "Bound": ("runtime.kernels", "Bound"),
-    "Device": ("device", "Device"),
-    "HostCall": ("runtime.host", "HostCall"),
+    "Device": ("device.device", "Device"),
+    "HostCall": ("runtime.host_calls", "HostCall"),
     "Kernel": ("runtime.kernels", "Kernel"),
     "Kernels": ("runtime.kernels", "Kernels"),
-    "NamespaceRegistrar": ("registrars", "NamespaceRegistrar"),
-    "OperatorRegistrar": ("registrars", "OperatorRegistrar"),
-    "PrimitiveRegistrar": ("registrars", "PrimitiveRegistrar"),
+    "NamespaceRegistrar": ("ops.registrars", "NamespaceRegistrar"),
+    "OperatorRegistrar": ("ops.registrars", "OperatorRegistrar"),
+    "PrimitiveRegistrar": ("ops.registrars", "PrimitiveRegistrar"),
     "Spec": ("runtime.kernels", "Spec"),
-    "Tensor": ("tensors", "Tensor"),
+    "Tensor": ("tensors.tensor", "Tensor"),
     "autograd": ("autograd", ""),
-    "Operand": ("tensors", "Operand"),
-    "default_device": ("device_table", "default_device"),
+    "Operand": ("tensors.tensor", "Operand"),
+    "default_device": ("device.device_table", "default_device"),
     "dtype_name": ("dtypes", "dtype_name"),
-    "get_device": ("device_table", "get_device"),
-    "host_array": ("hostdata", "host_array"),
-    "devices": ("device_table", "all_devices"),
+    "get_device": ("device.device_table", "get_device"),
+    "host_array": ("tensors.host_data", "host_array"),
+    "devices": ("device.device_table", "all_devices"),
     "errors": ("errors", ""),
     "hookimpl": ("hookspecs", "hookimpl"),
-    "host_generator": ("randomness", "host_generator"),
-    "manual_seed": ("randomness", "manual_seed"),
+    "host_generator": ("tensors.random_state", "host_generator"),
+    "manual_seed": ("tensors.random_state", "manual_seed"),
     "plugins": ("plugins", ""),
-    "prefer": ("autograd.choosing", "prefer"),
-    "random_state": ("autograd.tracing", "random_state"),
-    "use_device": ("device_table", "use_device"),
+    "prefer": ("ops.choosing", "prefer"),
+    "random_state": ("tape.tracing", "random_state"),
+    "use_device": ("device.device_table", "use_device"),
 }
 
 __all__ = [
@@ -106,19 +110,28 @@ def tensor(array_like: Any, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def _load_plugins() -> None:
-    importlib.import_module("netcl_core.plugins").load_installed()
+    importlib.import_module("netcl_core.plugins.loading").load_installed()
 
 
 def _build_function(name: str) -> Any:
-    return importlib.import_module("netcl_core.autograd.ops").build(name)
+    version = _registry.version
+    function = importlib.import_module("netcl_core.ops.functions").build(name)
+    return function, _registry.version == version  # else a plugin came or went meanwhile
+
+
+def _op_names() -> Any:
+    _registry.load()
+    return _registry.op_names()
 
 
 def _namespace(name: str) -> Any:
-    return importlib.import_module("netcl_core.plugins").namespace(name)
+    return importlib.import_module("netcl_core.plugins.manager").namespace(name)
 
 
 _registry.loader = _load_plugins
+_registry.on_change(_functions.clear)
 _functions.build = _build_function
+_functions.names = _op_names
 sys.meta_path.append(_NamespaceFinder(_namespace))
 
 

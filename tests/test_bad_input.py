@@ -16,7 +16,6 @@ from sanitizer_cases import STRUCTURED, Call, T, call, made, primitive_calls
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.autograd.operators import Composite, Operator
 from netcl_core.errors import (
     ArgumentError,
     AttributeValueError,
@@ -26,9 +25,10 @@ from netcl_core.errors import (
     NetclError,
     ShapeError,
 )
-from netcl_core.registry import registry
+from netcl_core.ops.operators import Composite, Operator
+from netcl_core.plugins.registry import registry
 from netcl_core.runtime.launch import Launch
-from netcl_core.tensors import Operand
+from netcl_core.tensors.tensor import Operand
 
 X: Final = T((3, 5))
 #: Examples of the ops that the sanitizer does not run: views and composites.

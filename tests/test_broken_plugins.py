@@ -14,14 +14,14 @@ from broken import BROKEN, DEADLY, GOOD, install_broken, install_duplicates
 from distributions import TEMPLATE, install, install_plugin
 from environments import ROOT, run, succeed
 
-from netcl_core.market.failures import FAILURES, PAGE
+from netcl_core.plugins.market.failures import FAILURES, PAGE
 
 REPORT = """
 import json, warnings
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import loading
-from netcl_core.registry import registry
+from netcl_core.plugins import loading
+from netcl_core.plugins.registry import registry
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -197,7 +197,7 @@ print(count)
 
 PROBE = """
 import json, sys
-from netcl_core.market.trial import probe
+from netcl_core.plugins.market.trial import probe
 deaths = probe(float(sys.argv[1]))
 assert "netcl_core.plugins" not in sys.modules and "jinja2" not in sys.modules
 print(json.dumps([[d.plugin, d.code, d.reason] for d in deaths]))

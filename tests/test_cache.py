@@ -10,9 +10,9 @@ import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_core.config import core_source
 from netcl_core.errors import BuildError
-from netcl_core.rendering import core_source
-from netcl_core.runtime import cache
+from netcl_core.runtime import programs as cache
 
 pytest.importorskip("netcl_plugin_elementwise")
 
@@ -20,7 +20,7 @@ _TRAIN = """
 import warnings
 warnings.simplefilter("ignore")
 import netcl_core as nc, netcl_core.autograd as ag
-from netcl_core.runtime import cache
+from netcl_core.runtime import programs as cache
 built = []
 real = cache._compile
 cache._compile = lambda *args: built.append(args) or real(*args)

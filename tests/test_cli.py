@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 from terminal import on_terminal
 
-from netcl_core import device_table, doctor, icd
-from netcl_core.cli import main, reports
+from netcl_core.cli import doctor, main, reports
+from netcl_core.device import device_table, icd
 from netcl_core.errors import DeviceError, PluginError
 from netcl_core.version import VERSION
 
@@ -260,7 +260,7 @@ def test_collect_reports_a_wrong_default(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_discovery_switched_off_is_no_finding(python: Callable[..., str]) -> None:
     code = """
-from netcl_core import doctor
+from netcl_core.cli import doctor
 made = doctor.collect()
 assert made.vendors_status == 'off' and made.vendors_folder is None, made
 assert not [one for one in made.findings if one.startswith('runtime')], made.findings
@@ -277,7 +277,7 @@ try:
     pyopencl.get_platforms()
 except pyopencl.Error:
     pass
-from netcl_core import doctor
+from netcl_core.cli import doctor
 made = doctor.collect()
 late = [one for one in made.runtimes if one.accepted and one.loaded is False]
 assert all('had started before' in one.reason for one in late), late
@@ -289,7 +289,7 @@ print(len(late))
 
 def test_a_users_choice_of_runtimes_is_reported_and_no_finding(python: Callable[..., str]) -> None:
     code = """
-from netcl_core import doctor
+from netcl_core.cli import doctor
 made = doctor.collect()
 assert made.vendors_status == 'user' and not made.opencl_usable, made
 assert 'OCL_ICD_VENDORS' in made.vendors_reason

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 import netcl_core.autograd as ag
 from netcl_core.cli import main
-from netcl_core.device_table import all_devices
+from netcl_core.device.device_table import all_devices
 from netcl_core.drawing import text
 from netcl_core.drawing.graph import KINDS, Box, Edge, Graph, Op
 from netcl_core.drawing.layout import Link, fit, layout

@@ -15,11 +15,12 @@ from terminal import on_terminal
 
 import netcl_core as nc
 from netcl_core.autograd import AutogradPrimitive, Composite, Implementation, Operator, Requirements
-from netcl_core.cli import kernels, main
-from netcl_core.device_table import all_devices
+from netcl_core.cli import kernels_command as kernels
+from netcl_core.cli import main
+from netcl_core.device.device_table import all_devices
 from netcl_core.dtypes import DTYPES
-from netcl_core.registry import registry
-from netcl_core.runtime.host import HostCall
+from netcl_core.plugins.registry import registry
+from netcl_core.runtime.host_calls import HostCall
 from netcl_core.runtime.kernels import Kernel, Kernels, Spec
 
 OPENCL = [str(device) for device in all_devices() if device.backend == "opencl"]

@@ -12,11 +12,11 @@ import pytest
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive, Composite, Implementation, Requirements
-from netcl_core.autograd.operators import Request
-from netcl_core.device import Device
+from netcl_core.device.device import Device
 from netcl_core.errors import PluginError, RegistrationError
-from netcl_core.registry import registry
-from netcl_core.runtime.host import HostCall
+from netcl_core.ops.operators import Request
+from netcl_core.plugins.registry import registry
+from netcl_core.runtime.host_calls import HostCall
 from netcl_core.testing import (
     Case,
     Scenario,

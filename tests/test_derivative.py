@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive
-from netcl_core.autograd import derivative as rules
-from netcl_core.autograd.agreement import compiled
-from netcl_core.autograd.derivative import derivative
-from netcl_core.autograd.expressions import (
+from netcl_core.codegen import derivative as rules
+from netcl_core.codegen.agreement import compiled
+from netcl_core.codegen.derivative import derivative
+from netcl_core.codegen.expressions import (
     FUNCTIONS,
     PREDICATES,
     Apply,
@@ -27,9 +27,9 @@ from netcl_core.autograd.expressions import (
     parse,
     to_c,
 )
-from netcl_core.autograd.verification import check_gradient
+from netcl_core.codegen.verification import check_gradient
 from netcl_core.errors import PrimitiveError
-from netcl_core.registry import registry
+from netcl_core.plugins.registry import registry
 from netcl_core.testing.faults import expression_faults
 
 NAMES = ("x", "y", "z")

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netcl_core import device as device_module
-from netcl_core import device_table, probing
-from netcl_core.device import Device
+from netcl_core.device import device as device_module
+from netcl_core.device import device_table, probing
+from netcl_core.device.device import Device
 from netcl_core.errors import DeviceError
 
 TYPES = SimpleNamespace(CPU=2, GPU=4, ACCELERATOR=8)
@@ -419,7 +419,8 @@ def test_real_devices_compute(python: Callable[..., str]) -> None:
     pytest.importorskip("pyopencl")
     code = """
 import json, threading, warnings
-from netcl_core import device_table, probing
+from netcl_core.device import device_table
+from netcl_core.device import probing
 found = device_table.all_devices()
 queues = []
 for device in found[:-1]:
@@ -439,7 +440,8 @@ print(json.dumps([d.id for d in found]))
 def test_a_build_that_fails_is_a_reason(python: Callable[..., str]) -> None:
     pytest.importorskip("pyopencl")
     code = """
-from netcl_core import device_table, probing
+from netcl_core.device import device_table
+from netcl_core.device import probing
 probing.core_source = lambda name: 'this is no kernel;'
 assert [d.id for d in device_table.all_devices()] == ['cpu'], device_table.all_devices()
 assert device_table.default_device().id == 'cpu'
@@ -454,7 +456,8 @@ def test_without_pyopencl(python: Callable[..., str]) -> None:
     code = """
 import sys
 sys.modules['pyopencl'] = None
-from netcl_core import device_table, doctor
+from netcl_core.device import device_table
+from netcl_core.cli import doctor
 assert device_table.default_device().id == 'cpu'
 assert [d.id for d in device_table.all_devices()] == ['cpu']
 assert 'pyopencl cannot be imported' in device_table.opencl_problem()
@@ -465,14 +468,14 @@ assert not doctor.collect().opencl_usable
 
 def test_importing_does_not_import_pyopencl(python: Callable[..., str]) -> None:
     python(
-        "import sys, netcl_core.device_table, netcl_core.doctor\n"
+        "import sys, netcl_core.device.device_table, netcl_core.cli.doctor\n"
         "assert 'pyopencl' not in sys.modules"
     )
 
 
 def test_a_bad_setting_is_not_swallowed(python: Callable[..., str]) -> None:
     code = """
-from netcl_core import device_table
+from netcl_core.device import device_table
 from netcl_core.errors import ConfigError
 try:
     device_table.default_device()

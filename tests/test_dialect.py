@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import netcl_core as nc
-from netcl_core.autograd import lowering
-from netcl_core.autograd.dialect import ON_CPUS, ON_GPUS, PLAIN, Dialect, dialect_of
-from netcl_core.autograd.kernels import run_plan
-from netcl_core.autograd.lowering import Plan
-from netcl_core.autograd.primitives import AutogradPrimitive
-from netcl_core.autograd.region import Region, Signature, Step
-from netcl_core.device_table import get_device
+from netcl_core.codegen import lowering
+from netcl_core.codegen.dialect import ON_CPUS, ON_GPUS, PLAIN, Dialect, dialect_of
+from netcl_core.codegen.lowering import Plan
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.codegen.region import Region, Signature, Step
+from netcl_core.device.device_table import get_device
 from netcl_core.errors import DeviceError
+from netcl_core.tape.gradients import run_plan
 
 DIALECTS = {each.name: each for each in (PLAIN, *ON_CPUS.values(), *ON_GPUS.values())}
 #: The relative error of exp on its whole range; OpenCL grants its own 3 units in the last place.

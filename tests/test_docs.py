@@ -15,8 +15,8 @@ from netcl_plugin_workbench.matrix.signs import SIGNS
 from packaging.version import Version
 
 from netcl_core import config, errors, hookspecs, version
-from netcl_core.autograd import jit
-from netcl_core.market import failures
+from netcl_core.jit import jit
+from netcl_core.plugins.market import failures
 from netcl_core.testing import findings
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import netcl_core.autograd as ag
-from netcl_core.autograd.expressions import (
+from netcl_core.codegen.expressions import (
     Apply,
     Name,
     Number,
@@ -18,10 +18,10 @@ from netcl_core.autograd.expressions import (
     parse,
     walk,
 )
-from netcl_core.autograd.primitives import AutogradPrimitive
-from netcl_core.autograd.ssa import Block
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.codegen.ssa import Block
 from netcl_core.errors import DtypeError, PrimitiveError, RegistrationError
-from netcl_core.registry import registry
+from netcl_core.plugins.registry import registry
 
 
 def tree(text: str, *names: str) -> Any:

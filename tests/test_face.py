@@ -44,8 +44,8 @@ NAMES = {
 
 #: Before the code of a process in which no plugin is installed.
 BARE = """
-import netcl_core.market.survey
-netcl_core.market.survey.distributions = list
+import netcl_core.plugins.market.survey
+netcl_core.plugins.market.survey.distributions = list
 """
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from netcl_core import icd
+from netcl_core.device import icd
 
 
 @pytest.fixture

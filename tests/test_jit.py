@@ -15,8 +15,8 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.autograd.compiler import register_primitive
 from netcl_core.errors import FusionError, FusionSkipped, GradientError, MutationError
-from netcl_core.registry import registry
-from netcl_core.runtime import cache
+from netcl_core.plugins.registry import registry
+from netcl_core.runtime import programs as cache
 from netcl_core.testing import usable_devices
 
 pytest.importorskip("netcl_plugin_elementwise")

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from programs import Program, generate
 
 import netcl_core as nc
-from netcl_core.autograd.primitives import AutogradPrimitive
-from netcl_core.registry import registry
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.plugins.registry import registry
 from netcl_core.testing import usable_devices
 
 pytest.importorskip("torch")

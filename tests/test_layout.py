@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from netcl_core.autograd.layout import Layout, Shape, broadcast, collapse
+from netcl_core.codegen.layout import Layout, Shape, broadcast, collapse
 from netcl_core.errors import ShapeError
 
 hypothesis = pytest.importorskip("hypothesis")

@@ -15,9 +15,9 @@ from netcl_plugin_workbench.lock.comparing import differences
 from netcl_plugin_workbench.lock.text import text_of
 
 from netcl_core.errors import ConfigError, PluginError
-from netcl_core.market import lock as locks
-from netcl_core.market.lock import ANY_DTYPE, DevicePart, Lock, Pin, parse
-from netcl_core.market.verification import verify
+from netcl_core.plugins.market import lock as locks
+from netcl_core.plugins.market.lock import ANY_DTYPE, DevicePart, Lock, Pin, parse
+from netcl_core.plugins.market.lock_verification import verify
 
 TEXT = st.text(max_size=8)
 PINS = st.builds(Pin, TEXT, TEXT, st.booleans(), TEXT)
@@ -292,6 +292,6 @@ def test_devices_that_do_not_agree_say_nothing_of_all() -> None:
 
 def test_an_order_for_a_known_device_needs_no_other(python: Callable[..., str]) -> None:
     """Reading a lock imports neither pyopencl nor NumPy."""
-    code = "import sys, netcl_core.market.verification\n"
+    code = "import sys, netcl_core.plugins.market.lock_verification\n"
     code += "print({'numpy', 'pyopencl', 'pluggy', 'click'} & sys.modules.keys())"
     assert python(code) == "set()"

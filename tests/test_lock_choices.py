@@ -17,14 +17,14 @@ from netcl_plugin_workbench.lock.text import text_of
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import locking
 from netcl_core.autograd import AutogradPrimitive, Implementation, Operator, Requirements
-from netcl_core.autograd.choosing import resolve
-from netcl_core.autograd.operators import Request
 from netcl_core.errors import PluginError, PluginWarning
-from netcl_core.market.lock import ANY_DTYPE, DevicePart, Lock, Pin
-from netcl_core.registry import registry
-from netcl_core.resolution import Offer, decide
+from netcl_core.ops.choosing import resolve
+from netcl_core.ops.operators import Request
+from netcl_core.plugins import locking
+from netcl_core.plugins.market.lock import ANY_DTYPE, DevicePart, Lock, Pin
+from netcl_core.plugins.registry import registry
+from netcl_core.plugins.resolution import Offer, decide
 from netcl_core.runtime.kernels import Spec
 from netcl_core.version import VERSION
 
@@ -194,7 +194,7 @@ def test_a_lock_names_who_serves_next_and_nobody_that_cannot(
     ones = [("c", 1, {}), ("a", 3, {}), ("lacks", 9, lacking), ("b", 2, {})]
     give("owner", operator("next", *(implementation("next", *one, **n) for *one, n in ones)))
     device: Any = FakeDevice()
-    monkeypatch.setattr("netcl_core.explain.get_device", lambda _: device)
+    monkeypatch.setattr("netcl_core.ops.why.get_device", lambda _: device)
     found = dict(devices._choices("next", device))
     assert found == dict.fromkeys(nc.DTYPES, ("owner:a", "owner:b", "owner:c"))
     give("other", implementation("next", "d", 2))  # nobody says whether it goes before b

@@ -14,8 +14,8 @@ from netcl_plugin_workbench.lock.text import text_of
 
 from netcl_core import config
 from netcl_core.cli import main
-from netcl_core.market import lock as locks
-from netcl_core.market.lock import DevicePart
+from netcl_core.plugins.market import lock as locks
+from netcl_core.plugins.market.lock import DevicePart
 
 
 @pytest.fixture(autouse=True)

@@ -15,12 +15,12 @@ from netcl_plugin_workbench.lock.comparing import differences
 from netcl_plugin_workbench.lock.pins import digest_of_files, pin
 from netcl_plugin_workbench.lock.text import text_of
 
-from netcl_core.market import receipts
-from netcl_core.market.finding import Distribution, distributions
-from netcl_core.market.installed import Installed, by_name, core, digest_of_record
-from netcl_core.market.lock import DevicePart, Lock, Pin
-from netcl_core.market.receipts import Receipt
-from netcl_core.market.verification import compare, verify
+from netcl_core.plugins.market import receipts
+from netcl_core.plugins.market.finding import Distribution, distributions
+from netcl_core.plugins.market.installed import Installed, by_name, core, digest_of_record
+from netcl_core.plugins.market.lock import DevicePart, Lock, Pin
+from netcl_core.plugins.market.lock_verification import compare, verify
+from netcl_core.plugins.market.receipts import Receipt
 
 TEXT = st.text(max_size=8)
 SAMPLE = Lock(Pin("0.1.1", "c0"), {"netcl-plugin-a": Pin("1.0", "a0")})

@@ -13,16 +13,16 @@ import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.autograd.calls import plan_gradients
-from netcl_core.autograd.elementwise import primitive_function
-from netcl_core.autograd.expressions import FUNCTIONS
-from netcl_core.autograd.kernels import run_plan
-from netcl_core.autograd.lowering import Plan
-from netcl_core.autograd.primitives import AutogradPrimitive
-from netcl_core.autograd.region import Ref, Region, Signature, Step
-from netcl_core.device_table import get_device
+from netcl_core.codegen.expressions import FUNCTIONS
+from netcl_core.codegen.lowering import Plan
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.device.device_table import get_device
 from netcl_core.errors import DeviceError, DtypeError
-from netcl_core.runtime import cache
+from netcl_core.ops.primitive_function import primitive_function
+from netcl_core.runtime import programs as cache
+from netcl_core.tape.gradients import run_plan
+from netcl_core.tape.region_call import plan_gradients
 
 DEVICES = ["cpu", "opencl:intel", "opencl:portable", "opencl:nvidia"]
 #: Below, at and above the vector widths, and an odd prime.
@@ -87,9 +87,9 @@ def apply(record: AutogradPrimitive, *arrays: Any) -> Any:
 # -- the source -------------------------------------------------------------------------------
 
 _PRINT = """
-from netcl_core.autograd.generation import backward_source, forward_source
-from netcl_core.autograd.primitives import AutogradPrimitive
-from netcl_core.autograd.region import Region, Signature, Step, infer
+from netcl_core.codegen.generation import backward_source, forward_source
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.codegen.region import Region, Signature, Step, infer
 
 mul = AutogradPrimitive("mul", lambda x, a: f"{x[0]} * {x[1]}",
                         lambda x, g, a, o: [f"{g} * {x[1]}", f"{g} * {x[0]}"], 2)

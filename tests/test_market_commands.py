@@ -106,11 +106,11 @@ def test_nothing_is_installed(tmp_path: Path) -> None:
     code = f"""
 import sys
 sys.path[:] = [{str(tmp_path)!r}, {str(ROOT)!r}, *(p for p in sys.path if "site-packages" not in p)]
-from netcl_core.market import finding
+from netcl_core.plugins.market import finding
 finding.distributions = lambda: []
-from netcl_core.market import survey
+from netcl_core.plugins.market import survey
 survey.distributions = lambda: []
-from netcl_core.cli import market
+from netcl_core.cli import plugins_command as market
 assert market.show_list(False) == 0
 """
     # third-party packages are still needed

@@ -16,9 +16,9 @@ import pytest
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive, Composite
-from netcl_core.backends import backend_of
 from netcl_core.dtypes import DTYPES
-from netcl_core.registry import Row, registry
+from netcl_core.plugins.registry import Row, registry
+from netcl_core.runtime.stream import backend_of
 from netcl_core.testing import Case, Table, kernel_mutants, reference, table_of, uniform
 from netcl_core.testing import full as level
 from netcl_core.testing.faults import expression_faults

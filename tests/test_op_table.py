@@ -8,7 +8,8 @@ from pathlib import Path
 
 import generate
 
-from netcl_core.registry import OP_KINDS, registry
+from netcl_core.plugins.kinds import OP_KINDS
+from netcl_core.plugins.registry import registry
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "ops.md"
 

@@ -29,8 +29,8 @@ from netcl_core.errors import (
     RegistrationError,
     TemplateError,
 )
-from netcl_core.registry import Registry
-from netcl_core.rendering import has_prefix
+from netcl_core.plugins.registry import Registry
+from netcl_core.runtime.rendering import has_prefix
 
 # -- a third party's first plugin ----------------------------------------------------
 
@@ -209,8 +209,8 @@ def test_the_cores_prefix_cannot_be_registered() -> None:
 TWO_OF_ONE = """
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.autograd.choosing import unfit
-from netcl_core.registry import registry
+from netcl_core.ops.choosing import unfit
+from netcl_core.plugins.registry import registry
 
 class Device:
     backend, kind, extensions, opencl_c = "opencl", "cpu", (), (1, 2)

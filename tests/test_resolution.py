@@ -17,8 +17,8 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive, Implementation, Operator, Requirements
 from netcl_core.errors import AmbiguousOpError, ConfigError, DeviceError, PluginError
-from netcl_core.registry import registry
-from netcl_core.resolution import Offer, decide
+from netcl_core.plugins.registry import registry
+from netcl_core.plugins.resolution import Offer, decide
 
 ONE = np.ones((3,), np.float32)
 
@@ -251,7 +251,7 @@ class FakeDevice:
 
 
 def test_a_plugin_that_the_device_cannot_run_is_dropped(give: Callable[..., None]) -> None:
-    from netcl_core.autograd.choosing import resolve
+    from netcl_core.ops.choosing import resolve
 
     needy = operator("wide", 2, implementation("wide", "warp", device_kinds=("gpu",)))
     plain = operator("wide", 3, implementation("wide", "plain"))
@@ -273,7 +273,7 @@ def test_implementations_by_the_same_rules(give: Callable[..., None]) -> None:
     give("owner", own)
     give("fast", implementation("long", "tiled", 5))
     give("picky", implementation("long", "picky", 9, dtypes=("float16",)))
-    from netcl_core.autograd.operators import Request
+    from netcl_core.ops.operators import Request
     from netcl_core.runtime.kernels import Spec
 
     device: Any = FakeDevice()

@@ -19,9 +19,9 @@ import sanitizer_cases as cases
 from distributions import install_plugin
 
 import netcl_core as nc
-from netcl_core import icd
-from netcl_core.autograd.operators import Composite, Operator
-from netcl_core.registry import registry
+from netcl_core.device import icd
+from netcl_core.ops.operators import Composite, Operator
+from netcl_core.plugins.registry import registry
 from netcl_core.testing import Table, sanitizer
 from netcl_core.testing.sanitizer import Simulated
 

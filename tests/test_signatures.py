@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import netcl_core as nc
-from netcl_core.device import Device
+from netcl_core.device.device import Device
 from netcl_core.errors import DeviceError
 from netcl_core.runtime.launch import Launch
 from netcl_core.runtime.signatures import kernels_in

@@ -15,9 +15,10 @@ import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.autograd.primitives import AutogradPrimitive
+from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.errors import MissingOpError, ShapeError
-from netcl_core.runtime import cache, memory
+from netcl_core.runtime import memory
+from netcl_core.runtime import programs as cache
 from netcl_core.runtime.launch import Launch
 from netcl_core.testing import usable_devices
 

@@ -170,7 +170,7 @@ def test_a_catalogue_of_ours(
     result = CliRunner().invoke(netcl, command)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["others"] == ["netcl-core"]
-    bundled = (ROOT / "netcl_core" / "catalogue.json").read_text(encoding="utf-8")
+    bundled = (ROOT / "netcl_core" / "plugins" / "catalogue.json").read_text(encoding="utf-8")
     made = json.loads((out / "catalogue.json").read_text(encoding="utf-8"))
     assert made == json.loads(bundled)
     clean = new_environment()

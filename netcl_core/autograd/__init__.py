@@ -15,8 +15,31 @@ from netcl_core.autograd.compiler import (
     register_primitive,
 )
 from netcl_core.autograd.debug import debug_tape
-from netcl_core.autograd.engine import (
-    Node,
+from netcl_core.codegen.inline import NO_SLOTS, Slots
+from netcl_core.codegen.reduction import SUM, Combine, reduction_kernels, reduction_stretch
+from netcl_core.codegen.teams import RowTeams, row_teams
+from netcl_core.ops.functions import __dir__ as _op_names
+from netcl_core.ops.functions import __getattr__ as _op
+from netcl_core.ops.operator_call import as_operand
+from netcl_core.ops.operators import (
+    Composite,
+    Implementation,
+    Operator,
+    Request,
+    Requirements,
+    Saved,
+)
+from netcl_core.plugins.registry import registry as _registry
+from netcl_core.tape.modes import (
+    detect_anomaly,
+    enable_grad,
+    is_grad_enabled,
+    no_grad,
+    set_detect_anomaly,
+    set_grad_enabled,
+)
+from netcl_core.tape.node import Node, Spread
+from netcl_core.tape.tape import (
     Tape,
     apply_op,
     backward,
@@ -25,31 +48,7 @@ from netcl_core.autograd.engine import (
     set_current_tape,
     tensor,
 )
-from netcl_core.autograd.inline import NO_SLOTS, Slots
-from netcl_core.autograd.modes import (
-    detect_anomaly,
-    enable_grad,
-    is_grad_enabled,
-    no_grad,
-    set_detect_anomaly,
-    set_grad_enabled,
-)
-from netcl_core.autograd.node import Spread
-from netcl_core.autograd.operator_plans import as_operand
-from netcl_core.autograd.operators import (
-    Composite,
-    Implementation,
-    Operator,
-    Request,
-    Requirements,
-    Saved,
-)
-from netcl_core.autograd.ops import __dir__ as _op_names
-from netcl_core.autograd.ops import __getattr__ as _op
-from netcl_core.autograd.reduction import SUM, Combine, reduction_kernels, reduction_stretch
-from netcl_core.autograd.teams import RowTeams, row_teams
-from netcl_core.autograd.tracing import int_range
-from netcl_core.registry import registry as _registry
+from netcl_core.tape.tracing import int_range
 
 __all__ = [
     "NO_SLOTS",

@@ -1,213 +1,35 @@
-"""The engine: Tape, apply_op, and the functions that start a backward pass."""
+"""The engine's public names, under the path that the documentation gives them."""
 
 from __future__ import annotations
 
-import gc
-import traceback
-from collections.abc import Callable, Sequence
-from typing import Any, Final, final
-
-from netcl_core.autograd import frames
-from netcl_core.autograd.modes import anomaly_mode, is_grad_enabled
-from netcl_core.autograd.node import GradFn, Node, leaf_node, next_number
-from netcl_core.autograd.reverse import run_backward, target_of
-from netcl_core.autograd.thread import thread
-from netcl_core.errors import ArgumentError, message
-from netcl_core.tensors import Operand, Tensor
-
-_CURRENT: Final = object()
-
-
-@final
-class Tape:
-    """A recorder of the forward pass: a context manager that becomes the current tape.
-
-    `nodes` are the recorded nodes, kept until `reset()` or as long as the tape
-    lives. With `retain_grads` intermediate values keep their gradients too.
-    Leaving the block restores the tape that was current before, in every case.
-    """
-
-    def __init__(self, retain_grads: bool = False) -> None:
-        self.enabled = True
-        self.retain_grads = retain_grads
-        self._nodes: list[Node] = []
-        self._weak = False
-        self._first = 0
-        self._outer: list[Tape | None] = []
-
-    @property
-    def nodes(self) -> list[Node]:
-        """The recorded nodes in order.
-
-        Those of the implicit tape are the ones that still live. It keeps no list, which
-        every op would pay for, but asks Python's collector: for looking, not for loops.
-        """
-        if not self._weak:
-            return self._nodes
-        mine = (each for each in gc.get_objects() if type(each) is Node and each.tape is self)
-        return sorted((node for node in mine if node.number >= self._first), key=_number)
-
-    def record(self, node: Node) -> None:
-        """Append a node, unless the tape is not enabled."""
-        if not self.enabled:
-            return
-        if self._weak:
-            node.tape = self
-        else:
-            self._nodes.append(node)
-
-    def reset(self) -> None:
-        """Forget the recorded nodes; the tensors and their gradients stay."""
-        self._nodes = []
-        self._first = next_number()
-
-    def backward(self, loss: Any, grad: Any = None) -> None:
-        """Compute the gradients of the leaves of `loss`; see `netcl_core.autograd.backward`."""
-        if isinstance(loss, Tensor) and not loss.requires_grad:
-            loss = next((node for node in reversed(self.nodes) if node.value is loss), loss)
-        run_backward([loss], [grad], self.retain_grads)
-
-    def __enter__(self) -> Tape:
-        self._outer.append(thread.tape)
-        thread.tape = self
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        thread.tape = self._outer.pop()
-
-
-def _number(node: Node) -> int:
-    return node.number
-
-
-def recorder() -> Tape:
-    """The thread's implicit tape, made and put in place if no tape is current."""
-    if thread.tape is None:
-        if thread.implicit is None:
-            thread.implicit = Tape()
-            thread.implicit._weak = True
-        thread.tape = thread.implicit
-    return thread.tape  # type: ignore[no-any-return]  # a Tape
-
-
-def get_current_tape() -> Tape:
-    """The tape that records in this thread: the innermost `with Tape()`, else the implicit one."""
-    return thread.tape or recorder()
-
-
-def set_current_tape(tape: Tape | None) -> None:
-    """Make a tape current in this thread; None: the thread's implicit tape."""
-    thread.tape = tape
-
-
-def tensor(data: Any, requires_grad: bool = False) -> Node:
-    """A leaf Node of a Tensor or of host data."""
-    if isinstance(data, Node):
-        return data
-    value = data if isinstance(data, Tensor) else Tensor.from_host(data)
-    if requires_grad:
-        value.requires_grad_()
-    return leaf_node(value)
-
-
-def apply_op(
-    fn: Callable[..., Tensor],
-    grad_fn: GradFn | None,
-    *args: Any,
-    tape: Any = _CURRENT,
-    op_name: str | None = None,
-    attrs: dict[str, Any] | None = None,
-    saves: Sequence[int] | None = None,
-) -> Any:
-    """Run an op and record it: the one place through which every op goes.
-
-    Args:
-        fn: The forward function; it gets Tensors where `args` holds Nodes.
-        grad_fn: `(grad_out) -> [gradient or None per argument]`; None: no gradient.
-        args: Nodes, Tensors, or plain values.
-        tape: The tape to record on; default: the current one; None: record nothing.
-        op_name: The op's name; default: the name of the calling function.
-        attrs: The op's metadata, for tracers.
-        saves: Which arguments `grad_fn` reads (default: all); changing one of these in
-            place before backward raises MutationError there.
-
-    Returns:
-        A Node; the raw Tensor if grad mode is off.
-    """
-    if thread.tracer is not None:
-        return thread.tracer.record(fn, args, (), op_name or frames.caller_name(), attrs)
-    value: Any = fn(*[arg.value if type(arg) is Node else arg for arg in args])
-    if type(value) is Node:  # fn called ops itself; grad_fn is what counts
-        value = value.value
-    if not is_grad_enabled():
-        return value
-    if value.requires_grad:  # fn handed a leaf through: the result is a value of its own
-        value = value.alias(value.shape)
-    name = op_name or frames.caller_name()
-    record_on = get_current_tape() if tape is _CURRENT else tape
-    if grad_fn is None or record_on is None or not record_on.enabled or not _any_needs(args):
-        return Node(value, op_name=name)
-    node = Node(value, grad_fn, args, True, name)
-    node.fn = fn
-    node.frame = frames.user_frame()
-    saved = args if saves is None else [args[i] for i in saves]
-    if saved:
-        values = [arg.value for arg in saved if isinstance(arg, Operand)]
-        node.versions = tuple([(tensor, tensor.version) for tensor in values])
-    if anomaly_mode()[0]:
-        node.creation_trace = traceback.format_stack()[:-1]
-    record_on.record(node)
-    return node
-
-
-def _any_needs(args: Sequence[Any]) -> bool:
-    for arg in args:  # noqa: SIM110 - a plain loop is faster, and this runs at every op
-        if isinstance(arg, Operand) and arg.requires_grad:
-            return True
-    return False
-
-
-def backward(loss: Any, grad: Any = None) -> None:
-    """Add the gradient of `loss` to `grad` of every leaf that it was computed from.
-
-    Args:
-        loss: A Node (or the Tensor that it holds, while a tape knows it).
-        grad: The gradient of `loss` itself, of its shape; default 1 for one element.
-
-    Raises:
-        ValueError: `loss` has several elements and no `grad` was given.
-        GradientError: no leaf of `loss` needs a gradient.
-        MutationError: a tensor that a gradient needs was changed in place.
-    """
-    get_current_tape().backward(loss, grad)
-
-
-def grad(outputs: Any, inputs: Any, grad_outputs: Any = None) -> list[Tensor | None]:
-    """The gradients of the sum of `outputs` with respect to `inputs`, without touching `.grad`.
-
-    An input that the outputs do not depend on gets None.
-    """
-    roots = [outputs] if isinstance(outputs, Operand) else list(outputs)
-    targets = [inputs] if isinstance(inputs, Operand) else list(inputs)
-    if grad_outputs is None:
-        seeds: list[Any] = [None] * len(roots)
-    else:
-        seeds = [grad_outputs] if isinstance(grad_outputs, Operand) else list(grad_outputs)
-    if len(seeds) != len(roots):
-        raise ArgumentError(
-            message("grad", f"{len(seeds)} grad_outputs", f"{len(roots)}, one per output")
-        )
-    found = run_backward(roots, seeds, False, [target_of(x) for x in targets])
-    return [found.get(id(target_of(x))) for x in targets]
-
+from netcl_core.tape.modes import (
+    detect_anomaly,
+    no_grad,
+    set_detect_anomaly,
+    set_grad_enabled,
+)
+from netcl_core.tape.node import Node
+from netcl_core.tape.tape import (
+    Tape,
+    apply_op,
+    backward,
+    get_current_tape,
+    grad,
+    set_current_tape,
+    tensor,
+)
 
 __all__ = [
     "Node",
     "Tape",
     "apply_op",
     "backward",
+    "detect_anomaly",
     "get_current_tape",
     "grad",
+    "no_grad",
     "set_current_tape",
+    "set_detect_anomaly",
+    "set_grad_enabled",
     "tensor",
 ]

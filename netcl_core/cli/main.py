@@ -35,9 +35,9 @@ _WITHOUT_LOCK: Final = ("plugins", "lock")
 def plugin_commands() -> dict[str, click.Command]:
     """The commands that installed plugins add; loads the plugins."""
     try:
-        plugins = importlib.import_module("netcl_core.plugins")
+        plugins = importlib.import_module("netcl_core.plugins.manager")
     except ModuleNotFoundError as error:
-        if error.name != "netcl_core.plugins":
+        if error.name != "netcl_core.plugins.manager":
             raise
         return {}
     commands: dict[str, click.Command] = plugins.plugin_commands()
@@ -72,7 +72,9 @@ class NetclGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             name = " ".join([*_path(ctx), args[0]])
-            remedy = importlib.import_module("netcl_core.providers").how_to_get("commands", name)
+            remedy = importlib.import_module("netcl_core.plugins.catalogue").how_to_get(
+                "commands", name
+            )
             if remedy is None:
                 raise
             raise click.UsageError(f"{error.message} {remedy}.", ctx) from error
@@ -95,7 +97,9 @@ class NetclGroup(click.Group):
 
 
 def _unlocked() -> AbstractContextManager[None]:
-    block: AbstractContextManager[None] = importlib.import_module("netcl_core.plugins").unlocked()
+    block: AbstractContextManager[None] = importlib.import_module(
+        "netcl_core.plugins.manager"
+    ).unlocked()
     return block
 
 
@@ -165,7 +169,7 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 
     Exit code 1 when one of them does not work.
     """
-    ctx.exit(_run("market", "show_list", as_json))
+    ctx.exit(_run("plugins_command", "show_list", as_json))
 
 
 @plugins.command()
@@ -178,7 +182,7 @@ def info(ctx: click.Context, name: str, with_traceback: bool, as_json: bool) -> 
 
     Exit code 1 when it does not work, 2 when it is not installed.
     """
-    ctx.exit(_run("market", "show_info", name, with_traceback, as_json))
+    ctx.exit(_run("plugins_command", "show_info", name, with_traceback, as_json))
 
 
 @plugins.command()
@@ -192,7 +196,7 @@ def why(ctx: click.Context, op: str, device: str | None, dtype: str, as_json: bo
 
     Exit code 1 when nobody does.
     """
-    ctx.exit(_run("market", "show_why", op, device, dtype, as_json))
+    ctx.exit(_run("plugins_command", "show_why", op, device, dtype, as_json))
 
 
 @plugins.command()
@@ -209,7 +213,7 @@ def search(ctx: click.Context, word: str, catalogue: Path | None, as_json: bool)
 
     Exit code 1 when there is nothing.
     """
-    ctx.exit(_run("market", "show_search", word, catalogue, as_json))
+    ctx.exit(_run("plugins_command", "show_search", word, catalogue, as_json))
 
 
 @plugins.command()
@@ -232,7 +236,7 @@ def check(ctx: click.Context, /, **options: Any) -> None:
     Exit code 1 when something failed, 2 when there is nothing to check, 3 when a tool that
     the check needs is missing.
     """
-    module = importlib.import_module("netcl_core.cli.check")
+    module = importlib.import_module("netcl_core.cli.check_command")
     try:
         ctx.exit(module.show_check(**options))
     except _USAGE as error:
@@ -260,7 +264,7 @@ def show_kernels(ctx: click.Context, /, **options: Any) -> None:
 
     Structured ops need --shapes, and say which implementation is used and why.
     """
-    module = importlib.import_module("netcl_core.cli.kernels")
+    module = importlib.import_module("netcl_core.cli.kernels_command")
     try:
         module.show(**options)
     except _USAGE as error:
@@ -282,7 +286,7 @@ def show_graph(ctx: click.Context, /, **options: Any) -> None:
     Without --shapes the inputs are what example_inputs() of the file returns: a list, or a
     dict by name. Exit code 1 when the function cannot be traced.
     """
-    module = importlib.import_module("netcl_core.cli.graph")
+    module = importlib.import_module("netcl_core.cli.graph_command")
     try:
         module.show(**options)
     except _USAGE as error:

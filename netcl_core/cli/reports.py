@@ -12,8 +12,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from netcl_core import device_table, doctor, plugins
-from netcl_core.market import trial
+from netcl_core.cli import doctor
+from netcl_core.device import device_table
+from netcl_core.errors import PluginWarning
+from netcl_core.plugins import manager as plugins
+from netcl_core.plugins.market import trial
 
 _GAP = 2  # columns between two cells
 _SHORTEST = 8  # what a shortened cell keeps at least
@@ -61,7 +64,7 @@ def _plugin_checks() -> list[doctor.Check]:
     """What the plugins report; the reasons of broken ones are shown there, not as warnings too."""
     trial.probe()  # what does not survive being loaded must not be loaded here
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", plugins.PluginWarning)
+        warnings.simplefilter("ignore", PluginWarning)
         return [doctor.Check(*one) for one in plugins.doctor_checks()]
 
 

@@ -17,7 +17,7 @@ def main() -> None:
     words = sys.argv[1:]
     if words in (["plugins", "list"], ["plugins", "list", "--json"]):
         try:
-            code = _call("market", "show_list", "--json" in words)
+            code = _call("plugins_command", "show_list", "--json" in words)
             sys.stdout.flush()
         except BrokenPipeError:  # its reader, such as `head`, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from netcl_core.autograd.calls import PlannedCall
-from netcl_core.autograd.explanation import why_alone
-from netcl_core.autograd.frames import describe as where
-from netcl_core.autograd.operator_plans import OperatorPlan
-from netcl_core.autograd.program import (
+from netcl_core.jit.explanation import why_alone
+from netcl_core.jit.program import (
     Executable,
     FusedOperatorStep,
     OperatorStep,
     Program,
     RegionStep,
 )
-from netcl_core.autograd.tracing import CONSTANT, RANDOM, TracedNumber, TraceNode
+from netcl_core.ops.operator_call import OperatorPlan
+from netcl_core.tape.frames import describe as where
+from netcl_core.tape.region_call import PlannedCall
+from netcl_core.tape.tracing import CONSTANT, RANDOM, TracedNumber, TraceNode
 
 LAUNCH: Final = "launch"
 CALL: Final = "NumPy call"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from netcl_core.tensors import Operand
+from netcl_core.tensors.tensor import Operand
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 from netcl_core.drawing import text
 from netcl_core.drawing.graph import KINDS, Box, Edge, Graph
 from netcl_core.drawing.layout import Layout, Link, Place, layout
-from netcl_core.rendering import render
+from netcl_core.runtime.rendering import render
 
 TEMPLATE: Final = "core/graph/graph.svg.j2"
 

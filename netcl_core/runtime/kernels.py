@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, final
 
-from netcl_core.device import Device
+from netcl_core.device.device import Device
 from netcl_core.errors import ArgumentError, message
-from netcl_core.rendering import render
 from netcl_core.runtime.launch import Launch, pack
 from netcl_core.runtime.memory import allocate
+from netcl_core.runtime.rendering import render
 
 #: ("in" | "out" | "scratch", index), ("scalar", index), or
 #: ("ulong" | "long" | "int" | "float" | "double", number)

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any, Final, final
 
-from netcl_core.device import Device, opencl_module
+from netcl_core.device.device import Device, opencl_module
 from netcl_core.errors import DtypeError, message
-from netcl_core.runtime import cache, signatures
+from netcl_core.runtime import programs, signatures
 from netcl_core.runtime.memory import out_of_memory
 
 #: pyopencl looks up code in a database on disk when it makes a kernel object, and threads
@@ -109,7 +109,7 @@ class Launch:
     def _make(self, first: int) -> tuple[Any, Any]:
         """This thread's kernel object with its constants set, and its `set_arg`."""
         cl = opencl_module()
-        program = cache.build(self.device, self.source, self.who)
+        program = programs.build(self.device, self.source, self.who)
         try:
             with _creation:
                 kernel = cl.Kernel(program, self.entry)

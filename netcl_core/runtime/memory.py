@@ -6,7 +6,7 @@ import threading
 import warnings
 from typing import Any, Final
 
-from netcl_core.device import Device, opencl_module
+from netcl_core.device.device import Device, opencl_module
 from netcl_core.errors import DeviceError, message
 
 _pools: Final[dict[Device, Any]] = {}

@@ -22,7 +22,7 @@ from typing import IO, Any, Final, final
 
 from netcl_core import config, errors
 from netcl_core.errors import NetclError
-from netcl_core.market.trial import ended
+from netcl_core.plugins.market.trial import ended
 from netcl_core.testing.child import CHECKING, DONE, ERROR, FOUND, LOADING
 from netcl_core.testing.findings import Finding, not_loading
 from netcl_core.testing.records import Outcome

@@ -12,14 +12,15 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.autograd.choosing import prefer
-from netcl_core.autograd.primitives import AutogradPrimitive
-from netcl_core.autograd.thread import thread
-from netcl_core.device import Device
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import MissingOpError, RegistrationError, message
-from netcl_core.hostdata import Array, Shape
-from netcl_core.registry import functions, registry
+from netcl_core.ops.choosing import prefer
+from netcl_core.plugins.registry import registry
+from netcl_core.tape.state import thread
+from netcl_core.tensors.functions import functions
+from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.testing.samples import FLOATS, SPECIAL, Sampler, in_dtype, is_floating
 from netcl_core.testing.vocabulary import EXCUSABLE, PARTS, applies, is_excuse
 

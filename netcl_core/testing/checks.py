@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from netcl_core.autograd import verification
-from netcl_core.autograd.primitives import AutogradPrimitive
-from netcl_core.device import Device
+from netcl_core.codegen import verification
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import NetclError
-from netcl_core.hostdata import Array, Shape
+from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.testing.cases import Case
 from netcl_core.testing.reference import (
     Values,

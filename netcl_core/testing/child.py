@@ -15,11 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TextIO, final
 
-from netcl_core import loading
-from netcl_core.device_table import get_device
+from netcl_core.device.device_table import get_device
 from netcl_core.errors import NetclError
-from netcl_core.market.survey import Plugin
-from netcl_core.registry import registry
+from netcl_core.plugins import loading
+from netcl_core.plugins.market.survey import Plugin
+from netcl_core.plugins.registry import registry
 from netcl_core.testing import full, metadata, static
 from netcl_core.testing.collection import Table, table_of
 from netcl_core.testing.records import Outcome, facts_of

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar, final
 
-from netcl_core import loading, plugins
-from netcl_core.autograd.choosing import unfit
-from netcl_core.autograd.primitives import AutogradPrimitive
-from netcl_core.device import Device
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.device.device import Device
 from netcl_core.errors import PluginError, message
-from netcl_core.market.survey import Plugin
-from netcl_core.registry import OP_KINDS, Row, registry
-from netcl_core.resolution import canonical
+from netcl_core.ops.choosing import unfit
+from netcl_core.plugins import loading
+from netcl_core.plugins import manager as plugins
+from netcl_core.plugins.kinds import OP_KINDS
+from netcl_core.plugins.market.survey import Plugin
+from netcl_core.plugins.registry import Row, registry
+from netcl_core.plugins.resolution import canonical
 from netcl_core.testing.cases import Case
 from netcl_core.testing.derived import derived_cases
 from netcl_core.testing.scenarios import Scenario

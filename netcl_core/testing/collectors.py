@@ -9,7 +9,7 @@ from typing import Any, final
 
 import pytest
 
-from netcl_core.device_table import get_device
+from netcl_core.device.device_table import get_device
 from netcl_core.errors import NetclError
 from netcl_core.testing import check
 from netcl_core.testing.collection import table_of

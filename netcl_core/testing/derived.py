@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.autograd.primitives import REQUIRED, AutogradPrimitive
-from netcl_core.device_table import get_device
+from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive
+from netcl_core.device.device_table import get_device
 from netcl_core.errors import NetclError
 from netcl_core.testing.cases import Case
 from netcl_core.testing.reference import evaluate

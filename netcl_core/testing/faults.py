@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.autograd.agreement import compiled
-from netcl_core.autograd.expressions import (
+from netcl_core.codegen.agreement import compiled
+from netcl_core.codegen.expressions import (
     COMPARISONS,
     FUNCTIONS,
     Apply,
@@ -26,9 +26,9 @@ from netcl_core.autograd.expressions import (
     to_c,
     walk,
 )
-from netcl_core.autograd.primitives import GRAD, RESULTS, AutogradPrimitive
-from netcl_core.autograd.verification import Use, uses
-from netcl_core.hostdata import Array
+from netcl_core.codegen.primitives import GRAD, RESULTS, AutogradPrimitive
+from netcl_core.codegen.verification import Use, uses
+from netcl_core.tensors.host_data import Array
 
 _POINTS: Final = 10_000
 _SAME: Final = 1e-9

@@ -1,7 +1,7 @@
 """Everything that the static check can find: a code, the check, its meaning and the remedy.
 
 The table of docs/check-findings.md is written from this one. What keeps a plugin from
-loading has codes of its own, in `netcl_core.market.failures`.
+loading has codes of its own, in `netcl_core.plugins.market.failures`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
-from netcl_core.market.failures import FAILURES
+from netcl_core.plugins.market.failures import FAILURES
 from netcl_core.testing.records import Outcome
 
 PAGE: Final = "docs/check-findings.md"
@@ -131,7 +131,8 @@ KINDS: Final = _table(
         "NC302",
         "manifest",
         "The manifest does not fit its JSON Schema: an unknown key, or a value that it forbids.",
-        "Correct the key that the message names; `netcl_core/manifest_schema.json` has them all.",
+        "Correct the key that the message names; `manifest_schema.json` in "
+        "`netcl_core.plugins.market` has them all.",
     ),
     (
         "NC303",

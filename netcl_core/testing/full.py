@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from netcl_core.device import Device
-from netcl_core.registry import Row
+from netcl_core.device.device import Device
+from netcl_core.plugins.registry import Row
 from netcl_core.testing.collection import Table
 from netcl_core.testing.kernel_mutants import run_kernel_mutants
 from netcl_core.testing.mutants import WANTED, Verdict, rows_of, run_mutants, summary

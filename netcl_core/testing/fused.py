@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.autograd.calls import plan_gradients
-from netcl_core.autograd.kernels import run_plan
-from netcl_core.autograd.lowering import plan
-from netcl_core.autograd.region import Ref, Region, Signature, Step
-from netcl_core.device import Device
+from netcl_core.codegen.lowering import plan
+from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.device.device import Device
 from netcl_core.dtypes import category_of_scalar
-from netcl_core.hostdata import Array, Shape
-from netcl_core.tensors import Tensor
+from netcl_core.tape.gradients import run_plan
+from netcl_core.tape.region_call import plan_gradients
+from netcl_core.tensors.host_data import Array, Shape
+from netcl_core.tensors.tensor import Tensor
 from netcl_core.testing.cases import FIVE, SIZES, Case
 from netcl_core.testing.checks import same, same_gradient
 from netcl_core.testing.reference import expected

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, final
 
-from netcl_core.autograd.primitives import AutogradPrimitive
-from netcl_core.runtime import cache
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.runtime import programs
 
 Direction = Literal["forward", "backward"]
 #: Where an item begins and ends, and the loop over single elements: the template's own words.
@@ -83,7 +83,7 @@ SIMULATED: Final = ("bound above", "race")
 @contextmanager
 def seeded(fault: KernelFault) -> Iterator[list[str]]:
     """Build every kernel with the fault; yields the sources that it changed so far."""
-    build, changed = cache.build, list[str]()
+    build, changed = programs.build, list[str]()
 
     def spoiled(device: Any, source: str, who: str) -> Any:
         text = fault.applied(source)
@@ -91,8 +91,8 @@ def seeded(fault: KernelFault) -> Iterator[list[str]]:
             changed.append(text)
         return build(device, text, who)
 
-    cache.build = spoiled
+    programs.build = spoiled
     try:
         yield changed
     finally:
-        cache.build = build
+        programs.build = build

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from netcl_core.autograd.primitives import AutogradPrimitive
-from netcl_core.device import Device
-from netcl_core.registry import Row
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.device.device import Device
+from netcl_core.plugins.registry import Row
 from netcl_core.testing.collection import Table
 from netcl_core.testing.kernel_faults import SIMULATED, KernelFault, kernel_faults, seeded
 from netcl_core.testing.mutants import Trial, Verdict

@@ -12,21 +12,21 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from netcl_core.autograd import AutogradPrimitive
-from netcl_core.autograd.derivative import ZERO
-from netcl_core.autograd.dialect import PLAIN
-from netcl_core.autograd.expressions import names_in
-from netcl_core.autograd.generation import backward_source, forward_source
-from netcl_core.autograd.layout import collapse
-from netcl_core.autograd.operators import Operator
-from netcl_core.autograd.primitives import GRAD, OUT
-from netcl_core.autograd.region import infer
-from netcl_core.autograd.verification import Use, uses
-from netcl_core.device import Kind, stand_in
+from netcl_core.codegen.derivative import ZERO
+from netcl_core.codegen.dialect import PLAIN
+from netcl_core.codegen.expressions import names_in
+from netcl_core.codegen.generation import backward_source, forward_source
+from netcl_core.codegen.layout import collapse
+from netcl_core.codegen.primitives import GRAD, OUT
+from netcl_core.codegen.region import infer
+from netcl_core.codegen.verification import Use, uses
+from netcl_core.device.device import Kind, stand_in
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import PrimitiveError, TemplateError
-from netcl_core.rendering import templates_of, unread_arguments
+from netcl_core.ops.operators import Operator
+from netcl_core.ops.sources import region_of, sources_of
 from netcl_core.runtime.kernels import Spec
-from netcl_core.sources import region_of, sources_of
+from netcl_core.runtime.rendering import templates_of, unread_arguments
 from netcl_core.testing.cases import Case
 from netcl_core.testing.findings import Finding
 from netcl_core.testing.samples import FLOATS

@@ -14,9 +14,9 @@ from typing import Any, Final
 from packaging.requirements import InvalidRequirement, Requirement
 
 from netcl_core.errors import MissingExtraError, message
-from netcl_core.market.finding import MANIFEST, PLUGINS
-from netcl_core.market.requirements import CORE
-from netcl_core.resolution import canonical
+from netcl_core.plugins.market.finding import MANIFEST, PLUGINS
+from netcl_core.plugins.market.requirements import CORE
+from netcl_core.plugins.resolution import canonical
 from netcl_core.testing.findings import Finding
 from netcl_core.testing.subject import Subject
 
@@ -146,7 +146,7 @@ def _toml(path: Path) -> dict[str, Any] | None:
 @lru_cache(maxsize=1)
 def _validator() -> Any:
     jsonschema = _tool("jsonschema", "jsonschema")
-    text = resources.files("netcl_core").joinpath(SCHEMA).read_text(encoding="utf-8")
+    text = resources.files("netcl_core.plugins.market").joinpath(SCHEMA).read_text(encoding="utf-8")
     return jsonschema.Draft202012Validator(json.loads(text))
 
 

@@ -16,12 +16,13 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.autograd.operators import Operator
-from netcl_core.autograd.primitives import AutogradPrimitive
-from netcl_core.device import Device
-from netcl_core.device_table import get_device
-from netcl_core.hostdata import Array
-from netcl_core.registry import OP_KINDS, Row, registry
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.device.device import Device
+from netcl_core.device.device_table import get_device
+from netcl_core.ops.operators import Operator
+from netcl_core.plugins.kinds import OP_KINDS
+from netcl_core.plugins.registry import Row, registry
+from netcl_core.tensors.host_data import Array
 from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import Table
 from netcl_core.testing.faults import Fault, expression_faults

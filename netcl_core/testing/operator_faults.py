@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.autograd.elementwise import primitive_function
-from netcl_core.autograd.engine import apply_op
-from netcl_core.autograd.node import Spread
-from netcl_core.autograd.operators import Composite, Operator
-from netcl_core.autograd.primitives import AutogradPrimitive
+from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.dtypes import DTYPES
-from netcl_core.tensors import Operand
+from netcl_core.ops.operators import Composite, Operator
+from netcl_core.ops.primitive_function import primitive_function
+from netcl_core.tape.node import Spread
+from netcl_core.tape.tape import apply_op
+from netcl_core.tensors.tensor import Operand
 from netcl_core.testing.faults import FACTOR, Fault
 from netcl_core.testing.samples import is_floating
 

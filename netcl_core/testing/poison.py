@@ -11,10 +11,10 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.backends import backend_of
-from netcl_core.backends.opencl import OpenCLBackend
-from netcl_core.device import Device, opencl_module
+from netcl_core.device.device import Device, opencl_module
 from netcl_core.runtime import memory
+from netcl_core.runtime.opencl_stream import OpenCLBackend
+from netcl_core.runtime.stream import backend_of
 
 #: All bits set: NaN in every floating dtype, -1 in whole ones, no bool.
 _PATTERN: Final = np.uint8(255)

@@ -15,7 +15,7 @@ from math import isfinite
 from types import GenericAlias
 from typing import Any, Final, Literal, TypeAlias, final, get_args, get_origin, get_type_hints
 
-from netcl_core.device import Device
+from netcl_core.device.device import Device
 from netcl_core.errors import RecordError, message
 
 SCHEMA: Final = 1

@@ -19,11 +19,11 @@ from typing import Any, Final, final
 import numpy as np
 
 from netcl_core.autograd import backward
-from netcl_core.device import Device
-from netcl_core.device_table import all_devices, get_device, use_device
+from netcl_core.device.device import Device
+from netcl_core.device.device_table import all_devices, get_device, use_device
 from netcl_core.dtypes import DTYPES
-from netcl_core.hostdata import Array
-from netcl_core.tensors import Tensor
+from netcl_core.tensors.host_data import Array
+from netcl_core.tensors.tensor import Tensor
 from netcl_core.testing.cases import Case
 from netcl_core.testing.samples import covector, is_floating
 

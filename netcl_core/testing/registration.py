@@ -12,11 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from netcl_core import loading, plugins
 from netcl_core.autograd import AutogradPrimitive
 from netcl_core.dtypes import DTYPES
-from netcl_core.market.manifests import FILE
-from netcl_core.registry import KINDS, Row, registry
+from netcl_core.plugins import loading
+from netcl_core.plugins import manager as plugins
+from netcl_core.plugins.kinds import KINDS
+from netcl_core.plugins.market.manifests import FILE
+from netcl_core.plugins.registry import Row, registry
 from netcl_core.testing.cases import Case
 from netcl_core.testing.findings import Finding
 

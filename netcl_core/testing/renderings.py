@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
-from netcl_core.autograd.jit import jit_compile
-from netcl_core.device import Device
-from netcl_core.device_table import use_device
+from netcl_core.device.device import Device
+from netcl_core.device.device_table import use_device
+from netcl_core.jit.jit import jit_compile
+from netcl_core.ops.sources import PYTHON, sources_of
 from netcl_core.runtime.kernels import Spec
-from netcl_core.sources import PYTHON, sources_of
-from netcl_core.tensors import Tensor
+from netcl_core.tensors.tensor import Tensor
 from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import Table
 from netcl_core.testing.records import KernelSource

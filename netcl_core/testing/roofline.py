@@ -13,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 
 from netcl_core.autograd import no_grad
-from netcl_core.autograd.kernels import cast_region, run_plan
-from netcl_core.autograd.lowering import plan
-from netcl_core.autograd.region import Signature
-from netcl_core.device import Device
-from netcl_core.device_table import use_device
+from netcl_core.codegen.lowering import plan
+from netcl_core.codegen.region import Signature
+from netcl_core.device.device import Device
+from netcl_core.device.device_table import use_device
 from netcl_core.dtypes import DTYPES
-from netcl_core.tensors import Tensor
+from netcl_core.tape.gradients import cast_region, run_plan
+from netcl_core.tensors.tensor import Tensor
 from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import Table
 from netcl_core.testing.records import Roofline

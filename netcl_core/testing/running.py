@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias, final
 
-from netcl_core.device import Device
+from netcl_core.device.device import Device
 from netcl_core.errors import NetclError, raised_at
 from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import Table

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from netcl_core.dtypes import DTYPES
-from netcl_core.hostdata import Array, Shape
+from netcl_core.tensors.host_data import Array, Shape
 
 #: `(random, shape) -> array`. Floating arrays are converted to the dtype under test and get a
 #: gradient; integer and bool arrays (indices, masks) stay as they are.

@@ -20,7 +20,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, final
 
-from netcl_core import config, icd
+from netcl_core import config
+from netcl_core.device import icd
 from netcl_core.testing.collection import Table
 from netcl_core.testing.kernel_faults import KernelFault
 from netcl_core.testing.records import Outcome

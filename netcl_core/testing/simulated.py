@@ -20,16 +20,16 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.autograd.operators import Operator
-from netcl_core.backends.opencl import OpenCLBackend
-from netcl_core.device import Device, opencl_module
-from netcl_core.device_table import use_device
+from netcl_core.device.device import Device, opencl_module
+from netcl_core.device.device_table import use_device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import BuildError, DeviceError
-from netcl_core.hostdata import Array, Shape
-from netcl_core.registry import registry
+from netcl_core.ops.operators import Operator
+from netcl_core.plugins.registry import registry
 from netcl_core.runtime import memory
 from netcl_core.runtime.launch import Launch
+from netcl_core.runtime.opencl_stream import OpenCLBackend
+from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import table_of
 from netcl_core.testing.kernel_faults import KernelFault, seeded

@@ -12,10 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from netcl_core.autograd import backward, no_grad
-from netcl_core.device import Device
-from netcl_core.device_table import use_device
-from netcl_core.hostdata import Array
-from netcl_core.tensors import Tensor
+from netcl_core.device.device import Device
+from netcl_core.device.device_table import use_device
+from netcl_core.tensors.host_data import Array
+from netcl_core.tensors.tensor import Tensor
 from netcl_core.testing.cases import Case
 from netcl_core.testing.samples import away_from
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from netcl_core import plugins
-from netcl_core.autograd import AutogradPrimitive, verification
-from netcl_core.autograd.operators import Operator
-from netcl_core.market.finding import PRIMITIVES
-from netcl_core.registry import OP_KINDS, Row, registry
+from netcl_core.autograd import AutogradPrimitive
+from netcl_core.codegen import verification
+from netcl_core.ops.operators import Operator
+from netcl_core.plugins import manager as plugins
+from netcl_core.plugins.kinds import OP_KINDS
+from netcl_core.plugins.market.finding import PRIMITIVES
+from netcl_core.plugins.registry import Row, registry
 from netcl_core.testing import contents, lint, metadata, registration
 from netcl_core.testing.cases import Case
 from netcl_core.testing.findings import Finding, judged, not_loading

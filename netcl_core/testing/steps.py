@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias, final
 
-from netcl_core.autograd.primitives import AutogradPrimitive
-from netcl_core.device import Device
-from netcl_core.device_table import get_device
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.device.device import Device
+from netcl_core.device.device_table import get_device
 from netcl_core.dtypes import DTYPES
 from netcl_core.testing import checks
 from netcl_core.testing.cases import Case

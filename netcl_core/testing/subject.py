@@ -16,17 +16,17 @@ import importlib_metadata
 from packaging.requirements import InvalidRequirement, Requirement
 
 from netcl_core.errors import PluginError
-from netcl_core.market.finding import (
+from netcl_core.plugins.market.finding import (
     MANIFEST,
     PLUGINS,
     PRIMITIVES,
     Distribution,
     distributions,
 )
-from netcl_core.market.installed import is_editable
-from netcl_core.market.manifests import locate
-from netcl_core.market.requirements import CORE
-from netcl_core.resolution import canonical
+from netcl_core.plugins.market.installed import is_editable
+from netcl_core.plugins.market.manifests import locate
+from netcl_core.plugins.market.requirements import CORE
+from netcl_core.plugins.resolution import canonical
 
 #: The extras that name what a plugin's tests and cases need.
 _FOR_TESTS: Final = ("test", "tests", "dev")

@@ -8,7 +8,7 @@ from typing import final
 
 import pytest
 
-from netcl_core.device import Device
+from netcl_core.device.device import Device
 from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import Table, table_of, table_with
 from netcl_core.testing.records import Outcome

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import final
 
 from netcl_core.errors import TargetError, message
-from netcl_core.market.finding import Distribution, distributions
-from netcl_core.resolution import canonical
+from netcl_core.plugins.market.finding import Distribution, distributions
+from netcl_core.plugins.resolution import canonical
 from netcl_core.testing import wheels
 from netcl_core.testing.findings import Finding
 from netcl_core.testing.records import Outcome

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from netcl_core.autograd import Tape
-from netcl_core.device import Device
+from netcl_core.device.device import Device
 from netcl_core.testing.cases import Case
 from netcl_core.testing.checks import same_bits
 from netcl_core.testing.reference import Values, evaluate

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from netcl_core.device import Device
+from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 
 

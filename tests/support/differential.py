@@ -18,7 +18,7 @@ from programs import FLOATS, WHOLE, Program
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.hostdata import Array
+from netcl_core.tensors.host_data import Array
 from netcl_core.testing.reference import torch_module
 
 #: A rounding error of each dtype, as a factor and as a number.

@@ -25,12 +25,12 @@ from netcl_plugin_workbench.new.names import Names
 from netcl_plugin_workbench.new.project import rendered
 
 from netcl_core import config, errors, hookspecs
-from netcl_core.market.failures import FAILURES
+from netcl_core.plugins.market.failures import FAILURES
 from netcl_core.testing import vocabulary
 from netcl_core.testing.findings import KINDS as FINDINGS
 
 ROOT = Path(__file__).resolve().parents[2]
-CATALOGUE = "netcl_core/catalogue.json"
+CATALOGUE = "netcl_core/plugins/catalogue.json"
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import renewal
 
-from netcl_core.market.manifests import FILE, SCHEMA
-from netcl_core.registry import registry
+from netcl_core.plugins.market.manifests import FILE, SCHEMA
+from netcl_core.plugins.registry import registry
 from netcl_core.testing import table_of
 from netcl_core.testing.registration import pairs, provided, toml
 from netcl_core.version import API_VERSION

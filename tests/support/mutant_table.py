@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import op_table
 
-from netcl_core.autograd.primitives import AutogradPrimitive
+from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.testing import usable_devices
 from netcl_core.testing.collection import Table
 from netcl_core.testing.faults import Fault, expression_faults

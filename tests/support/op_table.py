@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
-from netcl_core.device import Device
+from netcl_core.device.device import Device
 from netcl_core.testing import Table, run_level, table_of, usable_devices
 from netcl_core.testing.records import Outcome
 from netcl_core.testing.reference import torch_module

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from netcl_core.hostdata import Shape
+from netcl_core.tensors.host_data import Shape
 from netcl_core.testing.reference import torch_module
 
 Choose = Callable[[int], int]

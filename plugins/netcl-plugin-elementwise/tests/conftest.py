@@ -10,8 +10,8 @@ import pytest
 
 import netcl_core as nc
 from netcl_core.errors import DeviceError
-from netcl_core.registry import registry
-from netcl_core.runtime import cache
+from netcl_core.plugins.registry import registry
+from netcl_core.runtime import programs as cache
 from netcl_core.runtime.launch import Launch
 
 #: The NumPy path, and the OpenCL runtimes that the tests know by a part of their name.

@@ -12,7 +12,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Device
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError
-from netcl_core.runtime import cache
+from netcl_core.runtime import programs as cache
 from netcl_core.testing import usable_devices
 
 everywhere = pytest.mark.parametrize("device", usable_devices(), ids=str)

@@ -18,7 +18,7 @@ from netcl_core.errors import (
     MutationError,
     ShapeError,
 )
-from netcl_core.runtime import cache
+from netcl_core.runtime import programs as cache
 from netcl_core.runtime.launch import Launch
 from netcl_core.testing import usable_devices
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.autograd import reduction_gpu
+from netcl_core.codegen import reduction_gpu
 from netcl_core.testing import TOLERANCE, Case, check_values, normal, usable_devices
 
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]

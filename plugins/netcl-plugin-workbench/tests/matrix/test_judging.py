@@ -13,7 +13,7 @@ from netcl_plugin_workbench.matrix.processes import Ended
 from netcl_plugin_workbench.matrix.records import Cell
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES, Presence
 
-from netcl_core.market.manifests import Manifest, parse
+from netcl_core.plugins.market.manifests import Manifest, parse
 
 CELL = Cell("netcl-plugin-swish", "0.3", "0.1.1", "2", "3.11", "numpy", "run")
 STATIC = Cell("netcl-plugin-swish", "0.3", "0.1.1", "2", "3.11", "numpy", "static")

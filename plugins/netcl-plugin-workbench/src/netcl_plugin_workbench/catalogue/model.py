@@ -12,7 +12,7 @@ from typing import Final, final
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from netcl_core.market.manifests import Manifest, Provided, Requires
+from netcl_core.plugins.market.manifests import Manifest, Provided, Requires
 from netcl_core.testing.records import Record
 from netcl_plugin_workbench.catalogue.evidence import Evidence, wheel_of, when
 from netcl_plugin_workbench.catalogue.findings import Findings, merge

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import jinja2
 
-from netcl_core.folders import templates
-from netcl_core.market.manifests import Requires
+from netcl_core.config import templates
+from netcl_core.plugins.market.manifests import Requires
 from netcl_plugin_workbench.catalogue.views import SIGNS, short
 
 ASSETS: Final = ("text.css", "parts.css", "catalogue.js", "icon.svg")

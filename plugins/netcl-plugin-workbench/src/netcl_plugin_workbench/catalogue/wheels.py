@@ -25,8 +25,8 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from netcl_core.errors import PluginError, message
-from netcl_core.market.finding import MANIFEST, PLUGINS, PRIMITIVES
-from netcl_core.market.manifests import FILE, Manifest, Provided, parse
+from netcl_core.plugins.market.finding import MANIFEST, PLUGINS, PRIMITIVES
+from netcl_core.plugins.market.manifests import FILE, Manifest, Provided, parse
 from netcl_plugin_workbench.catalogue.metadata import Metadata, read_metadata
 
 #: Of one document inside a wheel, and of all its files together, in bytes.

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import netcl_core as nc
 from netcl_core.errors import MissingOpError
-from netcl_core.market.lock import ANY_DTYPE, DevicePart
+from netcl_core.plugins.market.lock import ANY_DTYPE, DevicePart
 from netcl_plugin_workbench.lock.sources import cases, sources
 
 Progress: TypeAlias = Callable[[str, int, int], None]

@@ -7,10 +7,10 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
-from netcl_core.market.installed import Installed, by_name
-from netcl_core.market.lock import Pin
-from netcl_core.market.states import States
-from netcl_core.market.survey import survey
+from netcl_core.plugins.market.installed import Installed, by_name
+from netcl_core.plugins.market.lock import Pin
+from netcl_core.plugins.market.states import States
+from netcl_core.plugins.market.survey import survey
 
 
 def plugins() -> dict[str, Installed]:

@@ -19,9 +19,9 @@ from rich.progress import Progress as Bar
 
 import netcl_core as nc
 from netcl_core.errors import ArgumentError, PluginError, message
-from netcl_core.market import lock as locks
-from netcl_core.market.installed import core
-from netcl_core.market.lock import DevicePart, Lock
+from netcl_core.plugins.market import lock as locks
+from netcl_core.plugins.market.installed import core
+from netcl_core.plugins.market.lock import DevicePart, Lock
 from netcl_plugin_workbench.lock import comparing
 from netcl_plugin_workbench.lock.devices import part_of
 from netcl_plugin_workbench.lock.pins import pin, plugins

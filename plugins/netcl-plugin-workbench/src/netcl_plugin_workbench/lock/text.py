@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from netcl_core.market.lock import SCHEMA, DevicePart, Lock, Pin
+from netcl_core.plugins.market.lock import SCHEMA, DevicePart, Lock, Pin
 
 
 def text_of(lock: Lock) -> str:
-    """The content of the lock file; `netcl_core.market.lock.parse` reads it back exactly."""
+    """The content of the lock file, which the core's `market.lock.parse` reads back exactly."""
     table = {
         "schema": SCHEMA,
         "written_by": "netcl plugins lock",

@@ -15,7 +15,7 @@ from typing import Any, Final, final
 from packaging.utils import canonicalize_name
 
 from netcl_core.errors import RecordError
-from netcl_core.market.manifests import Manifest
+from netcl_core.plugins.market.manifests import Manifest
 from netcl_core.testing.records import Outcome, Record, from_json
 from netcl_plugin_workbench.matrix.processes import Ended
 from netcl_plugin_workbench.matrix.records import Cell, State

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import jinja2
 
-from netcl_core.rendering import core_source
+from netcl_core.config import core_source
 from netcl_core.testing.records import Outcome, Record
 from netcl_plugin_workbench.matrix.board import Board, Place, counts, together
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-from netcl_core.folders import cache_root
+from netcl_core.config import cache_root
 from netcl_plugin_workbench.matrix import pythons
 from netcl_plugin_workbench.matrix.environments import Environments
 from netcl_plugin_workbench.matrix.plan import Shelves, shelves, tasks

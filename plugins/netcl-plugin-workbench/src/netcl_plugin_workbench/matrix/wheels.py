@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from netcl_core.errors import PluginError, message
-from netcl_core.market.manifests import Manifest, parse
+from netcl_core.plugins.market.manifests import Manifest, parse
 
 CORE: Final = "netcl-core"
 _GROUPS: Final = ("netcl_core.plugins", "netcl_core.primitives")

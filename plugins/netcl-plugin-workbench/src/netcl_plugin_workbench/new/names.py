@@ -12,10 +12,10 @@ import click
 
 import netcl_core.autograd as ag
 from netcl_core.errors import message
-from netcl_core.market.states import States
-from netcl_core.market.survey import CORE_PREFIX, survey
-from netcl_core.providers import catalogue
-from netcl_core.resolution import canonical
+from netcl_core.plugins.catalogue import catalogue
+from netcl_core.plugins.market.states import States
+from netcl_core.plugins.market.survey import CORE_PREFIX, survey
+from netcl_core.plugins.resolution import canonical
 
 PREFIX: Final = "netcl-plugin-"
 #: Longer ones would not fit into the lines of the generated files.

@@ -16,8 +16,8 @@ import click
 import jinja2
 
 import netcl_core as nc
+from netcl_core.config import templates
 from netcl_core.errors import NetclError, message
-from netcl_core.folders import templates
 from netcl_plugin_workbench.new.kinds import Kind
 from netcl_plugin_workbench.new.names import Names
 

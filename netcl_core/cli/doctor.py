@@ -1,0 +1,254 @@
+"""Collects what a person needs to know when OpenCL does not behave, as plain data.
+
+`collect` runs every probe and returns a Report; `as_data` turns it into lists
+and dicts for JSON. Showing it is the command line's task.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from netcl_core.config import cache_root
+from netcl_core.device import device_table, icd
+from netcl_core.device.device import Device
+from netcl_core.errors import NetclError
+
+_MAPPED = Path("/proc/self/maps")
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of one extra check, such as a plugin's."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class RuntimeReport:
+    """One OpenCL runtime; `loaded` is None where that cannot be told."""
+
+    name: str
+    source: str
+    library: str
+    icd: str | None
+    accepted: bool
+    loaded: bool | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class DeviceReport:
+    """One usable device; memory in bytes."""
+
+    id: str
+    backend: str
+    kind: str
+    name: str
+    platform: str
+    vendor: str
+    driver_version: str
+    simulator: bool
+    probe: str
+    supports_fp16: bool
+    supports_fp64: bool
+    compute_units: int
+    max_work_group_size: int
+    local_mem_bytes: int
+    opencl_c: str
+    extensions: list[str]
+
+
+@dataclass(frozen=True)
+class RejectedReport:
+    """One device or platform that cannot be used."""
+
+    name: str
+    platform: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class CacheReport:
+    """The cache folder and what lies in it, in bytes."""
+
+    folder: str
+    exists: bool
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything `netcl doctor` shows; `findings` are the things to look at."""
+
+    python: str
+    system: str
+    netcl: str
+    pyopencl: str
+    opencl_problem: str
+    vendors_status: str
+    vendors_folder: str | None
+    vendors_reason: str
+    runtimes: list[RuntimeReport]
+    devices: list[DeviceReport]
+    rejected: list[RejectedReport]
+    default: str | None
+    default_rule: str
+    cache: CacheReport
+    variables: dict[str, str]
+    checks: list[Check] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def opencl_usable(self) -> bool:
+        """Whether there is an OpenCL device that passed its probe."""
+        return any(device.backend == "opencl" for device in self.devices)
+
+
+def collect(cache_folder: Path | None = None, checks: Iterable[Check] = ()) -> Report:
+    """Probe everything and report it; broken drivers and settings become findings.
+
+    `cache_folder` is the program cache's, by default the configured one.
+    `checks` are results to add, such as those of plugins. Takes seconds.
+    """
+    usable = [_device(device) for device in device_table.all_devices()]
+    refused = [RejectedReport(*one) for one in device_table.rejected()]
+    runtimes = [_runtime(one) for one in icd.discover()]
+    default, rule = _default()
+    shown = list(checks)
+    installation = icd.install()
+    return Report(
+        python=f"{platform.python_version()} ({sys.executable})",
+        system=f"{platform.system()} {platform.machine()}",
+        netcl=_version("netcl-core"),
+        pyopencl=_version("pyopencl"),
+        opencl_problem=device_table.opencl_problem(),
+        vendors_status=installation.status,
+        vendors_folder=str(installation.vendors) if installation.vendors else None,
+        vendors_reason=installation.reason,
+        runtimes=runtimes,
+        devices=usable,
+        rejected=refused,
+        default=default,
+        default_rule=rule,
+        cache=_cache(cache_folder or cache_root()),
+        variables={k: v for k, v in sorted(os.environ.items()) if k.startswith("NETCL_")},
+        checks=shown,
+        findings=_findings(runtimes, refused, default, rule, shown),
+    )
+
+
+def as_data(report: Report) -> dict[str, Any]:
+    """The report as dicts, lists, texts and numbers, ready for JSON."""
+    return asdict(report)
+
+
+def device_reports() -> list[DeviceReport]:
+    """Every usable device, probed."""
+    return [_device(device) for device in device_table.all_devices()]
+
+
+def _device(device: Device) -> DeviceReport:
+    return DeviceReport(
+        id=device.id,
+        backend=device.backend,
+        kind=device.kind,
+        name=device.name,
+        platform=device.platform,
+        vendor=device.vendor,
+        driver_version=device.driver_version,
+        simulator=device.simulator,
+        probe=device.probe.reason,
+        supports_fp16=device.supports_fp16,
+        supports_fp64=device.supports_fp64,
+        compute_units=device.compute_units,
+        max_work_group_size=device.max_work_group_size,
+        local_mem_bytes=device.local_mem_bytes,
+        opencl_c="" if device.cl_device is None else "{}.{}".format(*device.opencl_c),
+        extensions=list(device.extensions),
+    )
+
+
+def _runtime(one: icd.Runtime) -> RuntimeReport:
+    loaded = _loaded(one.library) if one.accepted else None
+    reason = one.reason
+    if loaded is False:
+        reason += f"; not loaded: {_why_not_loaded(one.library)}"
+    path = str(one.icd) if one.icd else None
+    return RuntimeReport(one.name, one.source, one.library, path, one.accepted, loaded, reason)
+
+
+def _loaded(library: str) -> bool | None:
+    """Whether this process has the library mapped; None where nobody can tell."""
+    path = Path(library) if "/" in library else icd.locate(library)
+    try:
+        mapped = _MAPPED.read_text(encoding="utf-8", errors="replace")
+    except OSError:  # not Linux, or /proc is hidden
+        return None
+    return str(path.resolve()) in mapped if path else library in mapped
+
+
+def _why_not_loaded(library: str) -> str:
+    if problem := icd.load_error(library):
+        return problem
+    if _chosen_by_user():
+        return f"{icd.install().reason}, which leaves it out"
+    return "the loader did not take it, or had started before netcl could list it"
+
+
+def _chosen_by_user() -> bool:
+    """Whether the user decided what the loader sees, so that a missing runtime is no fault."""
+    return icd.install().status in {"user", "off"}
+
+
+def _default() -> tuple[str | None, str]:
+    try:
+        return device_table.default_device().id, device_table.default_rule()
+    except NetclError as error:
+        return None, str(error)
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _cache(folder: Path) -> CacheReport:
+    files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    return CacheReport(str(folder), folder.is_dir(), len(files), sum(map(_size, files)))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # another process has just removed it
+        return 0
+
+
+def _findings(
+    runtimes: list[RuntimeReport],
+    refused: list[RejectedReport],
+    default: str | None,
+    rule: str,
+    checks: list[Check],
+) -> list[str]:
+    """What to look at. A rejected .icd is none: a good install can bring one along."""
+    found = [
+        f"runtime {one.name}: {one.reason}"
+        for one in runtimes
+        if one.loaded is False and not _chosen_by_user()
+    ]
+    found += [f"device {one.name} of {one.platform}: {one.reason}" for one in refused]
+    found += [f"check {one.name}: {one.detail}" for one in checks if not one.ok]
+    return found if default else [*found, rule]

@@ -1,0 +1,181 @@
+"""Whether a written gradient and the symbolic one agree, in float64 at random points.
+
+A point says nothing about an input, and is left out, where
+
+- a decision (a comparison, a step of floor, the sign under fabs, ...) falls the other way
+  a little to its left or right: a kink, at which a backward may follow a rule of its own;
+- a value that the forward or its derivative really uses is not finite: the edge of the
+  domain, such as log(0), or an overflow. A branch that is not taken does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+
+from netcl_core.codegen.derivative import ONE, plus, spread
+from netcl_core.codegen.emit import NUMPY_NAMES, numpy_source
+from netcl_core.codegen.expressions import (
+    COMPARISONS,
+    LOGICAL,
+    PREDICATES,
+    Apply,
+    Expr,
+    is_mask,
+    walk,
+)
+from netcl_core.codegen.primitives import OUT
+from netcl_core.codegen.ssa import Block
+from netcl_core.tensors.host_data import Array
+
+#: Relative, so loose that constants with the digits of a float32 are no fault.
+_TOLERANCE: Final = 1e-6
+#: Absolute: what is smaller may have lost its digits by underflow on the way.
+_NEGLIGIBLE: Final = 1e-100
+_STEPS: Final = frozenset({"floor", "ceil", "rint", "round", "trunc", "sign"})
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """What is compared: two expressions for the gradient of the input `name` of a forward.
+
+    `names` are all that the expressions read, but for `out`, the forward's value.
+    """
+
+    forward: Expr
+    written: Expr
+    symbolic: Expr
+    name: str
+    names: Sequence[str]
+
+
+@final
+@dataclass(slots=True)
+class Agreement:
+    """The points drawn, those compared, those that differ, and the worst of these.
+
+    `worst` holds the names' values, the written and the symbolic gradient; None: all agree.
+    """
+
+    drawn: int = 0
+    compared: int = 0
+    wrong: int = 0
+    worst: tuple[dict[str, float], float, float] | None = None
+    excess: float = 1.0
+
+
+@final
+class Comparison:
+    """The two gradients as one NumPy function: call `add` with points."""
+
+    def __init__(self, gradients: Gradients) -> None:
+        forward, written, symbolic = gradients.forward, gradients.written, gradients.symbolic
+        self.names = gradients.names
+        self.place = self.names.index(gradients.name)
+        self.result = Agreement()
+        bound = plus(spread(symbolic), spread(written, {OUT: spread(forward)}))
+        usable = _both([_usable(forward, {}), _usable(symbolic, {})])
+        decisions = _decisions([forward, written, symbolic])
+        self._gradients = compiled(forward, [written, symbolic, bound, usable], self.names)
+        self._decisions = compiled(forward, decisions, self.names)
+
+    def add(self, values: Sequence[Array]) -> None:
+        """Compare at points, given as one array for each name."""
+        with np.errstate(all="ignore"):
+            written, symbolic, bound, usable = self._evaluate(self._gradients, values)
+            size = np.abs(written) + np.abs(symbolic) + np.where(np.isnan(bound), 0, bound)
+            size = np.where(np.isfinite(written), size, np.abs(symbolic))
+            allowed = _TOLERANCE * size + _NEGLIGIBLE
+            kept = (usable != 0) & np.isfinite(allowed) & self._far_from_kinks(values)
+            excess = np.nan_to_num(np.abs(written - symbolic) / allowed, nan=np.inf)
+        self._note(values, written, symbolic, np.where(kept, excess, 0), kept)
+
+    def _note(
+        self, values: Sequence[Array], written: Array, symbolic: Array, excess: Array, kept: Array
+    ) -> None:
+        result, worst = self.result, int(excess.argmax())
+        result.drawn += excess.size
+        result.compared += int(kept.sum())
+        result.wrong += int((excess > 1).sum())
+        if excess[worst] > result.excess:
+            result.excess = float(excess[worst])
+            point = {n: float(x[worst]) for n, x in zip(self.names, values, strict=True)}
+            result.worst = point, float(written[worst]), float(symbolic[worst])
+
+    def _far_from_kinks(self, values: Sequence[Array]) -> Array:
+        """Where all decisions are the same a little to the left and to the right."""
+        own = values[self.place]
+        step = 1e-6 * np.abs(own) + 1e-9
+        here = self._evaluate(self._decisions, values)
+        kept = np.ones(own.shape, bool)
+        for moved in (own - step, own + step):
+            there = [moved if i == self.place else x for i, x in enumerate(values)]
+            for one, two in zip(here, self._evaluate(self._decisions, there), strict=True):
+                kept &= (one == two) | (np.isnan(one) & np.isnan(two))
+        return kept
+
+    def _evaluate(self, function: Callable[..., Any], values: Sequence[Array]) -> list[Array]:
+        return [np.broadcast_to(x, values[0].shape) for x in function(*values)]
+
+
+def compiled(forward: Expr, trees: Sequence[Expr], names: Sequence[str]) -> Callable[..., Any]:
+    """The NumPy function of some trees in float64."""
+    block = Block(())
+    scope = {name: block.load(f"in{i}", "double") for i, name in enumerate(names)}
+    scope[OUT] = block.convert(block.build(forward, scope, "double"), "double")
+    roots = [block.convert(block.build(tree, scope, "double"), "double") for tree in trees]
+    space = dict(NUMPY_NAMES)
+    exec(numpy_source(block, roots, [f"in{i}" for i in range(len(names))], "values"), space)
+    function: Callable[..., Any] = space["values"]
+    return function
+
+
+def _both(conditions: Iterable[Expr]) -> Expr:
+    """All conditions; 1 is true."""
+    found: Expr = ONE
+    for each in conditions:
+        if each != ONE:
+            found = each if found == ONE else Apply("&&", (found, each))
+    return found
+
+
+def _usable(tree: Expr, done: dict[int, Expr]) -> Expr:
+    """The condition that every value which a tree uses is finite."""
+    if not isinstance(tree, Apply):
+        return ONE
+    found = done.get(id(tree))
+    if found is None:
+        condition, *rest = (_usable(arg, done) for arg in tree.args)
+        if tree.op == "?:":
+            chosen = ONE if rest == [ONE, ONE] else Apply("?:", (tree.args[0], *rest))
+            found = _both([condition, chosen])
+        else:
+            own = ONE if is_mask(tree) else Apply("isfinite", (tree,))
+            found = _both([condition, *rest, own])
+        done[id(tree)] = found
+    return found
+
+
+def _decisions(trees: Sequence[Expr]) -> list[Expr]:
+    """What jumps in some trees or in their slopes, as expressions that change there."""
+    nodes = {id(node): node for tree in trees for node in walk(tree) if isinstance(node, Apply)}
+    found = (_decision(node) for node in nodes.values())
+    return [each for each in found if each is not None]
+
+
+def _decision(node: Apply) -> Expr | None:
+    if node.op in COMPARISONS | PREDICATES | _STEPS:
+        return node
+    if node.op in {"fabs", "copysign"}:
+        return Apply("sign", (node.args[-1],))
+    if node.op in {"fmax", "fmin"}:
+        return Apply(">", node.args)
+    if node.op == "fmod":
+        return Apply("trunc", (Apply("/", node.args),))
+    if node.op == "?:":
+        return Apply("!", node.args[:1])
+    return Apply("!", (node,)) if node.op in LOGICAL else None

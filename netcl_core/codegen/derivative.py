@@ -1,0 +1,180 @@
+"""Derivatives of expressions: by rules on the tree, one rule per operator and function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, final
+
+from netcl_core.codegen.expressions import (
+    COMPARISONS,
+    LOGICAL,
+    PREDICATES,
+    Apply,
+    Expr,
+    Name,
+    Number,
+    parse,
+    substitute,
+)
+from netcl_core.errors import PrimitiveError, message
+
+ZERO: Final = Number(0)
+ONE: Final = Number(1)
+_MASKS: Final = COMPARISONS | LOGICAL | PREDICATES
+_STEPS: Final = ("floor", "ceil", "rint", "round", "trunc", "sign")
+#: The partial derivatives of `f` with respect to its operands `a`, `b`, `c`.
+_RULES: Final[dict[str, tuple[str, ...]]] = {
+    "+": ("1", "1"),
+    "-": ("1", "-1"),
+    "*": ("b", "a"),
+    "/": ("1 / b", "-(f / b)"),
+    "neg": ("-1",),
+    "exp": ("f",),
+    "exp2": ("f * M_LN2",),
+    "expm1": ("exp(a)",),
+    "log": ("1 / a",),
+    "log1p": ("1 / (1 + a)",),
+    "log2": ("1 / (a * M_LN2)",),
+    "log10": ("1 / (a * 2.302585092994046)",),
+    "sqrt": ("0.5 / f",),
+    "rsqrt": ("-0.5 * f / a",),
+    "cbrt": ("1 / (3 * f * f)",),
+    "sin": ("cos(a)",),
+    "cos": ("-sin(a)",),
+    "tan": ("1 + f * f",),
+    "tanh": ("(1 - f) * (1 + f)",),
+    "sinh": ("cosh(a)",),
+    "cosh": ("sinh(a)",),
+    "asin": ("rsqrt(1 - a * a)",),
+    "acos": ("-rsqrt(1 - a * a)",),
+    "atan": ("1 / (1 + a * a)",),
+    "atan2": ("b / (a * a + b * b)", "-(a / (a * a + b * b))"),
+    "erf": ("1.1283791670955126 * exp(-(a * a))",),
+    "erfc": ("-1.1283791670955126 * exp(-(a * a))",),
+    "pow": ("b * pow(a, b - 1)", "f * log(a)"),
+    "fabs": ("sign(a)",),
+    "fmax": ("a > b ? 1 : 0", "a > b ? 0 : 1"),
+    "fmin": ("a < b ? 1 : 0", "a < b ? 0 : 1"),
+    "fmod": ("1", "-trunc(a / b)"),
+    "copysign": ("sign(a) * sign(b)", "0"),
+    "fma": ("b", "a", "1"),
+    **dict.fromkeys(_STEPS, ("0",)),
+}
+
+
+@lru_cache(maxsize=len(_RULES))
+def _rule(op: str) -> tuple[Expr, ...]:
+    if op not in _RULES:
+        known = ", ".join(_RULES)
+        raise PrimitiveError(message("derivative", f"{op!r} has no rule", f"one of {known}"))
+    return tuple(parse(text, ("a", "b", "c", "f"), f"derivative of {op}") for text in _RULES[op])
+
+
+def partials(tree: Apply) -> tuple[Expr, ...]:
+    """The partial derivatives of an operator or function with respect to its operands.
+
+    Raises PrimitiveError for one that has no rule.
+    """
+    values: dict[str, Expr] = {**dict(zip("abc", tree.args, strict=False)), "f": tree}
+    return tuple(substitute(each, values) for each in _rule(tree.op))
+
+
+def plus(left: Expr, right: Expr) -> Expr:
+    """A sum; a zero is left out."""
+    if ZERO in (left, right):
+        return right if left == ZERO else left
+    return Apply("+", (left, right))
+
+
+def times(left: Expr, right: Expr) -> Expr:
+    """A product; zeros, ones and signs are drawn out of it."""
+    if left == ZERO or right == ZERO:
+        return ZERO
+    if left == ONE or right == ONE:
+        return right if left == ONE else left
+    if left == Number(-1) or right == Number(-1):
+        return Apply("neg", (right if left == Number(-1) else left,))
+    return Apply("*", (left, right))
+
+
+def derivative(tree: Expr, name: str) -> Expr:
+    """The derivative of a tree with respect to a name, all other names held fixed.
+
+    A selection is differentiated branch by branch; comparisons, predicates and steps
+    (floor, sign, ...) have derivative 0. Raises PrimitiveError for a function without
+    a rule whose operands depend on the name.
+    """
+    return _Derivative(name).of(tree)
+
+
+@final
+class _Derivative:
+    """Differentiates each subtree once, however often macros share it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.done: dict[int, Expr] = {}
+
+    def of(self, tree: Expr) -> Expr:
+        if not isinstance(tree, Apply):
+            return ONE if tree == Name(self.name) else ZERO
+        found = self.done.get(id(tree))
+        if found is None:
+            found = self.done[id(tree)] = self._apply(tree)
+        return found
+
+    def _apply(self, tree: Apply) -> Expr:
+        if tree.op in _MASKS:
+            return ZERO
+        if tree.op == "?:":
+            first, second = (self.of(arg) for arg in tree.args[1:])
+            both_zero = first == ZERO and second == ZERO
+            return ZERO if both_zero else Apply("?:", (tree.args[0], first, second))
+        inner = [self.of(arg) for arg in tree.args]
+        if all(each == ZERO for each in inner):
+            return ZERO
+        total: Expr = ZERO
+        for slope, each in zip(partials(tree), inner, strict=True):
+            total = plus(total, times(slope, each))
+        return total
+
+
+def spread(tree: Expr, of_names: Mapping[str, Expr] | None = None) -> Expr:
+    """How far rounding may carry the value of a tree: a bound, in units of its relative error.
+
+    Each operation adds its result's magnitude and hands on the spread of its operands
+    times its slopes (running error analysis; Higham 2002, chapter 3). Numbers and
+    names are exact but for those in `of_names`.
+    """
+    return _Spread(of_names or {}).of(tree)
+
+
+@final
+class _Spread:
+    def __init__(self, of_names: Mapping[str, Expr]) -> None:
+        self.of_names = of_names
+        self.done: dict[int, Expr] = {}
+
+    def of(self, tree: Expr) -> Expr:
+        if isinstance(tree, Name):
+            return self.of_names.get(tree.id, ZERO)
+        if isinstance(tree, Number):
+            return ZERO
+        found = self.done.get(id(tree))
+        if found is None:
+            found = self.done[id(tree)] = self._apply(tree)
+        return found
+
+    def _apply(self, tree: Apply) -> Expr:
+        if tree.op in _MASKS:
+            return ZERO
+        if tree.op == "?:":
+            return Apply("?:", (tree.args[0], *(self.of(arg) for arg in tree.args[1:])))
+        inner = [self.of(arg) for arg in tree.args]
+        total: Expr = Apply("fabs", (tree,))
+        if any(each != ZERO for each in inner):
+            for slope, each in zip(partials(tree), inner, strict=True):
+                if each != ZERO:
+                    total = plus(total, times(Apply("fabs", (slope,)), each))
+        return total

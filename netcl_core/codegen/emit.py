@@ -1,0 +1,265 @@
+"""Printers of SSA blocks: OpenCL C in scalar and vector form, and NumPy."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+
+from netcl_core.codegen.dialect import Dialect
+from netcl_core.codegen.expressions import COMPARISONS
+from netcl_core.codegen.ssa import INTEGERS, Block, Value
+from netcl_core.dtypes import NUMPY_OF_COMPUTE
+
+_LANE: Final = {"mask4": "int", "mask8": "long"}
+_INFIX: Final = COMPARISONS | {"+", "-", "*", "/", "&&", "||", "&", ">>"}
+#: Parentheses within parentheses; clang stops at 256.
+_NESTED: Final = 32
+_LOWEST: Final = {"int": ("INT_MIN", -(1 << 31)), "long": ("LONG_MIN", -(1 << 63))}
+_FLOAT_MAX: Final = float(np.finfo(np.float32).max)
+
+
+def literal(value: float, ctype: str) -> str:
+    """A number as an OpenCL C literal of a type; infinite and NaN included."""
+    if ctype in INTEGERS:
+        name, lowest = _LOWEST[ctype]
+        if value == lowest:  # its digits without the sign would not fit
+            return name
+        text = f"{int(value)}{'L' if ctype == 'long' else ''}"
+    elif ctype == "float" and abs(value) > _FLOAT_MAX:
+        text = "-INFINITY" if value < 0 else "INFINITY"
+    elif math.isnan(value):
+        text = "NAN" if ctype == "float" else "(double)NAN"
+    elif math.isinf(value):
+        text = ("-" if value < 0 else "") + ("INFINITY" if ctype == "float" else "(double)INFINITY")
+    else:
+        text = f"{float(value)!r}{'f' if ctype == 'float' else ''}"
+    return f"({text})" if text.startswith("-") else text
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How a slot is read: the expression for one element, that for a vector, or a uniform."""
+
+    scalar: str
+    vector: str | None
+
+
+@final
+class OpenCLPrinter:
+    """Prints the live values of a block as OpenCL C statements.
+
+    With `width` 1 everything is scalar. Otherwise values that depend on a vector
+    load are vectors of that width and all others stay scalars, widened where the
+    language asks for it (arguments of functions, branches of a selection). `scalars`
+    gives scalar arguments other names than their slots'. `helpers` are those of the
+    dialect that the statements call.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        roots: Sequence[int],
+        width: int,
+        sources: Mapping[str, Source],
+        dialect: Dialect,
+        scalars: Mapping[str, str] | None = None,
+    ) -> None:
+        self.block = block
+        self.width = width
+        self.sources = sources
+        self.scalars = scalars or {}
+        self.dialect = dialect
+        self.helpers: set[str] = set()
+        self.order = block.live(roots)
+        self.roots = frozenset(roots)
+        self.uses = Counter(arg for number in self.order for arg in block.values[number].args)
+        self.user = {arg: number for number in self.order for arg in block.values[number].args}
+        self.vector: dict[int, bool] = {}
+        self.text: dict[int, str] = {}
+        self.nested: Counter[int] = Counter()
+        self.lines: list[str] = []
+        for number in self.order:
+            self._define(number)
+
+    def result(self, number: int) -> str:
+        """The text of a value, widened to a vector if this is the vector form."""
+        return self._widen(number) if self.width > 1 else self.text[number]
+
+    def _define(self, number: int) -> None:
+        value = self.block.values[number]
+        self.vector[number] = self._is_vector(value)
+        text = self._expression(value)
+        if value.op in {"const", "scalar"} or (value.op == "load" and not self._moving(value)):
+            self.text[number] = text
+        elif self._inlined(number, value):
+            self.text[number] = f"({text})"
+            self.nested[number] = 1 + max(self.nested[arg] for arg in value.args)
+        else:
+            self.text[number] = name = f"v{number}"
+            note = f"  // {self.block.steps[value.origin]}" if value.origin >= 0 else ""
+            self.lines.append(f"const {self._type(value.ctype, number)} {name} = {text};{note}")
+
+    def _moving(self, value: Value) -> bool:
+        return self.sources[value.payload].vector is not None
+
+    def _is_vector(self, value: Value) -> bool:
+        if self.width == 1 or value.op in {"const", "scalar"}:
+            return False
+        if value.op == "load":
+            return self._moving(value)
+        return any(self.vector[arg] for arg in value.args)
+
+    def _inlined(self, number: int, value: Value) -> bool:
+        if value.op == "load" or self.uses[number] != 1 or number in self.roots:
+            return False
+        if any(self.nested[arg] >= _NESTED for arg in value.args):
+            return False
+        return self.block.values[self.user[number]].origin == value.origin
+
+    def _type(self, ctype: str, number: int) -> str:
+        base = _LANE.get(ctype, ctype)
+        if self.vector[number]:
+            return f"{base}{self.width}"
+        return "int" if ctype in _LANE else base
+
+    def _widen(self, number: int) -> str:
+        if self.vector[number]:
+            return self.text[number]
+        return f"({self.block.values[number].ctype}{self.width})({self.text[number]})"
+
+    def _expression(self, value: Value) -> str:
+        if value.op == "const":
+            return literal(value.payload, value.ctype)
+        if value.op == "scalar":
+            return self.scalars.get(value.payload, str(value.payload))
+        if value.op == "load":
+            source = self.sources[value.payload]
+            return source.vector if self.width > 1 and source.vector else source.scalar
+        wide = any(self.vector[arg] for arg in value.args)
+        texts = [self.text[arg] for arg in value.args]
+        if value.op == "/" and self._is_one(value.args[0]) and self._helper("recip", value):
+            return f"{self._function('recip', value, wide)}({texts[1]})"
+        if value.op in _INFIX:
+            return f"{texts[0]} {value.op} {texts[1]}"
+        if value.op in {"neg", "!"}:
+            return f"{'-' if value.op == 'neg' else '!'}{texts[0]}"
+        if value.op == "convert":
+            return f"convert_{value.ctype}{self.width if wide else ''}({texts[0]})"
+        if value.op == "remask":
+            return f"convert_{_LANE[value.ctype]}{self.width}({texts[0]})" if wide else texts[0]
+        if value.op == "?:":
+            branches = [self._widen(arg) if wide else self.text[arg] for arg in value.args[1:]]
+            return f"{texts[0]} ? {branches[0]} : {branches[1]}"
+        args = [self._widen(arg) if wide else self.text[arg] for arg in value.args]
+        return f"{self._function(value.op, value, wide)}({', '.join(args)})"
+
+    def _is_one(self, number: int) -> bool:
+        value = self.block.values[number]
+        return value.op == "const" and value.payload == 1
+
+    def _helper(self, name: str, value: Value) -> str | None:
+        return self.dialect.helpers.get(name) if value.ctype == "float" else None
+
+    def _function(self, name: str, value: Value, wide: bool) -> str:
+        """How a function is called in the dialect."""
+        helper = self._helper(name, value)
+        if helper is None:
+            return name
+        self.helpers.add(helper)
+        return f"{helper}_{self.width if wide else 1}"
+
+
+def _elementwise(function: Callable[[float], float]) -> Callable[[Any], Any]:
+    ufunc = np.frompyfunc(function, 1, 1)
+
+    def apply(x: Any) -> Any:
+        return np.asarray(ufunc(x)).astype(np.asarray(x).dtype)
+
+    return apply
+
+
+def _round(x: Any) -> Any:
+    """Halves away from zero, as in C."""
+    whole = np.trunc(x)
+    return whole + np.copysign(np.abs(x - whole) >= 0.5, x)
+
+
+_SAME_NAME: Final = (
+    "exp exp2 expm1 log log1p log2 log10 sqrt cbrt sin cos tan tanh sinh cosh "
+    "fmax fmin fmod copysign floor ceil rint trunc isnan isinf isfinite"
+)
+#: What each function of an expression is on the NumPy path.
+NUMPY_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
+    **{name: getattr(np, name) for name in _SAME_NAME.split()},
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "pow": np.power,
+    "fabs": np.abs,
+    "rsqrt": lambda x: np.reciprocal(np.sqrt(x)),
+    "sign": lambda x: np.where(np.isnan(x), x.dtype.type(0), np.sign(x)),  # 0 for NaN, as in C
+    "round": _round,
+    "fma": lambda x, y, z: x * y + z,
+    "erf": _elementwise(math.erf),
+    "erfc": _elementwise(math.erfc),
+}
+_NUMPY_LOGICAL: Final = {"&&": "logical_and", "||": "logical_or", "!": "logical_not"}
+
+
+def numpy_source(block: Block, roots: Sequence[int], slots: Sequence[str], name: str) -> str:
+    """The Python source of a function that computes the roots from arrays and scalars.
+
+    The arguments are the slots in order; each is an array or a NumPy scalar of the
+    type that the block expects. Names `np_<function>` are NUMPY_FUNCTIONS.
+    """
+    lines = [f"def {name}({', '.join(slots)}):"]
+    for number in block.live(roots):
+        lines.append(f"    v{number} = {_numpy_expression(block.values[number])}")
+    lines.append(f"    return ({''.join(f'v{root}, ' for root in roots)})")
+    return "\n".join(lines) + "\n"
+
+
+def _numpy_expression(value: Value) -> str:
+    args = [f"v{arg}" for arg in value.args]
+    if value.op == "const":
+        return f"{NUMPY_OF_COMPUTE[value.ctype].name}({_python_number(value)})"
+    if value.op in {"load", "scalar"}:
+        return str(value.payload)
+    if value.op == "neg":
+        return f"-{args[0]}"
+    if value.op in _NUMPY_LOGICAL:
+        return f"{_NUMPY_LOGICAL[value.op]}({', '.join(args)})"
+    if value.op in _INFIX:
+        return f"{args[0]} {value.op} {args[1]}"
+    if value.op == "convert":
+        return f"{args[0]}.astype({NUMPY_OF_COMPUTE[value.ctype].name})"
+    if value.op == "remask":
+        return args[0]
+    if value.op == "?:":
+        return f"where({', '.join(args)})"
+    return f"np_{value.op}({', '.join(args)})"
+
+
+def _python_number(value: Value) -> str:
+    if value.ctype in INTEGERS:
+        return str(int(value.payload))
+    return f"float('{float(value.payload)!r}')"
+
+
+#: The names that a function made from `numpy_source` sees.
+NUMPY_NAMES: Final[dict[str, Any]] = {
+    **{f"np_{name}": function for name, function in NUMPY_FUNCTIONS.items()},
+    **{dtype.name: dtype.type for dtype in NUMPY_OF_COMPUTE.values()},
+    "where": np.where,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_not": np.logical_not,
+    "float": float,
+}

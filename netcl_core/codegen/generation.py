@@ -1,0 +1,237 @@
+"""Sources: a region's programs printed and put into the elementwise template.
+
+On OpenCL as scalar and vector C, on the NumPy path as a Python function. Equal
+requests share what was generated; sizes are kernel arguments and no part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, final
+
+from netcl_core.codegen.dialect import PLAIN, Dialect
+from netcl_core.codegen.emit import NUMPY_NAMES, OpenCLPrinter, Source, numpy_source
+from netcl_core.codegen.region import Program, Region, Types, backward_program, forward_program
+from netcl_core.dtypes import DTYPES, Dtype
+from netcl_core.runtime.rendering import render
+
+Needs: TypeAlias = tuple[bool, ...]
+#: How a kernel is written: "numpy", or the vector form of a kind of device; "aligned" where
+#: every vector stands at a multiple of its size (OpenCL aligns buffers to the largest type).
+Style: TypeAlias = str
+
+_WIDTHS: Final = {"vector16": 16, "aligned16": 16, "vector4": 4, "aligned4": 4}
+
+
+@final
+class Generated:
+    """A rendered kernel (or NumPy function) and the slots that it reads and writes."""
+
+    def __init__(self, program: Program, text: str, entry: str, width: int) -> None:
+        self.text = text
+        self.entry = entry
+        self.width = width
+        self.reads = tuple((kind(slot), number(slot)) for slot in program.loads)
+        self.passes = program.passes
+        self.writes = tuple((number(slot), dtype) for slot, dtype, _ in program.stores)
+        self.scalars = tuple(number(slot) for slot in program.scalars)
+        self.function: Callable[..., Any] | None = None
+        if width == 0 and program.stores:
+            names: dict[str, Any] = dict(NUMPY_NAMES)
+            exec(compile(text, f"<netcl {entry}>", "exec"), names)
+            self.function = names[entry]
+
+
+def kind(slot: str) -> str:
+    """`in`, `gout`, `out` or `grad`: a slot without its number."""
+    return slot.rstrip("0123456789")
+
+
+def number(slot: str) -> int:
+    """The number of a slot."""
+    return int(slot[len(kind(slot)) :])
+
+
+@lru_cache(maxsize=4096)
+def forward_source(
+    region: Region, types: Types, style: Style, key: Any, dialect: Dialect = PLAIN
+) -> Generated:
+    """The forward kernel of a region; equal requests share it."""
+    program = forward_program(region, types)
+    return _generate(program, types, style, key, dialect, _entry(region, "forward"))
+
+
+@lru_cache(maxsize=4096)
+def backward_source(
+    region: Region,
+    types: Types,
+    needs: Needs,
+    given: Needs,
+    style: Style,
+    key: Any,
+    dialect: Dialect = PLAIN,
+) -> Generated:
+    """The backward kernel for the inputs that need a gradient and the outputs that have one."""
+    program = backward_program(region, types, needs, given)
+    return _generate(program, types, style, key, dialect, _entry(region, "backward"))
+
+
+def _entry(region: Region, phase: str) -> str:
+    return f"{region.name[:48]}_{phase}"
+
+
+def _generate(
+    program: Program, types: Types, style: Style, key: Any, dialect: Dialect, entry: str
+) -> Generated:
+    roots = [value for _, _, value in program.stores]
+    if style == "numpy":
+        slots = [*program.loads, *program.scalars]
+        return Generated(program, numpy_source(program.block, roots, slots, entry), entry, 0)
+    width = _WIDTHS[style]
+    aligned = style.startswith("aligned")
+    text = _OpenCLText(program, types, key, width, aligned, dialect).render(entry)
+    return Generated(program, text, entry, width)
+
+
+class _OpenCLText:
+    """Puts a program's statements, loads and stores into the elementwise template."""
+
+    def __init__(
+        self,
+        program: Program,
+        types: Types,
+        key: tuple[int, tuple[str, ...]],
+        width: int,
+        aligned: bool,
+        dialect: Dialect,
+    ) -> None:
+        self.program = program
+        self.outer, self.kinds = key
+        self.width = width
+        self.aligned = aligned
+        self.dialect = dialect
+        self.helpers: set[str] = set()
+        self.types = types
+        self.dtypes = {f"in{i}": name for i, name in enumerate(types.inputs)}
+        self.dtypes |= {f"gout{i}": name for i, name in enumerate(types.outputs)}
+        self.dtypes |= {slot: dtype for slot, dtype, _ in program.stores}
+
+    def render(self, entry: str) -> str:
+        vector_lines, scalar_lines = self._lines(self.width), self._lines(1)
+        return render(
+            "core/kernels/elementwise.cl.j2",
+            entry=entry,
+            parameters=self._parameters(),
+            outer=self.outer,
+            width=self.width,
+            pointers=self._pointers(),
+            vector_lines=vector_lines,
+            scalar_lines=scalar_lines,
+            helpers=sorted(self.helpers),
+        )
+
+    def _layout_of(self, slot: str) -> str:
+        """How a slot stands in the iteration space; `kinds` lists inputs, then gradients."""
+        if kind(slot) == "in":
+            return self.kinds[number(slot)]
+        return self.kinds[len(self.types.inputs) + number(slot)] if kind(slot) == "gout" else "full"
+
+    def _parameters(self) -> list[str]:
+        def storage(slot: str) -> str:
+            return DTYPES[self.dtypes[slot]].storage
+
+        result = [f"__global const {storage(slot)} *{slot}" for slot in self.program.loads]
+        result += [f"__global {storage(slot)} *{slot}" for slot, _, _ in self.program.stores]
+        result += [f"const {self.types.scalars[number(s)]} {s}" for s in self.program.scalars]
+        names = ["length", "chunk"]
+        if self.outer:
+            names += ["rows", "rows_per_item", "pieces", *(f"d{i}" for i in range(self.outer))]
+            for slot in self.program.loads:
+                if self._layout_of(slot) in {"rows", "splat"}:
+                    names += [f"t_{slot}_{axis}" for axis in range(self.outer)]
+        return result + [f"const ulong {name}" for name in names]
+
+    def _pointers(self) -> list[str]:
+        lines = []
+        for slot in [*self.program.loads, *(slot for slot, _, _ in self.program.stores)]:
+            const = "const " if slot in self.program.loads else ""
+            layout, dtype = self._layout_of(slot), DTYPES[self.dtypes[slot]]
+            offset = ""
+            if layout == "full" and self.outer:
+                offset = " + row * length"
+            elif layout in {"rows", "splat"}:
+                terms = (f"c{axis} * t_{slot}_{axis}" for axis in range(self.outer))
+                offset = " + " + " + ".join(terms)
+            lines.append(f"__global {const}{dtype.storage} *p_{slot} = {slot}{offset};")
+            if layout in {"one", "splat"}:
+                lines.append(
+                    f"const {dtype.compute} u_{slot} = {load_text(dtype, f'p_{slot}', '0', 1)};"
+                )
+        return lines
+
+    def _lines(self, width: int) -> list[str]:
+        sources = {slot: self._source(slot, width) for slot in self.program.loads}
+        roots = [value for _, _, value in self.program.stores]
+        printer = OpenCLPrinter(self.program.block, roots, width, sources, self.dialect)
+        self.helpers |= printer.helpers
+        stores = (
+            self._store(slot, dtype, printer.result(value), width, self._same(value))
+            for slot, dtype, value in self.program.stores
+        )
+        return [*printer.lines, *stores]
+
+    def _source(self, slot: str, width: int) -> Source:
+        if self._layout_of(slot) in {"one", "splat"}:
+            return Source(f"u_{slot}", None)
+        dtype = DTYPES[self.dtypes[slot]]
+        scalar = load_text(dtype, f"p_{slot}", "i", 1)
+        if width == 1:
+            return Source(scalar, None)
+        return Source(scalar, load_text(dtype, f"p_{slot}", "i", width, self.aligned))
+
+    def _same(self, value: int) -> bool:
+        """Whether a value is the same along a row: nothing that it needs varies there."""
+        needed = (self.program.block.values[n] for n in self.program.block.live([value]))
+        loads = (str(each.payload) for each in needed if each.op == "load")
+        return all(self._layout_of(slot) in {"one", "splat"} for slot in loads)
+
+    def _store(self, slot: str, dtype: str, value: str, width: int, same: bool) -> str:
+        if same and width > 1 and self.outer and DTYPES[dtype].storage == "half":
+            # PoCL 3.1 takes a row of equal halves for aligned to the vector's size, and crashes
+            one = f"const float s_{slot} = ({value}).s0;"
+            each = f"vstore_half(s_{slot}, i + j, p_{slot});"
+            return f"{one} for (size_t j = 0; j < {width}; ++j) {each}"
+        return store_text(DTYPES[dtype], f"p_{slot}", "i", value, width, self.aligned)
+
+
+def load_text(dtype: Dtype, pointer: str, index: str, width: int, aligned: bool = False) -> str:
+    """OpenCL C that reads `width` elements at an index, in the dtype's compute type."""
+    storage = dtype.storage
+    if storage == "half":
+        place = f"{index}, {pointer}" if width == 1 else f"0, {pointer} + {index}"
+        return f"vload_half{width if width > 1 else ''}({place})"
+    if width == 1:
+        return f"{pointer}[{index}]"
+    if aligned and storage != "uchar":
+        return f"*((__global const {storage}{width} *)({pointer} + {index}))"
+    vector = f"vload{width}(0, {pointer} + {index})"
+    return f"convert_int{width}({vector})" if storage == "uchar" else vector
+
+
+def store_text(
+    dtype: Dtype, pointer: str, index: str, value: str, width: int, aligned: bool = False
+) -> str:
+    """The OpenCL C statement that writes `width` elements, given in the compute type."""
+    storage = dtype.storage
+    if storage == "half":
+        if width == 1:
+            return f"vstore_half({value}, {index}, {pointer});"
+        return f"vstore_half{width}({value}, 0, {pointer} + {index});"
+    if storage == "uchar":
+        value = f"convert_uchar{width if width > 1 else ''}({value})"
+    if width == 1:
+        return f"{pointer}[{index}] = {value};"
+    if aligned and storage != "uchar":
+        return f"*((__global {storage}{width} *)({pointer} + {index})) = {value};"
+    return f"vstore{width}({value}, 0, {pointer} + {index});"

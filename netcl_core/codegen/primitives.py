@@ -1,0 +1,284 @@
+"""AutogradPrimitive: the one record from which everything about an elementwise op follows."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, final
+
+from netcl_core.codegen.expressions import (
+    Expr,
+    is_mask,
+    names_in,
+    needs_floating,
+    parse,
+)
+from netcl_core.errors import AttributeValueError, PrimitiveError, TemplateError, message
+from netcl_core.runtime.rendering import get_template, rendered_macro
+
+Forward: TypeAlias = Callable[[list[str], dict[str, Any]], str]
+Backward: TypeAlias = Callable[[list[str], str, dict[str, Any], str], Sequence[str | None]]
+Choices: TypeAlias = tuple[tuple[str, str | None], ...]
+
+GRAD: Final = "grad"
+OUT: Final = "out"
+RESULTS: Final = ("same", "bool", "float")
+#: The default of an attribute that has none.
+REQUIRED: Final = object()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A primitive's expressions for one choice of its attributes.
+
+    `backward` has one entry per input, None where there is no gradient; it is
+    None as a whole for a primitive that is not differentiable.
+    """
+
+    inputs: tuple[str, ...]
+    forward: Expr
+    backward: tuple[Expr | None, ...] | None
+    result: str
+    floating: bool
+    reads: frozenset[str]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class AutogradPrimitive:
+    """An elementwise op as scalar C expressions.
+
+    Args:
+        name: The op's name, an identifier.
+        forward: `(inputs, attrs) -> str`, the expression of the output. `inputs` are C
+            names. A numeric attribute comes as the name of a kernel argument, a
+            word (`"tanh"`) as itself, an absent one as None.
+        backward: `(inputs, grad, attrs, out) -> list`, an expression (or None) per
+            input; `grad` and `out` are names. None: not differentiable.
+        arity: The number of inputs; None: any.
+        fusible: Whether the JIT may put it into one kernel with its neighbours.
+        attrs: Attribute names, or a mapping of names to defaults.
+        choices: The words that an attribute may take, by attribute.
+        result: `"same"` (the promoted dtype of the inputs), `"float"` (integers become
+            float32), `"bool"`; None: found from the expression.
+        reference: A NumPy function `(*arrays, **attrs) -> array` for float64 checks.
+        doc: A text for the documentation.
+        inputs: The names of the inputs.
+        template: The template that it was read from.
+    """
+
+    name: str
+    forward: Forward
+    backward: Backward | None
+    arity: int | None = None
+    fusible: bool = True
+    attrs: Mapping[str, Any] | Sequence[str] = ()
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    result: str | None = None
+    reference: Callable[..., Any] | None = None
+    doc: str = ""
+    inputs: Sequence[str] | None = None
+    template: str | None = None
+    _parsed: dict[Any, Parsed] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not (self.name.isidentifier() and self.name.isascii()):
+            raise PrimitiveError(
+                message("primitive", f"the name {self.name!r}", "an identifier in ASCII")
+            )
+        if not callable(self.forward) or not (self.backward is None or callable(self.backward)):
+            raise PrimitiveError(
+                message(self.name, "forward or backward is not callable", "two callables")
+            )
+        if self.arity is not None and (not isinstance(self.arity, int) or self.arity < 1):
+            raise PrimitiveError(message(self.name, f"arity {self.arity!r}", "1 or more, or None"))
+        if self.result is not None and self.result not in RESULTS:
+            raise PrimitiveError(
+                message(self.name, f"result {self.result!r}", f"one of {', '.join(RESULTS)}")
+            )
+        if not isinstance(self.attrs, Mapping):
+            object.__setattr__(self, "attrs", dict.fromkeys(self.attrs, REQUIRED))
+
+    @classmethod
+    def from_template(
+        cls,
+        template: str,
+        *,
+        name: str | None = None,
+        arity: int | None = None,
+        fusible: bool = True,
+        attrs: Mapping[str, Any] | Sequence[str] | None = None,
+        reference: Callable[..., Any] | None = None,
+    ) -> AutogradPrimitive:
+        """Read a primitive from a Jinja template `<prefix>/<file>`.
+
+        The template holds the macros `forward(x, ...)` and, if the op is
+        differentiable, `backward(x, ..., grad, out)` with one expression per input,
+        separated by `;` (`none`: no gradient). Attributes follow the inputs as further
+        macro arguments. The template may set `attrs` (names with defaults),
+        `choices` and `result`; the name defaults to the file's stem.
+
+        Raises TemplateError if the file or a macro is missing.
+        """
+        module: Any = get_template(template).make_module()
+        macro = getattr(module, "forward", None)
+        if macro is None:
+            raise TemplateError(
+                message(f"template {template!r}", "it has no macro forward", "forward(x, ...)")
+            )
+        declared = getattr(module, "attrs", {}) if attrs is None else attrs
+        names = tuple(macro.arguments)
+        if arity is None:
+            arity = len(names) - len(declared)
+        if tuple(names[arity:]) != tuple(declared):
+            raise TemplateError(
+                message(
+                    f"template {template!r}",
+                    f"forward takes {names}, of which the last are not the attributes",
+                    f"{arity} inputs followed by {tuple(declared)}",
+                )
+            )
+        back = getattr(module, "backward", None)
+        forward = rendered_macro(template, macro)
+        return cls(
+            name=name or template.rsplit("/", 1)[-1].split(".", 1)[0],
+            forward=lambda args, values: forward(*args, **values),
+            backward=None if back is None else _macro_backward(rendered_macro(template, back)),
+            arity=arity,
+            fusible=fusible,
+            attrs=declared,
+            choices=getattr(module, "choices", {}),
+            result=getattr(module, "result", None),
+            reference=reference,
+            doc=getattr(module, "doc", ""),
+            inputs=names[:arity],
+            template=template,
+        )
+
+    def default_attrs(self) -> dict[str, Any] | None:
+        """The attributes of a call that gives none; None if some have to be given."""
+        table: Mapping[str, Any] = self.attrs  # type: ignore[assignment]  # a mapping since init
+        return None if REQUIRED in table.values() else self.bind_attrs({})
+
+    def bind_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes with defaults filled in; raises AttributeValueError if one is wrong."""
+        table: Mapping[str, Any] = self.attrs  # type: ignore[assignment]  # a mapping since init
+        for name in given:
+            if name not in table:
+                known = ", ".join(table) or "none"
+                raise AttributeValueError(
+                    message(self.name, f"the attribute {name!r} is unknown", f"one of {known}")
+                )
+        return {
+            name: self._check_attr(name, given.get(name, default), default)
+            for name, default in table.items()
+        }
+
+    def _check_attr(self, name: str, value: Any, default: Any) -> Any:
+        if value is REQUIRED:
+            raise AttributeValueError(
+                message(self.name, f"the attribute {name!r} is missing", "a value for it")
+            )
+        words = self.choices.get(name)
+        if words is not None:
+            if isinstance(value, str) and value in words:
+                return value
+            raise AttributeValueError(
+                message(self.name, f"{name}={value!r}", "one of " + ", ".join(map(repr, words)))
+            )
+        if getattr(value, "ndim", None) == 0:
+            value = value.item()  # NumPy scalars, 0-d arrays and tensors
+        if isinstance(value, (bool, int, float)):
+            return value
+        if isinstance(value, numbers.Real):
+            return float(value)
+        if value is None and (default is None or default is REQUIRED):
+            return None
+        raise AttributeValueError(
+            message(self.name, f"{name}={value!r} is not a number", "an int or a float")
+        )
+
+    def parsed(self, arity: int, choices: Choices) -> Parsed:
+        """The expressions for a number of inputs and a choice of words and absent attributes.
+
+        Raises PrimitiveError, which shows the expression, if one is wrong; the result
+        is kept, so that each expression is parsed once.
+        """
+        key = (arity, choices)
+        found = self._parsed.get(key)
+        if found is None:
+            found = self._parsed[key] = self._parse(arity, dict(choices))
+        return found
+
+    def _parse(self, arity: int, choices: dict[str, str | None]) -> Parsed:
+        names = self._names(arity)
+        attrs = {name: choices.get(name, name) for name in self.attrs}
+        visible = [*names, *(name for name in attrs if name not in choices)]
+        forward = parse(self._text(self.forward(list(names), dict(attrs))), visible, self.name)
+        backward = self._parse_backward(names, attrs, visible)
+        reads = [names_in(tree) for tree in backward or () if tree is not None]
+        used = frozenset[str]().union(*reads)
+        result = self._result(forward)
+        floating = result == "float" or (result == "bool" and needs_floating(forward))
+        return Parsed(names, forward, backward, result, floating, used)
+
+    def _names(self, arity: int) -> tuple[str, ...]:
+        """The names of the inputs, which no attribute may share, nor `grad` and `out`."""
+        names = tuple(self.inputs or (f"x{i}" for i in range(arity)))
+        seen: set[str] = {GRAD, OUT}
+        for name in (*names, *self.attrs):
+            if name in seen:
+                raise PrimitiveError(
+                    message(self.name, f"the name {name!r} stands for two things", "distinct names")
+                )
+            seen.add(name)
+        return names
+
+    def _parse_backward(
+        self, names: tuple[str, ...], attrs: dict[str, Any], visible: list[str]
+    ) -> tuple[Expr | None, ...] | None:
+        if self.backward is None:
+            return None
+        texts = self.backward(list(names), GRAD, dict(attrs), OUT)
+        if isinstance(texts, str) or len(texts) != len(names):
+            given = 1 if isinstance(texts, str) else len(texts)
+            raise PrimitiveError(
+                message(
+                    self.name,
+                    f"backward returned {given} gradients",
+                    f"{len(names)}, one per input",
+                    "Return a list with None for an input without gradient",
+                )
+            )
+        scope = [*visible, GRAD, OUT]
+        return tuple(
+            None if text is None else parse(self._text(text), scope, f"{self.name} backward")
+            for text in texts
+        )
+
+    def _text(self, text: Any) -> str:
+        if isinstance(text, str) and text.strip():
+            return text
+        raise PrimitiveError(message(self.name, f"{text!r} is no expression", "a C expression"))
+
+    def _result(self, forward: Expr) -> str:
+        if self.result is not None:
+            return self.result
+        if is_mask(forward):
+            return "bool"
+        return "float" if needs_floating(forward) else "same"
+
+
+def _macro_backward(macro: Callable[..., str]) -> Backward:
+    """The backward callable of a template's macro: its text, split at semicolons."""
+
+    def backward(args: list[str], grad: str, attrs: dict[str, Any], out: str) -> list[str | None]:
+        text = macro(*args, **attrs, grad=grad, out=out)
+        parts = [part.strip() for part in text.split(";")]
+        if parts and not parts[-1]:
+            parts.pop()
+        return [None if part == "none" else part for part in parts]
+
+    return backward

@@ -1,0 +1,65 @@
+"""Plans of reductions: any dimensions, in one pass or two, in the form of the device's kind.
+
+Plugins use `reduction_kernels` for their own reductions; the engine uses it to
+sum gradients down to the shape of a broadcast input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from netcl_core.codegen import reduction_cpu, reduction_gpu
+from netcl_core.codegen.inline import NO_SLOTS, Slots
+from netcl_core.codegen.reduction_job import SUM, Combine, Job, merge
+from netcl_core.device.device import Device
+from netcl_core.dtypes import DTYPES
+from netcl_core.runtime.kernels import Kernels, Spec
+
+_PARTIAL: Final = {"float": "float32", "double": "float64", "int": "int32", "long": "int64"}
+
+
+def reduction_kernels(
+    how: Combine,
+    device: Device,
+    source: Spec,
+    axes: Sequence[int],
+    out_dtype: str,
+    scale: float = 1.0,
+    slots: Slots = NO_SLOTS,
+) -> Kernels:
+    """The launches that reduce input 0 over `axes` into output 0.
+
+    Args:
+        how: What combines two values.
+        source: The input; it has at least one element.
+        axes: Non-negative axes.
+        scale: A factor on the result (the mean is a scaled sum).
+        slots: What computes the elements of input 0 and works on those of output 0.
+    """
+    form: Any = reduction_gpu if device.kind == "gpu" else reduction_cpu
+    acc = DTYPES[out_dtype].compute if how.widen else DTYPES[source.dtype].compute
+    job = Job(how, source, tuple(axes), out_dtype, acc, scale, slots)
+    slices = form.slices(job, device)
+    if slices == 1:
+        return Kernels((form.kernel(job, device, 1),))
+    partial = Spec((slices, job.space.outputs), _PARTIAL[acc])
+    before, after = Slots(prologue=slots.prologue), Slots(epilogue=slots.epilogue)
+    opening = replace(job, out_dtype=partial.dtype, scale=1.0, slots=before)
+    closing = replace(job, source=partial, axes=(0,), slots=after)
+    first, finish = form.kernel(opening, device, slices), form.kernel(closing, device, 1)
+    nbytes = partial.size * DTYPES[partial.dtype].itemsize
+    scratch = ("scratch", 0)
+    sliced = Kernels((), (nbytes,)).then(Kernels((first,)), {("out", 0): scratch})
+    return sliced.then(Kernels((finish,)), {("in", 0): scratch})
+
+
+def reduction_stretch(shape: Sequence[int], axes: Sequence[int]) -> int:
+    """How many contiguous elements a vector of a reduction never leaves: those of one run."""
+    space = merge(shape, axes)
+    dims = space.lost if space.inner_lost else space.kept
+    return dims[-1][0] if dims else 1
+
+
+__all__ = ["SUM", "Combine", "reduction_kernels", "reduction_stretch"]

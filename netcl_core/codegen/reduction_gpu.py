@@ -1,0 +1,111 @@
+"""The form of a reduction for GPUs: teams of work-items per output, and trees in local memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from netcl_core.codegen.reduction_job import Job, Space
+from netcl_core.codegen.teams import busy_groups, group_items, load_width, power_of_two
+from netcl_core.device.device import Device
+from netcl_core.dtypes import DTYPES
+from netcl_core.runtime.kernels import Kernel
+
+TEMPLATE: Final = "core/kernels/reduce_gpu.cl.j2"
+#: Loads of a member that are under way at the same time.
+_UNROLL: Final = 4
+#: How often a member loads so many: at least this often before work is cut into slices,
+#: which cost a second launch; in each slice; and at most, since a member adds them up in a row.
+_BEFORE_SLICING, _IN_A_SLICE, _IN_A_ROW = 8, 2, 16
+#: Neighbouring vectors of outputs that make one long access to memory.
+_ACROSS: Final = 32
+_BYTES: Final = {"float": 4, "int": 4, "double": 8, "long": 8}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How one pass is spread over a device.
+
+    A unit is one load of a member: a vector of reduced elements, or of the elements that
+    belong to neighbouring outputs.
+    """
+
+    width: int
+    group: int
+    team: int
+    teams: int  # without slices
+    units: int  # of one team, without slices
+    lost: tuple[tuple[int, int], ...]  # the dimensions of the units
+    one_run: bool  # the units are those of one run of reduced elements
+
+
+def _layout(job: Job, device: Device) -> _Layout:
+    space = job.space
+    width = load_width(DTYPES[job.source.dtype].itemsize)
+    if not space.inner_lost:
+        return _kept_inside(job, space, device, width)
+    one_run = len(space.lost) < 2
+    lost = space.lost or ((1, 1),)
+    if one_run:  # it is read in aligned vectors wherever it starts
+        units = -(-lost[0][0] // width)
+    else:
+        width = width if lost[-1][0] % width == 0 else 1
+        units = space.reduced // width
+        lost = (*lost[:-1], (lost[-1][0] // width, width))
+    group = group_items(device, _BYTES[job.acc])
+    team = min(group, power_of_two(-(-units // _UNROLL)))
+    return _Layout(width, group, team, space.outputs, units, lost, one_run)
+
+
+def _kept_inside(job: Job, space: Space, device: Device, width: int) -> _Layout:
+    columns = space.kept[-1][0]
+    width = width if columns % width == 0 else 1
+    group = group_items(device, _BYTES[job.acc] * width)
+    across = min(group, _ACROSS, power_of_two(columns // width))
+    team = min(group // across, power_of_two(-(-space.reduced // _UNROLL)))
+    teams = space.outputs // width
+    return _Layout(width, group, team, teams, space.reduced, space.lost, False)
+
+
+def slices(job: Job, device: Device) -> int:
+    """How many teams share the reduction of one output: enough for all of the device."""
+    found = _layout(job, device)
+    at_once = _UNROLL * found.team
+    loads = -(-found.units // at_once)
+    if loads <= _BEFORE_SLICING:
+        return 1
+    wanted = -(-busy_groups(device) * found.group // (found.team * found.teams))
+    number = max(1, min(wanted, loads // _IN_A_SLICE), -(-loads // _IN_A_ROW))
+    return -(-found.units // _per_slice(found, number))
+
+
+def _per_slice(found: _Layout, slices: int) -> int:
+    """The units of a slice: a whole number of loads of all members, if there are several."""
+    if slices == 1:
+        return found.units
+    at_once = _UNROLL * found.team
+    return -(-found.units // (slices * at_once)) * at_once
+
+
+def kernel(job: Job, device: Device, slices: int) -> Kernel:
+    """The launch that reduces each of so many slices."""
+    space, found = job.space, _layout(job, device)
+    scale = found.width if found.one_run else 1  # a run's indices are elements
+    total = space.reduced if found.one_run else found.units
+    numbers = [space.outputs, total, slices, _per_slice(found, slices) * scale]
+    numbers += [number for pair in (*space.kept, *found.lost) for number in pair]
+    context: dict[str, Any] = {
+        "width": found.width,
+        "aligned": True,
+        "counter": "uint" if job.source.size < 2**32 else "size_t",
+        "kept": len(space.kept),
+        "lost": len(found.lost),
+        "inner": "reduced" if space.inner_lost else "kept",
+        "group": found.group,
+        "team": found.team,
+        "unroll": _UNROLL,
+        "sliced": slices > 1,
+    }
+    groups = -(-found.teams * slices // (found.group // found.team))
+    return job.kernel(TEMPLATE, numbers, context, groups * found.group, found.group)

@@ -1,0 +1,207 @@
+"""One device: what it is, what it can do, its context and its queue.
+
+Also holds the one import of pyopencl, which is optional and not made before a
+device is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import warnings
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+
+from netcl_core.device import icd, probing
+from netcl_core.device.probing import Probe
+
+if TYPE_CHECKING:
+    import pyopencl
+
+Kind = Literal["gpu", "cpu", "accelerator"]
+Backend = Literal["opencl", "numpy"]
+
+
+@lru_cache(maxsize=1)
+def opencl_module() -> Any:
+    """The pyopencl module, with the environment's runtimes shown to its loader.
+
+    Raises ImportError or OSError where it is not installed or cannot be loaded.
+    The one place that imports it, since OpenCL is optional. Its CompilerWarning
+    (a driver said something about a build that succeeded) is silenced.
+    """
+    icd.install()
+    import pyopencl
+
+    warnings.simplefilter("ignore", pyopencl.CompilerWarning)
+    return pyopencl
+
+
+@final
+class Device:
+    """One OpenCL device, or the NumPy path: what it is, what it can do, and its queue.
+
+    `str(device)` is its id, which `use_device` takes. Equal only to itself;
+    copies are itself, and it pickles as its id.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_context",
+        "_lock",
+        "_probes",
+        "_queue",
+        "backend",
+        "cl_device",
+        "compute_units",
+        "driver_version",
+        "extensions",
+        "id",
+        "kind",
+        "local_mem_bytes",
+        "max_work_group_size",
+        "name",
+        "opencl_c",
+        "platform",
+        "simulator",
+        "vendor",
+    )
+
+    id: str
+    backend: Backend
+    name: str
+    platform: str
+    kind: Kind
+    vendor: str
+    driver_version: str
+    extensions: tuple[str, ...]
+    max_work_group_size: int
+    compute_units: int
+    local_mem_bytes: int
+    simulator: bool
+    opencl_c: tuple[int, int]
+    cl_device: pyopencl.Device | None
+
+    def __init__(self, cl_device: pyopencl.Device | None = None) -> None:
+        self.cl_device = cl_device
+        self._lock = threading.RLock()
+        self._context: pyopencl.Context | None = None
+        self._queue: pyopencl.CommandQueue | None = None
+        self._probes: dict[str, Probe] = {}
+        if cl_device is None:
+            self._describe_numpy()
+        else:
+            self._describe_opencl(cl_device)
+
+    def _describe_numpy(self) -> None:
+        self.id, self.backend, self.kind, self.simulator = "cpu", "numpy", "cpu", False
+        self.name = self.platform = self.vendor = "NumPy"
+        self.driver_version, self.extensions = np.__version__, ()
+        self.max_work_group_size, self.local_mem_bytes, self.opencl_c = 1, 0, (0, 0)
+        self.compute_units = os.cpu_count() or 1
+
+    def _describe_opencl(self, found: pyopencl.Device) -> None:
+        self.id, self.backend = "opencl", "opencl"  # the table appends the index
+        self.name, self.vendor = found.name.strip(), found.vendor.strip()
+        self.platform = found.platform.name.strip()
+        self.driver_version = found.driver_version.strip()
+        self.extensions = tuple(found.extensions.split())
+        self.simulator = "oclgrind" in f"{self.platform} {self.name}".lower()
+        self.kind = "cpu" if self.simulator else _kind(found)
+        self.max_work_group_size = found.max_work_group_size
+        self.compute_units = found.max_compute_units
+        self.local_mem_bytes = found.local_mem_size
+        self.opencl_c = _language(found.opencl_c_version)
+
+    @property
+    def context(self) -> pyopencl.Context | None:
+        """The device's own context, made on first use; None on the NumPy path."""
+        return self._opened()[0]
+
+    @property
+    def queue(self) -> pyopencl.CommandQueue | None:
+        """The device's one in-order queue, shared by all threads; None on the NumPy path."""
+        return self._queue if self._queue is not None else self._opened()[1]
+
+    def _opened(self) -> tuple[pyopencl.Context | None, pyopencl.CommandQueue | None]:
+        with self._lock:
+            if self._queue is None and self.cl_device is not None:
+                cl = opencl_module()
+                self._context = cl.Context([self.cl_device])
+                self._queue = cl.CommandQueue(self._context, self.cl_device)
+            return self._context, self._queue
+
+    @property
+    def probe(self) -> Probe:
+        """Whether a tiny float32 kernel builds, runs and gives the right result here."""
+        return self._probed("float")
+
+    @property
+    def supports_fp16(self) -> bool:
+        """Whether half arithmetic compiles and is right, advertised or not; found on first use."""
+        return self._probed("half").ok
+
+    @property
+    def supports_fp64(self) -> bool:
+        """Whether double arithmetic compiles and is right; found on first use."""
+        return self._probed("double").ok
+
+    def _probed(self, c_type: str) -> Probe:
+        known = self._probes.get(c_type)
+        if known is not None:
+            return known
+        with self._lock:
+            if c_type not in self._probes:
+                self._probes[c_type] = self._run_probe(c_type)
+            return self._probes[c_type]
+
+    def _run_probe(self, c_type: str) -> Probe:
+        if self.backend == "numpy":
+            return Probe(True, "NumPy computes in every float type")
+        try:
+            queue = self.queue
+        except Exception as error:  # a driver may raise anything; it becomes the reason
+            return Probe(False, "no context or queue: " + probing.first_line(error))
+        assert queue is not None
+        run = probing.probe if c_type == "float" else probing.probe_arithmetic
+        return run(opencl_module(), queue, c_type)
+
+    def __str__(self) -> str:
+        return self.id
+
+    def __repr__(self) -> str:
+        return f"<Device {self.id}: {self.name}>"
+
+    def __copy__(self) -> Device:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Device:
+        return self
+
+
+def _language(text: str) -> tuple[int, int]:
+    """The version in `OpenCL C 1.2 ...`; where a driver says something else, the least there is."""
+    match = re.match(r"OpenCL C (\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else (1, 0)
+
+
+def _kind(found: pyopencl.Device) -> Kind:
+    """GPU before CPU where a driver claims several types; custom hardware is an accelerator."""
+    types = opencl_module().device_type
+    if found.type & types.GPU:
+        return "gpu"
+    return "cpu" if found.type & types.CPU else "accelerator"
+
+
+def stand_in(kind: Kind) -> Device:
+    """An OpenCL device that is not there, to plan kernels for; nothing runs on it."""
+    made = Device()
+    made.id, made.backend, made.kind = f"any {kind}", "opencl", kind
+    made.name = made.platform = made.vendor = "none"
+    made.driver_version, made.extensions = "0", ("cl_khr_fp16", "cl_khr_fp64")
+    made.max_work_group_size, made.local_mem_bytes, made.compute_units = 256, 32768, 8
+    made._probes = dict.fromkeys(("float", "half", "double"), Probe(True, "nothing runs on it"))
+    return made

@@ -1,0 +1,87 @@
+"""Proves what one OpenCL device can do by building and running a tiny kernel on it.
+
+Drivers list devices they cannot build for, and arithmetic they do not
+advertise. So nothing here is read from a list: a kernel is built, run, and its
+output compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from netcl_core.config import core_source
+
+if TYPE_CHECKING:
+    import pyopencl
+
+_TEMPLATE: Final = "kernels/probe.cl.j2"
+_LANES: Final = 4
+_DTYPES: Final = {"float": np.float32, "half": np.float16, "double": np.float64}
+# These compilers are clang and advertise exactly what they compile; a failing build makes them
+# print on the process's stderr.
+_EXACT: Final = ("portable computing language", "oclgrind")
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Whether a device passed, and in one line what happened."""
+
+    ok: bool
+    reason: str
+
+
+def probe(cl: Any, queue: pyopencl.CommandQueue, c_type: str = "float") -> Probe:
+    """Build, run and compare the probe kernel in 'float', 'half' or 'double'.
+
+    `cl` is the pyopencl module. Never raises for what the driver does: that
+    becomes the reason. Takes 20 ms to 1 s, the first build of a driver longest.
+    """
+    source = core_source(_TEMPLATE)  # outside the try: a missing template is no driver's fault
+    try:
+        given, got = _run(cl, queue, source, c_type)
+    except Exception as error:  # a driver may raise anything; it becomes the reason
+        return Probe(False, first_line(error))
+    wanted = given * 2 + given[::-1]
+    if not np.array_equal(got, wanted):
+        return Probe(False, f"wrong result: {got.tolist()} instead of {wanted.tolist()}")
+    return Probe(True, "built, ran, and the result is right")
+
+
+def probe_arithmetic(cl: Any, queue: pyopencl.CommandQueue, c_type: str) -> Probe:
+    """Whether 'half' or 'double' arithmetic works, advertised or not."""
+    extension = {"half": "cl_khr_fp16", "double": "cl_khr_fp64"}[c_type]
+    platform = queue.device.platform.name.lower()
+    if extension not in queue.device.extensions.split() and platform.startswith(_EXACT):
+        return Probe(False, f"{extension} is not advertised")
+    return probe(cl, queue, c_type)
+
+
+def first_line(error: BaseException) -> str:
+    """An exception as one line: its type and the telling part of its text."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower()]
+    text = " | ".join(dict.fromkeys(lines[:1] + telling[:1]))
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+
+
+def _run(cl: Any, queue: pyopencl.CommandQueue, text: str, c_type: str) -> tuple[Any, Any]:
+    given = np.arange(1, 2 * _LANES + 1, dtype=_DTYPES[c_type])[:_LANES]
+    got = np.zeros_like(given)
+    kernel = cl.Kernel(_build(cl, queue, text, c_type), "netcl_probe")
+    flags = cl.mem_flags
+    source = cl.Buffer(queue.context, flags.READ_ONLY | flags.COPY_HOST_PTR, hostbuf=given)
+    target = cl.Buffer(queue.context, flags.READ_WRITE, got.nbytes)
+    kernel(queue, (_LANES,), (_LANES,), source, target, cl.LocalMemory(given.nbytes))
+    cl.enqueue_copy(queue, got, target, is_blocking=True)
+    return given, got
+
+
+def _build(cl: Any, queue: pyopencl.CommandQueue, text: str, c_type: str) -> Any:
+    # A raw program: pyopencl's own cache would hide a broken compiler, and on a failing build it
+    # leaves the source behind in the temporary folder.
+    raw = cl._cl._Program(queue.context, text)
+    options = [f"-DNETCL_PROBE_TYPE={c_type}", *["-DNETCL_PROBE_HALF"] * (c_type == "half")]
+    return cl.Program(raw).build(options=options, devices=[queue.device])

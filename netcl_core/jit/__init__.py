@@ -1,0 +1,6 @@
+"""The JIT: a Python function of ops becomes a program of fused kernels.
+
+Owns what a call's key is made of (`arguments`), what a function read besides (`guards`), which
+nodes of a trace share a kernel (`partition`, `neighbours`), the program that runs, and its
+explanation. Imports `ops` and what lies below it.
+"""

@@ -1,0 +1,175 @@
+"""Arguments: a call's tensors, numbers and everything else, told apart.
+
+Tuples, lists and dicts are looked into. Tensors (host arrays become tensors) and Python
+numbers are the varying part; the rest, with the structure, belongs to the key.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from types import MethodType
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+
+from netcl_core.tape.tracing import TraceBreak, TracedNumber
+from netcl_core.tensors.tensor import Operand, Tensor
+
+#: What stands in a key for a tensor, whose shape, dtype and device follow, and for a number.
+_TENSOR: Final = "tensor"
+_NUMBERS: Final = (int, float)
+_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
+Structure: TypeAlias = Any
+
+
+@final
+class Arguments:
+    """The arguments of one call: `key`, `tensors` in order, `numbers` in order, `objects`.
+
+    `objects` are those arguments that are compared by identity although their contents
+    could change.
+    """
+
+    __slots__ = ("key", "numbers", "objects", "structure", "tensors")
+
+    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self.tensors: list[Any] = []
+        self.numbers: list[Any] = []
+        self.objects: list[Any] = []
+        key: list[Any] = []
+        for x in args:
+            if isinstance(x, Operand):  # the usual case, without a detour
+                self.tensors.append(x)
+                key += (x.shape, x.dtype, x.device, x.requires_grad)
+            else:
+                self._add(x, key)
+        for name, x in kwargs.items():
+            key.append(name)
+            self._add(x, key)
+        self.key = tuple(key)
+
+    def _add(self, x: Any, key: list[Any]) -> None:
+        if _is_number(x):
+            x = x.item()
+        kind = type(x)
+        if isinstance(x, np.ndarray):
+            x = Tensor.from_host(x)
+        if isinstance(x, Operand):
+            self.tensors.append(x)
+            key += (x.shape, x.dtype, x.device, x.requires_grad)
+        elif kind in _NUMBERS:
+            self.numbers.append(x)
+            key.append(kind)
+        elif isinstance(x, (tuple, list)):
+            key += (kind, len(x))
+            for each in x:
+                self._add(each, key)
+        elif isinstance(x, dict):
+            key += (kind, tuple([(type(name), name) for name in x]))
+            for each in x.values():
+                self._add(each, key)
+        else:
+            self._static(x, key)
+
+    def _static(self, x: Any, key: list[Any]) -> None:
+        try:
+            hash(x)
+        except TypeError:
+            raise TraceBreak(
+                "jit_compile", f"an argument of type {type(x).__name__} cannot be part of a key"
+            ) from None
+        kind = type(x)
+        if isinstance(x, frozenset):
+            key += (kind, frozenset([(type(each), each) for each in x]))
+        elif kind in _PLAIN or isinstance(x, Enum):
+            key += (kind, x)
+        else:
+            self.objects.append(x)
+            key += (kind, x if _compares_all(x) else _Same(x))
+
+
+@final
+class _Same:
+    """An object in a key that equals itself alone, whatever its class calls equal."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __hash__(self) -> int:
+        return id(self.of)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.of is self.of
+
+
+def _compares_all(x: Any) -> bool:
+    """Whether equal objects of this kind are alike in everything that a function may read."""
+    if getattr(type(x), "__hash__", None) is object.__hash__ or isinstance(
+        x, (MethodType, np.dtype)
+    ):
+        return True
+    parameters = getattr(type(x), "__dataclass_params__", None)
+    return (parameters is not None and parameters.frozen) or not hasattr(x, "__dict__")
+
+
+def _is_number(x: Any) -> bool:
+    """Whether NumPy holds a single number, which ops take as a Python number."""
+    return isinstance(x, (np.generic, np.ndarray)) and not x.ndim and x.dtype.kind in "biuf"
+
+
+def replaced(value: Any, tensors: list[Any], numbers: list[Any]) -> Any:
+    """Arguments with tensors and numbers, in order, replaced by those of two lists."""
+    if _is_number(value):
+        value = value.item()
+    if isinstance(value, (Operand, np.ndarray)):
+        return tensors.pop(0)
+    if type(value) in _NUMBERS:
+        return numbers.pop(0)
+    if isinstance(value, (tuple, list)):
+        parts = [replaced(each, tensors, numbers) for each in value]
+        return _like(type(value), parts)
+    if isinstance(value, dict):
+        parts = [replaced(each, tensors, numbers) for each in value.values()]
+        return type(value)(zip(value, parts, strict=True))
+    return value
+
+
+def _like(kind: Any, parts: Sequence[Any]) -> Any:
+    """A tuple, named tuple or list of a type."""
+    return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+
+
+def results_of(value: Any, found: list[Any]) -> Structure:
+    """The structure of what a function returned; its Operands are appended to `found`.
+
+    Raises TraceBreak for what cannot be made anew at each call.
+    """
+    kind = type(value)
+    if kind is TracedNumber:
+        return "plain", value.read()
+    if isinstance(value, Operand):
+        found.append(value)
+        return _TENSOR, len(found) - 1
+    if kind in (tuple, list) or (isinstance(value, tuple) and hasattr(kind, "_fields")):
+        return "sequence", kind, [results_of(each, found) for each in value]
+    if kind in (dict, OrderedDict):
+        return "dict", kind, {k: results_of(each, found) for k, each in value.items()}
+    if kind in _PLAIN or isinstance(value, (Enum, type, np.dtype, np.generic)):
+        return "plain", value
+    raise TraceBreak("return", f"a result of type {kind.__name__} cannot be made anew at each call")
+
+
+def restored(structure: Structure, results: Sequence[Any]) -> Any:
+    """What a function returns, made anew around its results."""
+    kind = structure[0]
+    if kind == _TENSOR:
+        return results[structure[1]]
+    if kind == "sequence":
+        return _like(structure[1], [restored(each, results) for each in structure[2]])
+    if kind == "dict":
+        return structure[1]({k: restored(each, results) for k, each in structure[2].items()})
+    return structure[1]

@@ -1,0 +1,142 @@
+"""What jit_compile did: in words, as rendered sources, and as a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+from netcl_core.codegen.lowering import Plan
+from netcl_core.dtypes import DTYPES
+from netcl_core.jit.partition import is_fusible
+from netcl_core.jit.program import (
+    Executable,
+    FusedOperatorStep,
+    OperatorStep,
+    Program,
+    RegionStep,
+)
+from netcl_core.tape.frames import describe as where
+from netcl_core.tape.tracing import TraceBreak
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A compiled function's kernels for given arguments.
+
+    `forward_source` and `backward_source` are the sources as rendered (OpenCL C, on the
+    NumPy path Python), one after the other; `launches` counts the forward's kernels.
+    """
+
+    forward_source: str
+    backward_source: str
+    launches: int
+
+
+def lower(program: Program) -> Lowered:
+    """The sources of a program."""
+    forward = [text for step in program.steps for text in forward_sources(step)]
+    backward = [text for step in reversed(program.steps) for text in backward_sources(step)]
+    return Lowered("\n".join(forward), "\n".join(backward), program.launches)
+
+
+def forward_sources(step: Executable) -> list[str]:
+    """The rendered kernels of a step's forward."""
+    if isinstance(step, RegionStep):
+        return [step.call.plan.forward.generated.text]
+    if isinstance(step, FusedOperatorStep):
+        return [kernel.source for kernel in step.call.bound(False).kernels.launches]
+    assert isinstance(step, OperatorStep)  # there is nothing else
+    return step.made.sources
+
+
+def backward_sources(step: Executable) -> list[str]:
+    """The rendered backward kernel of a region, for all its floating inputs."""
+    if isinstance(step, FusedOperatorStep):
+        groups = (step.call.after, step.call.before)
+        return [text for each in groups if each is not None for text in _backward(each.plan)]
+    return _backward(step.call.plan) if isinstance(step, RegionStep) else []
+
+
+def _backward(plan: Plan) -> list[str]:
+    if not plan.differentiable:
+        return []
+    needs = tuple(DTYPES[dtype].floating for dtype in plan.types.inputs)
+    generated = plan.backward(needs).generated
+    return [generated.text] if generated.writes else []
+
+
+def skipped(program: Program) -> TraceBreak | None:
+    """The first op that breaks a chain of elementwise ops, or must not be fused; None: none."""
+    for step in program.steps:
+        reason = why_alone(step)
+        if reason is None:
+            continue
+        node = step.unit.nodes[-1]
+        found = TraceBreak(node.op_name, reason)
+        found.frame = node.frame
+        if isinstance(step, RegionStep) or (not _has_slots(step) and _splits(step, program)):
+            return found
+    return None
+
+
+def why_alone(step: Executable) -> str | None:
+    """Why a step stands by itself; None if it is a fused region or launches nothing."""
+    if isinstance(step, RegionStep):
+        return None if is_fusible(step.unit.nodes[0]) else "its primitive is not fusible"
+    if isinstance(step, FusedOperatorStep):
+        return None
+    assert isinstance(step, OperatorStep)  # there is nothing else
+    if step.made.operator.view:
+        return None
+    if _has_slots(step):
+        return "its neighbours are needed elsewhere, too costly to repeat, or do not fit its slots"
+    return "it is a structured op without a slot for neighbours"
+
+
+def _has_slots(step: Executable) -> bool:
+    """Whether some implementation of a structured op takes neighbours into its kernel."""
+    assert isinstance(step, OperatorStep)  # others hold theirs
+    offered = (offer.item for offer in step.made.operator.offers())
+    return any(each.prologue or each.epilogue for each in offered)
+
+
+def _splits(step: Executable, program: Program) -> bool:
+    """Whether elementwise regions stand on both sides of a step."""
+    own = step.unit.nodes[-1].number
+    before = {x.number for x in step.unit.inputs}
+    regions = [each.unit for each in program.steps if isinstance(each, RegionStep)]
+    feeds = any(node.number in before for unit in regions for node in unit.outputs)
+    return feeds and any(x.number == own for unit in regions for x in unit.inputs)
+
+
+def describe(
+    function: Callable[..., Any], program: Program | None, reason: TraceBreak | None
+) -> str:
+    """The text of `.explain()`."""
+    name = getattr(function, "__qualname__", repr(function))
+    if program is None:
+        assert reason is not None  # there is either a program or a reason
+        return (
+            f"{name}: not fused, it runs op by op\n"
+            f"  {reason.op} at {where(reason.frame)}: {reason.reason}"
+        )
+    count = sum(node.call is not None for node in program.nodes)
+    lines = [f"{name}: {count} ops in {program.launches} forward launches"]
+    for number, step in enumerate(program.steps, start=1):
+        lines += _told(number, step)
+    return "\n".join(lines)
+
+
+def _told(number: int, step: Executable) -> list[str]:
+    shapes = ", ".join(f"{x.dtype}{list(x.shape)}" for x in step.unit.inputs)
+    outputs = ", ".join(f"{x.dtype}{list(x.shape)}" for x in step.unit.outputs)
+    what = "op" if isinstance(step, OperatorStep) else "one kernel"
+    names = " -> ".join(node.op_name for node in step.unit.nodes)
+    lines = [f"  {number}. {what}: {names}", f"     {shapes} => {outputs}"]
+    lines.append(f"     from {where(step.unit.nodes[0].frame)}")
+    reason = why_alone(step)
+    if reason is not None:
+        lines.append(f"     not fused: {reason}")
+    return lines

@@ -1,0 +1,107 @@
+"""Neighbours: elementwise groups that move into the kernel of a structured op beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from netcl_core.codegen.inline import fits
+from netcl_core.dtypes import DTYPES
+from netcl_core.errors import NetclError
+from netcl_core.jit.partition import Unit, in_order, is_cheap, is_elementwise, is_fusible
+from netcl_core.ops.operators import Implementation
+from netcl_core.tape.tracing import TraceNode
+
+
+def join(units: Sequence[Unit]) -> list[Unit]:
+    """The units with as many groups as possible moved into structured ops, in order.
+
+    An input is computed where it is read rather than a result changed where it is
+    written, if both are possible: then nothing in between is stored.
+    """
+    found = list(units)
+    for attempt in (_take_before, _take_after):
+        for unit in list(found):
+            if unit in found and not unit.elementwise:
+                attempt(unit, found)
+    return in_order(found)
+
+
+def implementation_of(unit: Unit) -> Implementation | None:
+    """The implementation that would run a structured op; None if nothing is launched."""
+    made = unit.nodes[-1].call.made
+    if not made.launches:
+        return None
+    try:
+        return made.implementation  # type: ignore[no-any-return]
+    except NetclError:  # the run itself will say so
+        return None
+
+
+def _take_before(unit: Unit, units: list[Unit]) -> None:
+    """Move the group that computes the op's input 0, and nothing else, into its kernel."""
+    implementation = implementation_of(unit)
+    node = unit.nodes[0]
+    source = node.inputs[0] if node.inputs else None
+    if implementation is None or not implementation.prologue or source is None or node.cut:
+        return
+    if sum(x is source for x in node.inputs) != 1:
+        return
+    group = next((each for each in units if each.elementwise and each.outputs == [source]), None)
+    if group is None or not _movable(group, unit, implementation) or _users(source, units) != 1:
+        return
+    if implementation.rereads and not is_cheap(group):
+        return
+    if source.size and DTYPES[source.dtype].floating and group.shape == source.shape:
+        unit.before = group
+        unit.nodes = [*group.nodes, *unit.nodes]
+        units.remove(group)
+
+
+def _take_after(unit: Unit, units: list[Unit]) -> None:
+    """Move the one group that reads the op's result into its kernel."""
+    implementation = implementation_of(unit)
+    node = unit.nodes[-1]
+    if implementation is None or not implementation.epilogue or node.cut:
+        return
+    if not all(x is None or x.size for x in node.inputs):
+        return
+    if not DTYPES[node.dtype].floating or _users(node, units) != 1 or node not in unit.outputs:
+        return
+    group = next((each for each in units if each is not unit and node in each.inputs), None)
+    if group is None or not group.elementwise or group.shape != node.shape:
+        return
+    if _movable(group, unit, implementation) and not _depends(group, unit, units):
+        unit.after = group
+        unit.nodes = [*unit.nodes, *group.nodes]
+        unit.outputs = group.outputs
+        units.remove(group)
+
+
+def _movable(group: Unit, unit: Unit, implementation: Implementation) -> bool:
+    made = next(node for node in unit.nodes if not is_elementwise(node)).call.made
+    stretch = 0 if implementation.stretch is None else implementation.stretch(made.request)
+    shapes = [x.shape for x in group.inputs]
+    return is_fusible(group.nodes[0]) and fits(shapes, group.shape, stretch)
+
+
+def _users(node: TraceNode, units: Sequence[Unit]) -> int:
+    """How many units read a value; one that is a result of the function counts as read twice."""
+    return sum(node in unit.inputs for unit in units) + node.is_result
+
+
+def _depends(group: Unit, unit: Unit, units: Sequence[Unit]) -> bool:
+    """Whether an input of the group, other than the op's result, depends on the op."""
+    maker: Callable[[int], Unit | None] = {
+        node.number: each for each in units for node in each.nodes
+    }.get
+    own = unit.nodes[-1]
+    stack = [x for x in group.inputs if x is not own]
+    seen: set[int] = set()
+    while stack:
+        made_by = maker(stack.pop().number)
+        if made_by is unit:
+            return True
+        if made_by is not None and id(made_by) not in seen:
+            seen.add(id(made_by))
+            stack += made_by.inputs
+    return False

@@ -1,0 +1,271 @@
+"""Programs: a partitioned trace as a sequence of steps that run on operands.
+
+A step is a fused region (a planned call) or a structured op. Steps record their own
+nodes, so gradients flow through a program as through any ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, final
+
+from netcl_core.codegen.lowering import Plan
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.device.device import Device
+from netcl_core.dtypes import category_of_scalar
+from netcl_core.jit.fused_operator import FusedOperator, Neighbour
+from netcl_core.jit.neighbours import join
+from netcl_core.jit.partition import Unit, is_elementwise, is_leaf, partition, region_of
+from netcl_core.ops.operator_call import OperatorPlan, apply_operator
+from netcl_core.tape.modes import no_grad
+from netcl_core.tape.region_call import PlannedCall
+from netcl_core.tape.tracing import CONSTANT, INPUT, RANDOM, TracedNumber, TraceNode
+from netcl_core.tensors.random_state import random_state
+
+DETACH: Final = AutogradPrimitive("detach", lambda args, _: args[0], lambda *_: [None], 1)
+
+
+class Executable(Protocol):
+    """One step of a program."""
+
+    unit: Unit
+
+    def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
+        """Compute from `values`, by number of the trace's nodes, and put the results there."""
+
+    @property
+    def launches(self) -> int:
+        """How many kernels the forward launches."""
+
+
+class _RegionBuilder:
+    """Puts the steps of a unit's nodes into one region."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.inputs = unit.inputs
+        self.refs: dict[int, Ref] = {x.number: ("in", i) for i, x in enumerate(self.inputs)}
+        self.steps: list[Step] = []
+        self.scalars: list[Any] = []
+        for node in unit.nodes:
+            self._inline(node)
+        self.outputs = tuple(self.refs[node.number] for node in unit.outputs)
+
+    def _inline(self, node: TraceNode) -> None:
+        operands = [self.refs[x.number] for x in node.inputs if x is not None]
+        region = region_of(node)
+        result = operands[0] if region is None else self._copy(region, operands, node)
+        if node.cut:
+            self.steps.append(Step(DETACH, (result,)))
+            result = ("step", len(self.steps) - 1)
+        self.refs[node.number] = result
+
+    def _copy(self, region: Region, operands: Sequence[Ref], node: TraceNode) -> Ref:
+        first, slots = len(self.steps), len(self.scalars)
+        self.scalars += node.scalars
+
+        def moved(ref: Ref) -> Ref:
+            kind, i = ref
+            if kind == "in":
+                return operands[i]
+            return kind, i + (slots if kind == "scalar" else first)
+
+        for step in region.steps:
+            refs = tuple(moved(ref) for ref in step.operands)
+            attrs = tuple((name, slot + slots) for name, slot in step.attrs)
+            self.steps.append(Step(step.primitive, refs, step.choices, attrs, step.cast))
+        return moved(region.outputs[0])
+
+    def region(self) -> Region:
+        return Region(len(self.inputs), len(self.scalars), tuple(self.steps), self.outputs)
+
+
+def fused_name(region: Region) -> str:
+    """The name of a region's node: the op of a single step, else `fused(...)`."""
+    return region.name if len(region.steps) == 1 else f"fused({', '.join(region.ops)})"
+
+
+@final
+class Scalars:
+    """The scalar arguments of a step: constants of the trace, and numbers of the call."""
+
+    __slots__ = ("_values", "_varying")
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self._values = tuple(values)
+        self._varying = any(type(x) is TracedNumber for x in values)
+
+    def given(self, numbers: Sequence[Any]) -> Sequence[Any]:
+        """The arguments for the numbers of one call."""
+        if not self._varying:
+            return self._values
+        return [numbers[x.index] if type(x) is TracedNumber else x for x in self._values]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Grouped:
+    """A group of nodes as a planned region, with its inputs and scalars."""
+
+    plan: Plan
+    inputs: tuple[int, ...]
+    scalars: tuple[Any, ...]
+
+
+def _grouped(unit: Unit | None, device: Device) -> _Grouped | None:
+    if unit is None:
+        return None
+    made = _RegionBuilder(unit)
+    tensors = tuple((x.shape, x.dtype) for x in made.inputs)
+    categories = tuple(category_of_scalar(value) for value in made.scalars)
+    plan = Plan(made.region(), device, Signature(tensors, categories))
+    return _Grouped(plan, tuple(x.number for x in made.inputs), tuple(made.scalars))
+
+
+@final
+class RegionStep:
+    """A fused region."""
+
+    def __init__(self, unit: Unit, device: Device) -> None:
+        self.unit = unit
+        made = _grouped(unit, device)
+        assert made is not None  # there is a unit
+        self.call = PlannedCall(made.plan, fused_name(made.plan.region))
+        self.inputs = made.inputs
+        self.outputs = tuple(node.number for node in unit.outputs)
+        self.scalars = Scalars(made.scalars)
+
+    @property
+    def launches(self) -> int:
+        return int(self.call.size > 0)
+
+    def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
+        found = self.call(tuple([values[i] for i in self.inputs]), self.scalars.given(numbers))
+        if len(self.outputs) == 1:
+            values[self.outputs[0]] = found
+        else:
+            values.update(zip(self.outputs, found, strict=True))
+
+
+@final
+class OperatorStep:
+    """A structured op by itself."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        (node,) = unit.nodes
+        self.made: OperatorPlan = node.call.made
+        self.inputs = tuple(None if x is None else x.number for x in node.inputs)
+        self.output = node.number
+        self.cut = node.cut
+
+    @property
+    def launches(self) -> int:
+        return self.made.launch_count
+
+    def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
+        operands = [None if i is None else values[i] for i in self.inputs]
+        if self.cut:
+            with no_grad():
+                values[self.output] = apply_operator(self.made, operands)
+        else:
+            values[self.output] = apply_operator(self.made, operands)
+
+
+@final
+class FusedOperatorStep:
+    """A structured op with the groups beside it in its kernel."""
+
+    def __init__(self, unit: Unit, device: Device) -> None:
+        self.unit = unit
+        (node,) = [each for each in unit.nodes if not is_elementwise(each)]
+        self.made: OperatorPlan = node.call.made
+        before, after = (_grouped(each, device) for each in (unit.before, unit.after))
+        own = [x for x in node.inputs if x is not None][1 if before else 0 :]
+        inputs = [*(before.inputs if before else ()), *(x.number for x in own)]
+        behind = None
+        if after is not None:
+            value = after.inputs.index(node.number)
+            behind = Neighbour(after.plan, value)
+            inputs += [number for number in after.inputs if number != node.number]
+        self.call = FusedOperator(
+            self.made,
+            None if before is None else Neighbour(before.plan),
+            behind,
+            f"fused({', '.join(each.op_name for each in unit.nodes)})",
+        )
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(each.number for each in unit.outputs)
+        self.scalars = Scalars([x for each in (before, after) if each for x in each.scalars])
+
+    @property
+    def launches(self) -> int:
+        return len(self.call.bound(False).kernels.launches)
+
+    def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
+        found = self.call([values[i] for i in self.inputs], self.scalars.given(numbers))
+        values.update(zip(self.outputs, found, strict=True))
+
+
+@final
+class Program:
+    """The steps of a traced function, from its tensors to its results.
+
+    `nodes` are those of the trace, `results` the nodes that the function returned.
+    """
+
+    def __init__(self, nodes: Sequence[TraceNode], results: Sequence[TraceNode]) -> None:
+        self.nodes = tuple(nodes)
+        self.results = tuple(node.number for node in results)
+        for node in results:
+            node.is_result = True
+        units = join(partition(nodes, results))
+        self.steps: list[Executable] = [_step(unit) for unit in units]
+        used = {x.number for unit in units for x in unit.inputs} | set(self.results)
+        self.inputs = tuple(
+            node.number for node in nodes if node.op_name == INPUT and is_leaf(node)
+        )
+        self.unused = tuple(i for i, number in enumerate(self.inputs) if number not in used)
+        self.constants = {
+            node.number: node.tensor
+            for node in nodes
+            if is_leaf(node, CONSTANT) and node.number in used
+        }
+        self.random = [node for node in nodes if node.op_name == RANDOM and node.number in used]
+        self.direct = self._direct()
+
+    def _direct(self) -> RegionStep | None:
+        """The one step, if it takes the function's tensors as they come and gives its result."""
+        if len(self.steps) != 1 or len(self.results) != 1 or self.unused:
+            return None
+        step = self.steps[0]
+        if isinstance(step, RegionStep) and step.inputs == self.inputs:
+            return step if step.outputs == self.results else None
+        return None
+
+    @property
+    def launches(self) -> int:
+        """How many kernels the forward launches."""
+        return sum(step.launches for step in self.steps)
+
+    def run(self, tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+        """The results for the tensors and numbers of one call."""
+        values: dict[int, Any] = dict(zip(self.inputs, tensors, strict=True))
+        values |= self.constants
+        for node in self.random:
+            assert node.device is not None  # a random state lies somewhere
+            values[node.number] = random_state(node.device)
+        for step in self.steps:
+            step.run(values, numbers)
+        return [values[i] for i in self.results]
+
+
+def _step(unit: Unit) -> Executable:
+    device = unit.nodes[0].device
+    assert device is not None  # its operands lie there
+    if unit.elementwise:
+        return RegionStep(unit, device)
+    if unit.before is None and unit.after is None:
+        return OperatorStep(unit)
+    return FusedOperatorStep(unit, device)

@@ -1,0 +1,170 @@
+"""Ops that several plugins offer: `prefer`, and the function that asks at each call who serves.
+
+Only such an op pays for the choice. Its function is the same object wherever it was
+looked up, so that a choice also counts for what a program looked up long before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from netcl_core.device.device import Device
+from netcl_core.device.device_table import default_device
+from netcl_core.errors import DeviceError, PluginError, coded, message
+from netcl_core.ops.operators import Operator
+from netcl_core.plugins.registry import Row, registry, winner_of
+from netcl_core.plugins.resolution import Choice, Decision, Offer, canonical, decide
+from netcl_core.tape.state import thread
+from netcl_core.tensors.tensor import Operand
+
+
+@contextlib.contextmanager
+def prefer(*choices: str) -> Iterator[None]:
+    """Let one plugin serve an op in this thread, whatever the priorities say.
+
+    Example:
+        with nc.prefer("<distribution>:gelu"):
+            y = ag.gelu(x)
+
+    Args:
+        choices: `<distribution>:<op>` each. A distribution that brings an operator, a primitive
+            or only an implementation of somebody's operator can be chosen alike.
+
+    Blocks nest, the innermost wins, and each is left again when an exception passes. A
+    choice that cannot run on the device is an error and not a silent change of mind.
+
+    Raises:
+        PluginError: nobody of that name offers the op.
+    """
+    registry.load()
+    added = tuple(_choice(text) for text in choices)
+    before = thread.chosen
+    thread.chosen = (*added, *before)
+    try:
+        yield
+    finally:
+        thread.chosen = before
+
+
+def _choice(text: str) -> Choice:
+    distribution, _, op = text.partition(":")
+    choice = (canonical(distribution.strip()), op.strip())
+    known = sorted({offer.id for offer in offers_of(choice[1])})
+    if not any(canonical(each.partition(":")[0]) == choice[0] for each in known):
+        expected = f"one of {', '.join(known)}" if known else "<distribution>:<op> of a known op"
+        raise coded(
+            "NP402",
+            PluginError(
+                message(
+                    "prefer",
+                    f"{text!r} is offered by no active plugin",
+                    expected,
+                    "netcl plugins why OP shows who offers an op",
+                )
+            ),
+        )
+    return choice
+
+
+def offers_of(op: str) -> list[Offer]:
+    """Everything that could serve an op, implementations included."""
+    rows = registry.op_rows(op)
+    found = [row.offer for row in rows]
+    for row in rows:
+        if isinstance(row.record, Operator):
+            found += row.record.offers()
+    return found
+
+
+def unfit(offer: Offer, device: Device | None) -> str | None:
+    """Why a device cannot run anything of a provider's record, or None."""
+    if device is None or device.backend == "numpy":  # NumPy runs every reference
+        return None
+    reason = registry.limit(offer.owner, device)
+    record = offer.item.record
+    if reason is not None or not isinstance(record, Operator) or record.view:
+        return reason
+    reasons = [
+        (each.label, each.item.requires.unmet_everywhere(device)) for each in record.offers()
+    ]
+    if any(reason is None for _, reason in reasons):
+        return None
+    return (
+        "; ".join(f"{label}: {reason}" for label, reason in reasons) or "it has no implementation"
+    )
+
+
+def resolve(
+    op: str, offers: Sequence[Offer], device: Device | None, chosen: Sequence[Choice]
+) -> Decision:
+    """Which provider's record (the offers' items are rows) serves an op on a device."""
+    locked = registry.locked(op, device)
+    return decide(op, offers, chosen, lambda offer: unfit(offer, device), locked)
+
+
+def contested(
+    op: str, rows: Sequence[Row], function_of: Callable[[Row], Callable[..., Any]]
+) -> Callable[..., Any]:
+    """The public function of an op that several providers offer.
+
+    Raises AmbiguousOpError at once for a tie that no device would break.
+    """
+    by_device = any(row.owner in registry.limits or _is_limited(row.record) for row in rows)
+    by_device |= registry.choices is not None and registry.choices.knows(op)
+    served: dict[Any, Callable[..., Any]] = {}
+
+    def serving(device: Device | None) -> Callable[..., Any]:
+        key = (device, thread.chosen)
+        function = served.get(key)
+        if function is None:
+            decision = resolve(op, [row.offer for row in rows], device, thread.chosen)
+            if decision.winner is None and not decision.tied:
+                raise _nobody(op, rows, decision, device)
+            function = served[key] = function_of(winner_of(op, decision))
+        return function
+
+    if not by_device:
+        serving(None)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        device = _device_of((*args, *kwargs.values())) or default_device() if by_device else None
+        return serving(device)(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = op
+    call.__doc__ = f"The op {op}, which {' and '.join(sorted(row.id for row in rows))} offer."
+    return call
+
+
+def _is_limited(record: Any) -> bool:
+    """Whether there may be devices on which no implementation of an operator runs."""
+    if not isinstance(record, Operator) or record.view:
+        return False
+    requirements = [offer.item.requires for offer in record.offers()]
+    return all(each.device_kinds or each.extensions for each in requirements)
+
+
+def _device_of(values: Iterable[Any]) -> Device | None:
+    for value in values:
+        if isinstance(value, Operand):
+            return value.device
+        if isinstance(value, (list, tuple)):
+            found = _device_of(value)
+            if found is not None:
+                return found
+    return None
+
+
+def _nobody(op: str, rows: Iterable[Row], decision: Decision, device: Device | None) -> DeviceError:
+    reasons = [
+        f"{row.id}: {text}" for row, text in zip(rows, decision.verdicts, strict=True)
+    ]  # fmt: skip
+    return DeviceError(
+        message(
+            op,
+            f"no plugin that offers it can run it on {device!r}: {'; '.join(reasons)}",
+            "one that can",
+            "Use the NumPy path with nc.use_device('cpu')",
+        )
+    )

@@ -1,0 +1,133 @@
+"""`ag.<op>`: the public function of every op that is installed, made on first use.
+
+Also the three functions that are the core's own because no plugin could give
+them: `backward`, `astype` and `to_device`, which Tensor's methods call.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, Final
+
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.device.device import Device
+from netcl_core.errors import ArgumentError, MissingOpError, message
+from netcl_core.ops.choosing import contested
+from netcl_core.ops.mistakes import MISTAKES, raise_named
+from netcl_core.ops.operator_call import operator_function
+from netcl_core.ops.operators import Composite, Operator
+from netcl_core.ops.primitive_function import astype, primitive_function
+from netcl_core.plugins.catalogue import how_to_get, providers
+from netcl_core.plugins.registry import Row, registry
+from netcl_core.tape.gradients import move
+from netcl_core.tape.tape import apply_op, backward
+from netcl_core.tensors.functions import functions
+
+#: NumPy's names of arguments beside PyTorch's; both are accepted everywhere.
+_ALIASES: Final = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def to_device(x: Any, device: Device) -> Any:
+    """`x` on another device; gradients go back the same way."""
+    source = x.device
+    if source is device:
+        return x
+    return apply_op(
+        lambda value: move(value, device),
+        lambda grad: [move(grad, source)],
+        x,
+        op_name="to",
+        attrs={"device": str(device)},
+        saves=(),
+    )
+
+
+_CORE: Final[dict[str, Callable[..., Any]]] = {
+    "backward": backward,
+    "astype": astype,
+    "to_device": to_device,
+}
+
+
+def build(name: str) -> Callable[..., Any]:
+    """The function of an op; raises MissingOpError that says which package provides it."""
+    if name in _CORE:
+        return _CORE[name]
+    registry.load()
+    rows = registry.op_rows(name)
+    if not rows:
+        raise missing(name)
+    if len(rows) == 1:
+        return function_of(rows[0])
+    return contested(name, rows, function_of)
+
+
+def function_of(row: Row) -> Callable[..., Any]:
+    """The public function of one provider's record."""
+    record = row.record
+    if isinstance(record, AutogradPrimitive):
+        return primitive_function(record)
+    if isinstance(record, Operator):
+        return with_aliases(operator_function(record), record.bind)
+    assert isinstance(record, Composite)  # the registrar takes nothing else
+    return with_aliases(composite_function(record), record.function)
+
+
+def composite_function(record: Composite) -> Callable[..., Any]:
+    """The public function of a composite, whose errors name it."""
+    function = record.function
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except MISTAKES as error:
+            raise_named(error, record.name, function, args, kwargs)
+
+    return call
+
+
+def with_aliases(function: Callable[..., Any], signature: Callable[..., Any]) -> Callable[..., Any]:
+    """Accept NumPy's `axis` and `keepdims` where the signature says `dim` and `keepdim`."""
+    accepted = inspect.signature(signature).parameters
+    aliases = {old: new for old, new in _ALIASES.items() if new in accepted}
+    if not aliases:
+        return function
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for old, new in aliases.items():
+            if old in kwargs:
+                if new in kwargs:
+                    raise ArgumentError(
+                        message(function.__name__, f"{old} and {new} were given", "one of them")
+                    )
+                kwargs[new] = kwargs.pop(old)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def missing(name: str) -> MissingOpError:
+    """The error for an op that no installed plugin provides."""
+    remedy = how_to_get("ops", name)
+    if remedy is None:
+        close = get_close_matches(name, {*registry.op_names(), *providers()["ops"]}, n=3)
+        hint = "nc.plugins.list() shows what is installed"
+        remedy = f"Did you mean {' or '.join(close)}?" if close else hint
+    given = "no installed plugin provides this op"
+    return MissingOpError(message(f"netcl_core.autograd.{name}", given, "", remedy))
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return functions[name]
+
+
+def __dir__() -> list[str]:
+    registry.load()
+    return sorted({*registry.op_names(), *_CORE})

@@ -1,0 +1,72 @@
+"""Mistakes in calls: whatever goes wrong while an op takes its arguments becomes an error that
+names the op, what was given and what it takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from netcl_core.errors import ArgumentError, NetclError, message
+from netcl_core.plugins.registry import registry
+
+#: What wrong arguments raise in Python code that did not expect them.
+MISTAKES: Final = (
+    NetclError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    StopIteration,
+)
+
+
+def raise_named(
+    error: Exception,
+    op: str,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> NoReturn:
+    """Raise an error of the call `op(*args, **kwargs)` again, in the words of the op's caller.
+
+    netcl's own errors get the op's name in front unless they name an op already. Others
+    become ArgumentError, with the original one as cause; `function` has the op's signature.
+    """
+    text = str(error)
+    if text.startswith(f"{op}:") or f" {op}:" in text:
+        raise error
+    if isinstance(error, NetclError):
+        error.args = (f"{op}: {text}",)
+        raise error
+    signature = _plain(inspect.signature(function))
+    given = ", ".join([*map(_told, args), *(f"{k}={_told(v)}" for k, v in kwargs.items())])
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as mismatch:
+        text = str(mismatch)
+    raise ArgumentError(
+        message(op, f"it was given ({given}): {text or type(error).__name__}", f"{op}{signature}")
+    ) from error
+
+
+def names_an_op(error: Exception) -> bool:
+    """Whether an error's text begins with the name of an op."""
+    head, colon, _ = str(error).partition(":")
+    return bool(colon and registry.op_rows(head))
+
+
+def _plain(signature: inspect.Signature) -> inspect.Signature:
+    """A signature without annotations."""
+    empty = inspect.Signature.empty
+    names = [each.replace(annotation=empty) for each in signature.parameters.values()]
+    return signature.replace(parameters=names, return_annotation=empty)
+
+
+def _told(value: Any) -> str:
+    """A value in few words: shape and dtype, or its type and a short form."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{type(value).__name__} {tuple(value.shape)} {value.dtype}"
+    text = repr(value)
+    return text if len(text) <= 40 else f"{type(value).__name__} {text[:37]}..."

@@ -1,0 +1,201 @@
+"""The public functions of elementwise ops: bind arguments, plan, call.
+
+An eager elementwise op is a region of one step, planned and launched by the same
+lowering that fused regions use.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from netcl_core.codegen.lowering import Plan
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.device.device import Device
+from netcl_core.device.device_table import default_device
+from netcl_core.dtypes import category_of_scalar, dtype_name
+from netcl_core.errors import ArgumentError, DtypeError, message
+from netcl_core.ops.operator_call import common_device
+from netcl_core.tape.gradients import cast_region
+from netcl_core.tape.region_call import PlannedCall
+from netcl_core.tape.tracing import TracedNumber
+from netcl_core.tensors.host_data import check_dtype
+from netcl_core.tensors.tensor import Operand, Tensor
+
+_PLANS: Final = 8192
+_NUMBERS: Final = frozenset({bool, int, float})
+
+
+def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
+    """The public function of a primitive: data first, then attributes in their order.
+
+    Data may be Tensors, Nodes, host arrays and Python numbers; a number is a
+    scalar argument of the kernel, so that a new value builds nothing.
+    """
+    plans: dict[Any, PlannedCall] = {}
+    defaults = record.default_attrs()
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        data: Sequence[Any]
+        data, given = (args, kwargs) if record.arity == len(args) else _split(record, args, kwargs)
+        attrs = defaults if defaults is not None and not given else record.bind_attrs(given)
+        found = _sort(data)
+        if found is None:
+            data = _operands(record.name, data)
+            found = _sort(data)
+            assert found is not None  # host data is tensors and plain numbers now
+        tensors, scalars, key = found
+        for value in attrs.values():
+            if _numeric(value):
+                scalars.append(value)
+                key.append(value.__class__)
+            else:
+                key.append((value,))
+        made = plans.get(tuple(key))
+        if made is None:
+            if len(plans) >= _PLANS:
+                plans.clear()
+            made = plans[tuple(key)] = PlannedCall(_plan(record, data, attrs, scalars), record.name)
+        return made(tensors, scalars, attrs)
+
+    call.__name__ = call.__qualname__ = record.name
+    call.__doc__ = record.doc or f"The elementwise op {record.name}."
+    return call
+
+
+def _numeric(value: Any) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
+def _sort(data: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]] | None:
+    """The tensors, the plain numbers, and the key of their plan; None if there is other data.
+
+    This is what every call goes through, so that nothing is computed twice.
+    """
+    tensors: list[Any] = []
+    scalars: list[Any] = []
+    key: list[Any] = []
+    for operand in data:
+        if isinstance(operand, Operand):
+            value = operand if type(operand) is Tensor else operand.value
+            tensors.append(operand)
+            key += (value.shape, value.dtype, value.device)
+        elif type(operand) in _NUMBERS:
+            scalars.append(operand)
+            key.append(type(operand))
+        elif type(operand) is TracedNumber:
+            scalars.append(operand)
+            key.append(operand.type)
+        else:
+            return None
+    return (tensors, scalars, key) if tensors else None
+
+
+def _split(
+    record: AutogradPrimitive, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Data by position or by its name, then attributes in order of their declaration."""
+    arity, names = record.arity, tuple(record.attrs)
+    if arity is None:
+        return args, kwargs
+    kwargs = dict(kwargs)
+    data = list(args[:arity])
+    for name in (record.inputs or ())[len(data) :]:
+        if name in kwargs:
+            data.append(kwargs.pop(name))
+    extra = args[arity:]
+    if len(data) != arity or len(extra) > len(names):
+        wanted = ", ".join([*(record.inputs or [f"x{i}" for i in range(arity)]), *names])
+        raise ArgumentError(
+            message(record.name, f"{len(args)} positional arguments", f"({wanted})")
+        )
+    for name, value in zip(names, extra, strict=False):
+        if name in kwargs:
+            raise ArgumentError(message(record.name, f"{name!r} given twice", "one value"))
+        kwargs[name] = value
+    return tuple(data), kwargs
+
+
+def _operands(who: str, data: Sequence[Any]) -> list[Any]:
+    """Host data on the device of the others; a call with numbers alone gets a 0-d tensor."""
+    device = common_device(who, data) or default_device()
+    try:
+        operands = [x if isinstance(x, Operand) else _host_operand(who, x, device) for x in data]
+        if operands and not any(isinstance(x, Operand) for x in operands):
+            operands[0] = Tensor.from_host(operands[0], device)
+    except DtypeError as error:  # of the data, which knows no op
+        raise DtypeError(f"{who}: {error}") from error.__cause__
+    if not operands:
+        raise ArgumentError(message(who, "no operand", "at least one"))
+    return operands
+
+
+def _host_operand(who: str, value: Any, device: Device) -> Any:
+    """A number as a plain one, other host data as a tensor."""
+    if type(value) in _NUMBERS or type(value) is TracedNumber:
+        return value
+    if isinstance(value, (np.generic, np.ndarray)):
+        plain = not value.ndim and value.dtype.kind in "biuf"
+        return value.item() if plain else Tensor.from_host(value, device)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if value is None or isinstance(value, (str, bytes, dict, set)):
+        raise ArgumentError(
+            message(who, f"an operand of type {type(value).__name__}", "tensors, arrays or numbers")
+        )
+    return Tensor.from_host(value, device)
+
+
+def _plan(
+    record: AutogradPrimitive,
+    operands: Sequence[Any],
+    attrs: dict[str, Any],
+    scalars: Sequence[Any],
+) -> Plan:
+    """The region of one step for these operands, planned for their shapes and dtypes."""
+    device = common_device(record.name, operands)
+    assert device is not None  # there is at least one tensor
+    refs: list[Ref] = []
+    counts = {"in": 0, "scalar": 0}
+    for operand in operands:
+        kind = "in" if isinstance(operand, Operand) else "scalar"
+        refs.append((kind, counts[kind]))
+        counts[kind] += 1
+    slots: list[tuple[str, int]] = []
+    for name, value in attrs.items():
+        if _numeric(value):
+            slots.append((name, counts["scalar"]))
+            counts["scalar"] += 1
+    choices = tuple((name, value) for name, value in attrs.items() if not _numeric(value))
+    step = Step(record, tuple(refs), choices, tuple(slots))
+    region = Region(counts["in"], counts["scalar"], (step,), (("step", 0),))
+    tensors = tuple((x.shape, x.dtype) for x in operands if isinstance(x, Operand))
+    return Plan(region, device, Signature(tensors, tuple(category_of_scalar(x) for x in scalars)))
+
+
+_casts: Final[dict[Any, PlannedCall]] = {}
+
+
+def astype(x: Any, dtype: Any) -> Any:
+    """`x` in another dtype; gradients are cast back between floating dtypes."""
+    operand = x if isinstance(x, Operand) else Tensor.from_host(x)
+    dtype = dtype_name(dtype, "astype")
+    if operand.dtype == dtype:
+        return operand
+    key = (operand.shape, operand.dtype, operand.device, dtype)
+    made = _casts.get(key)
+    if made is None:
+        if len(_casts) >= _PLANS:
+            _casts.clear()
+        check_dtype(dtype, operand.device)
+        signature = Signature(((operand.shape, operand.dtype),), ())
+        made = _casts[key] = PlannedCall(
+            Plan(cast_region(dtype), operand.device, signature), "astype"
+        )
+    return made((operand,), (), {"dtype": dtype})

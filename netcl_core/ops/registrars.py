@@ -1,0 +1,92 @@
+"""Registrars: what a plugin's registration hooks are given; each checks and notes one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive
+from netcl_core.errors import RegistrationError, coded, message
+from netcl_core.ops.operators import Composite, Implementation, Operator
+from netcl_core.plugins.registry import Namespace, Transaction
+
+
+@final
+class PrimitiveRegistrar:
+    """Takes a plugin's elementwise ops."""
+
+    def __init__(self, transaction: Transaction, prefix: str) -> None:
+        self._transaction = transaction
+        self._prefix = prefix
+
+    def add(self, record: AutogradPrimitive, priority: int = 0) -> None:
+        """Add a record; its expressions are checked at once."""
+        if not isinstance(record, AutogradPrimitive):
+            raise _wrong_record(self._transaction.provider, record, "an AutogradPrimitive")
+        self._check(record)
+        self._transaction.add("primitive", record, priority)
+
+    def add_template(
+        self,
+        file: str,
+        name: str | None = None,
+        *,
+        arity: int | None = None,
+        attrs: Any = None,
+        reference: Callable[..., Any] | None = None,
+        priority: int = 0,
+    ) -> None:
+        """Add the primitive of a template; the path is relative to the plugin's templates."""
+        template = f"{self._prefix}/{file}"
+        record = AutogradPrimitive.from_template(
+            template, name=name, arity=arity, attrs=attrs, reference=reference
+        )
+        self.add(record, priority)
+
+    def _check(self, record: AutogradPrimitive) -> None:
+        """Parse the expressions with default attributes, if all have one."""
+        table: Any = record.attrs
+        if record.arity is None or any(value is REQUIRED for value in table.values()):
+            return
+        choices = tuple(
+            (name, value)
+            for name, value in table.items()
+            if not isinstance(value, (bool, int, float))
+        )
+        record.parsed(record.arity, choices)
+
+
+@final
+class OperatorRegistrar:
+    """Takes a plugin's structured ops, composites and implementations."""
+
+    def __init__(self, transaction: Transaction, prefix: str) -> None:
+        self._transaction = transaction
+
+    def add(self, record: Operator | Composite | Implementation, priority: int = 0) -> None:
+        """Add an operator or composite, or an implementation of anybody's operator."""
+        if isinstance(record, Implementation):
+            self._transaction.add("implementation", record, priority)
+        elif isinstance(record, (Operator, Composite)):
+            self._transaction.add("operator", record, priority)
+        else:
+            raise _wrong_record(
+                self._transaction.provider, record, "an Operator, Composite or Implementation"
+            )
+
+
+@final
+class NamespaceRegistrar:
+    """Takes a plugin's namespaces of the face."""
+
+    def __init__(self, transaction: Transaction, prefix: str) -> None:
+        self._transaction = transaction
+
+    def add(self, name: str, module: str) -> None:
+        """Make `netcl_core.<name>` the module of that import path."""
+        self._transaction.add("namespace", Namespace(name, module))
+
+
+def _wrong_record(provider: str, record: Any, expected: str) -> RegistrationError:
+    text = message(provider, f"a {type(record).__name__} to add", expected)
+    return coded("NP305", RegistrationError(text))

@@ -1,0 +1,289 @@
+"""The sources of an op: what is rendered for a device, a dtype and shapes, without building it."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from netcl_core.codegen.lowering import Plan
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.device.device import Device
+from netcl_core.device.device_table import default_device, get_device
+from netcl_core.dtypes import DTYPES, category_of_scalar
+from netcl_core.errors import ArgumentError, message
+from netcl_core.ops.functions import missing, with_aliases
+from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
+from netcl_core.ops.operator_call import as_operand
+from netcl_core.ops.operators import Operator, Request
+from netcl_core.ops.why import explain
+from netcl_core.plugins.registry import Row, registry
+from netcl_core.runtime.host_calls import HostCall
+from netcl_core.runtime.kernels import Kernels, Spec
+from netcl_core.tape.state import thread
+from netcl_core.tensors.host_data import check_dtype
+from netcl_core.tensors.tensor import Tensor
+
+OPENCL: Final = "OpenCL C"
+PYTHON: Final = "Python"
+_DEFAULT_SHAPE: Final = (1024,)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One kernel or Python function: its name, its text, and how it is launched (None: it is not).
+
+    A local size of None is the device's choice.
+    """
+
+    entry: str
+    text: str
+    language: str
+    global_size: tuple[int, ...] | None = None
+    local_size: tuple[int, ...] | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OpSources:
+    """The sources of an op for some inputs, who provides it, and why it is computed this way.
+
+    `implementation` is the label of the one that was chosen for a structured op on OpenCL.
+    """
+
+    op: str
+    provider: str
+    device: str
+    dtype: str
+    phase: str
+    inputs: tuple[Spec, ...]
+    output: Spec
+    sources: tuple[Source, ...]
+    why: str
+    notes: tuple[str, ...] = ()
+    implementation: str = ""
+
+
+def sources(
+    op: str,
+    *,
+    device: Any = None,
+    dtype: str = "float32",
+    inputs: Sequence[Spec] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    backward: bool = False,
+) -> OpSources:
+    """The rendered sources of an op as `netcl kernels show` prints them; see `sources_of`."""
+    target = default_device() if device is None else get_device(device)
+    return sources_of(op, target, dtype, inputs, attrs or {}, backward=backward)
+
+
+def sources_of(
+    op: str,
+    device: Device,
+    dtype: str,
+    inputs: Sequence[Spec] | Spec | None,
+    attrs: Mapping[str, Any],
+    *,
+    backward: bool = False,
+) -> OpSources:
+    """The rendered sources of an op.
+
+    Args:
+        op: The op's name.
+        device: Where it would run.
+        dtype: The dtype of inputs that are not given.
+        inputs: Shape and dtype of each input, or one for all; None: 1024 elements each.
+        attrs: The op's attributes by name.
+        backward: The gradients instead of the value.
+
+    Raises:
+        MissingOpError: no plugin provides the op.
+        ArgumentError: the inputs do not fit the op, a structured op got none, it has no
+            gradient or no kernel of its own.
+        ShapeError, DtypeError, AttributeValueError: as the op itself does.
+        DeviceError: no implementation fits the device.
+    """
+    row = registry.find_op(op, thread.chosen)
+    if row is None:
+        raise missing(op)
+    if isinstance(row.record, AutogradPrimitive):
+        given = _inputs_of(row.record, dtype, inputs)
+        return _of_primitive(row, device, dtype, given, attrs, backward)
+    if isinstance(row.record, Operator):
+        if not inputs:
+            expected = "one for each input"
+            raise ArgumentError(message(op, "a structured op without shapes", expected))
+        specs = (inputs,) if isinstance(inputs, Spec) else tuple(inputs)
+        return _of_operator(row, device, dtype, specs, attrs, backward)
+    raise ArgumentError(
+        message(op, "it has no kernel of its own", "an op that has", "It is made of other ops")
+    )
+
+
+# -- elementwise ops -------------------------------------------------------------------
+
+
+def _inputs_of(
+    record: AutogradPrimitive, dtype: str, inputs: Sequence[Spec] | Spec | None
+) -> tuple[Spec, ...]:
+    if inputs is None or isinstance(inputs, Spec):
+        return (inputs or Spec(_DEFAULT_SHAPE, dtype),) * (record.arity or 2)
+    if record.arity not in {None, len(inputs)}:
+        raise ArgumentError(message(record.name, f"{len(inputs)} shapes", f"{record.arity}"))
+    return tuple(inputs)
+
+
+def _of_primitive(
+    row: Row,
+    device: Device,
+    dtype: str,
+    inputs: tuple[Spec, ...],
+    attrs: Mapping[str, Any],
+    backward: bool,
+) -> OpSources:
+    record = row.record
+    plan = _plan(record, device, inputs, record.bind_attrs(attrs))
+    notes: tuple[str, ...] = ()
+    if backward:
+        trees = plan.region.steps[0].parsed.backward
+        if trees is None:
+            raise ArgumentError(message(record.name, "no gradient", "a differentiable op"))
+        needs = tuple(
+            tree is not None and DTYPES[spec.dtype].floating
+            for tree, spec in zip(trees, inputs, strict=True)
+        )
+        if not (plan.differentiable and any(needs)):
+            given = f"no gradient for {', '.join(spec.dtype for spec in inputs)}"
+            raise ArgumentError(message(record.name, given, "floating inputs"))
+        generated = plan.backward(needs).generated
+        notes = tuple(f"the gradient of input {i} is grad itself" for i, _ in generated.passes)
+    else:
+        generated = plan.forward.generated
+    language = PYTHON if device.backend == "numpy" else OPENCL
+    source = Source(generated.entry, generated.text, language)
+    return OpSources(
+        record.name,
+        row.provider,
+        str(device),
+        dtype,
+        "backward" if backward else "forward",
+        inputs,
+        Spec(plan.shape, plan.types.outputs[0]),
+        (source,) if generated.writes else (),
+        str(explain(record.name, device, plan.types.outputs[0])),
+        notes,
+    )
+
+
+def _plan(
+    record: AutogradPrimitive, device: Device, inputs: Sequence[Spec], attrs: Mapping[str, Any]
+) -> Plan:
+    """The region of this one step, planned."""
+    for spec in inputs:
+        check_dtype(spec.dtype, device)
+    region, signature = region_of(record, inputs, attrs)
+    return Plan(region, device, signature)
+
+
+def region_of(
+    record: AutogradPrimitive, inputs: Sequence[Spec], attrs: Mapping[str, Any]
+) -> tuple[Region, Signature]:
+    """The region of one primitive alone, and the signature of one use of it."""
+    numbers = {k: v for k, v in attrs.items() if isinstance(v, (bool, int, float))}
+    choices = tuple((k, v) for k, v in attrs.items() if k not in numbers)
+    slots = tuple((name, slot) for slot, name in enumerate(numbers))
+    refs: tuple[Ref, ...] = tuple(("in", i) for i in range(len(inputs)))
+    step = Step(record, refs, choices, slots)
+    region = Region(len(inputs), len(numbers), (step,), (("step", 0),))
+    categories = tuple(category_of_scalar(value) for value in numbers.values())
+    tensors = tuple((spec.shape, spec.dtype) for spec in inputs)
+    return region, Signature(tensors, categories)
+
+
+# -- structured ops --------------------------------------------------------------------
+
+
+def _of_operator(
+    row: Row,
+    device: Device,
+    dtype: str,
+    given: tuple[Spec, ...],
+    attrs: Mapping[str, Any],
+    backward: bool,
+) -> OpSources:
+    operator: Operator = row.record
+    request = _request(operator, device, given, attrs)
+    sources: tuple[Source, ...]
+    notes: tuple[str, ...] = ()
+    label = ""
+    if backward:
+        if operator.backward is None:
+            raise ArgumentError(message(operator.name, "no gradient", "a differentiable op"))
+        sources, notes = _python(operator.backward), ("the gradients are computed with other ops",)
+    elif device.backend == "numpy":
+        sources, notes = _python(operator.reference), ("NumPy computes it by its reference",)
+    elif operator.view or not request.output.size:
+        what = "the input's buffer in another shape" if operator.view else "empty"
+        sources, notes = (), (f"nothing is launched: the result is {what}",)
+    else:
+        chosen = operator.select(request)
+        sources, label = _launches(chosen.plan(request), device), chosen.label
+    return OpSources(
+        operator.name,
+        row.provider,
+        str(device),
+        dtype,
+        "backward" if backward else "forward",
+        given,
+        request.output,
+        sources,
+        str(explain(operator.name, device, request.output.dtype, request)),
+        notes,
+        label,
+    )
+
+
+def _request(
+    operator: Operator, device: Device, given: Sequence[Spec], attrs: Mapping[str, Any]
+) -> Request:
+    """What the op would be asked for; raises what a call with these arguments raises."""
+    host = get_device("cpu")  # stand-ins: only shapes and dtypes are looked at
+    tensors = [Tensor.full(spec.shape, 0, spec.dtype, host) for spec in given]
+    bind = with_aliases(operator.bind, operator.bind)
+    try:
+        inputs, bound = bind(*tensors, **attrs)
+        operands = [as_operand(x, host) for x in inputs]
+        specs = [None if x is None else Spec(x.shape, x.dtype) for x in operands]
+        output = operator.infer(*specs, **bound)
+    except MISTAKES as error:
+        if names_an_op(error):
+            raise
+        raise_named(error, operator.name, operator.bind, tensors, attrs)
+    present = tuple(spec for spec in specs if spec is not None)
+    for spec in (*present, output):
+        check_dtype(spec.dtype, device)
+    return Request(operator.name, device, present, output, bound)
+
+
+def _launches(planned: Kernels | HostCall, device: Device) -> tuple[Source, ...]:
+    """What a plan runs: its kernels, or a call of a host's library."""
+    if isinstance(planned, HostCall):
+        return _python(planned.run)
+    return tuple(
+        Source(kernel.entry, kernel.source, OPENCL, kernel.global_size, kernel.local_on(device))
+        for kernel in planned.launches
+    )
+
+
+def _python(function: Callable[..., Any]) -> tuple[Source, ...]:
+    """The text of a Python function, if it has one."""
+    try:
+        text = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        return ()
+    return (Source(getattr(function, "__name__", ""), text, PYTHON),)

@@ -1,0 +1,137 @@
+"""Why: which provider and implementation of an op is used on a device, and why not the others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from netcl_core.device.device import Device
+from netcl_core.device.device_table import default_device, get_device
+from netcl_core.ops.choosing import resolve
+from netcl_core.ops.functions import missing
+from netcl_core.ops.operators import Operator, Request
+from netcl_core.plugins.registry import registry
+from netcl_core.plugins.resolution import Decision, Offer, decide
+from netcl_core.runtime.kernels import Spec
+from netcl_core.tape.state import thread
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to compute the op: who brings it, and what was decided about it.
+
+    Attributes:
+        implementation: Of the operator that is used, and not the op's record itself.
+        unused: It would do, but was not picked.
+    """
+
+    provider: str
+    label: str
+    priority: int
+    chosen: bool
+    reason: str
+    implementation: bool = False
+    unused: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The candidates for an op on a device and in a dtype; `str` makes a readable text.
+
+    Attributes:
+        candidates: The records of that name, then the implementations of the one that is used.
+        rules: What decided: between the records and, for an operator, the implementations.
+    """
+
+    op: str
+    device: str
+    dtype: str
+    candidates: tuple[Candidate, ...]
+    rules: tuple[str, ...]
+
+    @property
+    def decided(self) -> bool:
+        """Whether something computes the op here."""
+        return sum(each.chosen for each in self.candidates) == len(self.rules)
+
+    def __str__(self) -> str:
+        lines = [f"{self.op} in {self.dtype} on {self.device}"]
+        for each in self.candidates:
+            mark = "->" if each.chosen else "  "
+            lines.append(f"{mark} {each.label} ({each.provider}, priority {each.priority}): "
+                         f"{each.reason}")  # fmt: skip
+        return "\n".join([*lines, *(f"decided by {rule}" for rule in self.rules)])
+
+
+def why(op: str, *, device: Any = None, dtype: str = "float32") -> Explanation:
+    """Which provider and implementation of an op is used on a device, and why (print it).
+
+    Raises MissingOpError for an unknown op.
+    """
+    return explain(op, device, dtype)
+
+
+def explain(
+    op: str, device: str | Device | None, dtype: str, request: Request | None = None
+) -> Explanation:
+    """See `why`; with a request, its shapes count too."""
+    registry.load()
+    rows = sorted(registry.op_rows(op), key=lambda row: row.id)
+    if not rows:
+        raise missing(op)
+    target = default_device() if device is None else get_device(device)
+    offers = [row.offer for row in rows]
+    decision = resolve(op, offers, target, thread.chosen)
+    candidates = _candidates(offers, decision, f" {op}")
+    rules = [decision.rule]
+    row = decision.winner.item if decision.winner is not None else None
+    if row is not None and isinstance(row.record, Operator) and not row.record.view:
+        found, rule = _implementations(row.record, row.provider, target, dtype, request)
+        candidates += [dataclasses.replace(each, implementation=True) for each in found]
+        rules.append(rule)
+    return Explanation(op, repr(target), dtype, tuple(candidates), tuple(rules))
+
+
+def _candidates(offers: Sequence[Offer], decision: Decision, after: str = "") -> list[Candidate]:
+    return [
+        Candidate(
+            each.provider,
+            each.label + after,
+            each.priority,
+            each is decision.winner,
+            text,
+            unused=each in decision.unused,
+        )
+        for each, text in zip(offers, decision.verdicts, strict=True)
+    ]
+
+
+def _implementations(
+    operator: Operator, provider: str, device: Device, dtype: str, exact: Request | None
+) -> tuple[list[Candidate], str]:
+    """The verdict on each implementation, and the rule; without a request as far as it follows."""
+    if device.backend == "numpy":
+        rule = "the NumPy path, which computes every operator by its reference"
+        return [Candidate(provider, "reference in NumPy", 0, True, f"used: {rule}")], rule
+    request = exact or Request(operator.name, device, (), Spec((), dtype), {})
+
+    def unfit(offer: Offer) -> str | None:
+        needs = offer.item.requires
+        unmet = needs.unmet(request) if exact else needs.unmet_by_device(request)
+        return registry.limit(offer.owner, device) or unmet
+
+    offers = operator.offers()
+    locked = registry.locked(operator.name, device, dtype)
+    decision = decide(operator.name, offers, thread.chosen, unfit, locked)
+    found = _candidates(offers, decision)
+    if exact is None and any(_by_shape(each.item) for each in offers):
+        return found, f"{decision.rule}, where the shapes suit it"
+    return found, decision.rule
+
+
+def _by_shape(implementation: Any) -> bool:
+    return implementation.requires.reject is not None

@@ -1,0 +1,204 @@
+"""The lock file `netcl.lock`: what it says, and reading it; the workbench writes it.
+
+A lock holds what was installed (versions, digests of the installed RECORDs), which
+candidate served each contested op on each device, and the digests of the rendered
+sources. It is JSON with one fact per line, so that a change is readable in a diff and
+reading costs little.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar, final
+
+from netcl_core import config
+from netcl_core.errors import PluginError, message
+from netcl_core.plugins.market.failures import plugin_error
+
+SCHEMA: Final = 1
+FILE: Final = "netcl.lock"
+#: The key of an op's choice between providers, beside those of implementations by dtype.
+ANY_DTYPE: Final = "*"
+_Value = TypeVar("_Value")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """What was installed of one distribution.
+
+    Attributes:
+        record: The digest of its RECORD; empty if it has none, or is editable.
+        editable: It is installed as a link to its sources, so that RECORD does not tell of them.
+        files: Then the digest of its package's files.
+    """
+
+    version: str
+    record: str = ""
+    editable: bool = False
+    files: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DevicePart:
+    """What was chosen and rendered on one device.
+
+    Attributes:
+        choices: op -> dtype, or `*` for the op's provider -> candidates, the first choice first:
+            `<distribution>` or `<distribution>:<implementation>`.
+        sources: op -> `<dtype> <direction>` -> the sha256 of its source.
+    """
+
+    choices: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    sources: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """The content of a lock file."""
+
+    core: Pin
+    plugins: Mapping[str, Pin] = field(default_factory=dict)
+    devices: Mapping[str, DevicePart] = field(default_factory=dict)
+
+    def knows(self, op: str) -> bool:
+        """Whether it holds a choice between providers of an op."""
+        return any(ANY_DTYPE in part.choices.get(op, ()) for part in self.devices.values())
+
+    def order(self, op: str, device: Any, dtype: str = "") -> tuple[str, ...]:
+        """The candidates for an op in the order of the lock; empty if it does not say.
+
+        `device` None: what all devices of the lock agree on. `dtype` empty: the providers.
+        """
+        parts = self.devices
+        if device is not None:
+            part = parts.get(device_key(device))
+            parts = {} if part is None else {"": part}
+        said = {part.choices.get(op, {}).get(dtype or ANY_DTYPE, ()) for part in parts.values()}
+        said.discard(())
+        return said.pop() if len(said) == 1 else ()
+
+
+def device_key(device: Any) -> str:
+    """The name of a device in a lock: its platform and its name, which no order changes."""
+    return "NumPy" if device.backend == "numpy" else f"{device.platform} | {device.name}"
+
+
+# -- finding and reading -----------------------------------------------------------------
+
+
+def find() -> Path | None:
+    """The lock file that holds for the working directory; None if there is none.
+
+    That of the setting `lock`, else the nearest `netcl.lock` above the working directory.
+    A file that the setting names need not exist.
+    """
+    given: str | None = config.get("lock")
+    if given is None:
+        return None
+    return config.base_of("lock") / given if given else nearest()
+
+
+def nearest() -> Path | None:
+    """The nearest `netcl.lock` in or above the working directory, whatever the setting says."""
+    here = Path.cwd()
+    places = (folder / FILE for folder in (here, *here.parents))
+    return next((path for path in places if path.is_file()), None)
+
+
+def read(path: Path) -> Lock:
+    """The lock in a file.
+
+    Raises PluginError: NP501 if it cannot be read or is no lock, NP502 for a newer schema.
+    """
+    try:
+        return parse(path.read_bytes())
+    except OSError as error:
+        raise unreadable(error.strerror or type(error).__name__) from error
+
+
+def parse(data: bytes) -> Lock:
+    """The lock in the bytes of a file; see `read`."""
+    try:
+        table = json.loads(data)
+    except (ValueError, RecursionError) as error:  # JSON and UTF-8 errors are ValueErrors
+        raise unreadable(f"it is no JSON ({error})") from error
+    return from_table(table)
+
+
+def from_table(table: Any) -> Lock:
+    """The lock in JSON data; see `read`."""
+    schema = _take(table, "", "schema", int)
+    if schema > SCHEMA:
+        raise plugin_error(
+            "NP502",
+            message(FILE, f"schema {schema}", f"at most {SCHEMA}", "Upgrade netcl-core"),
+        )
+    devices = _take(table, "", "devices", dict)
+    return Lock(
+        _pin(_take(table, "", "core", dict), "core"),
+        _each(_take(table, "", "plugins", dict), "plugins", _pin),
+        _each(devices, "devices", _part),
+    )
+
+
+def unreadable(what: str) -> PluginError:
+    """The error for a file that is no lock."""
+    expected = "what `netcl plugins lock` wrote"
+    return plugin_error("NP501", message(FILE, what, expected, "Delete it and write it again"))
+
+
+def _part(table: Any, where: str) -> DevicePart:
+    choices = _take(table, where, "choices", dict)
+    sources = _take(table, where, "sources", dict)
+    return DevicePart(
+        _each(choices, f"{where}.choices", lambda row, at: _each(row, at, _names)),
+        _each(sources, f"{where}.sources", lambda row, at: _each(row, at, _text)),
+    )
+
+
+def _pin(table: Any, where: str) -> Pin:
+    return Pin(
+        _take(table, where, "version", str),
+        _take(table, where, "record", str, ""),
+        _take(table, where, "editable", bool, False),
+        _take(table, where, "files", str, ""),
+    )
+
+
+def _each(table: Any, where: str, made: Callable[[Any, str], _Value]) -> Mapping[str, _Value]:
+    if type(table) is not dict:
+        raise _wrong(where, table, "a table")
+    return {key: made(value, f"{where}.{key}") for key, value in table.items()}
+
+
+def _names(value: Any, where: str) -> tuple[str, ...]:
+    if type(value) is not list or not all(type(each) is str for each in value):
+        raise _wrong(where, value, "a list of texts")
+    return tuple(value)
+
+
+def _text(value: Any, where: str) -> str:
+    if type(value) is not str:
+        raise _wrong(where, value, "a text")
+    return value
+
+
+def _take(table: Any, where: str, key: str, kind: type, default: Any = None) -> Any:
+    """A value of the right type; `default` if there is none, unless that is None."""
+    if type(table) is not dict:
+        raise _wrong(where or "the file", table, "a table")
+    value = table.get(key, default)
+    if type(value) is not kind:
+        raise _wrong(f"{where}.{key}".lstrip("."), value, f"of type {kind.__name__}")
+    return value
+
+
+def _wrong(where: str, value: Any, expected: str) -> PluginError:
+    shown = repr(value) if len(repr(value)) < 60 else f"a {type(value).__name__}"
+    return unreadable(f"{where} is {shown}, which should be {expected}")

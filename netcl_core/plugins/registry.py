@@ -1,0 +1,292 @@
+"""The registry: passive tables of what plugins have brought, and nothing that loads them.
+
+A `Row` says which record, who provides it and with which priority. A name may
+have rows of several providers; `resolution` decides between them, and a tie is an
+error that names both, so that the order of installation never decides.
+
+Rows enter through a `Transaction` that belongs to one provider: either all of
+a provider's rows appear or none does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol, final
+
+from netcl_core.errors import AmbiguousOpError, RegistrationError, coded, message
+from netcl_core.plugins.kinds import KINDS, OP_KINDS
+from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
+
+
+class Record(Protocol):
+    """What every record has: the name under which it is looked up."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Choices(Protocol):
+    """What a lock file says of ops that several offer."""
+
+    def knows(self, op: str) -> bool: ...
+
+    def order(self, op: str, device: Any, dtype: str = "") -> Sequence[str]: ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace such as `nn`: its name and the module that the face hands out for it."""
+
+    name: str
+    module: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record in a table, with its provider (a distribution's name) and its priority.
+
+    A distribution may have several plugins: `owner` is the key of the one that brings the
+    record, and the provider's name for what is entered without a plugin.
+    """
+
+    kind: str
+    record: Any
+    provider: str
+    priority: int = 0
+    owner: str = ""
+
+    @property
+    def id(self) -> str:
+        """`<distribution>:<op>`, the name that is never ambiguous."""
+        return f"{self.provider}:{self.record.name}"
+
+    @property
+    def offer(self) -> Offer:
+        """This row as one of several offers for its name."""
+        return Offer(self.provider, self.record.name, self.kind, self.priority, self, self.owner)
+
+
+def winner_of(op: str, decision: Decision) -> Any:
+    """What a decision picked; raises AmbiguousOpError that names all who are tied."""
+    if decision.winner is None:
+        raise coded(
+            "NP401",
+            AmbiguousOpError(
+                message(
+                    op,
+                    f"{' and '.join(offer.id for offer in decision.tied)} offer it with the same "
+                    f"priority {decision.tied[0].priority}",
+                    "one winner",
+                    f"Choose with nc.prefer({decision.tied[0].id!r}) or NETCL_RANK. "
+                    "Uninstall one of the two, or give one of them a higher priority",
+                )
+            ),
+        )
+    return decision.winner.item
+
+
+@final
+class Registry:
+    """All tables of one process.
+
+    `version` grows with every change; whoever caches something that was derived
+    from the tables keeps the version with it. `loader` is called once, before the
+    first look-up that misses; the plugin manager puts it there from above.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.loader: Callable[[], None] | None = None
+        self._tables: dict[str, dict[str, tuple[Row, ...]]] = {kind: {} for kind in KINDS}
+        #: The import packages of the active plugins.
+        self.packages: set[str] = set()
+        #: The state and the reason of a distribution's plugin that is not active, for messages, by
+        #: the distribution's canonical name.
+        self.inactive: dict[str, str] = {}
+        #: What such a plugin would bring, by its manifest: the name -> the distribution.
+        self.withheld: dict[str, str] = {}
+        #: Why a device is too little for a plugin, by its manifest, or None; by the rows' owner.
+        self.limits: dict[str, Callable[[Any], str | None]] = {}
+        #: The choices of the lock file that holds, if there is one; see `hold_to`.
+        self.choices: Choices | None = None
+        #: Held by whoever fills or empties tables; the one lock of the registry and its plugins,
+        #: so that loading on first use and `nc.plugins.register` never wait for each other.
+        self.lock = threading.RLock()
+        self._listeners: list[Callable[[], None]] = []
+        self._loading = False
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after every change of the tables (to drop derived caches)."""
+        self._listeners.append(listener)
+
+    def rows(self, kind: str, name: str | None = None) -> tuple[Row, ...]:
+        """The rows of one kind, all or those of one name, without loading anything."""
+        table = self._tables[kind]
+        if name is not None:
+            return table.get(name, ())
+        return tuple(row for rows in tuple(table.values()) for row in rows)
+
+    def op_rows(self, name: str) -> tuple[Row, ...]:
+        """The rows that could serve an op of this name, primitives and operators alike."""
+        return tuple(row for kind in OP_KINDS for row in self._tables[kind].get(name, ()))
+
+    def op_names(self) -> list[str]:
+        """The names of all ops, sorted."""
+        return sorted({name for kind in OP_KINDS for name in tuple(self._tables[kind])})
+
+    def load(self) -> None:
+        """Let the plugin manager fill the tables, if it has not done so yet.
+
+        Other threads wait until they are full; a plugin that looks something up while
+        it is loaded sees what is there so far.
+        """
+        with self.lock:
+            if self.loader is None or self._loading:
+                return
+            self._loading = True
+            try:
+                self.loader()
+                self.loader = None
+            finally:
+                self._loading = False
+
+    def find_op(self, name: str, chosen: Sequence[Choice] = ()) -> Row | None:
+        """The row that serves an op, loading the plugins if need be; None if there is none.
+
+        Raises AmbiguousOpError if two providers offer it with equal priority.
+        """
+        return self._find(name, self.op_rows, chosen, with_lock=True)
+
+    def find(self, kind: str, name: str) -> Row | None:
+        """The row of one kind and name, loading the plugins if need be; None if there is none."""
+        return self._find(name, lambda wanted: self.rows(kind, wanted))
+
+    def _find(
+        self,
+        name: str,
+        rows_of: Callable[[str], tuple[Row, ...]],
+        chosen: Sequence[Choice] = (),
+        with_lock: bool = False,
+    ) -> Row | None:
+        if self.loader is not None:
+            self.load()
+        rows = rows_of(name)
+        if not rows:
+            return None
+        locked = self.locked(name) if with_lock else ()
+        offers = [row.offer for row in rows]
+        found: Row = winner_of(name, decide(name, offers, chosen, locked=locked))
+        return found
+
+    def hold_to(self, choices: Choices | None) -> None:
+        """Let a lock file's choices decide from now on; None: there is none."""
+        with self.lock:
+            self.choices = choices
+            self._changed()
+
+    def locked(self, op: str, device: Any = None, dtype: str = "") -> Sequence[str]:
+        """The lock's order of the providers of an op or, for a dtype, of its implementations.
+
+        Without a device: what all devices of the lock agree on.
+        """
+        return () if self.choices is None else self.choices.order(op, device, dtype)
+
+    def limit(self, owner: str, device: Any) -> str | None:
+        """Why a device is too little for what a plugin's manifest requires, or None."""
+        check = self.limits.get(owner)
+        return None if check is None else check(device)
+
+    def transaction(self, provider: str, *, owner: str = "", override: bool = False) -> Transaction:
+        """Begin to enter rows for one provider; nothing is visible before `commit`."""
+        return Transaction(self, provider, owner or provider, override)
+
+    def add_package(self, package: str) -> None:
+        """Note that an import package belongs to an active plugin, and not to the user."""
+        with self.lock:
+            self.packages.add(package)
+            self._changed()
+
+    def remove_provider(self, provider: str, owner: str = "") -> None:
+        """Take the rows of a provider out of the tables, all or those of one of its plugins."""
+        with self.lock:
+            self.limits.pop(owner or provider, None)
+            for table in self._tables.values():
+                for name, rows in list(table.items()):
+                    table[name] = tuple(
+                        row for row in rows
+                        if row.provider != provider or (owner and row.owner != owner)
+                    )  # fmt: skip
+                    if not table[name]:
+                        del table[name]
+            self._changed()
+
+    def _enter(self, rows: list[Row], provider: str, override: bool) -> None:
+        with self.lock:
+            for row in rows:
+                table, name = self._tables[row.kind], row.record.name
+                kept = table.get(name, ())
+                if override:  # what takes the place of a plugin's record belongs to the plugin
+                    owners = [old.owner for old in kept if old.provider == provider]
+                    row = replace(row, owner=(*owners, row.owner)[0])
+                    kept = tuple(old for old in kept if old.provider != provider)
+                table[name] = (*kept, row)
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        for listener in self._listeners:
+            listener()
+
+
+@final
+@dataclass(slots=True)
+class Transaction:
+    """The rows that one provider wants to enter, checked as they come, entered all at once."""
+
+    registry: Registry
+    provider: str
+    owner: str
+    override: bool = False
+    rows: list[Row] = field(default_factory=list)
+
+    def add(self, kind: str, record: Record, priority: int = 0) -> None:
+        """Note a record.
+
+        Raises RegistrationError for a name that is not an identifier and for a
+        second record of the same kind and name from the same provider.
+        """
+        name = record.name
+        if not isinstance(name, str) or not name.isidentifier():
+            text = message(self.provider, f"the {kind} name {name!r} is no identifier", "a name")
+            raise coded("NP306", RegistrationError(text))
+        if kind != "implementation" and not self.override and self._has(kind, name):
+            text = message(
+                self.provider,
+                f"the {kind} {name!r} is registered already",
+                "each name once",
+                "Choose another name, or pass override=True to replace it",
+            )
+            raise coded("NP307", RegistrationError(text))
+        self.rows.append(Row(kind, record, self.provider, priority, self.owner))
+
+    def _has(self, kind: str, name: str) -> bool:
+        kinds = OP_KINDS if kind in OP_KINDS else (kind,)
+        return any(
+            row.provider == self.provider
+            for each in kinds
+            for row in self.registry.rows(each, name)
+        ) or any(row.kind in kinds and row.record.name == name for row in self.rows)
+
+    def commit(self) -> None:
+        """Make all rows visible in one step."""
+        self.registry._enter(self.rows, self.provider, self.override)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+
+registry: Final = Registry()

@@ -1,0 +1,150 @@
+"""Templates: the Jinja environment, one prefix per plugin, rendering and digests.
+
+`core/...` is the core's own folder, `<prefix>/...` a plugin's. Undefined names
+are errors, so a misspelt variable never becomes an empty kernel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import traceback
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+
+from netcl_core import config
+from netcl_core.errors import TemplateError, coded, message
+
+_prefixes: Final[dict[str, jinja2.BaseLoader]] = {}
+_lock: Final = threading.RLock()
+
+
+_prefixes["core"] = jinja2.FileSystemLoader(config.templates())
+
+
+@lru_cache(maxsize=1)
+def environment() -> jinja2.Environment:
+    """The one Jinja environment of the process."""
+    return jinja2.Environment(
+        loader=jinja2.PrefixLoader(_prefixes),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+    )
+
+
+def add_prefix(prefix: str, folder: str | Path) -> None:
+    """Make `<prefix>/<file>` mean a file in `folder`; raises TemplateError if it is no folder."""
+    path = Path(folder)
+    if not path.is_dir():
+        raise TemplateError(
+            message(f"templates of {prefix!r}", f"{path} is no folder", "a folder of templates")
+        )
+    with _lock:
+        _prefixes[prefix] = jinja2.FileSystemLoader(path)
+        environment().cache.clear()  # type: ignore[union-attr]  # an LRUCache unless size 0
+
+
+def drop_prefix(prefix: str) -> None:
+    """Forget the templates of a prefix, if there are any."""
+    with _lock:
+        _prefixes.pop(prefix, None)
+        environment().cache.clear()  # type: ignore[union-attr]  # an LRUCache unless size 0
+
+
+def has_prefix(prefix: str) -> bool:
+    """Whether templates of this prefix can be found."""
+    return prefix in _prefixes
+
+
+def templates_of(prefix: str) -> list[str]:
+    """The names of all templates of a prefix."""
+    loader = _prefixes.get(prefix)
+    return [f"{prefix}/{name}" for name in loader.list_templates()] if loader else []
+
+
+def unread_arguments(name: str) -> dict[str, list[str]]:
+    """For each macro of a template those of its arguments that its text does not read.
+
+    Raises TemplateError if the template is missing or no valid Jinja.
+    """
+    get_template(name)  # so that an error reads as everywhere
+    loader = environment().loader
+    assert loader is not None  # it was given to the environment
+    tree = environment().parse(loader.get_source(environment(), name)[0])
+    return {
+        macro.name: [each.name for each in macro.args if each.name not in _read_by(macro)]
+        for macro in tree.find_all(jinja2.nodes.Macro)
+    }
+
+
+def _read_by(macro: jinja2.nodes.Macro) -> set[str]:
+    """The names in a macro's Jinja, and the words of its text: an op's inputs keep their names."""
+    inside = [*macro.body, *macro.defaults]
+    nodes = [node for part in inside for node in (part, *part.find_all(jinja2.nodes.Node))]
+    texts = (node.data for node in nodes if isinstance(node, jinja2.nodes.TemplateData))
+    names = {node.name for node in nodes if isinstance(node, jinja2.nodes.Name)}
+    return names.union(*(re.findall(r"[A-Za-z_]\w*", text) for text in texts))
+
+
+def get_template(name: str) -> jinja2.Template:
+    """A template by `<prefix>/<file>`; raises TemplateError with the known prefixes."""
+    try:
+        return environment().get_template(name)
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateError(
+            message(f"template {name!r}", f"line {error.lineno}: {error.message}", "valid Jinja")
+        ) from error
+    except jinja2.TemplateNotFound as error:
+        text = message(
+            f"template {name!r}",
+            f"{error.name} was not found",
+            f"a file below one of the prefixes {', '.join(sorted(_prefixes))}",
+            "A plugin's prefix is the name of its entry point",
+        )
+        raise coded("NP309", TemplateError(text)) from error
+
+
+def render(name: str, **context: Any) -> str:
+    """Render a template; raises TemplateError that names template, line and variable."""
+    template = get_template(name)
+    try:
+        return template.render(**context)
+    except jinja2.TemplateError as error:
+        raise _failed(name, error) from error
+
+
+def rendered_macro(name: str, macro: Callable[..., Any]) -> Callable[..., str]:
+    """A macro of a template as a function whose errors are those of `render`."""
+
+    def call(*args: Any, **values: Any) -> str:
+        try:
+            return str(macro(*args, **values))
+        except jinja2.TemplateError as error:
+            raise _failed(name, error) from error
+
+    return call
+
+
+def _failed(name: str, error: jinja2.TemplateError) -> TemplateError:
+    """The error of a template that was being rendered, with its line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [each for each in frames if each.filename.endswith(".j2")]  # as Jinja names them
+    where = f"line {inside[-1].lineno}: " if inside else ""
+    return TemplateError(message(f"template {name!r}", f"{where}{error}", "every variable defined"))
+
+
+def digest(*texts: str) -> str:
+    """The sha256 of some texts, as hexadecimal digits."""
+    sha = hashlib.sha256()
+    for text in texts:
+        sha.update(text.encode("utf-8"))
+        sha.update(b"\0")
+    return sha.hexdigest()

@@ -1,0 +1,19 @@
+"""debug_tape: the active tape, for looking at it in the middle of a forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from netcl_core.tape.tape import Tape, get_current_tape
+
+
+@contextmanager
+def debug_tape(tape: Tape | None = None) -> Iterator[Tape]:
+    """Yield `tape` (default: the current one), recording on it inside the block."""
+    chosen = get_current_tape() if tape is None else tape
+    if chosen is get_current_tape():
+        yield chosen
+    else:
+        with chosen:
+            yield chosen

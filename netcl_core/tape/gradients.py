@@ -1,0 +1,134 @@
+"""The few computations that the engine itself needs; none is an op.
+
+Casting, adding up gradients, summing a gradient down to a broadcast input's
+shape, copying between devices. They run through the same lowering and templates
+as everything that plugins bring.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from netcl_core.codegen.layout import Shape
+from netcl_core.codegen.lowering import Plan, allocate_results, plan
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.codegen.reduction import SUM, reduction_kernels
+from netcl_core.codegen.region import Region, Signature, Step
+from netcl_core.device.device import Device
+from netcl_core.dtypes import DTYPES
+from netcl_core.runtime.kernels import Bound, Spec
+from netcl_core.runtime.stream import backend_of
+from netcl_core.tape.node import Spread
+from netcl_core.tensors.host_data import check_dtype
+from netcl_core.tensors.tensor import Tensor
+
+_SUM: Final = AutogradPrimitive("accumulate", lambda args, _: f"{args[0]} + {args[1]}", None, 2)
+_ACCUMULATE: Final = Region(2, 0, (Step(_SUM, (("in", 0), ("in", 1))),), (("step", 0),))
+_SAME: Final = AutogradPrimitive("astype", lambda args, _: args[0], lambda _, grad, *__: [grad], 1)
+_EXPAND: Final = Region(1, 0, (Step(_SAME, (("in", 0),)),), (("step", 0),))
+
+
+def run_plan(made: Plan, inputs: Sequence[Any], scalars: Sequence[Any]) -> list[Tensor]:
+    """Fresh tensors with the results of a plan."""
+    buffers = allocate_results(made)
+    made.forward(inputs, (), scalars, buffers)
+    return [
+        Tensor(buffer, made.shape, dtype, made.device)
+        for buffer, dtype in zip(buffers, made.types.outputs, strict=True)
+    ]
+
+
+def accumulate(total: Tensor, term: Tensor, *, in_place: bool) -> Tensor:
+    """`total + term`, written into `total` if that is allowed."""
+    term = convert(term, total.dtype)
+    tensors = ((total.shape, total.dtype), (term.shape, term.dtype))
+    made = plan(_ACCUMULATE, total.device, Signature(tensors, ()))
+    if not in_place:
+        return run_plan(made, (total.buffer, term.buffer), ())[0]
+    made.forward((total.buffer, term.buffer), (), (), (total.buffer,))
+    return total
+
+
+@lru_cache(maxsize=len(DTYPES))
+def cast_region(dtype: str) -> Region:
+    """The region of a conversion to a dtype."""
+    return Region(1, 0, (Step(_SAME, (("in", 0),), cast=dtype),), (("step", 0),))
+
+
+def expand(tensor: Tensor, shape: Shape) -> Tensor:
+    """A tensor repeated along its dimensions of size 1; itself if it has that shape."""
+    if tensor.shape == shape:
+        return tensor
+    signature = Signature(((tensor.shape, tensor.dtype),), (), shape)
+    return run_plan(plan(_EXPAND, tensor.device, signature), (tensor.buffer,), ())[0]
+
+
+def convert(tensor: Tensor, dtype: str) -> Tensor:
+    """A tensor in another dtype; itself if it has that dtype."""
+    if tensor.dtype == dtype:
+        return tensor
+    check_dtype(dtype, tensor.device)
+    signature = Signature(((tensor.shape, tensor.dtype),), ())
+    return run_plan(plan(cast_region(dtype), tensor.device, signature), (tensor.buffer,), ())[0]
+
+
+def duplicate(tensor: Tensor) -> Tensor:
+    """A copy with a buffer of its own."""
+    dtype = DTYPES[tensor.dtype]
+    backend = backend_of(tensor.device)
+    buffer = backend.allocate(tensor.size, dtype)
+    backend.copy(buffer, tensor.buffer, tensor.size, dtype)
+    return Tensor(buffer, tensor.shape, tensor.dtype, tensor.device)
+
+
+def move(tensor: Tensor, device: Device) -> Tensor:
+    """A tensor on another device, through the host; itself if it is there already."""
+    if tensor.device is device:
+        return tensor
+    return Tensor.from_host(tensor.to_host(), device)
+
+
+@lru_cache(maxsize=4096)
+def _sum_kernel(device: Device, shape: Shape, axes: tuple[int, ...], dtype: str) -> Bound:
+    out = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    inputs, outputs = (Spec(shape, dtype),), (Spec(out, dtype),)
+    return Bound(device, reduction_kernels(SUM, device, inputs[0], axes, dtype), inputs, outputs)
+
+
+def sum_to(gradient: Tensor, shape: Shape) -> Tensor:
+    """A gradient summed over the dimensions along which its input was broadcast."""
+    if gradient.shape == shape:
+        return gradient
+    lead = gradient.ndim - len(shape)
+    axes = tuple(
+        axis
+        for axis, size in enumerate(gradient.shape)
+        if axis < lead or (shape[axis - lead] == 1 and size != 1)
+    )
+    dtype, device = gradient.dtype, gradient.device
+    if not gradient.size:
+        return Tensor.full(shape, 0, dtype, device)
+    if device.backend == "numpy":
+        wide = gradient.buffer.reshape(gradient.shape)
+        with np.errstate(all="ignore"):
+            buffer = wide.sum(axis=axes, dtype=_accumulator(dtype)).astype(dtype).reshape(-1)
+        return Tensor(buffer, shape, dtype, device)
+    buffer = backend_of(device).allocate(math.prod(shape), DTYPES[dtype])
+    _sum_kernel(device, gradient.shape, axes, dtype)((gradient.buffer,), (buffer,))
+    return Tensor(buffer, shape, dtype, device)
+
+
+def _accumulator(dtype: str) -> str:
+    return "float32" if dtype == "float16" else dtype
+
+
+def whole(gradient: Any) -> Tensor:
+    """A gradient as a Tensor of its full shape."""
+    if type(gradient) is Spread:
+        return expand(gradient.value, gradient.shape)
+    return gradient  # type: ignore[no-any-return]  # a Tensor

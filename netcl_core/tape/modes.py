@@ -1,0 +1,99 @@
+"""Grad mode and anomaly mode: what is recorded and what is checked, per process and thread."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, final
+
+from netcl_core.tape.state import process, thread
+
+
+def is_grad_enabled() -> bool:
+    """Whether ops are recorded in this thread."""
+    override = thread.grad
+    return process.grad if override is None else override
+
+
+class set_grad_enabled:  # noqa: N801 - a function to its users, and a context manager
+    """Set the grad mode of the whole process at once; used with `with`, restore it at the end."""
+
+    def __init__(self, mode: bool) -> None:
+        self._before = process.grad
+        process.grad = bool(mode)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *exc: object) -> None:
+        process.grad = self._before
+
+
+class _GradOverride:
+    """A context manager and decorator (bare or called) that sets this thread's grad mode."""
+
+    mode: bool
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        if function is None:
+            return super().__new__(cls)
+        return cls()(function)
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with type(self)():
+                return function(*args, **kwargs)
+
+        return wrapped
+
+    def __enter__(self) -> None:
+        self._before = thread.grad
+        thread.grad = self.mode
+
+    def __exit__(self, *exc: object) -> None:
+        thread.grad = self._before
+
+
+@final
+class no_grad(_GradOverride):  # noqa: N801 - the name that users know
+    """No recording in this thread: `with no_grad():`, `@no_grad` or `@no_grad()`."""
+
+    mode = False
+
+
+@final
+class enable_grad(_GradOverride):  # noqa: N801 - the name that users know
+    """Recording in this thread, also inside `no_grad`."""
+
+    mode = True
+
+
+def anomaly_mode() -> tuple[bool, bool]:
+    """Whether gradients are checked for NaN/Inf, and against finite differences."""
+    return thread.anomaly or process.anomaly
+
+
+def set_detect_anomaly(enable: bool, check_numerics: bool = False) -> None:
+    """Switch anomaly detection of the whole process on or off; see `detect_anomaly`."""
+    process.anomaly = (bool(enable), bool(enable and check_numerics))
+
+
+@final
+class detect_anomaly:  # noqa: N801 - the name that users know
+    """Check every gradient of this thread's backward passes.
+
+    A NaN or infinite gradient raises AnomalyError, which names the op and shows
+    the user's line that called it. With `check_numerics=True` the gradient of
+    each op is also compared with a finite difference in a random direction.
+    """
+
+    def __init__(self, enable: bool = True, check_numerics: bool = False) -> None:
+        self._mode = (bool(enable), bool(enable and check_numerics))
+
+    def __enter__(self) -> None:
+        self._before = thread.anomaly
+        thread.anomaly = self._mode
+
+    def __exit__(self, *exc: object) -> None:
+        thread.anomaly = self._before
