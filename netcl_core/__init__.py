@@ -119,6 +119,10 @@ def _build_function(name: str) -> Any:
     return function, _registry.version == version  # else a plugin came or went meanwhile
 
 
+def _function_of(record: Any) -> Any:
+    return importlib.import_module("netcl_core.ops.functions").function_of(record)
+
+
 def _op_names() -> Any:
     _registry.load()
     return _registry.op_names()
@@ -131,6 +135,7 @@ def _namespace(name: str) -> Any:
 _registry.loader = _load_plugins
 _registry.on_change(_functions.clear)
 _functions.build = _build_function
+_functions.build_of = _function_of
 _functions.names = _op_names
 sys.meta_path.append(_NamespaceFinder(_namespace))
 

@@ -22,14 +22,16 @@ from netcl_core.ops.functions import __dir__ as _op_names
 from netcl_core.ops.functions import __getattr__ as _op
 from netcl_core.ops.operator_call import as_operand
 from netcl_core.ops.operators import (
-    Composite,
     Implementation,
     Operator,
     Request,
     Requirements,
     Saved,
+    composite,
 )
 from netcl_core.plugins.registry import registry as _registry
+from netcl_core.tape.apply import apply_op
+from netcl_core.tape.gradients import Spread
 from netcl_core.tape.modes import (
     detect_anomaly,
     enable_grad,
@@ -38,10 +40,9 @@ from netcl_core.tape.modes import (
     set_detect_anomaly,
     set_grad_enabled,
 )
-from netcl_core.tape.node import Node, Spread
+from netcl_core.tape.node import Node
 from netcl_core.tape.tape import (
     Tape,
-    apply_op,
     backward,
     get_current_tape,
     grad,
@@ -55,7 +56,6 @@ __all__ = [
     "SUM",
     "AutogradPrimitive",
     "Combine",
-    "Composite",
     "Implementation",
     "Node",
     "Operator",
@@ -71,6 +71,7 @@ __all__ = [
     "apply_op",
     "as_operand",
     "backward",
+    "composite",
     "debug_tape",
     "detect_anomaly",
     "enable_grad",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from netcl_core.tape.apply import apply_op
 from netcl_core.tape.modes import (
     detect_anomaly,
     no_grad,
@@ -11,7 +12,6 @@ from netcl_core.tape.modes import (
 from netcl_core.tape.node import Node
 from netcl_core.tape.tape import (
     Tape,
-    apply_op,
     backward,
     get_current_tape,
     grad,

@@ -16,6 +16,7 @@ from netcl_core.codegen.expressions import (
 )
 from netcl_core.errors import AttributeValueError, PrimitiveError, TemplateError, message
 from netcl_core.runtime.rendering import get_template, rendered_macro
+from netcl_core.tensors.functions import functions
 
 Forward: TypeAlias = Callable[[list[str], dict[str, Any]], str]
 Backward: TypeAlias = Callable[[list[str], str, dict[str, Any], str], Sequence[str | None]]
@@ -100,6 +101,10 @@ class AutogradPrimitive:
             )
         if not isinstance(self.attrs, Mapping):
             object.__setattr__(self, "attrs", dict.fromkeys(self.attrs, REQUIRED))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The op, whether it is public or a part of another."""
+        return functions.of_record(self)(*args, **kwargs)
 
     @classmethod
     def from_template(

@@ -14,9 +14,9 @@ from netcl_core.jit.program import (
     Program,
     RegionStep,
 )
-from netcl_core.ops.operator_call import OperatorPlan
+from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.tape.frames import describe as where
-from netcl_core.tape.region_call import PlannedCall
+from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.tracing import CONSTANT, RANDOM, TracedNumber, TraceNode
 
 LAUNCH: Final = "launch"
@@ -206,9 +206,9 @@ class _Builder:
 
     def _operands(self, node: TraceNode) -> list[str]:
         """What the op was given, in the order of its signature as far as that is known."""
-        tensors = [None if x is None else self.values[x.number] for x in node.inputs]
+        tensors = [self.values[x.number] for x in node.inputs]
         scalars = [self._number(x) for x in node.scalars]
-        if isinstance(node.call, PlannedCall) and len(node.call.plan.region.steps) == 1:
+        if isinstance(node.call, RegionCall) and len(node.call.plan.region.steps) == 1:
             (step,) = node.call.plan.region.steps
             given = [str((tensors if kind == "in" else scalars)[i]) for kind, i in step.operands]
             given += [f"{name}={scalars[i]}" for name, i in step.attrs]
@@ -216,7 +216,7 @@ class _Builder:
             return given + ([repr(step.cast)] if step.cast else [])
         said = {name: x for name, x in node.attrs.items() if x is not None and x is not False}
         attrs = [f"{name}={x!r}" for name, x in said.items()]
-        return [*(x for x in tensors if x is not None), *scalars, *attrs]
+        return [*tensors, *scalars, *attrs]
 
     def _number(self, value: Any) -> str:
         if type(value) is TracedNumber:
@@ -231,14 +231,14 @@ def _at(names: Sequence[str], i: int, otherwise: str) -> str:
 def _kind(step: Executable) -> str:
     if isinstance(step, FusedOperatorStep):
         return "operator"
-    if isinstance(step, OperatorStep) and step.made.operator.view:
+    if isinstance(step, OperatorStep) and step.call.operator.view:
         return "view"
     return "region" if isinstance(step, RegionStep) and len(step.unit.nodes) > 1 else "op"
 
 
 def _alone(node: TraceNode, numpy: bool) -> int:
     """How many kernels an op launches by itself; on NumPy, functions that it calls."""
-    if isinstance(node.call, PlannedCall):
+    if isinstance(node.call, RegionCall):
         return int(node.call.size > 0)
-    made: OperatorPlan = node.call.made
-    return int(not made.operator.view) if numpy else made.launch_count
+    call: OperatorCall = node.call
+    return int(not call.operator.view) if numpy else len(call.kernels.launches)

@@ -47,8 +47,9 @@ def forward_sources(step: Executable) -> list[str]:
         return [step.call.plan.forward.generated.text]
     if isinstance(step, FusedOperatorStep):
         return [kernel.source for kernel in step.call.bound(False).kernels.launches]
-    assert isinstance(step, OperatorStep)  # there is nothing else
-    return step.made.sources
+    if isinstance(step, OperatorStep):
+        return [kernel.source for kernel in step.call.kernels.launches]
+    return []
 
 
 def backward_sources(step: Executable) -> list[str]:
@@ -85,10 +86,7 @@ def why_alone(step: Executable) -> str | None:
     """Why a step stands by itself; None if it is a fused region or launches nothing."""
     if isinstance(step, RegionStep):
         return None if is_fusible(step.unit.nodes[0]) else "its primitive is not fusible"
-    if isinstance(step, FusedOperatorStep):
-        return None
-    assert isinstance(step, OperatorStep)  # there is nothing else
-    if step.made.operator.view:
+    if not isinstance(step, OperatorStep) or step.call.operator.view:
         return None
     if _has_slots(step):
         return "its neighbours are needed elsewhere, too costly to repeat, or do not fit its slots"
@@ -98,8 +96,8 @@ def why_alone(step: Executable) -> str | None:
 def _has_slots(step: Executable) -> bool:
     """Whether some implementation of a structured op takes neighbours into its kernel."""
     assert isinstance(step, OperatorStep)  # others hold theirs
-    offered = (offer.item for offer in step.made.operator.offers())
-    return any(each.prologue or each.epilogue for each in offered)
+    offered = (offer.item for offer in step.call.operator.offers())
+    return any(each is not None and (each.prologue or each.epilogue) for each in offered)
 
 
 def _splits(step: Executable, program: Program) -> bool:

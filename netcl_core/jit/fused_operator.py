@@ -1,10 +1,9 @@
-"""A structured op with elementwise neighbours in its kernel: forward, and the gradients."""
+"""A structured op with elementwise neighbours in its kernel, as a call."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, final
 
 from netcl_core.codegen.dialect import dialect_of
@@ -12,17 +11,12 @@ from netcl_core.codegen.generation import Needs
 from netcl_core.codegen.inline import Inline, Slots
 from netcl_core.codegen.lowering import Plan
 from netcl_core.dtypes import DTYPES
-from netcl_core.ops.operator_call import OperatorPlan
-from netcl_core.ops.operators import Saved
+from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.runtime.stream import backend_of
-from netcl_core.tape import frames
-from netcl_core.tape.gradients import run_plan, whole
-from netcl_core.tape.modes import is_grad_enabled
+from netcl_core.tape.gradients import run_plan
 from netcl_core.tape.node import Node
-from netcl_core.tape.region_call import outputs_of, plan_gradients
-from netcl_core.tape.state import thread
-from netcl_core.tape.tape import recorder
+from netcl_core.tape.region_call import plan_gradients
 from netcl_core.tensors.tensor import Tensor
 
 
@@ -41,52 +35,57 @@ class Neighbour:
 
 
 @final
-class FusedOperator:
-    """A planned operator with a group before it, behind it, or both.
+class FusedOperatorCall:
+    """An operator with a group before it, behind it, or both (see `apply.Call`).
 
-    It is called with the tensors of the group before, those of the op (without input 0 if
-    a group computes it), and those of the group behind (without the op's result); and with
-    the scalars of both groups.
+    Its inputs are the tensors of the group before, those of the op (without operand 0 if a group
+    computes it), and those of the group behind (without the op's result); its scalars are those
+    of both groups.
     """
 
+    keeps = True
+
     def __init__(
-        self, made: OperatorPlan, before: Neighbour | None, after: Neighbour | None, name: str
+        self, made: OperatorCall, before: Neighbour | None, after: Neighbour | None, name: str
     ) -> None:
         self.made = made
         self.before = before
         self.after = after
         self.name = name
-        present = [i for i, spec in enumerate(made.specs) if spec is not None]
-        self._own = [i for i in present if before is None or i != 0]
+        self.device = made.device
+        self._own = [i for i in made.present if before is None or i != 0]
         first = before.count if before else 0
         self._cuts = first, first + len(self._own)
         self._scalars_before = before.plan.region.scalars if before else 0
         self._bounds: dict[bool, Bound] = {}
-        self._saves: dict[Needs, tuple[int, ...]] = {}
-        self._known: dict[Needs, Needs] = {}
-        self.results: tuple[Spec, ...] = (made.output,)
+        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+        self.results: tuple[Spec, ...] = made.results
         if after is not None:
             plan = after.plan
             self.results = tuple(Spec(plan.shape, dtype) for dtype in plan.types.outputs)
-        #: Whether the op's own value is part of the gradient and has to be stored beside.
-        self._keeps = after is not None
 
     # -- the kernel ------------------------------------------------------------------
 
     def bound(self, keep: bool) -> Bound:
-        """The kernels; with `keep` they store the op's own value too."""
+        """The kernels; with `keep` they store what the gradients read besides, too."""
         found = self._bounds.get(keep)
         if found is None:
-            request = dataclasses.replace(self.made.request, slots=self._slots(keep))
+            request = dataclasses.replace(
+                self.made.request, slots=self._slots(keep), keep=keep and bool(self.made.residuals)
+            )
             planned = self.made.implementation.plan(request)
             assert isinstance(planned, Kernels)  # host calls offer no slot
             planned = dataclasses.replace(planned, scalars=request.slots.scalars)
-            found = Bound(self.made.device, planned, request.inputs, self._outputs(keep))
+            found = Bound(self.device, planned, request.inputs, self._outputs(keep))
             self._bounds[keep] = found
         return found
 
     def _outputs(self, keep: bool) -> tuple[Spec, ...]:
-        return (*self.results, self.made.output) if keep else self.results
+        """The results, then what is kept: the op's own value if it is no result, its residuals."""
+        if not keep:
+            return self.results
+        own = self.made.results if self.after is not None else ()
+        return (*self.results, *own, *self.made.residuals)
 
     def _slots(self, keep: bool) -> Slots:
         """Both groups as C functions. The kernel's inputs are the op's own, then theirs."""
@@ -113,142 +112,117 @@ class FusedOperator:
 
     # -- running ---------------------------------------------------------------------
 
-    def __call__(self, operands: Sequence[Any], scalars: Sequence[Any]) -> list[Any]:
-        """The results as Nodes, or as Tensors with grad mode off."""
-        needs = tuple([x.requires_grad for x in operands])
-        tape = thread.tape or recorder()
-        flows = self._flows(needs)
-        recorded = is_grad_enabled() and tape.enabled and True in flows
-        values = [x.value for x in operands]
-        if self.made.operator.check is not None:
-            self.made.operator.check(self._op_values(values), self.made.attrs)
-        tensors = self.forward(values, scalars, recorded and self._keeps)
-        results = tensors[: len(self.results)]
-        if not is_grad_enabled():
-            return results
-        if not recorded:
-            return [Node(value, op_name=self.name) for value in results]
-        gradients = partial(self.gradients, operands, scalars, needs, tensors[-1])
-        node = Node(results[0], gradients, operands, True, self.name)
-        node.spread = self.after is not None
-        node.fn = partial(self._first, scalars)
-        node.frame = frames.user_frame()
-        node.versions = tuple([(values[i], values[i].version) for i in self._saved(needs)])
-        tape.record(node)
-        return [node] if len(results) == 1 else outputs_of(node, results, flows, tape)
+    def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
+        """The result, or a list of several."""
+        found = self._computed(inputs, scalars, False)
+        return found if len(found) > 1 else found[0]
 
-    def _flows(self, needs: Needs) -> Needs:
-        """Of each result, whether its gradient reaches an operand that needs one."""
-        found = self._known.get(needs)
-        if found is None:
-            first, last = self._cuts
-            reached = True in needs[first:last]
-            if self.before is not None:
-                reached = reached or True in self.before.plan.flows(needs[:first])
-            own = reached and self.made.differentiable
-            found = (own,)
-            if self.after is not None:
-                wanted = list(needs[last:])
-                wanted.insert(self.after.value or 0, own)
-                found = self.after.plan.flows(tuple(wanted))
-            self._known[needs] = found
-        return found
+    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
+        """The same, and what the op's own gradients read: its value and its residuals."""
+        found = self._computed(inputs, scalars, True)
+        count = len(self.results)
+        results = found[:count] if count > 1 else found[0]
+        return results, found[count:] if self.after is not None else found
 
-    def forward(self, values: Sequence[Tensor], scalars: Sequence[Any], keep: bool) -> list[Tensor]:
-        """The results, and with `keep` the op's own value as the last one."""
-        device = self.made.device
+    def _computed(
+        self, inputs: Sequence[Tensor], scalars: Sequence[Any], keep: bool
+    ) -> list[Tensor]:
+        made = self.made
+        if made.operator.check is not None:
+            made.operator.check(made.operands(self._op_values(inputs)), made.attrs)
         specs = self._outputs(keep)
-        allocate = backend_of(device).allocate
+        allocate = backend_of(self.device).allocate
         buffers = [allocate(spec.size, DTYPES[spec.dtype]) for spec in specs]
         first, last = self._cuts
-        own = [value.buffer for value in values[first:last]]
-        inputs = [*([None] if self.before else []), *own]
-        inputs += [value.buffer for value in (*values[:first], *values[last:])]
-        self.bound(keep)(inputs, buffers, scalars)
+        own = [value.buffer for value in inputs[first:last]]
+        given = [*([None] if self.before else []), *own]
+        given += [value.buffer for value in (*inputs[:first], *inputs[last:])]
+        self.bound(keep)(given, buffers, scalars)
         return [
-            Tensor(buffer, spec.shape, spec.dtype, device)
+            Tensor(buffer, spec.shape, spec.dtype, self.device)
             for buffer, spec in zip(buffers, specs, strict=True)
         ]
 
-    def _first(self, scalars: Sequence[Any], *values: Tensor) -> Tensor:
-        return self.forward(values, scalars, False)[0]
-
-    def _op_values(self, values: Sequence[Tensor]) -> list[Tensor | None]:
+    def _op_values(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """The op's inputs; the one that a group computes has shape and dtype, but no data."""
-        found: list[Tensor | None] = [None] * len(self.made.specs)
-        if self.before is not None:
-            plan = self.before.plan
-            found[0] = Tensor(None, plan.shape, plan.types.outputs[0], plan.device)
-        for i, value in zip(self._own, values[slice(*self._cuts)], strict=True):
-            found[i] = value
-        return found
+        own = list(inputs[slice(*self._cuts)])
+        if self.before is None:
+            return own
+        plan = self.before.plan
+        return [Tensor(None, plan.shape, plan.types.outputs[0], plan.device), *own]
 
     # -- the gradients ---------------------------------------------------------------
 
-    def gradients(
-        self,
-        operands: Sequence[Any],
-        scalars: Sequence[Any],
-        needs: Needs,
-        own: Tensor,
-        *grads: Any,
-    ) -> list[Any]:
-        """The gradients of all operands from those of the results, backwards group by group."""
+    def flows(self, needs: Needs) -> Needs:
+        """Of each result, whether its gradient reaches an input that needs one."""
+        own = self.made.flows(self._op_needs(needs))
+        if self.after is None:
+            return own
+        wanted = list(needs[self._cuts[1] :])
+        wanted.insert(self.after.value or 0, own[0])
+        return self.after.plan.flows(tuple(wanted))
+
+    def _op_needs(self, needs: Needs) -> Needs:
+        """Which of the op's inputs need a gradient."""
         first, last = self._cuts
-        values = [x.value for x in operands]
-        found: list[Any] = [None] * len(operands)
+        own = needs[first:last]
+        if self.before is None:
+            return own
+        return True in self.before.plan.flows(needs[:first]), *own
+
+    def saves(self, needs: Needs) -> tuple[int, ...]:
+        """Which inputs the gradients read."""
+        first, last = self._cuts
+        read = self.made.saves(self._op_needs(needs))
+        ahead = int(self.before is not None)
+        found = {first + k - ahead for k in read if k >= ahead}
+        if self.before is not None:
+            stage = self.before.plan.backward(needs[:first])
+            found.update(range(first) if 0 in read else stage.reads)
+        if self.after is not None:
+            found.update(range(last, len(needs)))
+        return tuple(sorted(found))
+
+    def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> list[Any]:
+        """The gradients of all inputs from those of the results, backwards group by group."""
+        first, last = self._cuts
+        values = [x.value for x in node.inputs]
+        scalars = node.scalars
+        found: list[Any] = [None] * len(values)
+        own_needs = self._op_needs(needs)
         grad: Any = grads[0]
         if self.after is not None:
-            plan, place = self.after.plan, self.after.value
+            place = self.after.value
             assert place is not None  # the op's result among the group's inputs
             given, wanted = list(values[last:]), list(needs[last:])
-            given.insert(place, own)
-            wanted.insert(place, True)
+            given.insert(place, node.kept[0])
+            wanted.insert(place, True in own_needs)
             rest = scalars[self._scalars_before :]
-            parts = plan_gradients(plan, given, rest, tuple(wanted), *grads)
+            parts = plan_gradients(self.after.plan, given, rest, tuple(wanted), grads)
             grad = parts.pop(place)
             found[last:] = parts
-        if grad is None or self.made.operator.backward is None:
+        if grad is None or True not in self.made.flows(own_needs):
             return found
-        op_needs = [False] * len(self.made.specs)
-        for i, need in zip(self._own, needs[first:last], strict=True):
-            op_needs[i] = need
         inputs: list[Any] = self._op_values(values)
+        if self.before is not None and 0 in self.made.saves(own_needs):
+            inputs[0] = self._recomputed(values[:first], scalars)
+        parts = self.made.gradients_from(inputs, node.kept, [grad], own_needs)
         if self.before is not None:
-            op_needs[0] = True in needs[:first]
-            saves = self.made.operator.saves
-            if saves is None or 0 in saves:
-                inputs[0] = self._computed(values[:first], scalars)
-        saved = Saved(tuple(inputs), own, self.made.attrs, tuple(op_needs))
-        parts = [_plain(part) for part in self.made.operator.backward(saved, whole(grad))]
-        found[first:last] = [parts[i] for i in self._own]
-        if self.before is not None and parts[0] is not None:
-            scalars = scalars[: self._scalars_before]
-            plan = self.before.plan
-            found[:first] = plan_gradients(plan, values[:first], scalars, needs[:first], parts[0])
+            upstream = parts.pop(0)
+            if upstream is not None:
+                plan, rest = self.before.plan, scalars[: self._scalars_before]
+                upstream = upstream.value if isinstance(upstream, Node) else upstream
+                found[:first] = plan_gradients(
+                    plan, values[:first], rest, needs[:first], [upstream]
+                )
+        found[first:last] = parts
         return found
 
-    def _computed(self, values: Sequence[Tensor], scalars: Sequence[Any]) -> Tensor:
+    def _recomputed(self, values: Sequence[Tensor], scalars: Sequence[Any]) -> Tensor:
         """The op's input 0, computed again."""
         assert self.before is not None  # there is a group that computes it
         buffers = [value.buffer for value in values]
         return run_plan(self.before.plan, buffers, scalars[: self._scalars_before])[0]
-
-    def _saved(self, needs: Needs) -> tuple[int, ...]:
-        """Which operands the gradients read."""
-        found = self._saves.get(needs)
-        if found is None:
-            first, last = self._cuts
-            saves = self.made.operator.saves
-            reads = {first + k for k, i in enumerate(self._own) if saves is None or i in saves}
-            if self.before is not None:
-                again = saves is None or 0 in saves
-                stage = self.before.plan.backward(needs[:first])
-                reads.update(range(first) if again else stage.reads)
-            if self.after is not None:
-                reads.update(range(last, len(needs)))
-            found = self._saves[needs] = tuple(sorted(reads))
-        return found
 
 
 def _inline(name: str, plan: Plan, places: tuple[int, ...], first_scalar: int = 0) -> Inline:
@@ -257,8 +231,3 @@ def _inline(name: str, plan: Plan, places: tuple[int, ...], first_scalar: int = 
     return Inline(
         name, plan.region, plan.types, plan.shape, shapes, places, first_scalar, dialect=dialect
     )
-
-
-def _plain(part: Any) -> Any:
-    """A gradient as a Tensor, a Spread or None."""
-    return part.value if isinstance(part, Node) else part

@@ -23,9 +23,9 @@ from netcl_core.jit.explanation import Lowered, describe, lower, skipped
 from netcl_core.jit.guards import Guards
 from netcl_core.jit.program import Program
 from netcl_core.plugins.registry import registry
+from netcl_core.tape.apply import apply, apply_op
 from netcl_core.tape.frames import describe as where
 from netcl_core.tape.state import process, thread
-from netcl_core.tape.tape import apply_op
 from netcl_core.tape.tracing import TraceBreak, TracedNumber, TraceNode, TracingContext
 from netcl_core.tensors.tensor import Tensor
 
@@ -124,7 +124,7 @@ class Jitted:
             return self._function(*args, **kwargs)
         direct = program.direct
         if direct is not None and entry.structure[0] == "tensor":
-            return direct.call(given.tensors, direct.scalars.given(given.numbers))
+            return apply(direct.call, given.tensors, direct.scalars.given(given.numbers))
         results = program.run(given.tensors, given.numbers)
         if program.unused:
             results = _with_zero_gradients(results, [given.tensors[i] for i in program.unused])

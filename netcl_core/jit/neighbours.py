@@ -27,12 +27,13 @@ def join(units: Sequence[Unit]) -> list[Unit]:
 
 
 def implementation_of(unit: Unit) -> Implementation | None:
-    """The implementation that would run a structured op; None if nothing is launched."""
-    made = unit.nodes[-1].call.made
-    if not made.launches:
+    """The implementation that would run a structured op; None if nothing is launched, or for
+    one with several results."""
+    call = unit.nodes[-1].call
+    if call is None or not call.launches or len(call.results) > 1:
         return None
     try:
-        return made.implementation  # type: ignore[no-any-return]
+        return call.implementation  # type: ignore[no-any-return]
     except NetclError:  # the run itself will say so
         return None
 
@@ -63,7 +64,7 @@ def _take_after(unit: Unit, units: list[Unit]) -> None:
     node = unit.nodes[-1]
     if implementation is None or not implementation.epilogue or node.cut:
         return
-    if not all(x is None or x.size for x in node.inputs):
+    if not all(x.size for x in node.inputs):
         return
     if not DTYPES[node.dtype].floating or _users(node, units) != 1 or node not in unit.outputs:
         return
@@ -78,8 +79,8 @@ def _take_after(unit: Unit, units: list[Unit]) -> None:
 
 
 def _movable(group: Unit, unit: Unit, implementation: Implementation) -> bool:
-    made = next(node for node in unit.nodes if not is_elementwise(node)).call.made
-    stretch = 0 if implementation.stretch is None else implementation.stretch(made.request)
+    call = next(node for node in unit.nodes if not is_elementwise(node)).call
+    stretch = 0 if implementation.stretch is None else implementation.stretch(call.request)
     shapes = [x.shape for x in group.inputs]
     return is_fusible(group.nodes[0]) and fits(shapes, group.shape, stretch)
 

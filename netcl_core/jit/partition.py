@@ -13,7 +13,7 @@ from typing import Final, final
 
 from netcl_core.codegen.expressions import Apply, walk
 from netcl_core.codegen.region import Region, Step
-from netcl_core.tape.region_call import PlannedCall
+from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.tracing import TraceNode
 
 #: Steps in one kernel: longer ones take the drivers' compilers more than linear time.
@@ -50,7 +50,7 @@ class Unit:
         found: dict[int, TraceNode] = {}
         for node in self.nodes:
             for x in node.inputs:
-                if x is not None and x.number not in own:
+                if x.number not in own:
                     found[x.number] = x
         return list(found.values())
 
@@ -62,13 +62,13 @@ def _extent(shape: tuple[int, ...]) -> tuple[int, int]:
 
 def is_leaf(node: TraceNode, kind: str | None = None) -> bool:
     """Whether no op computes this node; of one kind (an input, a constant) or of any."""
-    leaf = node.call is None and node.op_name != "detach"
+    leaf = node.call is None and node.pick is None and node.op_name != "detach"
     return leaf and kind in (None, node.op_name)
 
 
 def region_of(node: TraceNode) -> Region | None:
     """The region of an elementwise node; None for a leaf, a structured op and `detach`."""
-    return node.call.plan.region if isinstance(node.call, PlannedCall) else None
+    return node.call.plan.region if isinstance(node.call, RegionCall) else None
 
 
 def is_elementwise(node: TraceNode) -> bool:
@@ -97,8 +97,7 @@ def partition(nodes: Sequence[TraceNode], results: Iterable[TraceNode]) -> list[
     users: dict[int, list[TraceNode]] = {node.number: [] for node in live}
     for node in live:
         for x in node.inputs:
-            if x is not None:
-                users[x.number].append(node)
+            users[x.number].append(node)
     stage = _stages(live, users)
     units = _groups(live, stage)
     _absorb(units, users, wanted, stage)
@@ -111,7 +110,7 @@ def _live(nodes: Sequence[TraceNode], wanted: set[int]) -> list[TraceNode]:
     needed = set(wanted)
     for node in reversed(nodes):
         if node.number in needed:
-            needed.update(x.number for x in node.inputs if x is not None)
+            needed.update(x.number for x in node.inputs)
     return [node for node in nodes if node.number in needed]
 
 
@@ -122,7 +121,7 @@ def _stages(live: Sequence[TraceNode], users: dict[int, list[TraceNode]]) -> dic
     """
     stage: dict[int, int] = {}
     for node in live:
-        before = [stage[x.number] + rounds(x) for x in node.inputs if x is not None]
+        before = [stage[x.number] + rounds(x) for x in node.inputs]
         stage[node.number] = max(before, default=0) + (not is_leaf(node) and not is_fusible(node))
     for node in reversed(live):
         if is_fusible(node) and users[node.number]:
@@ -145,8 +144,7 @@ def _groups(live: Sequence[TraceNode], stage: dict[int, int]) -> list[Unit]:
         unit = unit_of[node.number] = Unit([node], is_elementwise(node))
         for x in node.inputs:
             if (
-                x is None
-                or is_leaf(x)
+                is_leaf(x)
                 or not (is_fusible(x) and is_fusible(node))
                 or x.shape != node.shape
                 or stage[x.number] != stage[node.number]

@@ -15,12 +15,13 @@ from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.codegen.region import Ref, Region, Signature, Step
 from netcl_core.device.device import Device
 from netcl_core.dtypes import category_of_scalar
-from netcl_core.jit.fused_operator import FusedOperator, Neighbour
+from netcl_core.jit.fused_operator import FusedOperatorCall, Neighbour
 from netcl_core.jit.neighbours import join
 from netcl_core.jit.partition import Unit, is_elementwise, is_leaf, partition, region_of
-from netcl_core.ops.operator_call import OperatorPlan, apply_operator
+from netcl_core.ops.operator_call import OperatorCall
+from netcl_core.tape.apply import apply
 from netcl_core.tape.modes import no_grad
-from netcl_core.tape.region_call import PlannedCall
+from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.tracing import CONSTANT, INPUT, RANDOM, TracedNumber, TraceNode
 from netcl_core.tensors.random_state import random_state
 
@@ -53,7 +54,7 @@ class _RegionBuilder:
         self.outputs = tuple(self.refs[node.number] for node in unit.outputs)
 
     def _inline(self, node: TraceNode) -> None:
-        operands = [self.refs[x.number] for x in node.inputs if x is not None]
+        operands = [self.refs[x.number] for x in node.inputs]
         region = region_of(node)
         result = operands[0] if region is None else self._copy(region, operands, node)
         if node.cut:
@@ -131,7 +132,7 @@ class RegionStep:
         self.unit = unit
         made = _grouped(unit, device)
         assert made is not None  # there is a unit
-        self.call = PlannedCall(made.plan, fused_name(made.plan.region))
+        self.call = RegionCall(made.plan, fused_name(made.plan.region))
         self.inputs = made.inputs
         self.outputs = tuple(node.number for node in unit.outputs)
         self.scalars = Scalars(made.scalars)
@@ -141,7 +142,8 @@ class RegionStep:
         return int(self.call.size > 0)
 
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
-        found = self.call(tuple([values[i] for i in self.inputs]), self.scalars.given(numbers))
+        operands = [values[i] for i in self.inputs]
+        found = apply(self.call, operands, self.scalars.given(numbers))
         if len(self.outputs) == 1:
             values[self.outputs[0]] = found
         else:
@@ -155,22 +157,39 @@ class OperatorStep:
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
         (node,) = unit.nodes
-        self.made: OperatorPlan = node.call.made
-        self.inputs = tuple(None if x is None else x.number for x in node.inputs)
+        self.call: OperatorCall = node.call
+        self.inputs = tuple(x.number for x in node.inputs)
         self.output = node.number
         self.cut = node.cut
 
     @property
     def launches(self) -> int:
-        return self.made.launch_count
+        return len(self.call.kernels.launches)
 
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
-        operands = [None if i is None else values[i] for i in self.inputs]
+        operands = [values[i] for i in self.inputs]
         if self.cut:
             with no_grad():
-                values[self.output] = apply_operator(self.made, operands)
+                values[self.output] = apply(self.call, operands)
         else:
-            values[self.output] = apply_operator(self.made, operands)
+            values[self.output] = apply(self.call, operands)
+
+
+@final
+class PickStep:
+    """One of several results of a structured op."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        (node,) = unit.nodes
+        self.source, self.index, self.output = node.inputs[0].number, node.pick, node.number
+
+    @property
+    def launches(self) -> int:
+        return 0
+
+    def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
+        values[self.output] = values[self.source][self.index]
 
 
 @final
@@ -180,17 +199,17 @@ class FusedOperatorStep:
     def __init__(self, unit: Unit, device: Device) -> None:
         self.unit = unit
         (node,) = [each for each in unit.nodes if not is_elementwise(each)]
-        self.made: OperatorPlan = node.call.made
+        made: OperatorCall = node.call
         before, after = (_grouped(each, device) for each in (unit.before, unit.after))
-        own = [x for x in node.inputs if x is not None][1 if before else 0 :]
+        own = node.inputs[1 if before else 0 :]
         inputs = [*(before.inputs if before else ()), *(x.number for x in own)]
         behind = None
         if after is not None:
             value = after.inputs.index(node.number)
             behind = Neighbour(after.plan, value)
             inputs += [number for number in after.inputs if number != node.number]
-        self.call = FusedOperator(
-            self.made,
+        self.call = FusedOperatorCall(
+            made,
             None if before is None else Neighbour(before.plan),
             behind,
             f"fused({', '.join(each.op_name for each in unit.nodes)})",
@@ -204,7 +223,10 @@ class FusedOperatorStep:
         return len(self.call.bound(False).kernels.launches)
 
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
-        found = self.call([values[i] for i in self.inputs], self.scalars.given(numbers))
+        operands = [values[i] for i in self.inputs]
+        found = apply(self.call, operands, self.scalars.given(numbers))
+        if len(self.outputs) == 1:
+            found = [found]
         values.update(zip(self.outputs, found, strict=True))
 
 
@@ -266,6 +288,8 @@ def _step(unit: Unit) -> Executable:
     assert device is not None  # its operands lie there
     if unit.elementwise:
         return RegionStep(unit, device)
+    if unit.nodes[0].pick is not None:
+        return PickStep(unit)
     if unit.before is None and unit.after is None:
         return OperatorStep(unit)
     return FusedOperatorStep(unit, device)

@@ -84,7 +84,7 @@ def unfit(offer: Offer, device: Device | None) -> str | None:
         return None
     reason = registry.limit(offer.owner, device)
     record = offer.item.record
-    if reason is not None or not isinstance(record, Operator) or record.view:
+    if reason is not None or not isinstance(record, Operator) or _runs_anywhere(record):
         return reason
     reasons = [
         (each.label, each.item.requires.unmet_everywhere(device)) for each in record.offers()
@@ -139,10 +139,15 @@ def contested(
 
 def _is_limited(record: Any) -> bool:
     """Whether there may be devices on which no implementation of an operator runs."""
-    if not isinstance(record, Operator) or record.view:
+    if not isinstance(record, Operator) or _runs_anywhere(record):
         return False
     requirements = [offer.item.requires for offer in record.offers()]
     return all(each.device_kinds or each.extensions for each in requirements)
+
+
+def _runs_anywhere(record: Operator) -> bool:
+    """Whether an operator needs no implementation."""
+    return record.view or record.function is not None
 
 
 def _device_of(values: Iterable[Any]) -> Device | None:

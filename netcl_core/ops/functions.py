@@ -16,14 +16,15 @@ from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.device.device import Device
 from netcl_core.errors import ArgumentError, MissingOpError, message
 from netcl_core.ops.choosing import contested
-from netcl_core.ops.mistakes import MISTAKES, raise_named
+from netcl_core.ops.composition import composite_function
 from netcl_core.ops.operator_call import operator_function
-from netcl_core.ops.operators import Composite, Operator
+from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import astype, primitive_function
 from netcl_core.plugins.catalogue import how_to_get, providers
-from netcl_core.plugins.registry import Row, registry
+from netcl_core.plugins.registry import registry
+from netcl_core.tape.apply import apply_op
 from netcl_core.tape.gradients import move
-from netcl_core.tape.tape import apply_op, backward
+from netcl_core.tape.tape import backward
 from netcl_core.tensors.functions import functions
 
 #: NumPy's names of arguments beside PyTorch's; both are accepted everywhere.
@@ -61,38 +62,22 @@ def build(name: str) -> Callable[..., Any]:
     if not rows:
         raise missing(name)
     if len(rows) == 1:
-        return function_of(rows[0])
-    return contested(name, rows, function_of)
+        return functions.of_record(rows[0].record)
+    return contested(name, rows, lambda row: functions.of_record(row.record))
 
 
-def function_of(row: Row) -> Callable[..., Any]:
-    """The public function of one provider's record."""
-    record = row.record
+def function_of(record: Any) -> Callable[..., Any]:
+    """The function of one record, for `tensors.functions`."""
     if isinstance(record, AutogradPrimitive):
         return primitive_function(record)
-    if isinstance(record, Operator):
-        return with_aliases(operator_function(record), record.bind)
-    assert isinstance(record, Composite)  # the registrar takes nothing else
-    return with_aliases(composite_function(record), record.function)
+    assert isinstance(record, Operator)  # the registrar takes nothing else
+    make = operator_function if record.function is None else composite_function
+    return with_aliases(make(record), record.signature)
 
 
-def composite_function(record: Composite) -> Callable[..., Any]:
-    """The public function of a composite, whose errors name it."""
-    function = record.function
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except MISTAKES as error:
-            raise_named(error, record.name, function, args, kwargs)
-
-    return call
-
-
-def with_aliases(function: Callable[..., Any], signature: Callable[..., Any]) -> Callable[..., Any]:
+def with_aliases(function: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
     """Accept NumPy's `axis` and `keepdims` where the signature says `dim` and `keepdim`."""
-    accepted = inspect.signature(signature).parameters
+    accepted = signature.parameters
     aliases = {old: new for old, new in _ALIASES.items() if new in accepted}
     if not aliases:
         return function
@@ -114,6 +99,10 @@ def with_aliases(function: Callable[..., Any], signature: Callable[..., Any]) ->
 def missing(name: str) -> MissingOpError:
     """The error for an op that no installed plugin provides."""
     remedy = how_to_get("ops", name)
+    parts = registry.op_rows(name, parts=True)
+    if parts:
+        given = f"it exists for {parts[0].part_of} alone and is no op of its own"
+        return MissingOpError(message(f"netcl_core.autograd.{name}", given, "a public op"))
     if remedy is None:
         close = get_close_matches(name, {*registry.op_names(), *providers()["ops"]}, n=3)
         hint = "nc.plugins.list() shows what is installed"

@@ -5,10 +5,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NoReturn
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import Any, Final, NoReturn, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
+from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, NetclError, message
 from netcl_core.plugins.registry import registry
+from netcl_core.tensors.tensor import Operand
 
 #: What wrong arguments raise in Python code that did not expect them.
 MISTAKES: Final = (
@@ -49,6 +55,54 @@ def raise_named(
     raise ArgumentError(
         message(op, f"it was given ({given}): {text or type(error).__name__}", f"{op}{signature}")
     ) from error
+
+
+def misfit(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the arguments do not fit a function's signature and annotations.
+
+    What annotations leave open may be tensors, arrays, numbers, None and sequences of these.
+    """
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:
+        return True
+    hints = _hints(function)
+    return not all(_fits(value, hints.get(name, Any)) for name, value in bound.arguments.items())
+
+
+@lru_cache(maxsize=1024)
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except (NameError, TypeError):  # names that only type checkers see
+        return {}
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if hint is Any or hint is Operand:
+        return _is_data(value)
+    if isinstance(hint, UnionType) or get_origin(hint) is Union:
+        return any(_fits(value, each) for each in get_args(hint))
+    if hint in (None, NoneType):
+        return value is None
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    origin = get_origin(hint) or hint
+    if origin in (int, bool, str):
+        return isinstance(value, origin)
+    if origin in (Sequence, list, tuple):
+        wanted = next((each for each in get_args(hint) if each is not Ellipsis), Any)
+        listed = isinstance(value, (list, tuple))
+        return listed and all(_fits(each, wanted) for each in value)
+    return True
+
+
+def _is_data(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_data, value))
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "biuf" and value.dtype.name in DTYPES
+    return value is None or isinstance(value, (Operand, np.generic, bool, int, float))
 
 
 def names_an_op(error: Exception) -> bool:

@@ -1,9 +1,11 @@
-"""Runs structured ops: an Operator planned for shapes on a device, and its public function."""
+"""OperatorCall: a structured op prepared for shapes and a device as a call, and its function."""
 
 from __future__ import annotations
 
 import functools
+from collections import namedtuple
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, final
 
 import numpy as np
@@ -11,188 +13,319 @@ import numpy as np
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import DeviceError, RegistrationError, message
+from netcl_core.errors import DeviceError, GradientError, RegistrationError, message
 from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
 from netcl_core.ops.operators import Attrs, Implementation, Operator, Request, Saved
 from netcl_core.runtime.host_calls import HostBound, HostCall
-from netcl_core.runtime.kernels import Bound, Spec
+from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.runtime.stream import backend_of
+from netcl_core.tape.apply import Needs, apply
+from netcl_core.tape.gradients import whole
+from netcl_core.tape.modes import enable_grad
+from netcl_core.tape.node import Node
 from netcl_core.tape.state import thread
-from netcl_core.tape.tape import apply_op
+from netcl_core.tape.tape import grad as gradients_of
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Operand, Tensor
 
-#: How many plans an op keeps.
-_PLANS: Final = 8192
+#: How many calls an op keeps.
+CALLS: Final = 8192
 
 
 @final
-class OperatorPlan:
-    """An operator prepared for one device, shapes, dtypes and attributes."""
+class OperatorCall:
+    """An operator for one device, shapes, dtypes and attributes, as a call (see `apply.Call`).
 
-    def __init__(self, operator: Operator, device: Device, specs: tuple[Any, ...], attrs: Attrs):
+    Attributes:
+        specs: Shape and dtype of each operand, None for an absent one.
+        present: The numbers of the operands that are there: the call's inputs.
+    """
+
+    __slots__ = ("_bound", "_implementation", "attrs", "chosen", "device", "known", "launches",
+                 "name", "operator", "present", "results", "specs")  # fmt: skip
+
+    keeps = True
+
+    def __init__(
+        self,
+        operator: Operator,
+        device: Device,
+        specs: tuple[Spec | None, ...],
+        attrs: Attrs,
+        results: tuple[Spec, ...] | None = None,
+    ) -> None:
         self.operator = operator
+        self.name = operator.name
         self.device = device
         self.specs = specs
         self.attrs = attrs
-        self.output = operator.infer(*specs, **attrs)
-        check_dtype(self.output.dtype, device)
-        self.differentiable = operator.backward is not None and DTYPES[self.output.dtype].floating
-        self.launches = device.backend == "opencl" and not operator.view and self.output.size > 0
-        self._chosen = thread.chosen  # those in force when the plan is made, not when it runs
-        self._bound: Bound | HostBound | None = None
+        if results is None:
+            assert operator.infer is not None  # else the results are given
+            inferred = operator.infer(*specs, **attrs)
+            results = inferred if isinstance(inferred, tuple) else (inferred,)
+        self.results = results
+        for each in results:
+            check_dtype(each.dtype, device)
+        self.present = tuple([i for i, spec in enumerate(specs) if spec is not None])
+        elements = any(each.size for each in results)
+        self.launches = device.backend == "opencl" and not operator.view and elements
+        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+        self.chosen = thread.chosen  # those in force when the call is made, not when it runs
+        self._implementation: Implementation | None = None
+        self._bound: dict[bool, Bound | HostBound] = {}
+
+    # -- the implementation ------------------------------------------------------------
 
     @property
     def request(self) -> Request:
         """What an implementation is asked for."""
-        inputs = tuple(spec for spec in self.specs if spec is not None)
-        return Request(self.operator.name, self.device, inputs, self.output, self.attrs)
+        inputs = tuple([spec for spec in self.specs if spec is not None])
+        given = tuple([spec is not None for spec in self.specs])
+        return Request(self.name, self.device, inputs, self.results, self.attrs, given)
 
     @property
     def implementation(self) -> Implementation:
-        """The one that is chosen; raises as `Operator.select` does."""
-        return self.operator.select(self.request, self._chosen)
+        """The one that is chosen, found on first use; raises as `Operator.select` does."""
+        if self._implementation is None:
+            found = self.operator.select(self.request, self.chosen)
+            assert found is not None  # who takes the operator's own function makes no call
+            self._implementation = found
+        return self._implementation
 
-    @property
-    def bound(self) -> Bound | HostBound:
-        """What runs the chosen implementation; made on first use."""
-        if self._bound is None:
-            request = self.request
+    def bound(self, keep: bool) -> Bound | HostBound:
+        """What runs the implementation; with `keep` it writes the residuals, too."""
+        keep = keep and bool(self.residuals)
+        found = self._bound.get(keep)
+        if found is None:
+            request = replace(self.request, keep=keep)
             planned = self.implementation.plan(request)
-            self._bound = (
-                HostBound(self.device, planned, request.inputs, (self.output,))
+            outputs = self.results + (self.residuals if keep else ())
+            found = self._bound[keep] = (
+                HostBound(self.device, planned, request.inputs, outputs)
                 if isinstance(planned, HostCall)
-                else Bound(self.device, planned, request.inputs, (self.output,))
+                else Bound(self.device, planned, request.inputs, outputs)
             )
-        return self._bound
+        return found
 
     @property
-    def launch_count(self) -> int:
-        """How many kernels a run launches (a host call: none)."""
-        bound = self.bound if self.launches else None
-        return len(bound.kernels.launches) if isinstance(bound, Bound) else 0
+    def residuals(self) -> tuple[Spec, ...]:
+        """What is written after the results for the gradients alone."""
+        if self.launches and self.implementation.backward is not None:
+            own = self.implementation.residuals
+            return () if own is None else own(self.request)
+        declared = self.operator.residuals
+        return () if declared is None else declared(*self.specs, **self.attrs)
 
     @property
-    def sources(self) -> list[str]:
-        """The rendered kernels, for readers."""
-        bound = self.bound if self.launches else None
-        if isinstance(bound, Bound):
-            return [kernel.source for kernel in bound.kernels.launches]
-        return []
+    def kernels(self) -> Kernels:
+        """What a run launches; a host call and a view launch nothing."""
+        bound = self.bound(False) if self.launches else None
+        return bound.kernels if isinstance(bound, Bound) else Kernels(())
 
-    def run(self, *inputs: Tensor | None) -> Tensor:
-        """The result for inputs of these shapes."""
-        out, device = self.output, self.device
-        present = [tensor for tensor in inputs if tensor is not None]
-        if self.operator.view:
-            return present[0].alias(out.shape)
+    # -- running -----------------------------------------------------------------------
+
+    def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any] = ()) -> Any:
+        """The result, or a list of several; raises if the values of an input cannot be used."""
+        found = self._computed(inputs, False)
+        return found if len(self.results) > 1 else found[0]
+
+    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
+        """The same, and all results with the residuals behind them."""
+        found = self._computed(inputs, True)
+        count = len(self.results)
+        return (found[:count] if count > 1 else found[0]), found
+
+    def operands(self, inputs: Sequence[Any]) -> list[Any]:
+        """The inputs with None for every absent operand."""
+        found: list[Any] = [None] * len(self.specs)
+        for i, value in zip(self.present, inputs, strict=True):
+            found[i] = value
+        return found
+
+    def _computed(self, inputs: Sequence[Tensor], keep: bool) -> list[Tensor]:
+        operator, device = self.operator, self.device
+        if operator.check is not None:
+            operator.check(self.operands(inputs), self.attrs)
+        if operator.view:
+            return [inputs[0].alias(self.results[0].shape)]
         if device.backend == "numpy":
-            return self._reference(inputs)
-        buffer = backend_of(device).allocate(out.size, DTYPES[out.dtype])
+            return self._referred(inputs)
+        specs = self.results + self.residuals if keep else self.results
+        allocate = backend_of(device).allocate
+        buffers = [allocate(spec.size, DTYPES[spec.dtype]) for spec in specs]
         if self.launches:
-            self.bound([tensor.buffer for tensor in present], [buffer])
-        return Tensor(buffer, out.shape, out.dtype, device)
+            self.bound(keep)([x.buffer for x in inputs], buffers)
+        return [
+            Tensor(buffer, spec.shape, spec.dtype, device)
+            for buffer, spec in zip(buffers, specs, strict=True)
+        ]
 
-    def _reference(self, inputs: Sequence[Tensor | None]) -> Tensor:
-        out = self.output
-        arrays = [None if t is None else t.buffer.reshape(t.shape) for t in inputs]
+    def _referred(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The results and residuals by the NumPy reference."""
+        arrays = self.operands([x.buffer.reshape(x.shape) for x in inputs])
+        assert self.operator.reference is not None  # NumPy computes functions of ops by these
         with np.errstate(all="ignore"):
-            result = np.asarray(self.operator.reference(*arrays, **self.attrs))
-        if result.shape != out.shape:
+            given = self.operator.reference(*arrays, **self.attrs)
+        specs = self.results + self.residuals
+        parts = given if isinstance(given, tuple) else (given,)
+        shapes = [np.shape(part) for part in parts]
+        if shapes != [spec.shape for spec in specs]:
             raise RegistrationError(
                 message(
-                    self.operator.name,
-                    f"its reference returned shape {result.shape}",
-                    f"{out.shape}, as its shape rule says",
+                    self.name,
+                    f"its reference returned {' and '.join(f'shape {each}' for each in shapes)}",
+                    f"{' and '.join(str(spec.shape) for spec in specs)}, as its shape rule says",
                 )
             )
-        flat = np.array(result, DTYPES[out.dtype].numpy, order="C").reshape(-1)
-        return Tensor(flat, out.shape, out.dtype, self.device)
+        return [
+            Tensor(
+                np.array(part, DTYPES[spec.dtype].numpy, order="C").reshape(-1),
+                spec.shape,
+                spec.dtype,
+                self.device,
+            )
+            for part, spec in zip(parts, specs, strict=True)
+        ]
+
+    # -- gradients -----------------------------------------------------------------------
+
+    def _backward(self) -> Callable[..., Sequence[Any]] | None:
+        """The implementation's own gradients, else the operator's, else its decomposition's."""
+        own = self.implementation.backward if self.launches else None
+        if own is not None or self.operator.backward is not None:
+            return own or self.operator.backward
+        return self._decomposed if self.operator.function is not None else None
+
+    def flows(self, needs: Needs) -> Needs:
+        """Of each result, whether its gradient reaches an input that needs one."""
+        reached = True in needs and self._backward() is not None
+        return tuple([reached and DTYPES[spec.dtype].floating for spec in self.results])
+
+    def saves(self, needs: Needs) -> tuple[int, ...]:
+        """Which inputs the gradients read."""
+        own = self._backward() is self.operator.backward
+        saves = self.operator.saves if own else None
+        return tuple([k for k, i in enumerate(self.present) if saves is None or i in saves])
+
+    def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> list[Any]:
+        """The gradients of the inputs."""
+        values = [x.value for x in node.inputs]
+        return self.gradients_from(values, node.kept, grads, needs)
+
+    def gradients_from(
+        self, inputs: Sequence[Any], kept: Sequence[Any], grads: Sequence[Any], needs: Needs
+    ) -> list[Any]:
+        """The same from what the gradients read: the inputs, and the results with residuals."""
+        backward, count = self._backward(), len(self.results)
+        assert backward is not None  # else nothing flows
+        wanted = [bool(each) for each in self.operands(needs)]
+        saved = Saved(
+            tuple(self.operands(inputs)),
+            tuple(kept[:count]),
+            self.attrs,
+            tuple(wanted),
+            tuple(kept[count:]),
+        )
+        parts = backward(saved, *[None if each is None else whole(each) for each in grads])
+        if not isinstance(parts, (list, tuple)) or len(parts) != len(self.specs):
+            given = len(parts) if isinstance(parts, (list, tuple)) else type(parts).__name__
+            raise GradientError(
+                message(
+                    f"backward of {self.name}",
+                    f"it returned {given}",
+                    f"{len(self.specs)} gradients, one per operand",
+                )
+            )
+        return [parts[i] for i in self.present]
+
+    def _decomposed(self, saved: Saved, *grads: Any) -> list[Any]:
+        """Gradients by the operator's own function, computed again."""
+        leaves = [
+            None if x is None else x.alias(x.shape).requires_grad_(need)
+            for x, need in zip(saved.inputs, saved.needs, strict=True)
+        ]
+        with enable_grad():
+            found = self.operator.decomposed(leaves, self.attrs)
+        results = found if isinstance(found, (tuple, list)) else [found]
+        pairs = [
+            (result, grad)
+            for result, grad in zip(results, grads, strict=True)
+            if grad is not None and result.requires_grad
+        ]
+        wanted = [leaf for leaf, need in zip(leaves, saved.needs, strict=True) if need]
+        parts = iter(gradients_of([r for r, _ in pairs], wanted, [g for _, g in pairs]))
+        return [next(parts) if need else None for need in saved.needs]
+
+
+# -- the function of an op -------------------------------------------------------------------
 
 
 def operator_function(operator: Operator) -> Callable[..., Any]:
     """The public function of an operator."""
-    plans: dict[Any, OperatorPlan] = {}
+    calls: dict[Any, OperatorCall] = {}
+    bind = operator.bind
+    assert bind is not None  # functions of other ops have their own public function
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            inputs, attrs = operator.bind(*args, **kwargs)
-            device = common_device(operator.name, inputs) or default_device()
-            operands = [as_operand(x, device) for x in inputs]
-            key = (
-                device,
-                tuple([None if x is None else (x.shape, x.dtype) for x in operands]),
-                tuple(attrs.values()),
-                thread.chosen,
-            )
-            made = plans.get(key)
+            operands, attrs = bind(*args, **kwargs)
+            device = common_device(operator.name, operands) or default_device()
+            inputs, key = call_key(operands, device, attrs)
+            made = calls.get(key)
             if made is None:
-                specs = tuple(None if x is None else Spec(x.shape, x.dtype) for x in operands)
-                if len(plans) >= _PLANS:
-                    plans.clear()
-                made = plans[key] = OperatorPlan(operator, device, specs, attrs)
+                if len(calls) >= CALLS:
+                    calls.clear()
+                specs = specs_of(operands, inputs)
+                made = calls[key] = OperatorCall(operator, device, specs, attrs)
         except MISTAKES as error:
             if names_an_op(error):
                 raise
-            raise_named(error, operator.name, operator.bind, args, kwargs)
-        return apply_operator(made, operands)
+            raise_named(error, operator.name, bind, args, kwargs)
+        return deliver(operator, apply(made, inputs, (), attrs))
 
     call.__name__ = call.__qualname__ = operator.name
     call.__doc__ = operator.doc
-    functools.update_wrapper(call, operator.bind, assigned=("__annotations__",), updated=())
+    functools.update_wrapper(call, bind, assigned=("__annotations__",), updated=())
     return call
 
 
-def apply_operator(made: OperatorPlan, operands: Sequence[Any]) -> Any:
-    """Run a planned operator and record it."""
-    run = OperatorRun(made, operands)
-    return apply_op(
-        run,
-        run.gradients if made.differentiable else None,
-        *operands,
-        op_name=made.operator.name,
-        attrs=dict(made.attrs),
-        saves=made.operator.saves,
-    )
+def deliver(operator: Operator, value: Any) -> Any:
+    """What a call of an op gives: its one result, or a tuple, with names if it has some."""
+    if type(value) is not list:
+        return value
+    return _tuple_type(operator)(*value) if operator.results else tuple(value)
 
 
-@final
-class OperatorRun:
-    """One run of a planned operator: its forward, and the gradients from what it kept."""
+@functools.lru_cache(maxsize=1024)
+def _tuple_type(operator: Operator) -> Any:
+    return namedtuple(operator.name, operator.results)
 
-    __slots__ = ("_operands", "_output", "made")
 
-    def __init__(self, made: OperatorPlan, operands: Sequence[Any]) -> None:
-        self.made = made
-        self._operands = operands
-        self._output: Tensor | None = None
+def call_key(
+    operands: Sequence[Any], device: Device, attrs: Attrs
+) -> tuple[list[Any], tuple[Any, ...]]:
+    """The operands that are there as Operands, and what their call depends on."""
+    inputs: list[Any] = []
+    key: list[Any] = [device, thread.chosen, tuple(attrs.values())]
+    for x in operands:
+        if x is None:
+            key.append(None)
+            continue
+        operand = x if isinstance(x, Operand) else Tensor.from_host(x, device)
+        value = operand.value
+        inputs.append(operand)
+        key += (value.shape, value.dtype)
+    return inputs, tuple(key)
 
-    @property
-    def result(self) -> Spec:
-        """Shape and dtype of the result."""
-        return self.made.output
 
-    @property
-    def device(self) -> Device:
-        """Where it runs."""
-        return self.made.device
+def specs_of(operands: Sequence[Any], inputs: Sequence[Any]) -> tuple[Spec | None, ...]:
+    """Shape and dtype of each operand, of which `inputs` are those that are there."""
+    found = iter(inputs)
+    return tuple([None if x is None else _spec(next(found)) for x in operands])
 
-    def __call__(self, *values: Tensor | None) -> Tensor:
-        """The forward; raises if the values of an input cannot be used."""
-        made = self.made
-        if made.operator.check is not None:
-            made.operator.check(values, made.attrs)
-        self._output = made.run(*values)
-        return self._output
 
-    def gradients(self, grad: Tensor) -> Sequence[Any]:
-        """The gradients of the inputs."""
-        made = self.made
-        assert made.operator.backward is not None  # it is differentiable
-        assert self._output is not None  # the forward has run
-        needs = tuple(isinstance(x, Operand) and x.requires_grad for x in self._operands)
-        values = tuple(None if x is None else x.value for x in self._operands)
-        return made.operator.backward(Saved(values, self._output, made.attrs, needs), grad)
+def _spec(operand: Any) -> Spec:
+    return Spec(operand.shape, operand.dtype)
 
 
 def common_device(who: str, operands: Sequence[Any]) -> Device | None:

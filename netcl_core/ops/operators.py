@@ -1,28 +1,33 @@
 """Structured ops: Operator, its Implementations, and how one is chosen.
 
-An Operator says what an op means (shape and dtype rule, NumPy reference,
-backward); an Implementation says how one kind of device computes it. The core
-picks, per device and shape, the implementation of highest priority whose
-requirements hold.
+An Operator says what an op means (shape and dtype rule, NumPy reference, gradients); an
+Implementation says how one kind of device computes it. The core picks, per device and shape, the
+implementation of highest priority whose requirements hold. An operator that is a Python function of
+other ops is its own default implementation, which comes last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core.codegen.inline import NO_SLOTS, Slots
 from netcl_core.device.device import Device
-from netcl_core.errors import DeviceError, message
+from netcl_core.errors import DeviceError, RegistrationError, message
 from netcl_core.plugins.registry import registry, winner_of
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 from netcl_core.runtime.host_calls import HostCall
 from netcl_core.runtime.kernels import Kernels, Spec
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.tensors.functions import functions
 
 #: The provider of an operator's own implementations where the operator is not registered.
 UNKNOWN: Final = "with the operator"
+#: The label and the priority of the default of an operator that is made of other ops: whatever
+#: somebody brings goes before it.
+DECOMPOSITION: Final = "decomposition"
+_LAST: Final = -1_000_000
 Attrs: TypeAlias = Mapping[str, Any]
 Bind: TypeAlias = Callable[..., tuple[Sequence[Any], dict[str, Any]]]
 
@@ -32,16 +37,31 @@ Bind: TypeAlias = Callable[..., tuple[Sequence[Any], dict[str, Any]]]
 class Request:
     """What is to be computed where: all that an implementation may base its plan on.
 
-    `slots` are neighbours to render into the kernel; there are some only for an
-    implementation that offers them.
+    Attributes:
+        operator: The op's name.
+        device: Where.
+        inputs: The operands that are there, in order: a kernel's `("in", i)`.
+        outputs: The results, `("out", i)`; the residuals follow them where `keep` asks for these.
+        attrs: The metadata, as `bind` gave it.
+        given: Of each operand that `bind` gave, whether it is there (not None).
+        keep: Whether the residuals are to be written too: somebody will compute gradients.
+        slots: Neighbours to render into the kernel; there are some only for an implementation
+            that offers them.
     """
 
     operator: str
     device: Device
     inputs: tuple[Spec, ...]
-    output: Spec
+    outputs: tuple[Spec, ...]
     attrs: Attrs
+    given: tuple[bool, ...] = ()
+    keep: bool = False
     slots: Slots = NO_SLOTS
+
+    @property
+    def output(self) -> Spec:
+        """The first result, for most the only one."""
+        return self.outputs[0]
 
 
 @final
@@ -83,16 +103,25 @@ class Requirements:
 class Implementation:
     """One way to compute an operator on OpenCL devices.
 
-    `plan(request)` returns the launches, or a HostCall; it is called once per device, shapes,
-    dtypes and attributes, and never for an output without elements. An input without
-    elements reaches a kernel as NULL.
-
-    `prologue` and `epilogue` say whether its template calls `request.slots` where it reads
-    input 0 (a floating one) and where it has computed an element of its floating output.
-    `stretch` gives, of a request, how many contiguous elements a vector that it passes never
-    leaves (the length of a line, say): neighbours may broadcast along them; without it they
-    may not broadcast. With `rereads` it reads input 0 more than once: only
-    what is cheap to compute again becomes its prologue.
+    Args:
+        operator: The name of anybody's operator.
+        label: Its own name, for readers: "tree reduction".
+        plan: `(request) -> Kernels`, the launches, or a HostCall. It is called once per device,
+            shapes, dtypes and attributes, and never for outputs without elements. An input without
+            elements reaches a kernel as NULL.
+        requires: What it needs; a request that does not fit goes to the next one.
+        priority: The highest that fits serves.
+        prologue, epilogue: Whether its template calls `request.slots` where it reads input 0 (a
+            floating one), and where it has computed an element of its only, floating output.
+        stretch: `(request) -> int`, how many contiguous elements a vector that it passes never
+            leaves (the length of a line, say): neighbours may broadcast along them. None: they
+            may not broadcast.
+        rereads: It reads input 0 more than once: only what is cheap to compute again becomes its
+            prologue.
+        backward: `(saved, *grads) -> [gradient or None per operand]`, gradients of its own in the
+            place of the operator's.
+        residuals: With a `backward` of its own, `(request) -> (Spec, ...)`: what the kernels write
+            after the outputs for it alone, such as row statistics; `saved.residuals` holds them.
     """
 
     operator: str
@@ -104,6 +133,8 @@ class Implementation:
     epilogue: bool = False
     stretch: Callable[[Request], int] | None = None
     rereads: bool = False
+    backward: Callable[..., Sequence[Any]] | None = None
+    residuals: Callable[[Request], tuple[Spec, ...]] | None = None
 
     @property
     def name(self) -> str:
@@ -114,56 +145,117 @@ class Implementation:
 @final
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What a backward may read: the op's inputs, its output, its attributes.
+    """What a backward may read.
 
-    `needs` says for each input whether its gradient is wanted.
+    Attributes:
+        inputs: The operands as Tensors, None for an absent one.
+        outputs: The results.
+        attrs: The metadata.
+        needs: For each operand whether its gradient is wanted.
+        residuals: What was kept for the backward alone.
     """
 
     inputs: tuple[Any, ...]
-    output: Tensor
+    outputs: tuple[Any, ...]
     attrs: Attrs
     needs: tuple[bool, ...]
+    residuals: tuple[Any, ...] = ()
+
+    @property
+    def output(self) -> Any:
+        """The first result, for most the only one."""
+        return self.outputs[0]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """A structured op.
+    """A structured op; call it as the function `ag.<name>`.
+
+    All functions get and give Tensors, arrays or Specs as said; none needs to know of devices,
+    tapes, traces or grad mode. Nothing that they are given may be written to.
 
     Args:
         name: The op's name.
-        bind: The public signature: `(*args, **kwargs) -> (inputs, attrs)`; `inputs` are the
-            operands (None for an absent one), `attrs` hashable metadata.
-        infer: `(*specs, **attrs) -> Spec`, the result's shape and dtype; raises
-            ShapeError or DtypeError that names the op.
-        reference: `(*arrays, **attrs) -> array`, the op in NumPy.
-        backward: `(saved, grad) -> [gradient or None per input]`, computed with other ops;
-            None: not differentiable.
-        saves: Which inputs `backward` reads (default: all).
-        check: `(inputs, attrs)`, called before each run: raises if the *values* of an input
+        bind: The public signature: `(*args, **kwargs) -> (operands, attrs)`; `operands` are
+            tensors or host data (None for an absent one), `attrs` hashable metadata.
+        infer: `(*specs, **attrs) -> Spec`, the result's shape and dtype, or a tuple of Specs for
+            several results; raises ShapeError or DtypeError that names the op.
+        reference: `(*arrays, **attrs) -> array`, the op in NumPy; for several results, and for
+            residuals after them, a tuple of arrays.
+        backward: `(saved, *grads) -> [gradient or None per operand]`, computed with ops. There is
+            a gradient per result, None where none came; each is a Tensor of the result's shape and
+            dtype. It may give one of them back, or a Spread. Called with grad mode off; with it
+            on where a gradient of the gradient is wanted. None: not differentiable.
+        saves: Which operands `backward` reads (default: all); `saved.inputs` has the shapes and
+            dtypes of the others, too.
+        residuals: `(*specs, **attrs) -> (Spec, ...)`: what implementations and the reference give
+            after the results for `backward` alone.
+        check: `(operands, attrs)`, called before each run: raises if the *values* of an operand
             cannot be used (class indices out of range).
         implementations: Those that come with the operator.
-        view: The result is the input's buffer in another shape; no kernel is launched.
+        view: The result is the operand's buffer in another shape; no kernel is launched.
+        results: The names of several results: a call gives a named tuple with these fields.
+        parts: Operators and primitives that exist for this one: its gradients, what it is made
+            of. They are known to the registry, so that implementations of them are chosen, but
+            they are no public ops.
+        function: The op as a Python function of other ops, its default implementation. With
+            `operands`, the names of its parameters that are tensors, anybody may bring an
+            Implementation; `bind` and `infer` follow from the function. See `composite`.
         doc: A text for the documentation.
     """
 
     name: str
-    bind: Bind
-    infer: Callable[..., Spec]
-    reference: Callable[..., Any]
-    backward: Callable[[Saved, Tensor], Sequence[Any]] | None = None
+    bind: Bind | None = None
+    infer: Callable[..., Spec | tuple[Spec, ...]] | None = None
+    reference: Callable[..., Any] | None = None
+    backward: Callable[..., Sequence[Any]] | None = None
     saves: Sequence[int] | None = None
     check: Callable[[Sequence[Any], Attrs], None] | None = None
     implementations: Sequence[Implementation] = ()
     view: bool = False
     doc: str = ""
+    results: Sequence[str] = ()
+    residuals: Callable[..., tuple[Spec, ...]] | None = None
+    parts: Sequence[Any] = ()
+    function: Callable[..., Any] | None = None
+    operands: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if self.function is None:
+            missing = [x for x in ("bind", "infer", "reference") if getattr(self, x) is None]
+            if missing:
+                given = f"no {' and no '.join(missing)}"
+                expected = "bind, infer and reference, or a function of other ops"
+                raise RegistrationError(message(self.name, given, expected))
+        elif self.bind is None and self.operands:
+            object.__setattr__(self, "bind", _bound_by_name(self.function, self.operands))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The op, whether it is public or a part."""
+        return functions.of_record(self)(*args, **kwargs)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an Implementation can serve it."""
+        return self.function is None or self.bind is not None
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """The parameters of `ag.<name>`."""
+        return inspect.signature(self.function or self.bind)  # type: ignore[arg-type]  # has one
+
+    def decomposed(self, operands: Sequence[Any], attrs: Attrs) -> Any:
+        """The value by the function, from what `bind` gave."""
+        assert self.function is not None  # there is a decomposition
+        return self.function(**dict(zip(self.operands, operands, strict=True)), **attrs)
 
     def offers(self) -> list[Offer]:
-        """All implementations that are registered for this operator, with who brings each."""
+        """All implementations for this operator, with who brings each; its own function last."""
         provider, owner = next(
             (
                 (row.provider, row.owner)
-                for row in registry.op_rows(self.name)
+                for row in registry.op_rows(self.name, parts=True)
                 if row.record is self
             ),
             (UNKNOWN, ""),
@@ -173,10 +265,13 @@ class Operator:
             (row.provider, row.record, row.owner)
             for row in registry.rows("implementation", self.name)
         ]
-        return [
+        offers = [
             Offer(provider, self.name, each.label, each.priority, each, owner)
             for provider, each, owner in found
         ]
+        if self.function is not None:
+            offers.append(Offer(provider, self.name, DECOMPOSITION, _LAST, None, owner))
+        return offers
 
     def decide(self, request: Request, chosen: Sequence[Choice] = ()) -> Decision:
         """Which implementation serves a request, by which rule, and why not the others."""
@@ -185,13 +280,14 @@ class Operator:
             self.offers(),
             chosen,
             lambda offer: (
-                registry.limit(offer.owner, request.device) or offer.item.requires.unmet(request)
+                registry.limit(offer.owner, request.device)
+                or (None if offer.item is None else offer.item.requires.unmet(request))
             ),
             registry.locked(self.name, request.device, request.output.dtype),
         )
 
-    def select(self, request: Request, chosen: Sequence[Choice] = ()) -> Implementation:
-        """The implementation for a request.
+    def select(self, request: Request, chosen: Sequence[Choice] = ()) -> Implementation | None:
+        """The implementation for a request; None: the operator's own function.
 
         Raises DeviceError that lists why each candidate is out, or AmbiguousOpError for
         a tie.
@@ -212,15 +308,58 @@ class Operator:
                     "Use the NumPy path with nc.use_device('cpu')",
                 )
             )
-        found: Implementation = winner_of(self.name, decision)
+        found: Implementation | None = winner_of(self.name, decision)
         return found
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Composite:
-    """An op that is a Python function of other ops: its gradient follows from theirs."""
+def composite(
+    function: Callable[..., Any],
+    operands: Sequence[str] = (),
+    *,
+    name: str = "",
+    parts: Sequence[Any] = (),
+    **fields: Any,
+) -> Operator:
+    """An operator that is a Python function of other ops: its gradient follows from theirs.
 
-    name: str
-    function: Callable[..., Any]
-    doc: str = ""
+    Example:
+        >>> def scaled(x, weight=None, power=2):
+        ...     return ag.mul(x if weight is None else ag.mul(x, weight), 1 / power)
+        >>> record = ag.composite(scaled, ("x", "weight"))
+
+    Args:
+        function: The op. Its name and docstring are the op's.
+        operands: The names of the parameters that are tensors (None where absent); all others are
+            metadata. Without any, nobody can bring an Implementation.
+        name: Another name than the function's.
+        parts: Primitives and operators that the function alone uses.
+        fields: Of `Operator`: a `bind` or `infer` of its own, `check` for implementations.
+    """
+    return Operator(
+        name or function.__name__,
+        function=function,
+        operands=tuple(operands),
+        parts=parts,
+        doc=function.__doc__ or "",
+        **fields,
+    )
+
+
+def _bound_by_name(function: Callable[..., Any], operands: Sequence[str]) -> Bind:
+    """A `bind` from a function's signature."""
+    signature = inspect.signature(function)
+
+    def bind(*args: Any, **kwargs: Any) -> tuple[Sequence[Any], dict[str, Any]]:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = [bound.arguments.pop(name) for name in operands]
+        return given, {name: _frozen(value) for name, value in bound.arguments.items()}
+
+    return bind
+
+
+def _frozen(value: Any) -> Any:
+    """A metadata value that can be part of a key: sequences as tuples."""
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, tuple)):
+        return tuple(_frozen(each) for each in value)
+    return value

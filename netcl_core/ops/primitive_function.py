@@ -7,7 +7,7 @@ lowering that fused regions use.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -20,8 +20,9 @@ from netcl_core.device.device_table import default_device
 from netcl_core.dtypes import category_of_scalar, dtype_name
 from netcl_core.errors import ArgumentError, DtypeError, message
 from netcl_core.ops.operator_call import common_device
+from netcl_core.tape.apply import apply
 from netcl_core.tape.gradients import cast_region
-from netcl_core.tape.region_call import PlannedCall
+from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.tracing import TracedNumber
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Operand, Tensor
@@ -36,7 +37,7 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
     Data may be Tensors, Nodes, host arrays and Python numbers; a number is a
     scalar argument of the kernel, so that a new value builds nothing.
     """
-    plans: dict[Any, PlannedCall] = {}
+    plans: dict[Any, RegionCall] = {}
     defaults = record.default_attrs()
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -59,8 +60,8 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
         if made is None:
             if len(plans) >= _PLANS:
                 plans.clear()
-            made = plans[tuple(key)] = PlannedCall(_plan(record, data, attrs, scalars), record.name)
-        return made(tensors, scalars, attrs)
+            made = plans[tuple(key)] = RegionCall(_plan(record, data, attrs, scalars), record.name)
+        return apply(made, tensors, scalars, attrs)
 
     call.__name__ = call.__qualname__ = record.name
     call.__doc__ = record.doc or f"The elementwise op {record.name}."
@@ -161,10 +162,19 @@ def _plan(
     """The region of one step for these operands, planned for their shapes and dtypes."""
     device = common_device(record.name, operands)
     assert device is not None  # there is at least one tensor
+    region = record_region(record, [isinstance(x, Operand) for x in operands], attrs)
+    tensors = tuple((x.shape, x.dtype) for x in operands if isinstance(x, Operand))
+    return Plan(region, device, Signature(tensors, tuple(category_of_scalar(x) for x in scalars)))
+
+
+def record_region(
+    record: AutogradPrimitive, tensors: Sequence[bool], attrs: Mapping[str, Any]
+) -> Region:
+    """A primitive alone as a region; `tensors` says which operands are no Python numbers."""
     refs: list[Ref] = []
     counts = {"in": 0, "scalar": 0}
-    for operand in operands:
-        kind = "in" if isinstance(operand, Operand) else "scalar"
+    for is_tensor in tensors:
+        kind = "in" if is_tensor else "scalar"
         refs.append((kind, counts[kind]))
         counts[kind] += 1
     slots: list[tuple[str, int]] = []
@@ -174,12 +184,10 @@ def _plan(
             counts["scalar"] += 1
     choices = tuple((name, value) for name, value in attrs.items() if not _numeric(value))
     step = Step(record, tuple(refs), choices, tuple(slots))
-    region = Region(counts["in"], counts["scalar"], (step,), (("step", 0),))
-    tensors = tuple((x.shape, x.dtype) for x in operands if isinstance(x, Operand))
-    return Plan(region, device, Signature(tensors, tuple(category_of_scalar(x) for x in scalars)))
+    return Region(counts["in"], counts["scalar"], (step,), (("step", 0),))
 
 
-_casts: Final[dict[Any, PlannedCall]] = {}
+_casts: Final[dict[Any, RegionCall]] = {}
 
 
 def astype(x: Any, dtype: Any) -> Any:
@@ -195,7 +203,7 @@ def astype(x: Any, dtype: Any) -> Any:
             _casts.clear()
         check_dtype(dtype, operand.device)
         signature = Signature(((operand.shape, operand.dtype),), ())
-        made = _casts[key] = PlannedCall(
+        made = _casts[key] = RegionCall(
             Plan(cast_region(dtype), operand.device, signature), "astype"
         )
-    return made((operand,), (), {"dtype": dtype})
+    return apply(made, [operand], (), {"dtype": dtype})

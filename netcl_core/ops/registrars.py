@@ -7,7 +7,7 @@ from typing import Any, final
 
 from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive
 from netcl_core.errors import RegistrationError, coded, message
-from netcl_core.ops.operators import Composite, Implementation, Operator
+from netcl_core.ops.operators import Implementation, Operator
 from netcl_core.plugins.registry import Namespace, Transaction
 
 
@@ -23,7 +23,7 @@ class PrimitiveRegistrar:
         """Add a record; its expressions are checked at once."""
         if not isinstance(record, AutogradPrimitive):
             raise _wrong_record(self._transaction.provider, record, "an AutogradPrimitive")
-        self._check(record)
+        _check_expressions(record)
         self._transaction.add("primitive", record, priority)
 
     def add_template(
@@ -43,17 +43,16 @@ class PrimitiveRegistrar:
         )
         self.add(record, priority)
 
-    def _check(self, record: AutogradPrimitive) -> None:
-        """Parse the expressions with default attributes, if all have one."""
-        table: Any = record.attrs
-        if record.arity is None or any(value is REQUIRED for value in table.values()):
-            return
-        choices = tuple(
-            (name, value)
-            for name, value in table.items()
-            if not isinstance(value, (bool, int, float))
-        )
-        record.parsed(record.arity, choices)
+
+def _check_expressions(record: AutogradPrimitive) -> None:
+    """Parse the expressions with default attributes, if all have one."""
+    table: Any = record.attrs
+    if record.arity is None or any(value is REQUIRED for value in table.values()):
+        return
+    choices = tuple(
+        (name, value) for name, value in table.items() if not isinstance(value, (bool, int, float))
+    )
+    record.parsed(record.arity, choices)
 
 
 @final
@@ -63,16 +62,31 @@ class OperatorRegistrar:
     def __init__(self, transaction: Transaction, prefix: str) -> None:
         self._transaction = transaction
 
-    def add(self, record: Operator | Composite | Implementation, priority: int = 0) -> None:
-        """Add an operator or composite, or an implementation of anybody's operator."""
+    def add(self, record: Any, priority: int = 0) -> None:
+        """Add an operator with its parts, or an implementation of anybody's operator."""
         if isinstance(record, Implementation):
             self._transaction.add("implementation", record, priority)
-        elif isinstance(record, (Operator, Composite)):
+        elif isinstance(record, Operator):
             self._transaction.add("operator", record, priority)
+            self._add_parts(record)
         else:
-            raise _wrong_record(
-                self._transaction.provider, record, "an Operator, Composite or Implementation"
-            )
+            provider = self._transaction.provider
+            raise _wrong_record(provider, record, "an Operator or an Implementation")
+
+    def _add_parts(self, owner: Operator) -> None:
+        """Add what exists for an operator alone; several operators may share a part."""
+        for part in owner.parts:
+            if any(row.record is part for row in self._transaction):
+                continue
+            if isinstance(part, AutogradPrimitive):
+                _check_expressions(part)
+                self._transaction.add("primitive", part, part_of=owner.name)
+            elif isinstance(part, Operator):
+                self._transaction.add("operator", part, part_of=owner.name)
+                self._add_parts(part)
+            else:
+                expected = "an Operator or an AutogradPrimitive"
+                raise _wrong_record(self._transaction.provider, part, expected)
 
 
 @final

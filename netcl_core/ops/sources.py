@@ -17,12 +17,14 @@ from netcl_core.dtypes import DTYPES, category_of_scalar
 from netcl_core.errors import ArgumentError, message
 from netcl_core.ops.functions import missing, with_aliases
 from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
-from netcl_core.ops.operator_call import as_operand
-from netcl_core.ops.operators import Operator, Request
+from netcl_core.ops.composition import composed_call
+from netcl_core.ops.operator_call import OperatorCall, as_operand
+from netcl_core.ops.operators import Operator
+from netcl_core.ops.primitive_function import record_region
 from netcl_core.ops.why import explain
 from netcl_core.plugins.registry import Row, registry
-from netcl_core.runtime.host_calls import HostCall
-from netcl_core.runtime.kernels import Kernels, Spec
+from netcl_core.runtime.host_calls import HostBound
+from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.state import thread
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Tensor
@@ -114,15 +116,11 @@ def sources_of(
     if isinstance(row.record, AutogradPrimitive):
         given = _inputs_of(row.record, dtype, inputs)
         return _of_primitive(row, device, dtype, given, attrs, backward)
-    if isinstance(row.record, Operator):
-        if not inputs:
-            expected = "one for each input"
-            raise ArgumentError(message(op, "a structured op without shapes", expected))
-        specs = (inputs,) if isinstance(inputs, Spec) else tuple(inputs)
-        return _of_operator(row, device, dtype, specs, attrs, backward)
-    raise ArgumentError(
-        message(op, "it has no kernel of its own", "an op that has", "It is made of other ops")
-    )
+    if not inputs:
+        given = "a structured op without shapes"
+        raise ArgumentError(message(op, given, "one for each input"))
+    specs = (inputs,) if isinstance(inputs, Spec) else tuple(inputs)
+    return _of_operator(row, device, dtype, specs, attrs, backward)
 
 
 # -- elementwise ops -------------------------------------------------------------------
@@ -186,23 +184,14 @@ def _plan(
     """The region of this one step, planned."""
     for spec in inputs:
         check_dtype(spec.dtype, device)
-    region, signature = region_of(record, inputs, attrs)
-    return Plan(region, device, signature)
+    return Plan(record_region(record, [True] * len(inputs), attrs), device, record_signature(inputs, attrs))
 
 
-def region_of(
-    record: AutogradPrimitive, inputs: Sequence[Spec], attrs: Mapping[str, Any]
-) -> tuple[Region, Signature]:
-    """The region of one primitive alone, and the signature of one use of it."""
-    numbers = {k: v for k, v in attrs.items() if isinstance(v, (bool, int, float))}
-    choices = tuple((k, v) for k, v in attrs.items() if k not in numbers)
-    slots = tuple((name, slot) for slot, name in enumerate(numbers))
-    refs: tuple[Ref, ...] = tuple(("in", i) for i in range(len(inputs)))
-    step = Step(record, refs, choices, slots)
-    region = Region(len(inputs), len(numbers), (step,), (("step", 0),))
-    categories = tuple(category_of_scalar(value) for value in numbers.values())
-    tensors = tuple((spec.shape, spec.dtype) for spec in inputs)
-    return region, Signature(tensors, categories)
+def record_signature(inputs: Sequence[Spec], attrs: Mapping[str, Any]) -> Signature:
+    """The signature of one use of a primitive alone, whose operands are all tensors."""
+    numbers = [value for value in attrs.values() if isinstance(value, (bool, int, float))]
+    categories = tuple(category_of_scalar(value) for value in numbers)
+    return Signature(tuple((spec.shape, spec.dtype) for spec in inputs), categories)
 
 
 # -- structured ops --------------------------------------------------------------------
@@ -217,7 +206,7 @@ def _of_operator(
     backward: bool,
 ) -> OpSources:
     operator: Operator = row.record
-    request = _request(operator, device, given, attrs)
+    call = _call(operator, device, given, attrs)
     sources: tuple[Source, ...]
     notes: tuple[str, ...] = ()
     label = ""
@@ -227,12 +216,11 @@ def _of_operator(
         sources, notes = _python(operator.backward), ("the gradients are computed with other ops",)
     elif device.backend == "numpy":
         sources, notes = _python(operator.reference), ("NumPy computes it by its reference",)
-    elif operator.view or not request.output.size:
+    elif not call.launches:
         what = "the input's buffer in another shape" if operator.view else "empty"
         sources, notes = (), (f"nothing is launched: the result is {what}",)
     else:
-        chosen = operator.select(request)
-        sources, label = _launches(chosen.plan(request), device), chosen.label
+        sources, label = _launched(call), call.implementation.label
     return OpSources(
         operator.name,
         row.provider,
@@ -240,47 +228,59 @@ def _of_operator(
         dtype,
         "backward" if backward else "forward",
         given,
-        request.output,
+        call.results[0],
         sources,
-        str(explain(operator.name, device, request.output.dtype, request)),
+        str(explain(operator.name, device, call.results[0].dtype, call.request)),
         notes,
         label,
     )
 
 
-def _request(
+def _call(
     operator: Operator, device: Device, given: Sequence[Spec], attrs: Mapping[str, Any]
-) -> Request:
-    """What the op would be asked for; raises what a call with these arguments raises."""
+) -> OperatorCall:
+    """The call that the op would make; raises what it raises."""
     host = get_device("cpu")  # stand-ins: only shapes and dtypes are looked at
     tensors = [Tensor.full(spec.shape, 0, spec.dtype, host) for spec in given]
-    bind = with_aliases(operator.bind, operator.bind)
+    found: OperatorCall | None
+    if operator.function is not None:
+        function, found = operator.function, composed_call(operator, device, tensors, attrs)
+        if found is None:
+            expected, remedy = "an op that has", "It is made of other ops"
+            raise ArgumentError(
+                message(operator.name, "it has no kernel of its own", expected, remedy)
+            )
+        return found
+    function = operator.bind  # type: ignore[assignment]  # it has one
+    bind = with_aliases(function, operator.signature)
     try:
         inputs, bound = bind(*tensors, **attrs)
         operands = [as_operand(x, host) for x in inputs]
-        specs = [None if x is None else Spec(x.shape, x.dtype) for x in operands]
-        output = operator.infer(*specs, **bound)
+        specs = tuple(None if x is None else Spec(x.shape, x.dtype) for x in operands)
+        for spec in specs:
+            if spec is not None:
+                check_dtype(spec.dtype, device)
+        return OperatorCall(operator, device, specs, bound)
     except MISTAKES as error:
         if names_an_op(error):
             raise
-        raise_named(error, operator.name, operator.bind, tensors, attrs)
-    present = tuple(spec for spec in specs if spec is not None)
-    for spec in (*present, output):
-        check_dtype(spec.dtype, device)
-    return Request(operator.name, device, present, output, bound)
+        raise_named(error, operator.name, function, tensors, attrs)
 
 
-def _launches(planned: Kernels | HostCall, device: Device) -> tuple[Source, ...]:
-    """What a plan runs: its kernels, or a call of a host's library."""
-    if isinstance(planned, HostCall):
-        return _python(planned.run)
+def _launched(call: OperatorCall) -> tuple[Source, ...]:
+    """What a call runs: its kernels, or a call of a host's library."""
+    bound = call.bound(False)
+    if isinstance(bound, HostBound):
+        return _python(bound.call.run)
     return tuple(
-        Source(kernel.entry, kernel.source, OPENCL, kernel.global_size, kernel.local_on(device))
-        for kernel in planned.launches
+        Source(
+            kernel.entry, kernel.source, OPENCL, kernel.global_size, kernel.local_on(call.device)
+        )
+        for kernel in bound.kernels.launches
     )
 
 
-def _python(function: Callable[..., Any]) -> tuple[Source, ...]:
+def _python(function: Any) -> tuple[Source, ...]:
     """The text of a Python function, if it has one."""
     try:
         text = textwrap.dedent(inspect.getsource(function))

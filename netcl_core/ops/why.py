@@ -11,7 +11,7 @@ from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device, get_device
 from netcl_core.ops.choosing import resolve
 from netcl_core.ops.functions import missing
-from netcl_core.ops.operators import Operator, Request
+from netcl_core.ops.operators import DECOMPOSITION, Operator, Request
 from netcl_core.plugins.registry import registry
 from netcl_core.plugins.resolution import Decision, Offer, decide
 from netcl_core.runtime.kernels import Spec
@@ -116,10 +116,15 @@ def _implementations(
     """The verdict on each implementation, and the rule; without a request as far as it follows."""
     if device.backend == "numpy":
         rule = "the NumPy path, which computes every operator by its reference"
-        return [Candidate(provider, "reference in NumPy", 0, True, f"used: {rule}")], rule
-    request = exact or Request(operator.name, device, (), Spec((), dtype), {})
+        label = "reference in NumPy"
+        if operator.function is not None:
+            rule, label = "the NumPy path, where it is what it is made of", DECOMPOSITION
+        return [Candidate(provider, label, 0, True, f"used: {rule}")], rule
+    request = exact or Request(operator.name, device, (), (Spec((), dtype),), {})
 
     def unfit(offer: Offer) -> str | None:
+        if offer.item is None:  # the operator's own function of other ops
+            return None
         needs = offer.item.requires
         unmet = needs.unmet(request) if exact else needs.unmet_by_device(request)
         return registry.limit(offer.owner, device) or unmet
@@ -134,4 +139,4 @@ def _implementations(
 
 
 def _by_shape(implementation: Any) -> bool:
-    return implementation.requires.reject is not None
+    return implementation is not None and implementation.requires.reject is not None

@@ -20,6 +20,10 @@ from netcl_core.plugins.kinds import KINDS, OP_KINDS
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 
 
+#: The table of the records that exist for other ops, whatever their kind.
+_PARTS: Final = "part"
+
+
 class Record(Protocol):
     """What every record has: the name under which it is looked up."""
 
@@ -50,7 +54,8 @@ class Row:
     """One record in a table, with its provider (a distribution's name) and its priority.
 
     A distribution may have several plugins: `owner` is the key of the one that brings the
-    record, and the provider's name for what is entered without a plugin.
+    record, and the provider's name for what is entered without a plugin. `part_of` names the op
+    that the record exists for; "": it is an op of its own.
     """
 
     kind: str
@@ -58,6 +63,7 @@ class Row:
     provider: str
     priority: int = 0
     owner: str = ""
+    part_of: str = ""
 
     @property
     def id(self) -> str:
@@ -101,7 +107,9 @@ class Registry:
     def __init__(self) -> None:
         self.version = 0
         self.loader: Callable[[], None] | None = None
-        self._tables: dict[str, dict[str, tuple[Row, ...]]] = {kind: {} for kind in KINDS}
+        self._tables: dict[str, dict[str, tuple[Row, ...]]] = {
+            table: {} for table in (*KINDS, _PARTS)
+        }
         #: The import packages of the active plugins.
         self.packages: set[str] = set()
         #: The state and the reason of a distribution's plugin that is not active, for messages, by
@@ -124,18 +132,25 @@ class Registry:
         self._listeners.append(listener)
 
     def rows(self, kind: str, name: str | None = None) -> tuple[Row, ...]:
-        """The rows of one kind, all or those of one name, without loading anything."""
+        """The rows of one kind, all or those of one name, without loading anything.
+
+        Those of records that exist for other ops are not among them.
+        """
         table = self._tables[kind]
         if name is not None:
             return table.get(name, ())
         return tuple(row for rows in tuple(table.values()) for row in rows)
 
-    def op_rows(self, name: str) -> tuple[Row, ...]:
-        """The rows that could serve an op of this name, primitives and operators alike."""
-        return tuple(row for kind in OP_KINDS for row in self._tables[kind].get(name, ()))
+    def op_rows(self, name: str, *, parts: bool = False) -> tuple[Row, ...]:
+        """The rows that could serve an op of this name, primitives and operators alike.
+
+        With `parts` also those of records that exist for other ops.
+        """
+        tables = (*OP_KINDS, _PARTS) if parts else OP_KINDS
+        return tuple(row for table in tables for row in self._tables[table].get(name, ()))
 
     def op_names(self) -> list[str]:
-        """The names of all ops, sorted."""
+        """The names of all public ops, sorted."""
         return sorted({name for kind in OP_KINDS for name in tuple(self._tables[kind])})
 
     def load(self) -> None:
@@ -227,7 +242,8 @@ class Registry:
     def _enter(self, rows: list[Row], provider: str, override: bool) -> None:
         with self.lock:
             for row in rows:
-                table, name = self._tables[row.kind], row.record.name
+                name = row.record.name
+                table = self._tables[_PARTS if row.part_of else row.kind]
                 kept = table.get(name, ())
                 if override:  # what takes the place of a plugin's record belongs to the plugin
                     owners = [old.owner for old in kept if old.provider == provider]
@@ -253,8 +269,8 @@ class Transaction:
     override: bool = False
     rows: list[Row] = field(default_factory=list)
 
-    def add(self, kind: str, record: Record, priority: int = 0) -> None:
-        """Note a record.
+    def add(self, kind: str, record: Record, priority: int = 0, part_of: str = "") -> None:
+        """Note a record, which may exist for another op alone.
 
         Raises RegistrationError for a name that is not an identifier and for a
         second record of the same kind and name from the same provider.
@@ -271,10 +287,10 @@ class Transaction:
                 "Choose another name, or pass override=True to replace it",
             )
             raise coded("NP307", RegistrationError(text))
-        self.rows.append(Row(kind, record, self.provider, priority, self.owner))
+        self.rows.append(Row(kind, record, self.provider, priority, self.owner, part_of))
 
     def _has(self, kind: str, name: str) -> bool:
-        kinds = OP_KINDS if kind in OP_KINDS else (kind,)
+        kinds = (*OP_KINDS, _PARTS) if kind in OP_KINDS else (kind,)
         return any(
             row.provider == self.provider
             for each in kinds

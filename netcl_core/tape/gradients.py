@@ -1,8 +1,8 @@
-"""The few computations that the engine itself needs; none is an op.
+"""Gradients as values, and the few computations that the engine itself needs; none is an op.
 
-Casting, adding up gradients, summing a gradient down to a broadcast input's
-shape, copying between devices. They run through the same lowering and templates
-as everything that plugins bring.
+A gradient is a Tensor, or a Spread that stands for one. Both have `value` (the Tensor that holds
+the data), `shape` and `dtype`; `whole` makes a Tensor of either and `add` sums two of them. What
+is computed here runs through the same lowering and templates as everything that plugins bring.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.kernels import Bound, Spec
 from netcl_core.runtime.stream import backend_of
-from netcl_core.tape.node import Spread
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Tensor
 
@@ -31,6 +30,45 @@ _SUM: Final = AutogradPrimitive("accumulate", lambda args, _: f"{args[0]} + {arg
 _ACCUMULATE: Final = Region(2, 0, (Step(_SUM, (("in", 0), ("in", 1))),), (("step", 0),))
 _SAME: Final = AutogradPrimitive("astype", lambda args, _: args[0], lambda _, grad, *__: [grad], 1)
 _EXPAND: Final = Region(1, 0, (Step(_SAME, (("in", 0),)),), (("step", 0),))
+
+
+@final
+class Spread:
+    """A gradient that is constant along some dimensions, kept small until it is needed whole.
+
+    `value` has size 1 along these dimensions; `shape` is the full shape. The gradient of
+    a sum is one: an elementwise kernel reads the single elements where they stand.
+    """
+
+    __slots__ = ("shape", "value")
+
+    def __init__(self, value: Tensor, shape: tuple[int, ...]) -> None:
+        self.value = value
+        self.shape = shape
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's name."""
+        return self.value.dtype
+
+
+def whole(gradient: Any) -> Tensor:
+    """A gradient as a Tensor of its full shape."""
+    if type(gradient) is Spread:
+        return expand(gradient.value, gradient.shape)
+    return gradient  # type: ignore[no-any-return]  # a Tensor
+
+
+def add(held: Any, own: bool, term: Any) -> Any:
+    """The sum of two gradients; `held` is written to if it is the caller's own and allows it."""
+    if type(held) is type(term) is Spread and held.value.shape == term.value.shape:
+        return Spread(accumulate(held.value, term.value, in_place=own), held.shape)
+    if type(held) is Spread:
+        held, term, own = term, held, False
+    return accumulate(whole(held), whole(term), in_place=own and type(held) is Tensor)
+
+
+# -- computations ------------------------------------------------------------------------
 
 
 def run_plan(made: Plan, inputs: Sequence[Any], scalars: Sequence[Any]) -> list[Tensor]:
@@ -125,10 +163,3 @@ def sum_to(gradient: Tensor, shape: Shape) -> Tensor:
 
 def _accumulator(dtype: str) -> str:
     return "float32" if dtype == "float16" else dtype
-
-
-def whole(gradient: Any) -> Tensor:
-    """A gradient as a Tensor of its full shape."""
-    if type(gradient) is Spread:
-        return expand(gradient.value, gradient.shape)
-    return gradient  # type: ignore[no-any-return]  # a Tensor

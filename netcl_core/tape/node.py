@@ -1,4 +1,4 @@
-"""Node: one value of the graph, with the recipe of its gradient.
+"""Node: one value of the graph, with the call that made it.
 
 Nodes carry a number that grows with their creation, so the reverse order of the
 numbers is a reverse topological order of every graph.
@@ -10,13 +10,11 @@ import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
 from netcl_core.errors import GradientError, message
 from netcl_core.tape import frames
 from netcl_core.tensors.tensor import Operand, Tensor
-
-GradFn: TypeAlias = Callable[..., Sequence[Any]]
 
 _numbers: Final = itertools.count()
 
@@ -28,74 +26,103 @@ def next_number() -> int:
 
 @final
 class Node(Operand):
-    """One value of the graph: the result of an op, or a leaf made by `ag.tensor`.
+    """One value of the graph: the result of a call, or a leaf made by `ag.tensor`.
+
+    Of a call with several results the first that a gradient reaches is the node that holds the
+    record; the others name it as their `source`.
 
     Attributes:
-        grad_fn: `(grad_out) -> [gradient per input]`; None for leaves and constants.
-        inputs: What the op was given: Nodes, Tensors, or plain values.
+        value: The Tensor; in a trace a TraceNode.
+        call: What made it (see `apply.Call`); None for leaves and constants.
+        inputs: The operands of the call: Nodes and Tensors.
+        scalars: The Python numbers of the call.
+        needs: Which inputs needed a gradient when the call was made.
+        kept: What the call wants to have again for its gradients.
+        versions: The tensors that the gradients read, with their versions at that time.
+        index: Which result of the call it is.
+        source: The node with the record, if it is another one.
         op_name: The op's name.
-        creation_trace: Formatted stack lines, kept while anomaly detection is on.
-        fn: The forward function, for checks of the gradient.
         frame: The user's code object and instruction; `where` makes it readable.
+        creation_trace: Formatted stack lines, kept while anomaly detection is on.
         tape: The implicit tape that recorded this node, if one did.
-        spread: Whether `grad_fn` takes a Spread as it is.
-        versions: The tensors that `grad_fn` reads with their versions at that time.
     """
 
-    __slots__ = ("__weakref__", "_grad", "_requires_grad", "creation_trace", "fn", "frame",
-                 "grad_fn", "inputs", "number", "op_name", "spread", "tape", "value",
-                 "versions")  # fmt: skip
+    __slots__ = ("__weakref__", "_grad", "_others", "call", "creation_trace", "frame", "index",
+                 "inputs", "kept", "needs", "number", "op_name", "scalars", "source", "tape",
+                 "value", "versions")  # fmt: skip
 
     value: Tensor  # a slot instead of Operand's property
-    grad_fn: GradFn | None
-    inputs: tuple[Any, ...]
 
     def __init__(
         self,
         value: Tensor,
-        grad_fn: GradFn | None = None,
-        parents: Sequence[Any] = (),
-        requires_grad: bool = False,
         op_name: str | None = None,
-        fn: Callable[..., Tensor] | None = None,
-        frame: tuple[CodeType, int] | None = None,
+        call: Any = None,
+        inputs: Sequence[Any] = (),
+        scalars: Sequence[Any] = (),
+        needs: tuple[bool, ...] = (),
+        kept: Any = None,
         versions: tuple[tuple[Tensor, int], ...] = (),
-        spread: bool = False,
+        frame: tuple[CodeType, int] | None = None,
+        index: int = 0,
+        source: Node | None = None,
     ) -> None:
         self.number = next(_numbers)
         self.value = value
-        self.grad_fn = grad_fn
-        self.inputs = parents if type(parents) is tuple else tuple(parents)
         self.op_name = op_name
-        self.creation_trace: list[str] | None = None
-        self._requires_grad = requires_grad
-        self._grad: Tensor | None = None
-        self.fn = fn
-        self.frame = frame
-        self.spread = spread
-        self.tape: Any = None
+        self.call = call
+        self.inputs = inputs
+        self.scalars = scalars
+        self.needs = needs
+        self.kept = kept
         self.versions = versions
-        if requires_grad and grad_fn is None:
-            value.requires_grad_()
+        self.frame = frame
+        self.index = index
+        self.source = source
+        self.creation_trace: list[str] | None = None
+        self.tape: Any = None
+        self._grad: Tensor | None = None
+        self._others: tuple[weakref.ref[Node], ...] = ()
+        if source is not None:  # which knows it, but does not keep it alive
+            source._others += (weakref.ref(self),)
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no op made this value (its gradient is kept in `grad`)."""
-        return self.grad_fn is None
+        """Whether no call made this value (its gradient is kept in `grad`)."""
+        return self.call is None
+
+    @property
+    def grad_fn(self) -> Callable[..., Sequence[Any]] | None:
+        """`(gradient of this value) -> [gradient per input]`, unchecked; None for a leaf."""
+        if self.call is None:
+            return None
+        node, place, count = self.source or self, self.index, len(self.call.results)
+
+        def gradients(grad: Any) -> Sequence[Any]:
+            grads = [grad if i == place else None for i in range(count)]
+            found: Sequence[Any] = node.call.gradients(node, grads, node.needs)
+            return found
+
+        return gradients
 
     @property
     def parents(self) -> list[Node]:
-        """The op's inputs as Nodes, in order; plain values are left out."""
-        return [leaf_node(x) for x in self.inputs if isinstance(x, Operand)]
+        """The call's inputs as Nodes, in order."""
+        return [leaf_node(x) for x in (self.source or self).inputs]
+
+    def results(self) -> list[Node]:
+        """The living nodes of the call's results, itself included; for the record's holder."""
+        others = [reference() for reference in self._others]
+        return [self, *(each for each in others if each is not None)]
 
     @property
     def requires_grad(self) -> bool:
         """Whether a gradient flows through this value."""
-        return self.value.requires_grad if self.grad_fn is None else self._requires_grad
+        return self.call is not None or self.value.requires_grad
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
-        if self.grad_fn is not None:
+        if self.call is not None:
             raise GradientError(
                 message("requires_grad", f"the result of {self.op_name}", "a leaf", "Use detach()")
             )
@@ -104,11 +131,11 @@ class Node(Operand):
     @property
     def grad(self) -> Tensor | None:
         """The gradient: of a leaf after backward, of a result under `Tape(retain_grads=True)`."""
-        return self.value.grad if self.grad_fn is None else self._grad
+        return self.value.grad if self.call is None else self._grad
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        if self.grad_fn is None:
+        if self.call is None:
             self.value.grad = value
         else:
             self._grad = value
@@ -117,36 +144,6 @@ class Node(Operand):
     def where(self) -> str:
         """`file:line` of the user's code that made this node."""
         return frames.describe(self.frame)
-
-
-@final
-class Spread:
-    """A gradient that is constant along some dimensions, kept small until it is needed whole.
-
-    `value` has size 1 along these dimensions; `shape` is the full shape. The gradient of
-    a sum is one: an elementwise kernel reads the single elements where they stand.
-    """
-
-    __slots__ = ("shape", "value")
-
-    def __init__(self, value: Tensor, shape: tuple[int, ...]) -> None:
-        self.value = value
-        self.shape = shape
-
-    @property
-    def dtype(self) -> str:
-        """The dtype's name."""
-        return self.value.dtype
-
-
-@final
-class Parts:
-    """The gradients of the results of one op with several results, by their index."""
-
-    __slots__ = ("of",)
-
-    def __init__(self, of: dict[int, Any]) -> None:
-        self.of = of
 
 
 def leaf_node(value: Any) -> Node:

@@ -1,14 +1,11 @@
-"""Planned calls: a plan becomes something to call with operands, and its gradients.
+"""RegionCall: a planned region as a call, and its gradients by one backward kernel.
 
-This is the straight line that every elementwise op takes, a single one and a fused
-region alike: allocate, launch, record.
+This is the straight line that every elementwise op takes, a single one and a fused region alike.
 """
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, final
 
 from netcl_core.codegen.generation import Needs
@@ -17,23 +14,18 @@ from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.stream import backend_of
-from netcl_core.tape import frames
 from netcl_core.tape.gradients import sum_to, whole
-from netcl_core.tape.node import Node, Parts
-from netcl_core.tape.state import process, thread
-from netcl_core.tape.tape import recorder
 from netcl_core.tensors.tensor import Tensor
 
 
 @final
-class PlannedCall:
-    """A plan with one or several results, ready to be called with operands and scalars.
+class RegionCall:
+    """A plan with one or several results as a call (see `apply.Call`)."""
 
-    `result` is the Spec of the first result.
-    """
+    __slots__ = ("_allocate", "_direct", "_dtype", "_forward", "_name", "device", "known", "name",
+                 "plan", "results", "shape", "size")  # fmt: skip
 
-    __slots__ = ("_allocate", "_direct", "_dtype", "_dtypes", "_forward", "_known", "_single",
-                 "device", "name", "plan", "result", "shape", "size")  # fmt: skip
+    keeps = False
 
     def __init__(self, plan: Plan, name: str) -> None:
         self.plan = plan
@@ -41,137 +33,75 @@ class PlannedCall:
         self.device: Device = plan.device
         self.shape = plan.shape
         self.size = plan.size
-        self.result = Spec(plan.shape, plan.types.outputs[0])
-        self._dtypes = plan.types.outputs
+        self.results = tuple(Spec(plan.shape, dtype) for dtype in plan.types.outputs)
+        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
         self._dtype = plan.results[0]
-        self._single = len(plan.results) == 1
+        self._name = self._dtype.name
         self._allocate = plan.allocate
         self._direct: Any = None
         self._forward: Callable[..., Any] | None = None
-        self._known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
 
-    def __call__(
-        self, tensors: Sequence[Any], scalars: Sequence[Any] = (), attrs: Any = None
-    ) -> Any:
-        """The result for Tensors or Nodes: a Node, or a Tensor with grad mode off.
-
-        Several results come as a list. While a function is traced the call is only noted.
-        """
-        state = thread
-        if state.tracer is not None:
-            return state.tracer.record(self, tensors, scalars, self.name, attrs)
-        inputs = [x if type(x) is Tensor else x.value for x in tensors]
+    def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
+        """The result, or a list of several."""
         launch = self._direct
-        if launch is not None:
-            buffer = self._allocate(self.size, self._dtype)
-            buffers = [x.buffer for x in inputs]
-            buffers.append(buffer)
-            launch(buffers)
-            value: Any = Tensor(buffer, self.shape, self._dtypes[0], self.device)
-        else:
-            value = (self._forward or self._prepare())(scalars, *inputs)
-        grad = state.grad
-        if not (process.grad if grad is None else grad):
-            return value
-        needs = tuple([x.requires_grad for x in tensors])
-        tape = state.tape or recorder()
-        flows, saves = self._known.get(needs) or self._learn(needs)
-        if True not in flows or not tape.enabled:
-            if self._single:
-                return Node(value, op_name=self.name)
-            return [Node(each, op_name=self.name) for each in value]
-        node = Node(
-            value if self._single else value[0],
-            partial(plan_gradients, self.plan, tensors, scalars, needs),
-            tensors,
-            True,
-            self.name,
-            partial(self.compute, scalars=scalars) if scalars else self.compute,
-            frames.user_frame(),
-            tuple([(inputs[i], inputs[i].version) for i in saves]) if saves else (),
-            True,
-        )
-        if (state.anomaly or process.anomaly)[0]:
-            node.creation_trace = traceback.format_stack()[:-1]
-        if tape._weak:  # as record() does
-            node.tape = tape
-        else:
-            tape.record(node)
-        return node if self._single else outputs_of(node, value, flows, tape)
+        if launch is None:
+            return (self._forward or self._prepare())(inputs, scalars)
+        buffer = self._allocate(self.size, self._dtype)
+        buffers = [x.buffer for x in inputs]
+        buffers.append(buffer)
+        launch(buffers)
+        return Tensor(buffer, self.shape, self._name, self.device)
 
-    def compute(self, *tensors: Tensor, scalars: Sequence[Any] = ()) -> Any:
-        """The result alone, without a record."""
-        return (self._forward or self._prepare())(scalars, *tensors)
+    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, None]:
+        """The same; a region computes again what its gradients need."""
+        return self.run(inputs, scalars), None
 
-    def _learn(self, needs: Needs) -> tuple[Needs, tuple[int, ...]]:
-        """Through which outputs gradients flow, and which inputs the backward reads."""
-        flows = self.plan.flows(needs)
-        saves = self.plan.backward(needs).reads if True in flows else ()
-        self._known[needs] = flows, saves
-        return flows, saves
+    def flows(self, needs: Needs) -> Needs:
+        """Of each result, whether its gradient reaches an input that needs one."""
+        return self.plan.flows(needs)
+
+    def saves(self, needs: Needs) -> tuple[int, ...]:
+        """The inputs that the backward kernel reads."""
+        return self.plan.backward(needs).reads
+
+    def gradients(self, node: Any, grads: Sequence[Any], needs: Needs) -> list[Any]:
+        """The gradients of the inputs."""
+        inputs = [x.value for x in node.inputs]
+        return plan_gradients(self.plan, inputs, node.scalars, needs, grads)
 
     def _prepare(self) -> Callable[..., Any]:
-        """The forward function `(scalars, *tensors)`; the kernel's source is made here."""
-        stage = self.plan.forward
-        allocate, size, shape, device = self._allocate, self.size, self.shape, self.device
-        dtype, name = self._dtype, self._dtypes[0]
+        """The forward function; the kernel's source is made here."""
+        stage, allocate, size = self.plan.forward, self._allocate, self.size
+        shape, device, dtypes = self.shape, self.device, self.plan.results
 
-        def one(scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
-            buffer = allocate(size, dtype)
-            stage([tensor.buffer for tensor in tensors], (), scalars, (buffer,))
-            return Tensor(buffer, shape, name, device)
+        def forward(inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
+            buffers = [allocate(size, dtype) for dtype in dtypes]
+            stage([x.buffer for x in inputs], (), scalars, buffers)
+            pairs = zip(buffers, dtypes, strict=True)
+            found = [Tensor(buffer, shape, dtype.name, device) for buffer, dtype in pairs]
+            return found if len(found) > 1 else found[0]
 
-        def several(scalars: Sequence[Any], *tensors: Tensor) -> list[Tensor]:
-            buffers = [allocate(size, each) for each in self.plan.results]
-            stage([tensor.buffer for tensor in tensors], (), scalars, buffers)
-            pairs = zip(buffers, self._dtypes, strict=True)
-            return [Tensor(buffer, shape, each, device) for buffer, each in pairs]
-
-        self._forward = one if self._single else several
-        self._direct = stage.direct if self._single else None
-        return self._forward
-
-
-def outputs_of(
-    bundle: Node, values: Sequence[Tensor], flows: Sequence[bool], tape: Any
-) -> list[Node]:
-    """One Node per result of an op with several; their gradients meet in the bundle.
-
-    `flows` says of which results the gradient reaches an input.
-    """
-    bundle.fn = None
-    found = []
-    for i, value in enumerate(values):
-        if flows[i]:
-            node = Node(value, partial(_part, i), (bundle,), True, bundle.op_name)
-            node.spread = True
-            node.frame = bundle.frame
-            tape.record(node)
-        else:
-            node = Node(value, op_name=bundle.op_name)
-        found.append(node)
-    return found
-
-
-def _part(index: int, grad: Any) -> list[Parts]:
-    return [Parts({index: grad})]
+        self._forward = forward
+        self._direct = stage.direct if len(dtypes) == 1 else None
+        return forward
 
 
 def plan_gradients(
-    plan: Plan, operands: Sequence[Any], scalars: Sequence[Any], needs: Needs, *grads: Any
+    plan: Plan,
+    inputs: Sequence[Tensor],
+    scalars: Sequence[Any],
+    needs: Needs,
+    grads: Sequence[Any],
 ) -> list[Any]:
-    """The gradients of a plan's inputs from the gradients of its outputs.
+    """The gradients of a plan's inputs from those of its outputs (None: it has none).
 
-    A gradient may be a Spread, or Parts where there are several outputs. One backward
-    kernel writes full-size gradients; those of broadcast inputs are then summed to the
-    input's shape. A gradient that is the upstream one needs no kernel.
+    A gradient may be a Spread. One backward kernel writes full-size gradients; those of
+    broadcast inputs are then summed to the input's shape. A gradient that is the upstream one
+    needs no kernel.
     """
-    if len(grads) == 1 and isinstance(grads[0], Parts):
-        grads = tuple(grads[0].of.get(i) for i in range(len(plan.results)))
     small = [None if g is None else g.value for g in grads]
     shapes = tuple(None if g is None else g.shape for g in small)
     stage = plan.backward(needs, shapes)
-    inputs = [x.value for x in operands]
     found: list[Any] = [None] * len(inputs)
     for i, j in stage.generated.passes:
         found[i] = grads[j]

@@ -1,7 +1,9 @@
-"""The reverse pass: one loop over a heap of nodes, latest first.
+"""The reverse pass: one loop over the calls behind some results, latest first.
 
-Each gradient is taken out of the sums when its node is reached, so it is freed
-as soon as it has been used.
+Before it starts, the consumers of every value are counted. So it knows when a gradient is
+complete: that of a call's results when the last call that read them has been passed, that of a
+leaf likewise, and a caller can begin to use it while the rest is still being computed. Each
+gradient is taken out of the sums when it is used, and is freed then.
 """
 
 from __future__ import annotations
@@ -9,13 +11,14 @@ from __future__ import annotations
 import heapq
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import ArgumentError, GradientError, MutationError, ShapeError, message
 from netcl_core.tape import anomaly
-from netcl_core.tape.gradients import accumulate, convert, duplicate, move, whole
+from netcl_core.tape.gradients import accumulate, add, convert, duplicate, move, whole
 from netcl_core.tape.modes import anomaly_mode, no_grad
-from netcl_core.tape.node import Node, Parts, Spread
+from netcl_core.tape.node import Node
 from netcl_core.tape.state import thread
 from netcl_core.tape.tracing import TraceBreak
 from netcl_core.tensors.host_data import host_array
@@ -23,101 +26,203 @@ from netcl_core.tensors.tensor import Operand, Tensor
 
 #: Held while a leaf's `grad` is read and replaced, so that threads with shared leaves lose nothing.
 _deposits: Final = threading.RLock()
+#: What a gradient belongs to: the identity of a leaf's Tensor or of the node with the record of a
+#: call, and the index of the result.
+Place: TypeAlias = tuple[int, int]
 
 
-def target_of(operand: Any) -> Any:
-    """What gradients are gathered for: a result's Node, or the Tensor of a leaf."""
-    return operand.value if isinstance(operand, Node) and operand.is_leaf else operand
+def _owner(operand: Any) -> Any:
+    """The node with the record of the call that made an operand; of a leaf its Tensor."""
+    if type(operand) is Node:
+        if operand.call is None:
+            return operand.value
+        return operand.source or operand
+    return operand
 
 
-class _Sums:
-    """The gradients that wait for their consumer.
+def place_of(operand: Any) -> Place:
+    """Where the gradient of an operand is gathered."""
+    made = type(operand) is Node and operand.call is not None
+    return id(_owner(operand)), operand.index if made else 0
 
-    A sum that was made here belongs to us and takes further terms in place; what
-    a grad_fn returned may be shared (with the upstream gradient, say) and is not
-    written to.
+
+@final
+class Graph:
+    """What lies between some results and their leaves, or between them and what is wanted.
+
+    Attributes:
+        edges: By the identity of each node that holds the record of a call, the inputs that its
+            gradients go on to: their number, their owner and their place.
+        counts: How many of these edges end at a value, by the identity of the value's owner.
     """
 
-    def __init__(self) -> None:
-        self._sums: dict[int, tuple[Any, bool]] = {}
+    def __init__(self, roots: Iterable[Any], wanted: set[Place] | None) -> None:
+        self.edges: dict[int, list[tuple[int, Any, Place]]] = {}
+        nodes = self._reachable(roots)
+        if wanted is not None:
+            self._keep_useful(nodes, wanted)
+        self.counts: dict[int, int] = {}
+        counts = self.counts
+        for edges in self.edges.values():
+            for _, owner, _ in edges:
+                counts[id(owner)] = counts.get(id(owner), 0) + 1
 
-    def add(self, target: Any, gradient: Any) -> None:
-        held = self._sums.get(id(target))
+    def _reachable(self, roots: Iterable[Any]) -> list[Node]:
+        """The nodes behind some results; their edges are noted."""
+        nodes = []
+        stack = [owner for owner in map(_owner, roots) if type(owner) is Node]
+        while stack:
+            node = stack.pop()
+            if id(node) in self.edges:
+                continue
+            nodes.append(node)
+            edges = self.edges[id(node)] = []
+            for i, need in enumerate(node.needs):
+                x = node.inputs[i]
+                if need and x.requires_grad:
+                    owner = _owner(x)
+                    recorded = type(owner) is Node
+                    edges.append((i, owner, (id(owner), x.index if recorded else 0)))
+                    if recorded and id(owner) not in self.edges:
+                        stack.append(owner)
+        return nodes
+
+    def _keep_useful(self, nodes: Iterable[Node], wanted: set[Place]) -> None:
+        """Drop the edges behind which there is nothing that is wanted, and nodes without any."""
+        for node in sorted(nodes, key=attrgetter("number")):  # inputs come first
+            edges = [
+                (i, owner, place)
+                for i, owner, place in self.edges[id(node)]
+                if place in wanted or (id(owner) in self.edges and type(owner) is Node)
+            ]
+            self.edges[id(node)] = edges
+            if not edges:
+                del self.edges[id(node)]
+
+
+@final
+class _Walk:
+    """One reverse pass over a graph."""
+
+    def __init__(
+        self, graph: Graph, wanted: set[Place] | None, retain: bool, taken: set[int]
+    ) -> None:
+        self.graph = graph
+        self.wanted = wanted
+        self.retain = retain
+        self.taken = taken  # buffers that somebody else holds
+        self.found: dict[Place, Tensor] = {}
+        self.leaves: list[tuple[Tensor, Any]] = []
+        self._counts = graph.counts
+        self._sums: dict[Place, tuple[Any, bool]] = {}
+        self._ready: list[tuple[int, Node]] = []
+
+    def start(self, root: Any, seed: Tensor) -> None:
+        self._add(place_of(root), seed)
+
+    def run(self, roots: Iterable[Any]) -> None:
+        for owner in {id(x): x for x in map(_owner, roots)}.values():
+            if not self._counts.get(id(owner)):
+                self._complete(owner)
+        while self._ready:
+            self._pass(heapq.heappop(self._ready)[1])
+
+    def _add(self, place: Place, gradient: Any) -> None:
+        """Add a gradient to the sum of a place.
+
+        A sum that was made here belongs to us and takes further terms in place; what a call
+        returned may be shared (with the upstream gradient, say) and is not written to.
+        """
+        held = self._sums.get(place)
         if held is None:
-            self._sums[id(target)] = (gradient, False)
-        elif isinstance(gradient, Parts):  # of other results: each comes once
-            self._sums[id(target)] = (Parts(held[0].of | gradient.of), False)
+            self._sums[place] = gradient, False
         else:
-            self._sums[id(target)] = _sum(*held, gradient)
+            self._sums[place] = add(*held, gradient), True
 
-    def pop(self, target: Any) -> Any:
-        return self._sums.pop(id(target))[0]
+    def _complete(self, owner: Any) -> None:
+        """Note that all consumers of a value have been passed."""
+        if type(owner) is Node:
+            if id(owner) in self.graph.edges:
+                heapq.heappush(self._ready, (-owner.number, owner))
+            else:  # it may be wanted itself, and nothing behind it is
+                self._take(owner)
+        elif (id(owner), 0) in self._sums:
+            self.leaves.append((owner, self._sums.pop((id(owner), 0))[0]))
 
-    def __contains__(self, target: Any) -> bool:
-        return id(target) in self._sums
+    def _take(self, node: Node) -> list[Any]:
+        """The gradients of a call's results, out of the sums; those that are wanted are kept."""
+        grads = []
+        for index in range(len(node.call.results or (None,))):
+            place = id(node), index
+            gradient = self._sums.pop(place, (None,))[0]
+            if gradient is not None and self.wanted is not None and place in self.wanted:
+                gradient = self.found[place] = whole(gradient)
+            grads.append(gradient)
+        return grads
 
+    def _pass(self, node: Node) -> None:
+        """Compute the gradients of a call's inputs, and count the call off."""
+        grads = self._take(node)
+        if self.retain:
+            self._retain(node, grads)
+        edges = self.graph.edges[id(node)]
+        if any(gradient is not None for gradient in grads):
+            needs = node.needs
+            if self.wanted is not None:
+                useful = {i for i, _, _ in edges}
+                needs = tuple([i in useful for i in range(len(needs))])
+            parts = _gradients(node, grads, needs)
+            for i, _, place in edges:
+                if parts[i] is not None:
+                    self._add(place, parts[i])
+        counts = self._counts
+        for _, owner, _ in edges:
+            counts[id(owner)] -= 1
+            if not counts[id(owner)]:
+                self._complete(owner)
 
-def _sum(held: Any, own: bool, term: Any) -> tuple[Any, bool]:
-    """The sum of two gradients, and whether it is ours to write to."""
-    if isinstance(held, Spread) and isinstance(term, Spread):
-        if held.value.shape == term.value.shape:
-            small = accumulate(held.value, term.value, in_place=own)
-            return Spread(small, held.shape), True
-    elif isinstance(held, Spread):
-        held, term = term, held
-        own = False
-    return accumulate(whole(held), whole(term), in_place=own and not isinstance(held, Spread)), True
+    def _retain(self, node: Node, grads: list[Any]) -> None:
+        """Leave the gradients in the nodes of the results, as `Tape(retain_grads=True)` asks."""
+        for result in node.results():
+            gradient = grads[result.index]
+            if gradient is not None:
+                result.grad = grads[result.index] = whole(gradient)
+                self.taken.add(id(grads[result.index].buffer))
 
 
 def run_backward(
-    roots: Sequence[Any], seeds: Sequence[Any], retain: bool, targets: Sequence[Any] | None = None
-) -> dict[int, Tensor | None]:
-    """The backward pass. With `targets` their gradients are returned and no leaf is touched."""
-    wanted = None if targets is None else {id(target) for target in targets}
-    found: dict[int, Tensor | None] = {}
-    leaves: dict[int, Tensor] = {}
-    sums = _Sums()
-    heap: list[tuple[int, Node]] = []
+    roots: Sequence[Any],
+    seeds: Sequence[Any],
+    retain: bool,
+    targets: Sequence[Any] | None = None,
+) -> list[Tensor | None]:
+    """The backward pass.
 
+    Args:
+        roots: The results to start from.
+        seeds: Their gradients; None: 1 for one element.
+        retain: Whether results keep their gradients too.
+        targets: Whose gradients are wanted. Then these are returned (None where there is none),
+            no leaf is touched, and nothing behind the targets is computed.
+    """
     if thread.tracer is not None:
         raise TraceBreak("backward", "a backward pass inside the function")
-
-    def push(target: Any, gradient: Any) -> None:
-        if target not in sums:
-            if isinstance(target, Node):
-                heapq.heappush(heap, (-target.number, target))
-            else:
-                leaves[id(target)] = target
-        sums.add(target, gradient)
-
-    taken: set[int] = set()
-    for root, seed in zip(roots, seeds, strict=True):
+    wanted = None if targets is None else {place_of(target) for target in targets}
+    for root in roots:
         _check_root(root)
-        start = _seed(root, seed)
-        taken.add(id(start.buffer))
-        push(target_of(root), start)
-    while heap:
-        node = heapq.heappop(heap)[1]
-        gradient = sums.pop(node)
-        if type(gradient) is Spread and (retain or wanted is not None or not node.spread):
-            gradient = whole(gradient)
-        if wanted is not None and id(node) in wanted:
-            found[id(node)] = gradient
-        if retain and not isinstance(gradient, Parts):
-            node.grad = gradient
-            taken.add(id(gradient.buffer))
-        with no_grad():
-            parts = _gradients(node, gradient)
-        for parent, part in zip(node.inputs, parts, strict=True):
-            if part is not None and isinstance(parent, Operand) and parent.requires_grad:
-                push(target_of(parent), part)
-    for leaf in leaves.values():
-        gradient = whole(sums.pop(leaf))
-        if wanted is None:
-            _deposit(leaf, gradient, taken)
-        elif id(leaf) in wanted:
-            found[id(leaf)] = gradient
-    return found
+    walk = _Walk(Graph(roots, wanted), wanted, retain, set())
+    with no_grad():
+        for root, seed in zip(roots, seeds, strict=True):
+            start = _seed(root, seed)
+            walk.taken.add(id(start.buffer))
+            walk.start(root, start)
+        walk.run(roots)
+        if targets is None:
+            for leaf, gradient in walk.leaves:
+                _deposit(leaf, whole(gradient), walk.taken)
+            return []
+        found = walk.found | {(id(leaf), 0): whole(each) for leaf, each in walk.leaves}
+    return [found.get(place_of(target)) for target in targets]
 
 
 def _deposit(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
@@ -166,8 +271,8 @@ def _seed(root: Any, seed: Any) -> Tensor:
     return convert(move(value, root.device), root.dtype)
 
 
-def _gradients(node: Node, gradient: Any) -> Iterable[Any]:
-    """Run a node's grad_fn and check what it returns."""
+def _gradients(node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
+    """The gradients of a call's inputs, checked."""
     for saved, version in node.versions:
         if saved.version != version:
             raise MutationError(
@@ -179,34 +284,23 @@ def _gradients(node: Node, gradient: Any) -> Iterable[Any]:
                     "Call backward before the change, or change a copy",
                 )
             )
-    assert node.grad_fn is not None  # leaves are never on the heap
-    parts = node.grad_fn(gradient)
-    if not isinstance(parts, (list, tuple)) or len(parts) != len(node.inputs):
-        given = len(parts) if isinstance(parts, (list, tuple)) else type(parts).__name__
-        raise GradientError(
-            message(
-                f"backward of {node.op_name}",
-                f"grad_fn returned {given}",
-                f"{len(node.inputs)} gradients, one per input",
-            )
-        )
-    values = [part.value if isinstance(part, Operand) else part for part in parts]
-    for parent, part in zip(node.inputs, values, strict=True):
-        if part is None or isinstance(part, Parts) or not isinstance(parent, Operand):
-            continue
-        if part.shape != parent.shape:
+    parts = node.call.gradients(node, grads, needs)
+    values = [part.value if isinstance(part, Node) else part for part in parts]
+    for x, part in zip(node.inputs, values, strict=True):
+        if part is not None and part.shape != x.shape:
             raise GradientError(
                 message(
                     f"backward of {node.op_name}",
                     f"a gradient of shape {part.shape}",
-                    f"the input's shape {parent.shape}",
+                    f"the input's shape {x.shape}",
                 )
             )
     check, numerics = anomaly_mode()
     if check or numerics:
-        seen = [None if isinstance(part, Parts) or part is None else whole(part) for part in values]
+        seen = [None if part is None else whole(part) for part in values]
         if check:
             anomaly.check_finite(node, seen)
-        if numerics and node.fn is not None:
-            anomaly.check_directional(node, whole(gradient), seen)
+        if numerics:
+            given = [None if each is None else whole(each) for each in grads]
+            anomaly.check_directional(node, given, seen)
     return values

@@ -1,21 +1,15 @@
-"""The engine: Tape, apply_op, and the functions that start a backward pass."""
+"""Tape: the recorder of a forward pass, and the functions that start a backward pass."""
 
 from __future__ import annotations
 
 import gc
-import traceback
-from collections.abc import Callable, Sequence
-from typing import Any, Final, final
+from typing import Any, final
 
 from netcl_core.errors import ArgumentError, message
-from netcl_core.tape import frames
-from netcl_core.tape.modes import anomaly_mode, is_grad_enabled
-from netcl_core.tape.node import GradFn, Node, leaf_node, next_number
-from netcl_core.tape.reverse import run_backward, target_of
+from netcl_core.tape.node import Node, leaf_node, next_number
+from netcl_core.tape.reverse import run_backward
 from netcl_core.tape.state import thread
 from netcl_core.tensors.tensor import Operand, Tensor
-
-_CURRENT: Final = object()
 
 
 @final
@@ -110,63 +104,6 @@ def tensor(data: Any, requires_grad: bool = False) -> Node:
     return leaf_node(value)
 
 
-def apply_op(
-    fn: Callable[..., Tensor],
-    grad_fn: GradFn | None,
-    *args: Any,
-    tape: Any = _CURRENT,
-    op_name: str | None = None,
-    attrs: dict[str, Any] | None = None,
-    saves: Sequence[int] | None = None,
-) -> Any:
-    """Run an op and record it: the one place through which every op goes.
-
-    Args:
-        fn: The forward function; it gets Tensors where `args` holds Nodes.
-        grad_fn: `(grad_out) -> [gradient or None per argument]`; None: no gradient.
-        args: Nodes, Tensors, or plain values.
-        tape: The tape to record on; default: the current one; None: record nothing.
-        op_name: The op's name; default: the name of the calling function.
-        attrs: The op's metadata, for tracers.
-        saves: Which arguments `grad_fn` reads (default: all); changing one of these in
-            place before backward raises MutationError there.
-
-    Returns:
-        A Node; the raw Tensor if grad mode is off.
-    """
-    if thread.tracer is not None:
-        return thread.tracer.record(fn, args, (), op_name or frames.caller_name(), attrs)
-    value: Any = fn(*[arg.value if type(arg) is Node else arg for arg in args])
-    if type(value) is Node:  # fn called ops itself; grad_fn is what counts
-        value = value.value
-    if not is_grad_enabled():
-        return value
-    if value.requires_grad:  # fn handed a leaf through: the result is a value of its own
-        value = value.alias(value.shape)
-    name = op_name or frames.caller_name()
-    record_on = get_current_tape() if tape is _CURRENT else tape
-    if grad_fn is None or record_on is None or not record_on.enabled or not _any_needs(args):
-        return Node(value, op_name=name)
-    node = Node(value, grad_fn, args, True, name)
-    node.fn = fn
-    node.frame = frames.user_frame()
-    saved = args if saves is None else [args[i] for i in saves]
-    if saved:
-        values = [arg.value for arg in saved if isinstance(arg, Operand)]
-        node.versions = tuple([(tensor, tensor.version) for tensor in values])
-    if anomaly_mode()[0]:
-        node.creation_trace = traceback.format_stack()[:-1]
-    record_on.record(node)
-    return node
-
-
-def _any_needs(args: Sequence[Any]) -> bool:
-    for arg in args:  # noqa: SIM110 - a plain loop is faster, and this runs at every op
-        if isinstance(arg, Operand) and arg.requires_grad:
-            return True
-    return False
-
-
 def backward(loss: Any, grad: Any = None) -> None:
     """Add the gradient of `loss` to `grad` of every leaf that it was computed from.
 
@@ -197,5 +134,4 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None) -> list[Tensor | N
         raise ArgumentError(
             message("grad", f"{len(seeds)} grad_outputs", f"{len(roots)}, one per output")
         )
-    found = run_backward(roots, seeds, False, [target_of(x) for x in targets])
-    return [found.get(id(target_of(x))) for x in targets]
+    return run_backward(roots, seeds, False, targets)

@@ -1,8 +1,7 @@
 """Tracing: while a context is active, ops become TraceNodes instead of launches.
 
-`apply_op` and the elementwise ops look for a tracer at their one entrance; no op
-knows about it. A TraceNode stands where a Tensor would: it has shape, dtype and
-device, and no data. Whoever asks for data ends the trace (`TraceBreak`).
+`apply` looks for a tracer; no op knows about it. A TraceNode stands where a Tensor would: it has
+shape, dtype and device, and no data. Whoever asks for data ends the trace (`TraceBreak`).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, Final, NoReturn, TypeAlias, final
 from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import FusionError, message
+from netcl_core.runtime.kernels import Spec
 from netcl_core.tape import frames
 from netcl_core.tape.node import Node
 from netcl_core.tape.state import process, thread
@@ -52,10 +52,11 @@ class TraceNode:
     Attributes:
         op_name: The op; `"input"` for an argument, `"constant"` for a tensor that the
             function took from elsewhere, `"random_state"` for a fresh random state.
-        inputs: The TraceNodes that the op was given (None: an absent operand).
+        inputs: The TraceNodes that the op was given.
         shape, dtype, device: Of the value.
         attrs: The op's metadata.
-        call: What computes it: the forward function that `apply_op` was given.
+        call: What computes it (see `apply.Call`).
+        pick: Of one of several results, which one it is of the node that is its only input.
         scalars: The Python numbers among its operands, in order.
         is_result: Whether the traced function returned it.
         cut: Whether no gradient flows back through it (`no_grad`, `detach`).
@@ -64,13 +65,13 @@ class TraceNode:
     """
 
     __slots__ = ("attrs", "call", "cut", "device", "dtype", "frame", "inputs", "is_result",
-                 "leaf_node", "number", "op_name", "requires_grad", "scalars", "shape",
-                 "tensor")  # fmt: skip
+                 "leaf_node", "number", "op_name", "pick", "requires_grad", "scalars",
+                 "shape", "tensor")  # fmt: skip
 
     def __init__(
         self,
         op_name: str,
-        inputs: Sequence[TraceNode | None],
+        inputs: Sequence[TraceNode],
         shape: tuple[int, ...],
         dtype: str,
         attrs: dict[str, Any] | None = None,
@@ -83,13 +84,14 @@ class TraceNode:
         self.attrs = attrs or {}
         self.device = device
         self.call: Any = None
+        self.pick: int | None = None
         self.scalars: tuple[Any, ...] = ()
         self.cut = False
         self.is_result = False
         self.tensor: Any = None
         self.frame: Frame = None
         self.number = -1
-        self.requires_grad: bool = any(x is not None and x.requires_grad for x in self.inputs)
+        self.requires_grad: bool = any(x.requires_grad for x in self.inputs)
         self.leaf_node = None
 
     def __repr__(self) -> str:
@@ -193,10 +195,8 @@ class TracingContext:
         """A symbolic random state: a fresh one at each call."""
         return Node(self.add(TraceNode(RANDOM, (), (2,), "int64", device=device)))  # type: ignore[arg-type]
 
-    def node_of(self, operand: Any) -> TraceNode | None:
+    def node_of(self, operand: Any) -> TraceNode:
         """The TraceNode of an operand; a tensor from outside the function is a constant."""
-        if operand is None:
-            return None
         value = operand.value
         if isinstance(value, TraceNode):
             return value
@@ -209,29 +209,35 @@ class TracingContext:
         return known
 
     def record(
-        self,
-        call: Any,
-        operands: Sequence[Any],
-        scalars: Sequence[Any],
-        name: str,
-        attrs: dict[str, Any] | None,
-    ) -> Node:
-        """Take down an op; `call` needs `result`, the Spec of what it would return."""
-        result = getattr(call, "result", None)
-        if result is None:
+        self, call: Any, operands: Sequence[Any], scalars: Sequence[Any], attrs: Any = None
+    ) -> Any:
+        """Take down a call: a Node, or a list of them if it has several results."""
+        if call.results is None:
             raise TraceBreak(
-                name, "its forward is a Python function that the tracer cannot see into"
+                call.name, "its forward is a Python function that the tracer cannot see into"
             )
-        node = TraceNode(
-            name,
-            [self.node_of(x) for x in operands],
-            result.shape,
-            result.dtype,
-            attrs,
-            call.device,
-        )
-        node.call = call
-        node.scalars = tuple(scalars)
+        inputs = [self.node_of(x) for x in operands]
+        made = self._noted(call.name, inputs, call.results[0], call.device, attrs)
+        made.call = call
+        made.scalars = tuple(scalars)
+        if len(call.results) == 1:
+            return Node(made)  # type: ignore[arg-type]
+        made.requires_grad = any(x.requires_grad for x in inputs)
+        return [
+            Node(self._result(made, i, result))  # type: ignore[arg-type]
+            for i, result in enumerate(call.results)
+        ]
+
+    def _result(self, made: TraceNode, index: int, result: Spec) -> TraceNode:
+        """One of several results of a call."""
+        node = self._noted(made.op_name, [made], result, made.device)
+        node.pick = index
+        return node
+
+    def _noted(
+        self, name: str, inputs: Sequence[TraceNode], result: Spec, device: Any, attrs: Any = None
+    ) -> TraceNode:
+        node = TraceNode(name, inputs, result.shape, result.dtype, attrs, device)
         node.frame = frames.user_frame()
         if not DTYPES[node.dtype].floating:
             node.requires_grad = False
@@ -239,7 +245,7 @@ class TracingContext:
             if not self._grad:
                 raise TraceBreak(name, "it is recorded, by enable_grad, in a call under no_grad")
             node.cut, node.requires_grad = True, False
-        return Node(self.add(node))  # type: ignore[arg-type]
+        return self.add(node)
 
     def detach(self, source: TraceNode) -> Node:
         """The same value without a gradient."""

@@ -1,25 +1,32 @@
 """The public function of each op by name: what tensors' methods and operators call.
 
-The table makes an entry on its first look-up. The plugin system, which lies above, says how and
-clears the table whenever an op comes or goes.
+The tables make an entry on its first look-up. The plugin system, which lies above, says how and
+clears them whenever an op comes or goes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, final
 
 
+@final
 class OpFunctions(dict[str, Callable[..., Any]]):
     """Op name -> function; `functions["add"](x, y)`.
 
     Attributes:
         build: Makes the function of a name and says whether it may be kept; raises MissingOpError.
+        build_of: Makes the function of a record, whether it is a public op or a part of one.
         names: The names of all installed ops.
     """
 
     build: Callable[[str], tuple[Callable[..., Any], bool]] | None = None
+    build_of: Callable[[Any], Callable[..., Any]] | None = None
     names: Callable[[], Sequence[str]] = staticmethod(lambda: ())
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_records: dict[int, tuple[Any, Callable[..., Any]]] = {}
 
     def __missing__(self, name: str) -> Callable[..., Any]:
         if self.build is None:
@@ -28,6 +35,19 @@ class OpFunctions(dict[str, Callable[..., Any]]):
         if kept:
             self[name] = function
         return function
+
+    def of_record(self, record: Any) -> Callable[..., Any]:
+        """The function of one record, whoever else offers an op of its name."""
+        held = self._of_records.get(id(record))
+        if held is None:
+            assert self.build_of is not None  # set before any record can be made
+            held = self._of_records[id(record)] = record, self.build_of(record)
+        return held[1]
+
+    def clear(self) -> None:
+        """Forget all functions."""
+        super().clear()
+        self._of_records.clear()
 
 
 functions: Final = OpFunctions()

@@ -167,7 +167,7 @@ def _run(
     seeds = [Tensor.from_host(seed(out.shape, out.dtype), device) for out in results]
     grads: list[Tensor | None] = [None] * len(tensors)
     if any(needs):
-        grads = plan_gradients(made, tensors, scalars, needs, *seeds)
+        grads = plan_gradients(made, tensors, scalars, needs, seeds)
     rest = iter([g if need else None for g, need in zip(grads, needs, strict=True)])
     return results, ([next(rest) for _ in arrays] for arrays in inputs)
 

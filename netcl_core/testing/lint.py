@@ -24,7 +24,8 @@ from netcl_core.device.device import Kind, stand_in
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import PrimitiveError, TemplateError
 from netcl_core.ops.operators import Operator
-from netcl_core.ops.sources import region_of, sources_of
+from netcl_core.ops.primitive_function import record_region
+from netcl_core.ops.sources import record_signature, sources_of
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.rendering import templates_of, unread_arguments
 from netcl_core.testing.cases import Case

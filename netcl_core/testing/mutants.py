@@ -163,7 +163,7 @@ class _Used:
         self.seen = False
         if isinstance(record, AutogradPrimitive):
             self.record: Any = replace(record, forward=partial(self._note, record.forward))
-        elif isinstance(record, Operator):
+        elif record.function is None:
             self.record = replace(record, infer=partial(self._note, record.infer))
         else:
             self.record = replace(record, function=partial(self._note, record.function))

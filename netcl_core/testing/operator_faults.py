@@ -15,10 +15,10 @@ import numpy as np
 
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.dtypes import DTYPES
-from netcl_core.ops.operators import Composite, Operator
+from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import primitive_function
-from netcl_core.tape.node import Spread
-from netcl_core.tape.tape import apply_op
+from netcl_core.tape.apply import apply_op
+from netcl_core.tape.gradients import Spread
 from netcl_core.tensors.tensor import Operand
 from netcl_core.testing.faults import FACTOR, Fault
 from netcl_core.testing.samples import is_floating
@@ -44,17 +44,18 @@ _scale: Final = primitive_function(
 )
 
 
-def operator_faults(record: Operator | Composite, inputs: int) -> Iterator[Fault]:
+def operator_faults(record: Operator, inputs: int) -> Iterator[Fault]:
     """Every fault of a structured op that is called with this many tensors.
 
     Whether a fault changes anything is only known when it runs.
     """
     changes = _changes(inputs)
-    if isinstance(record, Operator):
+    if record.function is None:
         if record.backward is not None:
             for kind, text, change in changes:
                 wrong: Any = replace(record, backward=partial(_backward, record.backward, change))
                 yield Fault(record.name, kind, text, wrong)
+        assert record.reference is not None  # it is no function of other ops
         wrong = replace(record, reference=partial(_reference, record.reference))
     else:
         for kind, text, change in changes:
@@ -105,12 +106,19 @@ def scaled(value: Any, factor: float) -> Any:
 # -- wrappers --------------------------------------------------------------------------
 
 
-def _backward(right: Callable[..., Sequence[Any]], change: Change, saved: Any, grad: Any) -> Any:
-    return change(list(right(saved, grad)))
+def _backward(right: Callable[..., Sequence[Any]], change: Change, saved: Any, *grads: Any) -> Any:
+    return change(list(right(saved, *grads)))
 
 
 def _reference(right: Callable[..., Any], *arrays: Any, **attrs: Any) -> Any:
-    found = np.asarray(right(*arrays, **attrs))
+    given = right(*arrays, **attrs)
+    if isinstance(given, tuple):
+        return tuple(_spoilt(each) for each in given)
+    return _spoilt(given)
+
+
+def _spoilt(given: Any) -> Any:
+    found = np.asarray(given)
     return found * found.dtype.type(FACTOR) if is_floating(found) else found
 
 

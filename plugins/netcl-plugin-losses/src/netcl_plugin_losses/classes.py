@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import numpy as np
 
-import netcl_core.autograd as ag
 from netcl_core import Spec
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_losses.arguments import FLOATING
@@ -82,28 +81,6 @@ def check_indices(who: str) -> Callable[[Sequence[Any], Any], None]:
             raise AttributeValueError(message(who, given, expected, remedy))
 
     return check
-
-
-def reduce_rows(rows: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
-    """The losses of rows as they are, summed, or averaged.
-
-    The mean is over the rows that are not ignored, weighted with the weights of their
-    classes; it is NaN if there are none, as in PyTorch. Nothing waits for the device.
-    """
-    if reduction == "none":
-        return rows
-    if reduction == "sum":
-        return ag.sum(rows)
-    mean = ag.mean(rows)
-    if weight is None and not _may_hold(target, ignore_index):
-        return mean
-    counts = ag.class_weight_rows(target, weight, ignore_index, rows.dtype)
-    return ag.div(mean, ag.mean(counts))
-
-
-def _may_hold(target: Any, number: int) -> bool:
-    bounds = ag.int_range(target) if target.size else (0, 0)
-    return bounds is None or bounds[0] <= number <= bounds[1]
 
 
 def picked(target: Any, ignore_index: int, classes: int) -> tuple[Any, Any]:

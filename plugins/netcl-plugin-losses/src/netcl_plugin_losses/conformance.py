@@ -193,26 +193,8 @@ CLASSES = [
     *loss("nll_loss", (logarithms, with_ignored(7, 1)), ROWS[:3], ignore_index=1),
 ]  # fmt: skip
 CASES = [*REGRESSION, *BINARY, *CLASSES]
-INTERNAL = {
-    "absolute_error_elements": "l1_loss before its reduction",
-    "squared_error_elements": "mse_loss before its reduction",
-    "smooth_l1_elements": "smooth_l1_loss before its reduction",
-    "huber_elements": "huber_loss before its reduction",
-    "binary_cross_entropy_elements": "binary_cross_entropy before its reduction",
-    "binary_cross_entropy_with_logits_elements": "the same of logits",
-    "kl_div_elements": "kl_div before its reduction",
-    "kl_div_log_elements": "kl_div of logarithms before its reduction",
-    "weighted_bce_elements": "weighted_bce before its reduction",
-    "weighted_smooth_l1_elements": "weighted_smooth_l1 before its reduction",
-    "weighted_bce_smooth_l1_elements": "the fused detection loss before its sum",
-    "class_weight_rows": "the weights of cross_entropy's rows",
-    "cross_entropy_rows": "cross_entropy before its reduction",
-    "cross_entropy_rows_backward": "the gradient of cross_entropy",
-    "nll_rows": "nll_loss before its reduction",
-    "nll_rows_backward": "the gradient of nll_loss",
-}
 
 
-def cases(op: str) -> Sequence[Case] | str:
-    """The cases of an op, or why it needs none."""
-    return INTERNAL.get(op) or [case for case in CASES if case.op == op]
+def cases(op: str) -> Sequence[Case]:
+    """The cases of an op."""
+    return [case for case in CASES if case.op == op]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core.autograd import Composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_losses.arguments import FLOATING, checked, floating, operands, reduce
-from netcl_plugin_losses.classes import class_axis, reduce_rows
+from netcl_plugin_losses.classes import check_indices, class_axis
+from netcl_plugin_losses.nll import CLASS_WEIGHT_ROWS, reduce_rows
+from netcl_plugin_losses.rows import CROSS_ENTROPY_ROWS
 
 WHO = "cross_entropy"
 
@@ -52,7 +54,7 @@ def cross_entropy(
     if target.dtype in FLOATING and target.shape == input.shape and input.ndim:
         rows = _probability_rows(input, target, weight, ignore_index, label_smoothing)
         return reduce(rows, reduction)
-    rows = ag.cross_entropy_rows(input, target, weight, ignore_index, label_smoothing)
+    rows = CROSS_ENTROPY_ROWS(input, target, weight, ignore_index, label_smoothing)
     return reduce_rows(rows, target, weight, ignore_index, reduction)
 
 
@@ -75,4 +77,20 @@ def _probability_rows(
     return ag.neg(ag.sum(ag.mul(ag.log_softmax(input, dim), target), dim))
 
 
-RECORDS = (Composite(WHO, cross_entropy, cross_entropy.__doc__ or ""),)
+def records() -> Sequence[ag.Operator]:
+    """The loss, with the kernels of its rows."""
+    parts = (CROSS_ENTROPY_ROWS, CLASS_WEIGHT_ROWS)
+    return [
+        ag.composite(
+            cross_entropy,
+            ("input", "target", "weight"),
+            parts=parts,
+            check=check_class_indices,
+        )
+    ]
+
+
+def check_class_indices(operands: Sequence[Any], attrs: Any) -> None:
+    """Raise AttributeValueError if a class index is out of range."""
+    if operands[1].dtype not in FLOATING:
+        check_indices(WHO)(operands, attrs)

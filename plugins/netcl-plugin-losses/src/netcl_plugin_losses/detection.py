@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core.autograd import Composite
+from netcl_plugin_losses.elements import element
 from netcl_plugin_losses.arguments import alike, checked, reduce
 from netcl_plugin_losses.regression import non_negative
 
@@ -24,7 +25,7 @@ def weighted_bce(pred: Any, target: Any, weight: Any, reduction: str = "mean") -
     """
     checked("weighted_bce", reduction)
     pred, target, weight = alike("weighted_bce", pred=pred, target=target, weight=weight)
-    return reduce(ag.weighted_bce_elements(pred, target, weight), reduction)
+    return reduce(element("weighted_bce")(pred, target, weight), reduction)
 
 
 def weighted_smooth_l1(
@@ -45,7 +46,7 @@ def weighted_smooth_l1(
     checked("weighted_smooth_l1", reduction)
     beta = non_negative("weighted_smooth_l1", "beta", beta)
     pred, target, weight = alike("weighted_smooth_l1", pred=pred, target=target, weight=weight)
-    return reduce(ag.weighted_smooth_l1_elements(pred, target, weight, beta), reduction)
+    return reduce(element("weighted_smooth_l1")(pred, target, weight, beta), reduction)
 
 
 def fused_weighted_bce_smooth_l1_loss(
@@ -81,13 +82,20 @@ def fused_weighted_bce_smooth_l1_loss(
     beta = non_negative(who, "beta", beta)
     operands = alike(who, pred=pred, target=target, heat_weight=heat_weight, reg_weight=reg_weight)
     constants = [operand.detach() for operand in operands[1:]]
-    elements = ag.weighted_bce_smooth_l1_elements(
+    elements = element("weighted_bce_smooth_l1")(
         operands[0], *constants, heat_scale, reg_scale, beta
     )
     return ag.sum(elements)
 
 
-RECORDS = tuple(
-    Composite(function.__name__, function, function.__doc__ or "")
-    for function in (weighted_bce, weighted_smooth_l1, fused_weighted_bce_smooth_l1_loss)
-)
+def records() -> Sequence[ag.Operator]:
+    """The losses, each with its element loss."""
+    operands = ("pred", "target", "weight")
+    fused = ("pred", "target", "heat_weight", "reg_weight")
+    return [
+        ag.composite(weighted_bce, operands, parts=(element("weighted_bce"),)),
+        ag.composite(weighted_smooth_l1, operands, parts=(element("weighted_smooth_l1"),)),
+        ag.composite(
+            fused_weighted_bce_smooth_l1_loss, fused, parts=(element("weighted_bce_smooth_l1"),)
+        ),
+    ]

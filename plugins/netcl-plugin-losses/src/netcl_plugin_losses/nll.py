@@ -10,7 +10,7 @@ import numpy as np
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
-from netcl_core.autograd import Composite, Implementation, Operator, Request, Saved
+from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import DtypeError, message
 from netcl_plugin_losses.arguments import checked, operands
 from netcl_plugin_losses.classes import (
@@ -23,7 +23,6 @@ from netcl_plugin_losses.classes import (
     class_axis,
     from_rows,
     picked,
-    reduce_rows,
     rows_shape,
     wide,
 )
@@ -55,7 +54,7 @@ def nll_loss(
     checked("nll_loss", reduction)
     input, target, weight = operands(input, target, weight)
     weight = None if weight is None else weight.detach().astype(input.dtype)
-    rows = ag.nll_rows(input, target, weight, ignore_index)
+    rows = NLL_ROWS(input, target, weight, ignore_index)
     return reduce_rows(rows, target, weight, ignore_index, reduction)
 
 
@@ -163,41 +162,68 @@ def _reference_weights(target: Any, weight: Any, ignore_index: int, dtype: str) 
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     x, target, weight = saved.inputs
     ignore = saved.attrs["ignore_index"]
-    return [ag.nll_rows_backward(target, grad, weight, ignore, x.shape), None, None]
+    return [NLL_ROWS_BACKWARD(target, grad, weight, ignore, x.shape), None, None]
 
 
 def _implemented(name: str, plan: Callable[[Request], Kernels]) -> tuple[Implementation, ...]:
     return (Implementation(name, "element per item", plan),)
 
 
-RECORDS = (
-    Composite("nll_loss", nll_loss, nll_loss.__doc__ or ""),
-    Operator(
-        name="nll_rows",
-        bind=_bind,
-        infer=_infer,
-        reference=_reference,
-        backward=_backward,
-        saves=(1, 2),
-        check=check_indices("nll_loss"),
-        implementations=_implemented("nll_rows", _plan_rows),
-        doc="nll_rows(input, target, weight, ignore_index): -weight[y] * input[y] of each row.",
-    ),
-    Operator(
-        name="nll_rows_backward",
-        bind=_bind_backward,
-        infer=_infer_backward,
-        reference=_reference_backward,
-        implementations=_implemented("nll_rows_backward", _plan_backward),
-        doc="nll_rows_backward(target, grad, weight, ignore_index, shape): nll_rows' gradient.",
-    ),
-    Operator(
-        name="class_weight_rows",
-        bind=_bind_weights,
-        infer=_infer_weights,
-        reference=_reference_weights,
-        implementations=_implemented("class_weight_rows", _plan_weights),
-        doc="class_weight_rows(target, weight, ignore_index, dtype): the weight of each row's "
-        "class, 1 without weights and 0 for an ignored row.",
-    ),
+NLL_ROWS_BACKWARD: Final = Operator(
+    name="nll_rows_backward",
+    bind=_bind_backward,
+    infer=_infer_backward,
+    reference=_reference_backward,
+    implementations=_implemented("nll_rows_backward", _plan_backward),
+    doc="nll_rows_backward(target, grad, weight, ignore_index, shape): nll_rows' gradient.",
 )
+NLL_ROWS: Final = Operator(
+    name="nll_rows",
+    bind=_bind,
+    infer=_infer,
+    reference=_reference,
+    backward=_backward,
+    saves=(1, 2),
+    check=check_indices("nll_loss"),
+    implementations=_implemented("nll_rows", _plan_rows),
+    parts=(NLL_ROWS_BACKWARD,),
+    doc="nll_rows(input, target, weight, ignore_index): -weight[y] * input[y] of each row.",
+)
+CLASS_WEIGHT_ROWS: Final = Operator(
+    name="class_weight_rows",
+    bind=_bind_weights,
+    infer=_infer_weights,
+    reference=_reference_weights,
+    implementations=_implemented("class_weight_rows", _plan_weights),
+    doc="class_weight_rows(target, weight, ignore_index, dtype): the weight of each row's "
+    "class, 1 without weights and 0 for an ignored row.",
+)
+
+
+def reduce_rows(rows: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+    """The losses of rows as they are, summed, or averaged.
+
+    The mean is over the rows that are not ignored, weighted with the weights of their
+    classes; it is NaN if there are none, as in PyTorch. Nothing waits for the device.
+    """
+    if reduction == "none":
+        return rows
+    if reduction == "sum":
+        return ag.sum(rows)
+    mean = ag.mean(rows)
+    if weight is None and not _may_hold(target, ignore_index):
+        return mean
+    counts = CLASS_WEIGHT_ROWS(target, weight, ignore_index, rows.dtype)
+    return ag.div(mean, ag.mean(counts))
+
+
+def _may_hold(target: Any, number: int) -> bool:
+    bounds = ag.int_range(target) if target.size else (0, 0)
+    return bounds is None or bounds[0] <= number <= bounds[1]
+
+
+def records() -> Sequence[ag.Operator]:
+    """The loss, with the kernels of its rows."""
+    parts = (NLL_ROWS, CLASS_WEIGHT_ROWS)
+    operands = ("input", "target", "weight")
+    return [ag.composite(nll_loss, operands, parts=parts, check=check_indices("nll_loss"))]

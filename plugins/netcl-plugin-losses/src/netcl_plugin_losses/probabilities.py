@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core.autograd import Composite
+from netcl_plugin_losses.elements import element
 from netcl_plugin_losses.arguments import alike, checked, operands, reduce, weighted
 
 
@@ -29,7 +30,7 @@ def binary_cross_entropy(
     """
     checked("binary_cross_entropy", reduction)
     input, target = alike("binary_cross_entropy", input=input, target=target)
-    elements = ag.binary_cross_entropy_elements(input, target)
+    elements = element("binary_cross_entropy")(input, target)
     return reduce(weighted(elements, weight), reduction)
 
 
@@ -57,7 +58,7 @@ def binary_cross_entropy_with_logits(
     checked("binary_cross_entropy_with_logits", reduction)
     input, target = alike("binary_cross_entropy_with_logits", input=input, target=target)
     positive = 1.0 if pos_weight is None else operands(input, pos_weight)[1]
-    elements = ag.binary_cross_entropy_with_logits_elements(input, target, positive)
+    elements = element("binary_cross_entropy_with_logits")(input, target, positive)
     return reduce(weighted(elements, weight), reduction)
 
 
@@ -76,14 +77,23 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     batch = reduction == "batchmean"
     checked("kl_div", "sum" if batch else reduction)
     input, target = alike("kl_div", input=input, target=target)
-    elements = ag.kl_div_log_elements if log_target else ag.kl_div_elements
+    elements = element("kl_div_log" if log_target else "kl_div")
     if not batch:
         return reduce(elements(input, target), reduction)
     count = input.shape[0] if input.ndim else 1
     return ag.div(ag.sum(elements(input, target)), count)
 
 
-RECORDS = tuple(
-    Composite(function.__name__, function, function.__doc__ or "")
-    for function in (binary_cross_entropy, binary_cross_entropy_with_logits, kl_div)
-)
+def records() -> Sequence[ag.Operator]:
+    """The losses, each with its element losses."""
+    logits = "binary_cross_entropy_with_logits"
+    weighted = ("input", "target", "weight")
+    return [
+        ag.composite(binary_cross_entropy, weighted, parts=(element("binary_cross_entropy"),)),
+        ag.composite(
+            binary_cross_entropy_with_logits, (*weighted, "pos_weight"), parts=(element(logits),)
+        ),
+        ag.composite(
+            kl_div, ("input", "target"), parts=(element("kl_div"), element("kl_div_log"))
+        ),
+    ]

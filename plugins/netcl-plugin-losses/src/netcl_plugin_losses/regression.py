@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core.autograd import Composite
 from netcl_core.errors import AttributeValueError, message
+from netcl_plugin_losses.elements import element
 from netcl_plugin_losses.arguments import alike, checked, reduce
 
 
@@ -24,7 +25,7 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """
     checked("mse_loss", reduction)
     input, target = alike("mse_loss", input=input, target=target)
-    return reduce(ag.squared_error_elements(input, target), reduction)
+    return reduce(element("squared_error")(input, target), reduction)
 
 
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
@@ -34,7 +35,7 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """
     checked("l1_loss", reduction)
     input, target = alike("l1_loss", input=input, target=target)
-    return reduce(ag.absolute_error_elements(input, target), reduction)
+    return reduce(element("absolute_error")(input, target), reduction)
 
 
 def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Any:
@@ -48,7 +49,7 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
     checked("smooth_l1_loss", reduction)
     input, target = alike("smooth_l1_loss", input=input, target=target)
     beta = non_negative("smooth_l1_loss", "beta", beta)
-    return reduce(ag.smooth_l1_elements(input, target, beta), reduction)
+    return reduce(element("smooth_l1")(input, target, beta), reduction)
 
 
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Any:
@@ -64,7 +65,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     delta = non_negative("huber_loss", "delta", delta)
     if not delta:
         raise AttributeValueError(message("huber_loss", "delta=0", "more than 0"))
-    return reduce(ag.huber_elements(input, target, delta), reduction)
+    return reduce(element("huber")(input, target, delta), reduction)
 
 
 def non_negative(who: str, name: str, value: Any) -> float:
@@ -78,7 +79,15 @@ def non_negative(who: str, name: str, value: Any) -> float:
     return number
 
 
-RECORDS = tuple(
-    Composite(function.__name__, function, function.__doc__ or "")
-    for function in (mse_loss, l1_loss, smooth_l1_loss, huber_loss)
-)
+def records() -> Sequence[ag.Operator]:
+    """The losses, each with its element loss."""
+    table = {
+        mse_loss: "squared_error",
+        l1_loss: "absolute_error",
+        smooth_l1_loss: "smooth_l1",
+        huber_loss: "huber",
+    }
+    return [
+        ag.composite(function, ("input", "target"), parts=(element(name),))
+        for function, name in table.items()
+    ]

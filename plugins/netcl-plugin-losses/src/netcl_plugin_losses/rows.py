@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import numpy as np
 
-import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_plugin_losses.classes import (
@@ -131,37 +130,36 @@ def _reference_backward(
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     x, target, weight = saved.inputs
     attrs = saved.attrs.values()
-    return [ag.cross_entropy_rows_backward(x, target, grad, weight, *attrs), None, None]
+    return [CROSS_ENTROPY_ROWS_BACKWARD(x, target, grad, weight, *attrs), None, None]
 
 
-RECORDS = (
-    Operator(
-        name=FORWARD,
-        bind=_bind,
-        infer=_infer,
-        reference=_reference,
-        backward=_backward,
-        check=check_indices("cross_entropy"),
-        implementations=(
-            Implementation(
-                FORWARD,
-                "row per item",
-                _plan(FORWARD, 2),
-                prologue=True,
-                rereads=True,
-                stretch=_stretch,
-            ),
+CROSS_ENTROPY_ROWS_BACKWARD: Final = Operator(
+    name=BACKWARD,
+    bind=_bind_backward,
+    infer=_infer_backward,
+    reference=_reference_backward,
+    implementations=(Implementation(BACKWARD, "row per item", _plan(BACKWARD, 3)),),
+    doc="cross_entropy_rows_backward(input, target, grad, weight, ignore_index, "
+    "label_smoothing): the gradient of the input.",
+)
+CROSS_ENTROPY_ROWS: Final = Operator(
+    name=FORWARD,
+    bind=_bind,
+    infer=_infer,
+    reference=_reference,
+    backward=_backward,
+    check=check_indices("cross_entropy"),
+    implementations=(
+        Implementation(
+            FORWARD,
+            "row per item",
+            _plan(FORWARD, 2),
+            prologue=True,
+            rereads=True,
+            stretch=_stretch,
         ),
-        doc="cross_entropy_rows(input, target, weight=None, ignore_index=-100, "
-        "label_smoothing=0.0): the loss of each target.",
     ),
-    Operator(
-        name=BACKWARD,
-        bind=_bind_backward,
-        infer=_infer_backward,
-        reference=_reference_backward,
-        implementations=(Implementation(BACKWARD, "row per item", _plan(BACKWARD, 3)),),
-        doc="cross_entropy_rows_backward(input, target, grad, weight, ignore_index, "
-        "label_smoothing): the gradient of the input.",
-    ),
+    parts=(CROSS_ENTROPY_ROWS_BACKWARD,),
+    doc="cross_entropy_rows(input, target, weight=None, ignore_index=-100, "
+    "label_smoothing=0.0): the loss of each target.",
 )

@@ -1,0 +1,250 @@
+"""Apply: the one place through which every op goes.
+
+Whether a call is traced, runs, and is recorded is decided here and nowhere else. A call is
+anything with the methods of `Call`: a region of elementwise steps, a structured op, one with its
+neighbours in its kernel, or a pair of Python functions.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeAlias, final
+
+from netcl_core.device.device import Device
+from netcl_core.errors import GradientError, message
+from netcl_core.runtime.kernels import Spec
+from netcl_core.tape import frames
+from netcl_core.tape.node import Node
+from netcl_core.tape.state import process, thread
+from netcl_core.tape.tape import Tape, get_current_tape, recorder
+from netcl_core.tensors.tensor import Operand, Tensor
+
+Needs: TypeAlias = tuple[bool, ...]
+_CURRENT: Final = object()
+
+
+class Call(Protocol):
+    """Something to do with operands, prepared for their shapes, dtypes and device.
+
+    It holds nothing of a single use: what that needs later it returns from `run_keeping`.
+
+    Attributes:
+        name: The op's name, for readers.
+        device: Where it runs.
+        results: Shape and dtype of each result; None: not known before it runs.
+        keeps: Whether its gradients want more than its operands, so that `run_keeping` is called.
+        known: What `apply` has learnt of it, by needs: flows and saves.
+    """
+
+    name: str
+    device: Device
+    results: tuple[Spec, ...] | None
+    keeps: bool
+    known: dict[Needs, tuple[Needs, tuple[int, ...]]]
+
+    def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
+        """The result for Tensors; a list of them if there are several."""
+
+    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
+        """The same, and what `gradients` finds in the node's `kept`."""
+
+    def flows(self, needs: Needs) -> Needs:
+        """Of each result, whether its gradient reaches an input that needs one."""
+
+    def saves(self, needs: Needs) -> tuple[int, ...]:
+        """Which inputs the gradients read: these must not change until then."""
+
+    def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
+        """The gradient of each input (or None) from those of the results (or None).
+
+        `needs` says which are wanted. A gradient may be a Tensor or a Spread; none may be written
+        to, since others may hold it too. It runs with grad mode off.
+        """
+
+
+def apply(
+    call: Any, operands: Sequence[Any], scalars: Sequence[Any] = (), attrs: Any = None
+) -> Any:
+    """Run a call and record it.
+
+    Args:
+        call: A `Call`.
+        operands: Its inputs, Nodes and Tensors.
+        scalars: Its Python numbers.
+        attrs: The op's metadata, for tracers.
+
+    Returns:
+        A Node per result: alone, or in a list if the call has several. With grad mode off the
+        Tensors themselves. In a trace the call is only noted.
+    """
+    state = thread
+    if state.tracer is not None:
+        return state.tracer.record(call, operands, scalars, attrs)
+    inputs = [x if type(x) is Tensor else x.value for x in operands]
+    grad = state.grad
+    if not (process.grad if grad is None else grad):
+        return call.run(inputs, scalars)
+    needs = tuple([x.requires_grad for x in operands])
+    flows, saves = call.known.get(needs) or _learn(call, needs)
+    tape = state.tape or recorder()
+    kept = None
+    if True not in flows or not tape.enabled:
+        value = call.run(inputs, scalars)
+        if type(value) is not list:
+            return Node(value, call.name)
+        return [Node(each, call.name) for each in value]
+    if call.keeps:
+        value, kept = call.run_keeping(inputs, scalars)
+    else:
+        value = call.run(inputs, scalars)
+    several = type(value) is list
+    first = flows.index(True) if several else 0
+    node = Node(
+        value[first] if several else value,
+        call.name,
+        call,
+        operands,
+        scalars,
+        needs,
+        kept,
+        tuple([(inputs[i], inputs[i].version) for i in saves]) if saves else (),
+        frames.user_frame(),
+        first,
+    )
+    if (state.anomaly or process.anomaly)[0]:
+        node.creation_trace = traceback.format_stack()[:-1]
+    tape.record(node)
+    return _others(node, value, flows, tape) if several else node
+
+
+def _learn(call: Call, needs: Needs) -> tuple[Needs, tuple[int, ...]]:
+    """Through which results gradients flow, and which inputs they read; found once per needs."""
+    flows = call.flows(needs)
+    found = call.known[needs] = flows, call.saves(needs) if True in flows else ()
+    return found
+
+
+def _others(node: Node, values: Sequence[Tensor], flows: Needs, tape: Tape) -> list[Node]:
+    """The nodes of all results of a call whose record `node` holds."""
+    found = []
+    for i, value in enumerate(values):
+        if i == node.index:
+            found.append(node)
+        elif flows[i]:
+            other = Node(value, node.op_name, node.call, frame=node.frame, index=i, source=node)
+            tape.record(other)
+            found.append(other)
+        else:
+            found.append(Node(value, node.op_name))
+    return found
+
+
+# -- a pair of Python functions -----------------------------------------------------------
+
+
+@final
+class FunctionCall:
+    """A forward and a backward function as a call, for one use.
+
+    `args` are the function's arguments as given; those that are Operands are the call's inputs.
+    """
+
+    keeps = False
+    results = None
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        grad_fn: Callable[..., Any] | None,
+        args: Sequence[Any],
+        name: str,
+        saves: Sequence[int] | None,
+    ) -> None:
+        self.fn = fn
+        self.grad_fn = grad_fn
+        self.name = name
+        self.args = args
+        self.places = [i for i, arg in enumerate(args) if isinstance(arg, Operand)]
+        self.device = args[self.places[0]].device if self.places else None
+        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+        self._saves = range(len(args)) if saves is None else saves
+
+    def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
+        args = list(self.args)
+        for place, value in zip(self.places, inputs, strict=True):
+            args[place] = value
+        value = self.fn(*args)
+        if type(value) is Node:  # fn called ops itself; grad_fn is what counts
+            value = value.value
+        if value.requires_grad:  # fn handed a leaf through: the result is a value of its own
+            value = value.alias(value.shape)
+        return value
+
+    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
+        return self.run(inputs, scalars), None
+
+    def flows(self, needs: Needs) -> Needs:
+        return (self.grad_fn is not None and True in needs,)
+
+    def saves(self, needs: Needs) -> tuple[int, ...]:
+        return tuple(i for i, place in enumerate(self.places) if place in self._saves)
+
+    def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
+        assert self.grad_fn is not None  # else nothing flows
+        parts = self.grad_fn(grads[0])
+        if not isinstance(parts, (list, tuple)) or len(parts) != len(self.args):
+            given = len(parts) if isinstance(parts, (list, tuple)) else type(parts).__name__
+            raise GradientError(
+                message(
+                    f"backward of {self.name}",
+                    f"grad_fn returned {given}",
+                    f"{len(self.args)} gradients, one per input",
+                )
+            )
+        return [parts[place] for place in self.places]
+
+
+def apply_op(
+    fn: Callable[..., Tensor],
+    grad_fn: Callable[..., Sequence[Any]] | None,
+    *args: Any,
+    tape: Any = _CURRENT,
+    op_name: str | None = None,
+    attrs: dict[str, Any] | None = None,
+    saves: Sequence[int] | None = None,
+) -> Any:
+    """Run a pair of Python functions as an op and record it.
+
+    Example:
+        >>> double = lambda x: ag.apply_op(
+        ...     lambda x: x.value * 2, lambda grad: [grad * 2], x, op_name="double")
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> ag.sum(double(x)).backward()
+        >>> x.grad.numpy()
+        array([2., 2.], dtype=float32)
+
+    Args:
+        fn: The forward function; it gets Tensors where `args` holds Nodes.
+        grad_fn: `(grad_out) -> [gradient or None per argument]`; None: no gradient.
+        args: Nodes, Tensors, or plain values.
+        tape: The tape to record on; default: the current one; None: record nothing.
+        op_name: The op's name; default: the name of the calling function.
+        attrs: The op's metadata, for tracers.
+        saves: Which arguments `grad_fn` reads (default: all); changing one of these in
+            place before backward raises MutationError there.
+
+    Returns:
+        A Node; the raw Tensor if grad mode is off.
+    """
+    call = FunctionCall(
+        fn, None if tape is None else grad_fn, args, op_name or frames.caller_name(), saves
+    )
+    operands = [args[place] for place in call.places]
+    if tape is _CURRENT or tape is None or tape is get_current_tape():
+        return apply(call, operands, (), attrs)
+    before, thread.tape = thread.tape, tape
+    try:
+        return apply(call, operands, (), attrs)
+    finally:
+        thread.tape = before
