@@ -98,6 +98,7 @@ class OperatorPlan:
         arrays = [None if t is None else t.buffer.reshape(t.shape) for t in inputs]
         with np.errstate(all="ignore"):
             result = np.asarray(self.operator.reference(*arrays, **self.attrs))
+            flat = np.array(result, DTYPES[out.dtype].numpy, order="C").reshape(-1)
         if result.shape != out.shape:
             raise RegistrationError(
                 message(
@@ -106,7 +107,6 @@ class OperatorPlan:
                     f"{out.shape}, as its shape rule says",
                 )
             )
-        flat = np.array(result, DTYPES[out.dtype].numpy, order="C").reshape(-1)
         return Tensor(flat, out.shape, out.dtype, self.device)
 
 
