@@ -24,7 +24,10 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """
     checked("mse_loss", reduction)
     input, target = alike("mse_loss", input=input, target=target)
-    return reduce(ag.squared_error_elements(input, target), reduction)
+    if reduction == "none" or {input.dtype, target.dtype} != {"float16"}:
+        return reduce(ag.squared_error_elements(input, target), reduction)
+    elements = ag.squared_error_elements(input, target.astype("float32"))  # 256^2 overflows
+    return reduce(elements, reduction).astype("float16")
 
 
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
