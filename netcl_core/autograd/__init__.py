@@ -17,6 +17,7 @@ from netcl_core.autograd.compiler import (
 from netcl_core.autograd.debug import debug_tape
 from netcl_core.codegen.inline import NO_SLOTS, Slots
 from netcl_core.codegen.reduction import SUM, Combine, reduction_kernels, reduction_stretch
+from netcl_core.codegen.reduction_numpy import tree_sum
 from netcl_core.codegen.teams import RowTeams, row_teams
 from netcl_core.ops.functions import __dir__ as _op_names
 from netcl_core.ops.functions import __getattr__ as _op
@@ -89,6 +90,7 @@ __all__ = [
     "set_detect_anomaly",
     "set_grad_enabled",
     "tensor",
+    "tree_sum",
 ]
 
 

@@ -68,6 +68,8 @@ class AutogradPrimitive:
         doc: A text for the documentation.
         inputs: The names of the inputs.
         template: The template that it was read from.
+        align: `(*data) -> data`: what the op is called with as operands that broadcast, by other
+            ops (slopes per channel moved to axis 1, say); None: they broadcast as they are.
     """
 
     name: str
@@ -82,6 +84,7 @@ class AutogradPrimitive:
     doc: str = ""
     inputs: Sequence[str] | None = None
     template: str | None = None
+    align: Callable[..., Sequence[Any]] | None = None
     _parsed: dict[Any, Parsed] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -116,6 +119,7 @@ class AutogradPrimitive:
         fusible: bool = True,
         attrs: Mapping[str, Any] | Sequence[str] | None = None,
         reference: Callable[..., Any] | None = None,
+        align: Callable[..., Sequence[Any]] | None = None,
     ) -> AutogradPrimitive:
         """Read a primitive from a Jinja template `<prefix>/<file>`.
 
@@ -160,6 +164,7 @@ class AutogradPrimitive:
             doc=getattr(module, "doc", ""),
             inputs=names[:arity],
             template=template,
+            align=align,
         )
 
     def default_attrs(self) -> dict[str, Any] | None:

@@ -166,26 +166,28 @@ class OperatorCall:
         assert self.operator.reference is not None  # NumPy computes functions of ops by these
         with np.errstate(all="ignore"):
             given = self.operator.reference(*arrays, **self.attrs)
-        specs = self.results + self.residuals
-        parts = given if isinstance(given, tuple) else (given,)
-        shapes = [np.shape(part) for part in parts]
-        if shapes != [spec.shape for spec in specs]:
-            raise RegistrationError(
-                message(
-                    self.name,
-                    f"its reference returned {' and '.join(f'shape {each}' for each in shapes)}",
-                    f"{' and '.join(str(spec.shape) for spec in specs)}, as its shape rule says",
-                )
-            )
+            parts = given if isinstance(given, tuple) else (given,)
+            specs = self.results + self.residuals
+            shapes = [np.shape(part) for part in parts]
+            if shapes != [spec.shape for spec in specs]:
+                raise self._misshapen(shapes, specs)
+            flat = [
+                np.array(part, DTYPES[spec.dtype].numpy, order="C").reshape(-1)
+                for part, spec in zip(parts, specs, strict=True)
+            ]
         return [
-            Tensor(
-                np.array(part, DTYPES[spec.dtype].numpy, order="C").reshape(-1),
-                spec.shape,
-                spec.dtype,
-                self.device,
-            )
-            for part, spec in zip(parts, specs, strict=True)
+            Tensor(part, spec.shape, spec.dtype, self.device)
+            for part, spec in zip(flat, specs, strict=True)
         ]
+
+    def _misshapen(self, shapes: Sequence[Any], specs: Sequence[Spec]) -> RegistrationError:
+        given = " and ".join(f"shape {each}" for each in shapes)
+        expected = " and ".join(str(spec.shape) for spec in specs)
+        return RegistrationError(
+            message(
+                self.name, f"its reference returned {given}", f"{expected}, as its shape rule says"
+            )
+        )
 
     # -- gradients -----------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ lowering that fused regions use.
 
 from __future__ import annotations
 
+import functools
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -65,7 +66,20 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
 
     call.__name__ = call.__qualname__ = record.name
     call.__doc__ = record.doc or f"The elementwise op {record.name}."
-    return call
+    return call if record.align is None else _aligned(record, record.align, call)
+
+
+def _aligned(
+    record: AutogradPrimitive, align: Callable[..., Sequence[Any]], call: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The function whose operands the record aligns first."""
+
+    @functools.wraps(call)
+    def aligned(*args: Any, **kwargs: Any) -> Any:
+        data, given = _split(record, args, kwargs)
+        return call(*align(*data), **given)
+
+    return aligned
 
 
 def _numeric(value: Any) -> bool:

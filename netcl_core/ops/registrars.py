@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive
@@ -34,12 +34,13 @@ class PrimitiveRegistrar:
         arity: int | None = None,
         attrs: Any = None,
         reference: Callable[..., Any] | None = None,
+        align: Callable[..., Sequence[Any]] | None = None,
         priority: int = 0,
     ) -> None:
         """Add the primitive of a template; the path is relative to the plugin's templates."""
         template = f"{self._prefix}/{file}"
         record = AutogradPrimitive.from_template(
-            template, name=name, arity=arity, attrs=attrs, reference=reference
+            template, name=name, arity=arity, attrs=attrs, reference=reference, align=align
         )
         self.add(record, priority)
 

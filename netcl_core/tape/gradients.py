@@ -18,6 +18,7 @@ from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan, allocate_results, plan
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.codegen.reduction import SUM, reduction_kernels
+from netcl_core.codegen.reduction_numpy import tree_sum
 from netcl_core.codegen.region import Region, Signature, Step
 from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
@@ -154,7 +155,7 @@ def sum_to(gradient: Tensor, shape: Shape) -> Tensor:
     if device.backend == "numpy":
         wide = gradient.buffer.reshape(gradient.shape)
         with np.errstate(all="ignore"):
-            buffer = wide.sum(axis=axes, dtype=_accumulator(dtype)).astype(dtype).reshape(-1)
+            buffer = tree_sum(wide, axes, _accumulator(dtype)).astype(dtype, copy=False).reshape(-1)
         return Tensor(buffer, shape, dtype, device)
     buffer = backend_of(device).allocate(math.prod(shape), DTYPES[dtype])
     _sum_kernel(device, gradient.shape, axes, dtype)((gradient.buffer,), (buffer,))

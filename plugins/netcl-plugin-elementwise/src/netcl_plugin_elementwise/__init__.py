@@ -6,9 +6,13 @@ from importlib import resources
 from typing import Any
 
 from netcl_core import hookimpl
+from netcl_plugin_elementwise.channels import slopes_per_channel
 
 #: Further names by which PyTorch's users know an op.
 ALIASES = {"silu": "swish", "clip": "clamp", "hardtanh": "hard_tanh"}
+
+#: Ops whose operands do not broadcast as they are given.
+ALIGNED = {"prelu": slopes_per_channel}
 
 
 def template_names() -> list[str]:
@@ -27,7 +31,7 @@ class ElementwisePlugin:
     @hookimpl
     def netcl_register_primitives(self, registry: Any) -> None:
         for name in template_names():
-            registry.add_template(f"{name}.cl.j2")
+            registry.add_template(f"{name}.cl.j2", align=ALIGNED.get(name))
         for alias, name in ALIASES.items():
             registry.add_template(f"{name}.cl.j2", name=alias)
 

@@ -81,7 +81,9 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     if not batch:
         return reduce(elements(input, target), reduction)
     count = input.shape[0] if input.ndim else 1
-    return ag.div(ag.sum(elements(input, target)), count)
+    losses = elements(input, target)
+    wide = "float32" if losses.dtype == "float16" else losses.dtype
+    return ag.div(ag.sum(losses, dtype=wide), count).astype(losses.dtype)
 
 
 def records() -> Sequence[ag.Operator]:

@@ -25,7 +25,10 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """
     checked("mse_loss", reduction)
     input, target = alike("mse_loss", input=input, target=target)
-    return reduce(element("squared_error")(input, target), reduction)
+    if reduction == "none" or {input.dtype, target.dtype} != {"float16"}:
+        return reduce(element("squared_error")(input, target), reduction)
+    elements = element("squared_error")(input, target.astype("float32"))  # 256^2 overflows
+    return reduce(elements, reduction).astype("float16")
 
 
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:

@@ -57,10 +57,7 @@ class PReLU(Module):
 
     def forward(self, x: Any) -> Any:
         """`x` of any shape (one parameter) or (N, num_parameters, ...)."""
-        weight: Any = self.weight
-        if weight.size > 1 and x.ndim > 2:
-            weight = weight.reshape(weight.size, *(1,) * (x.ndim - 2))
-        return ag.prelu(x, weight)
+        return ag.prelu(x, self.weight)
 
     def extra_repr(self) -> str:
         """The number of slopes."""

@@ -11,6 +11,7 @@ from netcl_core import DTYPES, Operand
 from netcl_core.autograd import Composite
 from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_plugin_tensor.axes import shape_of
+from netcl_plugin_tensor.statistics import variance, wide_dtype
 
 
 def _trailing(who: str, x: Any, normalized_shape: Any) -> tuple[int, ...]:
@@ -147,9 +148,12 @@ def batch_norm(
     return _per_channel(_standardize(x, over, eps), weight, bias)
 
 
-def _move(mean: Any, variance: Any, x: Any, over: Sequence[int], momentum: float) -> None:
+def _move(
+    running_mean: Any, running_var: Any, x: Any, over: Sequence[int], momentum: float
+) -> None:
     with ag.no_grad():
-        for running, batch in ((mean, ag.mean(x, over)), (variance, ag.var(x, over))):
+        means, variances = ag.mean(x, over, dtype=wide_dtype(x)), variance("batch_norm", x, over)
+        for running, batch in ((running_mean, means), (running_var, variances)):
             moved = ag.add(ag.mul(running, 1 - momentum), ag.mul(batch, momentum))
             running.copy_(moved)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Kernels, Spec, Tensor
+from netcl_core import DTYPES, Kernels, Spec, Tensor
 from netcl_core.autograd import (
     SUM,
     Combine,
@@ -38,22 +38,39 @@ def _bind(name: str) -> Callable[..., Any]:
     return bind
 
 
+def _bind_sum(name: str) -> Callable[..., Any]:
+    bind = _bind(name)
+
+    def bind_sum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+        data, attrs = bind(x, dim, keepdim)
+        return data, attrs | {"dtype": None if dtype is None else _floating(name, dtype)}
+
+    return bind_sum
+
+
+def _floating(who: str, given: Any) -> str:
+    """The dtype in which something is added up; raises DtypeError unless it is a floating one."""
+    if given in DTYPES and DTYPES[given].floating:
+        return str(given)
+    raise DtypeError(message(who, f"dtype={given!r}", "'float16', 'float32' or 'float64'"))
+
+
 def _over(x: Spec, dim: Sequence[int]) -> int:
     """The number of elements that one result is made of."""
     return math.prod(x.shape[i] for i in dim)
 
 
-def _infer_sum(x: Spec, dim: Sequence[int], keepdim: bool) -> Spec:
-    dtype = "int64" if x.dtype in _INTEGERS else x.dtype
-    return Spec(reduced(x.shape, dim, keepdim), dtype)
+def _infer_sum(x: Spec, dim: Sequence[int], keepdim: bool, dtype: str | None) -> Spec:
+    given = "int64" if x.dtype in _INTEGERS else x.dtype
+    return Spec(reduced(x.shape, dim, keepdim), dtype or given)
 
 
-def _infer_mean(x: Spec, dim: Sequence[int], keepdim: bool) -> Spec:
-    if x.dtype in _INTEGERS:
+def _infer_mean(x: Spec, dim: Sequence[int], keepdim: bool, dtype: str | None) -> Spec:
+    if x.dtype in _INTEGERS and dtype is None:
         raise DtypeError(
             message("mean", f"a {x.dtype} tensor", "a floating dtype", "Use astype('float32')")
         )
-    return Spec(reduced(x.shape, dim, keepdim), x.dtype)
+    return Spec(reduced(x.shape, dim, keepdim), dtype or x.dtype)
 
 
 def _infer_extreme(name: str) -> Callable[..., Spec]:
@@ -96,37 +113,39 @@ def _expanded(grad: Tensor, saved: Saved) -> Any:
 
 
 def _sum_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    return [ag.Spread(_expanded(grad, saved).value, saved.inputs[0].shape)]
+    x = saved.inputs[0]
+    return [ag.Spread(_expanded(grad, saved).astype(x.dtype).value, x.shape)]
 
 
 def _mean_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     x = saved.inputs[0]
     count = math.prod(x.shape[i] for i in saved.attrs["dim"])
-    return [ag.Spread(ag.mul(_expanded(grad, saved), 1.0 / max(count, 1)).value, x.shape)]
+    each = ag.mul(_expanded(grad, saved), 1.0 / max(count, 1))
+    return [ag.Spread(each.astype(x.dtype).value, x.shape)]
 
 
 def _extreme_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     """Elements that tie share the gradient evenly, as in PyTorch's amax."""
     x, dim = saved.inputs[0], saved.attrs["dim"]
     best = ag.eq(x, _expanded(saved.output, saved))
-    count = ag.sum(best, dim, True).astype(x.dtype)
-    return [ag.where(best, ag.div(_expanded(grad, saved), count), 0.0)]
+    count = ag.sum(best, dim, True, dtype="float32" if x.dtype == "float16" else x.dtype)
+    share = ag.div(_expanded(grad, saved), count).astype(x.dtype)
+    return [ag.where(best, share, 0.0)]
 
 
-def _reference_sum(x: Any, dim: Sequence[int], keepdim: bool) -> Any:
-    if x.dtype.name in _INTEGERS:
-        return x.sum(axis=tuple(dim), keepdims=keepdim, dtype=np.int64)
-    return _wide(x).sum(axis=tuple(dim), keepdims=keepdim)
+def _reference_sum(x: Any, dim: Sequence[int], keepdim: bool, dtype: str | None) -> Any:
+    return ag.tree_sum(x, dim, _accumulator(x, dtype), keepdim)
 
 
-def _reference_mean(x: Any, dim: Sequence[int], keepdim: bool) -> Any:
-    total = _wide(x).sum(axis=tuple(dim), keepdims=keepdim)
+def _reference_mean(x: Any, dim: Sequence[int], keepdim: bool, dtype: str | None) -> Any:
+    total = _reference_sum(x, dim, keepdim, dtype)
     return total / total.dtype.type(math.prod(x.shape[i] for i in dim))
 
 
-def _wide(x: Any) -> Any:
-    """float16 is added up in float32, as the kernels do."""
-    return x.astype(np.float32) if x.dtype == np.float16 else x
+def _accumulator(x: Any, dtype: str | None) -> str:
+    """float16 is added up in float32, as the kernels do; whole numbers in int64."""
+    out = dtype or ("int64" if x.dtype.name in _INTEGERS else x.dtype.name)
+    return "float32" if out == "float16" else out
 
 
 def _extreme(name: str, combine: Combine, numpy: Callable[..., Any]) -> Operator:
@@ -145,24 +164,25 @@ def _extreme(name: str, combine: Combine, numpy: Callable[..., Any]) -> Operator
 OPERATORS = (
     Operator(
         name="sum",
-        bind=_bind("sum"),
+        bind=_bind_sum("sum"),
         infer=_infer_sum,
         reference=_reference_sum,
         backward=_sum_backward,
         saves=(),
         implementations=(_implementation("sum", _plan(SUM)),),
-        doc="sum(x, dim=None, keepdim=False): the sum over one, several or all axes; "
-        "integers and bools are summed in int64.",
+        doc="sum(x, dim=None, keepdim=False, dtype=None): the sum over one, several or all axes, "
+        "in a floating dtype if one is given; else integers and bools are summed in int64.",
     ),
     Operator(
         name="mean",
-        bind=_bind("mean"),
+        bind=_bind_sum("mean"),
         infer=_infer_mean,
         reference=_reference_mean,
         backward=_mean_backward,
         saves=(),
         implementations=(_implementation("mean", _plan(SUM, mean=True)),),
-        doc="mean(x, dim=None, keepdim=False): the mean over one, several or all axes.",
+        doc="mean(x, dim=None, keepdim=False, dtype=None): the mean over one, several or all axes, "
+        "in a floating dtype if one is given.",
     ),
     _extreme("max", MAX, np.max),
     _extreme("min", MIN, np.min),

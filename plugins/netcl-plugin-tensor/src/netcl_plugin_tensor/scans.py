@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Kernel, Kernels, Spec, Tensor
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import ShapeError, message
 from netcl_plugin_tensor.axes import axis, reduced, shape_of
@@ -33,6 +33,7 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
             "out_storage": out,
             "acc": _ACC.get(storage, storage) if entry.startswith("arg") else widened,
             "reverse": bool(request.attrs.get("reverse")),
+            "floating": DTYPES[request.output.dtype].floating,
         }
         args = (("in", 0), ("out", 0), ("ulong", size), ("ulong", inner))
         return Kernels((Kernel(TEMPLATE, entry, args, (lines,), None, context),))
@@ -90,7 +91,8 @@ def _reference_cumsum(x: Any, dim: int, reverse: bool) -> Any:
     if not x.ndim:
         return wide
     ordered = np.flip(wide, dim) if reverse else wide
-    total = np.cumsum(ordered, dim)
+    exact = np.float64 if wide.dtype == np.float32 else wide.dtype
+    total = np.cumsum(ordered, dim, dtype=exact).astype(wide.dtype, copy=False)
     return np.flip(total, dim) if reverse else total
 
 

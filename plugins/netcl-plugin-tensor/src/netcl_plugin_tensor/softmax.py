@@ -90,26 +90,33 @@ def _wide(x: Any) -> Any:
     return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
-def _softmax(x: Any, dim: int) -> Any:
+def _total(x: Any, dim: int) -> Any:
+    return ag.tree_sum(x, (dim,) if x.ndim else (), x.dtype, keepdims=True)
+
+
+def _shifted(x: Any, dim: int) -> Any:
     axis = dim if x.ndim else None
-    e = np.exp(_wide(x) - _wide(x).max(axis=axis, keepdims=True, initial=-np.inf))
-    return e / e.sum(axis=axis, keepdims=True)
+    return _wide(x) - _wide(x).max(axis=axis, keepdims=True, initial=-np.inf)
+
+
+def _softmax(x: Any, dim: int) -> Any:
+    e = np.exp(_shifted(x, dim))
+    return e / _total(e, dim)
 
 
 def _log_softmax(x: Any, dim: int) -> Any:
-    axis = dim if x.ndim else None
-    shifted = _wide(x) - _wide(x).max(axis=axis, keepdims=True, initial=-np.inf)
-    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+    shifted = _shifted(x, dim)
+    return shifted - np.log(_total(np.exp(shifted), dim))
 
 
 def _softmax_backward(out: Any, grad: Any, dim: int) -> Any:
-    out, grad, axis = _wide(out), _wide(grad), dim if out.ndim else None
-    return out * (grad - (grad * out).sum(axis=axis, keepdims=True))
+    out, grad = _wide(out), _wide(grad)
+    return out * (grad - _total(grad * out, dim))
 
 
 def _log_softmax_backward(out: Any, grad: Any, dim: int) -> Any:
-    out, grad, axis = _wide(out), _wide(grad), dim if out.ndim else None
-    return grad - np.exp(out) * grad.sum(axis=axis, keepdims=True)
+    out, grad = _wide(out), _wide(grad)
+    return grad - np.exp(out) * _total(grad, dim)
 
 
 def _pair(name: str, forward: Callable[..., Any], backward: Callable[..., Any], doc: str) -> Any:

@@ -69,11 +69,29 @@ def _prod_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 
 def var(x: Any, dim: Any = None, correction: float = 1, keepdim: bool = False) -> Any:
     """The variance over one, several or all axes: sum((x - mean)^2) / max(0, n - correction)."""
+    return _as_given(x, variance("var", x, dim, correction, keepdim))
+
+
+def variance(who: str, x: Any, dim: Any, correction: float = 1, keepdim: bool = False) -> Any:
+    """The variance in the dtype in which x is added up: float32 for float16."""
     shape = shape_of(x)
-    over = axes("var", dim, len(shape))
+    over = axes(who, dim, len(shape))
     count = math.prod(shape[i] for i in over)
-    total = ag.sum(ag.square(ag.sub(x, ag.mean(x, over, True))), over, keepdim)
-    return ag.mul(total, _inverse(count - correction))
+    centered = ag.sub(x, ag.mean(x, over, True, dtype=wide_dtype(x)))
+    return ag.mul(ag.sum(ag.square(centered), over, keepdim), _inverse(count - correction))
+
+
+def wide_dtype(x: Any) -> str | None:
+    """float32 for float16, in which squares and sums overflow; None: x's own will do.
+
+    An op of a float16 tensor and a float32 one computes in float32, so that x is read as it is.
+    """
+    return "float32" if str(getattr(x, "dtype", "")) == "float16" else None
+
+
+def _as_given(x: Any, result: Any) -> Any:
+    """A result in the dtype of x, if that is narrower."""
+    return result.astype("float16") if wide_dtype(x) else result
 
 
 def _inverse(count: float) -> float:
@@ -82,7 +100,7 @@ def _inverse(count: float) -> float:
 
 def std(x: Any, dim: Any = None, correction: float = 1, keepdim: bool = False) -> Any:
     """The standard deviation: the square root of `var`."""
-    return ag.sqrt(var(x, dim, correction, keepdim))
+    return _as_given(x, ag.sqrt(variance("std", x, dim, correction, keepdim)))
 
 
 def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
@@ -90,15 +108,17 @@ def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
     over = axes("logsumexp", dim, len(shape_of(x)))
     top = ag.max(x, over, True).detach()
     top = ag.where(ag.eq(ag.abs(top), math.inf), 0.0, top)
-    total = ag.add(ag.log(ag.sum(ag.exp(ag.sub(x, top)), over, True)), top)
+    terms = ag.sum(ag.exp(ag.sub(x, top)), over, True, dtype=wide_dtype(x))
+    total = _as_given(x, ag.add(ag.log(terms), top))
     return total if keepdim else ag.reshape(total, reduced(shape_of(x), over, False))
 
 
 def l2_normalize(x: Any, dim: Any = -1, eps: float = 1e-12) -> Any:
     """`x / max(sqrt(sum(x^2)), eps)` along one or several axes."""
     over = axes("l2_normalize", dim, len(shape_of(x)))
-    norm = ag.sqrt(ag.sum(ag.square(x), over, True))
-    return ag.div(x, ag.clamp(norm, min=eps))
+    wide = ag.astype(x, "float32") if wide_dtype(x) else x
+    norm = ag.sqrt(ag.sum(ag.square(wide), over, True))
+    return _as_given(x, ag.div(x, ag.clamp(norm, min=eps)))
 
 
 OPERATORS = (
