@@ -12,8 +12,6 @@ from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, Final
 
 from netcl_core.plugins.namespace_import import NamespaceFinder as _NamespaceFinder
-from netcl_core.plugins.registry import registry as _registry
-from netcl_core.tensors.functions import functions as _functions
 
 if TYPE_CHECKING:
     from netcl_core import autograd, errors, plugins
@@ -109,34 +107,10 @@ def tensor(array_like: Any, *args: Any, **kwargs: Any) -> Tensor:
     return made
 
 
-def _load_plugins() -> None:
-    importlib.import_module("netcl_core.plugins.loading").load_installed()
-
-
-def _build_function(name: str) -> Any:
-    version = _registry.version
-    function = importlib.import_module("netcl_core.ops.functions").build(name)
-    return function, _registry.version == version  # else a plugin came or went meanwhile
-
-
-def _function_of(record: Any) -> Any:
-    return importlib.import_module("netcl_core.ops.functions").function_of(record)
-
-
-def _op_names() -> Any:
-    _registry.load()
-    return _registry.op_names()
-
-
 def _namespace(name: str) -> Any:
     return importlib.import_module("netcl_core.plugins.manager").namespace(name)
 
 
-_registry.loader = _load_plugins
-_registry.on_change(_functions.clear)
-_functions.build = _build_function
-_functions.build_of = _function_of
-_functions.names = _op_names
 sys.meta_path.append(_NamespaceFinder(_namespace))
 
 

@@ -25,7 +25,7 @@ from netcl_core.errors import (
     NetclError,
     ShapeError,
 )
-from netcl_core.ops.operators import Composite, Operator
+from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.launch import Launch
 from netcl_core.tensors.tensor import Operand
@@ -141,9 +141,9 @@ def examples() -> dict[str, Call]:
 def signature(name: str) -> list[str]:
     """The names of an op's attributes."""
     record = registry.find_op(name).record
-    if not isinstance(record, (Operator, Composite)):
+    if not isinstance(record, Operator):
         return list(record.attrs)
-    function = record.bind if isinstance(record, Operator) else record.function
+    function = record.function or record.bind
     code = function.__code__
     return list(code.co_varnames[: code.co_argcount])
 

@@ -199,7 +199,7 @@ PROBE = """
 import json, sys
 from netcl_core.plugins.market.trial import probe
 deaths = probe(float(sys.argv[1]))
-assert "netcl_core.plugins" not in sys.modules and "jinja2" not in sys.modules
+assert "netcl_core.plugins.loading" not in sys.modules and "jinja2" not in sys.modules
 print(json.dumps([[d.plugin, d.code, d.reason] for d in deaths]))
 """
 

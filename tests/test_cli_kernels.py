@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from terminal import on_terminal
 
 import netcl_core as nc
-from netcl_core.autograd import AutogradPrimitive, Composite, Implementation, Operator, Requirements
+from netcl_core.autograd import AutogradPrimitive, Implementation, Operator, Requirements, composite
 from netcl_core.cli import kernels_command as kernels
 from netcl_core.cli import main
 from netcl_core.device.device_table import all_devices
@@ -80,7 +80,7 @@ def ops() -> Iterator[None]:
     )  # fmt: skip
     entry.add("implementation", row(3))
     entry.add("operator", Operator("kernels_flat", bind, flat, np.ravel, view=True))
-    entry.add("operator", Composite("kernels_other", lambda x: x))
+    entry.add("operator", composite(lambda x: x, name="kernels_other"))
     entry.commit()
     yield
     registry.remove_provider("kit")

@@ -11,7 +11,7 @@ import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.autograd import AutogradPrimitive, Composite, Implementation, Requirements
+from netcl_core.autograd import AutogradPrimitive, Implementation, Requirements, composite
 from netcl_core.device.device import Device
 from netcl_core.errors import PluginError, RegistrationError
 from netcl_core.ops.operators import Request
@@ -211,7 +211,7 @@ def test_a_structured_op(register: Callable[..., None]) -> None:
     random = np.random.default_rng(0)
 
     def check(function: Callable[..., Any]) -> dict[str, str]:
-        register(Composite("kit_cube", function))
+        register(composite(function, name="kit_cube"))
         lenient = {"refusal": "whole dtypes are another test's"}
         return failures(case(shapes=[[(3, 5)], [(0,)]], skip=lenient))
 
@@ -249,7 +249,7 @@ def test_an_op_that_threads_share_is_noticed(register: Callable[..., None]) -> N
             meeting.wait(30)
         return ag.mul(ag.mul(place[0], place[0]), place[0])
 
-    register(Composite("kit_cube", shared))
+    register(composite(shared, name="kit_cube"))
     found = failures(case(shapes=[[(3, 5)]]), only=["threads", "values"])
     assert found.keys() == {"threads"}
     assert "in thread" in found["threads"] and "elements differ" in found["threads"]
@@ -384,7 +384,7 @@ def test_what_raises_is_named_with_its_place(register: Callable[..., None]) -> N
         raise nc.errors.ShapeError("kit_cube: no such shape. Reshape it.")
 
     for call, remedy in ((raising, "test_conformance_kit.py:"), (refusing, "")):
-        register(Composite("kit_cube", call))
+        register(composite(call, name="kit_cube"))
         (found,) = outcomes(case(shapes=[[(3,)]]), only=["deterministic"])[:1]
         assert found.state == "failed" and remedy in found.remedy
         assert found.remedy.startswith("Correct what raises it: tests/") or not remedy

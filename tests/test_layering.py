@@ -38,10 +38,13 @@ LAYERS = (
 ACCEPTED = {
     ("netcl_core.device.device", "pyopencl"): "optional, slow, and must come after icd.install()",
     ("netcl_core", "?"): "PEP 562: the face fetches each name from its module on first use",
-    ("netcl_core", "netcl_core.plugins.loading"): "the face is on top; plugins load on first use",
-    ("netcl_core", "netcl_core.plugins.manager"): "the same",
+    ("netcl_core", "netcl_core.plugins.manager"): "the face is on top; plugins load on first use",
+    ("netcl_core.plugins.registry", "netcl_core.plugins.loading"): "the same",
     ("netcl_core.plugins.kinds", "?"): "the table names what lies in rooms above by import path",
-    ("netcl_core", "netcl_core.ops.functions"): "the face is on top; ops are made on first use",
+    (
+        "netcl_core.tensors.functions",
+        "netcl_core.ops.functions",
+    ): "the face is on top; ops are made on first use",
     ("netcl_core.plugins", "?"): "PEP 562: `netcl plugins list` imports no NumPy",
     ("netcl_core.plugins.manager", "?"): "the module of a plugin's namespace",
     ("netcl_core.cli.main", "netcl_core.plugins.manager"): "`netcl devices` loads no plugin",

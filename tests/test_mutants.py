@@ -15,7 +15,7 @@ import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.autograd import AutogradPrimitive, Composite
+from netcl_core.autograd import AutogradPrimitive, composite
 from netcl_core.dtypes import DTYPES
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.runtime.stream import backend_of
@@ -193,7 +193,7 @@ def test_faults_of_structured_ops(row: Callable[[Any], Row]) -> None:
         "gradient factor": 1, "gradient sign": 1, "gradient zero": 3, "gradients swapped": 3,
         "forward factor": 1,
     }  # fmt: skip
-    composite = row(Composite("kit_hinge", lambda x, y: ag.mul(ag.relu(x), y)))
+    hinge = row(composite(lambda x, y: ag.mul(ag.relu(x), y), name="kit_hinge"))
     shapes = [[(3, 5)] * 2]
     strong, weak = case(shapes=shapes), replace(WEAK, shapes=shapes, inputs=case().inputs)
     found = list(run_mutants(composite, Table("kit", [strong])))
@@ -315,7 +315,7 @@ def test_an_op_that_raises_is_left_to_the_checks(row: Callable[[Any], Row]) -> N
     def raising(x: Any) -> Any:
         raise ZeroDivisionError
 
-    row(Composite("kit_raising", raising))
+    row(composite(raising, name="kit_raising"))
     raised = Case("kit_raising", (uniform(0, 1),), call=raising, shapes=[[(3,)]])
     table = Table("kit", [raised])
     assert kernel_sources(table, [nc.default_device()]) == []

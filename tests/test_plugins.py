@@ -279,7 +279,7 @@ def test_one_provider_one_name(names: list[str]) -> None:
 
         @nc.hookimpl
         def netcl_register_operators(self, registry: Any) -> None:
-            registry.add(ag.Composite("both_kinds", lambda x: x))
+            registry.add(ag.composite(lambda x: x, name="both_kinds"))
 
     with pytest.raises(RegistrationError, match="'both_kinds' is registered already"):
         nc.plugins.register(Both(), "mine")

@@ -277,7 +277,7 @@ def test_implementations_by_the_same_rules(give: Callable[..., None]) -> None:
     from netcl_core.runtime.kernels import Spec
 
     device: Any = FakeDevice()
-    request = Request("long", device, (), Spec((4,), "float32"), {})
+    request = Request("long", device, (), (Spec((4,), "float32"),), {})
     assert own.select(request).label == "tiled"
     assert own.select(request, [("owner", "long")]).label == "own"
     with pytest.raises(DeviceError, match=r"explicit choice picky:long.*not float32"):

@@ -13,6 +13,7 @@ from netcl_core.jit.program import (
     Executable,
     FusedOperatorStep,
     OperatorStep,
+    PickStep,
     Program,
     RegionStep,
 )
@@ -122,7 +123,8 @@ def describe(
         )
     count = sum(node.call is not None for node in program.nodes)
     lines = [f"{name}: {count} ops in {program.launches} forward launches"]
-    for number, step in enumerate(program.steps, start=1):
+    told = [step for step in program.steps if not isinstance(step, PickStep)]
+    for number, step in enumerate(told, start=1):
         lines += _told(number, step)
     return "\n".join(lines)
 

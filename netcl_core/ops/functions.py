@@ -120,3 +120,18 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     registry.load()
     return sorted({*registry.op_names(), *_CORE})
+
+
+def _built(name: str) -> tuple[Callable[..., Any], bool]:
+    version = registry.version
+    function = build(name)
+    return function, registry.version == version  # else a plugin came or went meanwhile
+
+
+def _names() -> list[str]:
+    registry.load()
+    return registry.op_names()
+
+
+functions.build, functions.build_of, functions.names = _built, function_of, _names
+registry.on_change(functions.clear)

@@ -202,6 +202,7 @@ class Operator:
         function: The op as a Python function of other ops, its default implementation. With
             `operands`, the names of its parameters that are tensors, anybody may bring an
             Implementation; `bind` and `infer` follow from the function. See `composite`.
+        decomposition: `(*operands, **attrs)`, the same from what a `bind` of its own gives.
         doc: A text for the documentation.
     """
 
@@ -220,6 +221,7 @@ class Operator:
     parts: Sequence[Any] = ()
     function: Callable[..., Any] | None = None
     operands: Sequence[str] = ()
+    decomposition: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         if self.function is None:
@@ -247,7 +249,9 @@ class Operator:
 
     def decomposed(self, operands: Sequence[Any], attrs: Attrs) -> Any:
         """The value by the function, from what `bind` gave."""
-        assert self.function is not None  # there is a decomposition
+        if self.decomposition is not None:
+            return self.decomposition(*operands, **attrs)
+        assert self.function is not None  # it is made of other ops
         return self.function(**dict(zip(self.operands, operands, strict=True)), **attrs)
 
     def offers(self) -> list[Offer]:
@@ -333,7 +337,8 @@ def composite(
             metadata. Without any, nobody can bring an Implementation.
         name: Another name than the function's.
         parts: Primitives and operators that the function alone uses.
-        fields: Of `Operator`: a `bind` or `infer` of its own, `check` for implementations.
+        fields: Of `Operator`: its own `implementations` and their `check`; a `bind` with
+            `decomposition`, or an `infer`, where those that follow from the function do not do.
     """
     return Operator(
         name or function.__name__,

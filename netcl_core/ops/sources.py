@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.codegen.region import Signature
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device, get_device
 from netcl_core.dtypes import DTYPES, category_of_scalar
 from netcl_core.errors import ArgumentError, message
+from netcl_core.ops.composition import composed_call
 from netcl_core.ops.functions import missing, with_aliases
 from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
-from netcl_core.ops.composition import composed_call
 from netcl_core.ops.operator_call import OperatorCall, as_operand
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import record_region
@@ -117,8 +117,7 @@ def sources_of(
         given = _inputs_of(row.record, dtype, inputs)
         return _of_primitive(row, device, dtype, given, attrs, backward)
     if not inputs:
-        given = "a structured op without shapes"
-        raise ArgumentError(message(op, given, "one for each input"))
+        raise ArgumentError(message(op, "a structured op without shapes", "one for each input"))
     specs = (inputs,) if isinstance(inputs, Spec) else tuple(inputs)
     return _of_operator(row, device, dtype, specs, attrs, backward)
 
@@ -184,7 +183,8 @@ def _plan(
     """The region of this one step, planned."""
     for spec in inputs:
         check_dtype(spec.dtype, device)
-    return Plan(record_region(record, [True] * len(inputs), attrs), device, record_signature(inputs, attrs))
+    region = record_region(record, [True] * len(inputs), attrs)
+    return Plan(region, device, record_signature(inputs, attrs))
 
 
 def record_signature(inputs: Sequence[Spec], attrs: Mapping[str, Any]) -> Signature:

@@ -10,6 +10,7 @@ a provider's rows appear or none does.
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,6 @@ from typing import Any, Final, Protocol, final
 from netcl_core.errors import AmbiguousOpError, RegistrationError, coded, message
 from netcl_core.plugins.kinds import KINDS, OP_KINDS
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
-
 
 #: The table of the records that exist for other ops, whatever their kind.
 _PARTS: Final = "part"
@@ -95,18 +95,22 @@ def winner_of(op: str, decision: Decision) -> Any:
     return decision.winner.item
 
 
+def _load_installed() -> None:
+    importlib.import_module("netcl_core.plugins.loading").load_installed()
+
+
 @final
 class Registry:
     """All tables of one process.
 
     `version` grows with every change; whoever caches something that was derived
     from the tables keeps the version with it. `loader` is called once, before the
-    first look-up that misses; the plugin manager puts it there from above.
+    first look-up that misses.
     """
 
     def __init__(self) -> None:
         self.version = 0
-        self.loader: Callable[[], None] | None = None
+        self.loader: Callable[[], None] | None = _load_installed
         self._tables: dict[str, dict[str, tuple[Row, ...]]] = {
             table: {} for table in (*KINDS, _PARTS)
         }

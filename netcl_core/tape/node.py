@@ -96,7 +96,8 @@ class Node(Operand):
         """`(gradient of this value) -> [gradient per input]`, unchecked; None for a leaf."""
         if self.call is None:
             return None
-        node, place, count = self.source or self, self.index, len(self.call.results)
+        node, place = self if self.source is None else self.source, self.index
+        count = len(self.call.results or (None,))
 
         def gradients(grad: Any) -> Sequence[Any]:
             grads = [grad if i == place else None for i in range(count)]
@@ -108,7 +109,7 @@ class Node(Operand):
     @property
     def parents(self) -> list[Node]:
         """The call's inputs as Nodes, in order."""
-        return [leaf_node(x) for x in (self.source or self).inputs]
+        return [leaf_node(x) for x in (self if self.source is None else self.source).inputs]
 
     def results(self) -> list[Node]:
         """The living nodes of the call's results, itself included; for the record's holder."""

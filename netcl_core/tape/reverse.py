@@ -36,7 +36,7 @@ def _owner(operand: Any) -> Any:
     if type(operand) is Node:
         if operand.call is None:
             return operand.value
-        return operand.source or operand
+        return operand if operand.source is None else operand.source
     return operand
 
 

@@ -6,6 +6,7 @@ clears them whenever an op comes or goes.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
@@ -20,18 +21,16 @@ class OpFunctions(dict[str, Callable[..., Any]]):
         names: The names of all installed ops.
     """
 
-    build: Callable[[str], tuple[Callable[..., Any], bool]] | None = None
-    build_of: Callable[[Any], Callable[..., Any]] | None = None
-    names: Callable[[], Sequence[str]] = staticmethod(lambda: ())
+    build: Callable[[str], tuple[Callable[..., Any], bool]]
+    build_of: Callable[[Any], Callable[..., Any]]
+    names: Callable[[], Sequence[str]]
 
     def __init__(self) -> None:
         super().__init__()
         self._of_records: dict[int, tuple[Any, Callable[..., Any]]] = {}
 
     def __missing__(self, name: str) -> Callable[..., Any]:
-        if self.build is None:
-            raise KeyError(name)
-        function, kept = self.build(name)
+        function, kept = self._wired().build(name)
         if kept:
             self[name] = function
         return function
@@ -40,9 +39,18 @@ class OpFunctions(dict[str, Callable[..., Any]]):
         """The function of one record, whoever else offers an op of its name."""
         held = self._of_records.get(id(record))
         if held is None:
-            assert self.build_of is not None  # set before any record can be made
-            held = self._of_records[id(record)] = record, self.build_of(record)
+            held = self._of_records[id(record)] = record, self._wired().build_of(record)
         return held[1]
+
+    def _wired(self) -> OpFunctions:
+        """Itself, once the room of the ops, which lies above, has said how functions are made."""
+        if "build" not in vars(self):
+            importlib.import_module("netcl_core.ops.functions")
+        return self
+
+    def op_names(self) -> Sequence[str]:
+        """The names of all installed ops."""
+        return self._wired().names()
 
     def clear(self) -> None:
         """Forget all functions."""

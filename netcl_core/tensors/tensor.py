@@ -59,7 +59,7 @@ class Operand:
             who = type(self).__name__
             if name.startswith("_"):
                 raise AttributeError(f"{who!r} object has no attribute {name!r}")
-            if name in functions.names():
+            if name in functions.op_names():
                 remedy = f"Ops are functions: netcl_core.autograd.{name}(x)"
                 raise MissingNameError(message(who, f"it has no method {name!r}", "", remedy))
             raise missing_name(who, name, [each for each in dir(type(self)) if each[0] != "_"])

@@ -119,7 +119,9 @@ def check_rendering(record: AutogradPrimitive, dtype: str) -> Iterator[Finding]:
 
 def _render(use: Use, dtype: str) -> None:
     specs = [Spec(_SHAPE, dtype)] * use.arity
-    region, signature = region_of(use.record, specs, {**dict(use.choices), **use.numbers})
+    attrs = {**dict(use.choices), **use.numbers}
+    region = record_region(use.record, [True] * use.arity, attrs)
+    signature = record_signature(specs, attrs)
     types, shape = infer(region, signature)
     given = [_SHAPE] * use.arity
     for style in _STYLES:

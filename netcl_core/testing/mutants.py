@@ -19,7 +19,6 @@ import numpy as np
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import get_device
-from netcl_core.ops.operators import Operator
 from netcl_core.plugins.kinds import OP_KINDS
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.tensors.host_data import Array

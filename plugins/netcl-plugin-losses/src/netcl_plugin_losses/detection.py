@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_plugin_losses.elements import element
 from netcl_plugin_losses.arguments import alike, checked, reduce
+from netcl_plugin_losses.elements import element
 from netcl_plugin_losses.regression import non_negative
 
 

@@ -1,4 +1,4 @@
-"""Element losses: the value of a loss for one element, a template each, which public losses reduce."""
+"""Element losses: the value of a loss for one element, which the public losses reduce."""
 
 from __future__ import annotations
 

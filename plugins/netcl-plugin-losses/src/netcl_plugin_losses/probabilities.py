@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_plugin_losses.elements import element
 from netcl_plugin_losses.arguments import alike, checked, operands, reduce, weighted
+from netcl_plugin_losses.elements import element
 
 
 def binary_cross_entropy(
@@ -95,7 +95,5 @@ def records() -> Sequence[ag.Operator]:
         ag.composite(
             binary_cross_entropy_with_logits, (*weighted, "pos_weight"), parts=(element(logits),)
         ),
-        ag.composite(
-            kl_div, ("input", "target"), parts=(element("kl_div"), element("kl_div_log"))
-        ),
+        ag.composite(kl_div, ("input", "target"), parts=(element("kl_div"), element("kl_div_log"))),
     ]

@@ -7,8 +7,8 @@ from typing import Any
 
 import netcl_core.autograd as ag
 from netcl_core.errors import AttributeValueError, message
-from netcl_plugin_losses.elements import element
 from netcl_plugin_losses.arguments import alike, checked, reduce
+from netcl_plugin_losses.elements import element
 
 
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Kernel, Kernels, Spec, Tensor
-from netcl_core.autograd import Composite, Implementation, Operator, Request, Saved
+from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 
 _STORAGE: Final = {"float16": "half", "float32": "float", "float64": "double"}
@@ -35,7 +35,7 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
     if not training or p == 0:
         return x
     operand = ag.as_operand(x, nc.default_device())
-    return ag.random_mask(operand, nc.random_state(operand.device), p)
+    return RANDOM_MASK(operand, nc.random_state(operand.device), p)
 
 
 def _probability(p: Any) -> float:
@@ -107,19 +107,30 @@ def _reference(x: Any, state: Any, p: float) -> Any:
 
 
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    return [ag.random_mask(grad, saved.inputs[1], saved.attrs["p"]), None]
+    return [RANDOM_MASK(grad, saved.inputs[1], saved.attrs["p"]), None]
 
 
-OPERATORS = (
-    Operator(
-        name="random_mask",
-        bind=_bind,
-        infer=_infer,
-        reference=_reference,
-        backward=_backward,
-        saves=(1,),
-        implementations=(Implementation("random_mask", "Philox4x32-10", _plan),),
-        doc="random_mask(x, state, p): x / (1 - p), or 0 with probability p, from a random state.",
-    ),
-    Composite("dropout", dropout, dropout.__doc__ or ""),
+RANDOM_MASK: Final = Operator(
+    name="random_mask",
+    bind=_bind,
+    infer=_infer,
+    reference=_reference,
+    backward=_backward,
+    saves=(1,),
+    implementations=(Implementation("random_mask", "Philox4x32-10", _plan),),
+    doc="random_mask(x, state, p): x / (1 - p), or 0 with probability p, from a random state.",
 )
+
+
+def _bind_dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
+    """What an implementation of dropout gets: x and a fresh random state."""
+    operand = ag.as_operand(x, nc.default_device())
+    attrs = {"p": _probability(p), "training": bool(training)}
+    return (operand, nc.random_state(operand.device)), attrs
+
+
+def _by_mask(x: Any, state: Any, p: float, training: bool) -> Any:
+    return RANDOM_MASK(x, state, p) if training and p else x
+
+
+OPERATORS = (composite(dropout, bind=_bind_dropout, decomposition=_by_mask, parts=(RANDOM_MASK,)),)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-import netcl_core.autograd as ag
 from netcl_core import Spec, Tensor
 from netcl_core.autograd import Operator, Request, Saved
 from netcl_core.errors import ArgumentError, ShapeError, message
@@ -95,7 +94,7 @@ def _infer(x: Spec, index: Sequence[Entry]) -> Spec:
 
 
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    return [ag.getitem_backward(grad, saved.inputs[0].shape, saved.attrs["index"])]
+    return [GETITEM_BACKWARD(grad, saved.inputs[0].shape, saved.attrs["index"])]
 
 
 def _bind_backward(grad: Any, shape: Any, index: Any) -> Any:
@@ -133,6 +132,14 @@ def _backward_view(request: Request) -> strided.View:
     return _view(request.output.shape, request.attrs["index"])
 
 
+GETITEM_BACKWARD: Final = Operator(
+    name="getitem_backward",
+    bind=_bind_backward,
+    infer=_infer_backward,
+    reference=_reference_backward,
+    implementations=(strided.scatter("getitem_backward", _backward_view),),
+    doc="getitem_backward(grad, shape, index): zeros of a shape with grad at index.",
+)
 OPERATORS = (
     Operator(
         name="getitem",
@@ -144,14 +151,7 @@ OPERATORS = (
         implementations=(
             strided.gather("getitem", lambda x, attrs: _view(x.shape, attrs["index"])),
         ),
+        parts=(GETITEM_BACKWARD,),
         doc="getitem(x, index): x[index] for ints, slices, None and Ellipsis.",
-    ),
-    Operator(
-        name="getitem_backward",
-        bind=_bind_backward,
-        infer=_infer_backward,
-        reference=_reference_backward,
-        implementations=(strided.scatter("getitem_backward", _backward_view),),
-        doc="getitem_backward(grad, shape, index): zeros of a shape with grad at index.",
     ),
 )

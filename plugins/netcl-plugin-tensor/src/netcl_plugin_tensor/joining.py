@@ -11,7 +11,7 @@ import numpy as np
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernels, Spec, Tensor
-from netcl_core.autograd import Composite, Implementation, Operator, Request, Saved
+from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.axes import axes, axis, shape_of
@@ -218,7 +218,7 @@ OPERATORS = (
         doc="pad(x, pad, mode='constant', value=0): sizes before and after, last axis first; "
         "negative sizes cut off.",
     ),
-    Composite("stack", stack, stack.__doc__ or ""),
-    Composite("split", split, split.__doc__ or ""),
-    Composite("chunk", chunk, chunk.__doc__ or ""),
+    composite(stack),
+    composite(split),
+    composite(chunk),
 )

@@ -1,88 +1,41 @@
-"""norm_rows: contiguous rows standardised by one kernel each way, in the form that suits GPUs.
-
-layer_norm, rms_norm and group_norm use it there; elsewhere they are made of other ops.
-"""
+"""Rows standardised by one kernel each way: layer_norm and rms_norm in the form that suits GPUs."""
 
 from __future__ import annotations
 
 import math
 import operator
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Spec, Tensor
+from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import (
     NO_SLOTS,
     SUM,
     Implementation,
     Operator,
     Request,
+    Requirements,
     RowTeams,
     Saved,
     Slots,
     reduction_kernels,
     row_teams,
 )
-from netcl_core.errors import DtypeError, ShapeError, message
+from netcl_core.errors import ShapeError, message
 
 TEMPLATE: Final = "tensor/norm_rows.cl.j2"
 FORWARD: Final = "norm_rows"
 BACKWARD: Final = "norm_rows_backward"
+#: What rms_norm adds where no eps is given: the machine epsilon.
+EPSILON: Final = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
 #: Work-groups per compute unit whose teams add up gradients over several rows: few, since every
 #: team leaves a row of sums behind.
 _SUMMING_GROUPS: Final = 8
 _SUMS: Final = ("weight", "bias")
-
-
-def _bind(
-    x: Any,
-    weight: Any = None,
-    bias: Any = None,
-    dims: int = 1,
-    eps: float = 1e-5,
-    centered: bool = True,
-) -> Any:
-    return (x, weight, bias), _attrs(dims, eps, centered)
-
-
-def _bind_backward(x: Any, grad: Any, weight: Any, dims: int, eps: float, centered: bool) -> Any:
-    return (x, grad, weight), _attrs(dims, eps, centered)
-
-
-def _attrs(dims: int, eps: float, centered: bool) -> dict[str, Any]:
-    return {"dims": operator.index(dims), "eps": float(eps), "centered": bool(centered)}
-
-
-def _infer(x: Spec, weight: Spec | None, bias: Spec | None, dims: int, **attrs: Any) -> Spec:
-    _check(FORWARD, x, weight, bias, dims)
-    return x
-
-
-def _check(who: str, x: Spec, weight: Spec | None, bias: Spec | None, dims: int) -> None:
-    """Raise if the operands do not fit each other, in the name of the op."""
-    if not DTYPES[x.dtype].floating:
-        raise DtypeError(
-            message(who, f"a {x.dtype} tensor", "a floating dtype", "Use astype('float32')")
-        )
-    if not 1 <= dims <= x.ndim:
-        raise ShapeError(message(who, f"dims={dims} of {x.shape}", "1 or more, as x has"))
-    wanted = Spec(x.shape[-dims:], x.dtype)
-    if bias is not None and weight is None:
-        raise ShapeError(message(who, "a bias without a weight", "both", "Add the bias after"))
-    for name, given in (("weight", weight), ("bias", bias)):
-        if given not in (None, wanted):
-            raise ShapeError(message(who, f"{name} {given}", f"{wanted}"))
-
-
-def _infer_backward(x: Spec, grad: Spec, weight: Spec | None, dims: int, **attrs: Any) -> Spec:
-    _check(BACKWARD, x, weight, None, dims)
-    if grad != x:
-        raise ShapeError(message(BACKWARD, f"{x} and {grad}", "equal shapes and dtypes"))
-    return x
 
 
 def _rows(x: Spec, dims: int) -> tuple[int, int]:
@@ -124,36 +77,90 @@ def _teams(device: Device, x: Spec, attrs: Any) -> RowTeams:
     return row_teams(device, _rows(x, attrs["dims"])[1], DTYPES[x.dtype])
 
 
-def _plan(request: Request) -> Kernels:
-    """A team for each row."""
-    x, given, back = request.inputs[0], len(request.inputs), request.operator == BACKWARD
-    flags = {"weighted": given > 1 + back, "biased": given > 2 and not back}
+# -- the forward of layer_norm and rms_norm ---------------------------------------------------
+
+
+def rows_implementation(name: str, *, centered: bool) -> Implementation:
+    """A team of work-items for each row."""
+    return Implementation(
+        name,
+        "team per row",
+        partial(_plan, centered),
+        Requirements(device_kinds=("gpu",), reject=_reject),
+        prologue=True,
+        epilogue=True,
+        rereads=True,
+        stretch=lambda request: _rows(request.inputs[0], _dims(request.attrs))[1],
+        backward=partial(_backward, centered),
+    )
+
+
+def _dims(attrs: Any) -> int:
+    """How many of the last axes a row has."""
+    given = attrs["normalized_shape"]
+    return len(given) if isinstance(given, tuple) else 1
+
+
+def _attrs_of(attrs: Any, x: Any, centered: bool) -> dict[str, Any]:
+    """The metadata of layer_norm or rms_norm as the kernels take it."""
+    eps = EPSILON[x.dtype] if attrs["eps"] is None else float(attrs["eps"])
+    return {"dims": _dims(attrs), "eps": eps, "centered": centered}
+
+
+def _reject(request: Request) -> str | None:
+    """Rows are of one dtype, and a bias comes with a weight."""
+    x = request.inputs[0]
+    affine = Spec(x.shape[x.ndim - _dims(request.attrs) :], x.dtype)
+    if not DTYPES[x.dtype].floating:
+        return f"x is {x.dtype}"
+    if request.given[2:] == (True,) and not request.given[1]:
+        return "there is a bias without a weight"
+    odd = next((each for each in request.inputs[1:] if each != affine), None)
+    return None if odd is None else f"weight or bias is {odd}, not {affine}"
+
+
+def _plan(centered: bool, request: Request) -> Kernels:
+    x, given, slots = request.inputs[0], len(request.inputs), request.slots
+    attrs = _attrs_of(request.attrs, x, centered)
+    flags = {"weighted": given > 1, "biased": given > 2}
     buffers = [*(("in", i) for i in range(given)), ("out", 0)]
-    teams = _teams(request.device, x, request.attrs)
-    attrs, slots = request.attrs, request.slots
-    return Kernels((_kernel(request.operator, x, buffers, teams, attrs, flags, slots=slots),))
+    teams = _teams(request.device, x, attrs)
+    return Kernels((_kernel(FORWARD, x, buffers, teams, attrs, flags, slots=slots),))
 
 
 # -- all gradients in one pass ------------------------------------------------------------
 
 
-def _gradient_kernels(
-    device: Device, x: Spec, weighted: bool, sums: Sequence[str], attrs: Any
-) -> Kernels | None:
-    """The gradients of x (output 0) and of `sums` (outputs 1, 2); None: rows are too long."""
+def _bind_backward(
+    x: Any, grad: Any, weight: Any, dims: int, eps: float, centered: bool, sums: Sequence[str]
+) -> Any:
+    attrs = {"dims": operator.index(dims), "eps": float(eps), "centered": bool(centered)}
+    return (x, grad, weight), {**attrs, "sums": tuple(sums)}
+
+
+def _infer_backward(
+    x: Spec, grad: Spec, weight: Spec | None, dims: int, eps: float, centered: bool, sums: Any
+) -> tuple[Spec, ...]:
+    if grad != x:
+        raise ShapeError(message(BACKWARD, f"{x} and {grad}", "equal shapes and dtypes"))
+    return x, *(Spec(x.shape[x.ndim - dims :], x.dtype) for _ in sums)
+
+
+def _plan_backward(request: Request) -> Kernels:
+    """The gradient of x (output 0), and those of `sums` (outputs 1, 2) added up over the rows."""
+    device, x, attrs = request.device, request.inputs[0], request.attrs
+    weighted, sums = len(request.inputs) > 2, attrs["sums"]
     teams = _teams(device, x, attrs)
-    if not teams.held:
-        return None
     rows, size = _rows(x, attrs["dims"])
     most = device.compute_units * _SUMMING_GROUPS * (teams.group // teams.team)
-    turns = -(-rows // most)
-    partial = {"float": "float32", "double": "float64"}[DTYPES[x.dtype].compute]
-    parts = Spec((teams.number(-(-rows // turns)), size), partial)
+    turns = -(-rows // most) if sums else 1
+    partial_sum = {"float": "float32", "double": "float64"}[DTYPES[x.dtype].compute]
+    parts = Spec((teams.number(-(-rows // turns)), size), partial_sum)
     buffers = [*(("in", i) for i in range(2 + weighted)), ("out", 0)]
     buffers += [("scratch", i) for i in range(len(sums))]
-    flags = {"weighted": weighted, "sums": tuple(sums)}
+    flags = {"weighted": weighted, "sums": sums}
     kernel = _kernel(BACKWARD, x, buffers, teams, attrs, flags, turns)
-    nbytes = parts.size * DTYPES[partial].itemsize
+    nbytes = parts.size * DTYPES[partial_sum].itemsize
     result = Kernels((kernel,), (nbytes,) * len(sums))
     for i in range(len(sums)):
         finish = reduction_kernels(SUM, device, parts, (0,), x.dtype)
@@ -161,109 +168,61 @@ def _gradient_kernels(
     return result
 
 
-@lru_cache(maxsize=4096)
-def _all_gradients(
-    device: Device, x: Spec, weighted: bool, sums: tuple[str, ...], attrs: tuple[Any, ...]
-) -> Bound | None:
-    plan = _gradient_kernels(device, x, weighted, sums, dict(attrs))
-    return None if plan is None else Bound(device, plan, (), ())
+def _backward(centered: bool, saved: Saved, grad: Tensor) -> Sequence[Any]:
+    x, weight, *_ = saved.inputs
+    attrs = _attrs_of(saved.attrs, x, centered)
+    sums = [name for name, need in zip(_SUMS, saved.needs[1:], strict=False) if need]
+    if sums and not _teams(x.device, Spec(x.shape, x.dtype), attrs).held:
+        found = _separate_gradients(saved, grad, attrs)
+    elif sums or saved.needs[0]:
+        results = NORM_ROWS_BACKWARD(x, grad, weight, **attrs, sums=sums)
+        dx, *rest = results if sums else [results]
+        by_name = dict(zip(sums, rest, strict=True))
+        found = [dx, *(by_name.get(name) for name in _SUMS)]
+    return found[: len(saved.inputs)]
 
 
-def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    x, weight, _ = saved.inputs
-    attrs = saved.attrs
-    sums = tuple(name for name, need in zip(_SUMS, saved.needs[1:], strict=True) if need)
-    bound = None
-    if sums and x.size and x.device.backend == "opencl":
-        spec = Spec(x.shape, x.dtype)
-        weighted = weight is not None
-        bound = _all_gradients(x.device, spec, weighted, sums, tuple(attrs.items()))
-    if bound is None:
-        return _separate_gradients(saved, grad)
-    trailing = x.shape[-attrs["dims"] :]
-    results = [
-        Tensor.empty(shape, x.dtype, x.device) for shape in (x.shape, *(trailing,) * len(sums))
-    ]
-    given = [x, grad] if weight is None else [x, grad, weight]
-    bound([each.buffer for each in given], [each.buffer for each in results])
-    by_name = dict(zip(sums, results[1:], strict=True))
-    return [results[0], *(by_name.get(name) for name in _SUMS)]
-
-
-def _separate_gradients(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    """The same by one op after the other."""
-    x, weight, _ = saved.inputs
-    attrs = saved.attrs
+def _separate_gradients(saved: Saved, grad: Tensor, attrs: Any) -> list[Any]:
+    """The same of rows that no registers hold, by one op after the other."""
+    x, weight, *_ = saved.inputs
     leading = tuple(range(x.ndim - attrs["dims"]))
 
     def summed(terms: Any) -> Any:
         return ag.sum(terms, leading) if leading else terms
 
-    dx = ag.norm_rows_backward(x, grad, weight, **attrs) if saved.needs[0] else None
-    dw = summed(ag.mul(grad, ag.norm_rows(x, **attrs))) if saved.needs[1] else None
-    return [dx, dw, summed(grad) if saved.needs[2] else None]
-
-
-# -- the NumPy path -----------------------------------------------------------------------
+    dx = dw = None
+    if saved.needs[0]:
+        dx = NORM_ROWS_BACKWARD(x, grad, weight, **attrs, sums=())
+    if saved.needs[1]:
+        norm = ag.layer_norm if attrs["centered"] else ag.rms_norm
+        dw = summed(ag.mul(grad, norm(x, x.shape[x.ndim - attrs["dims"] :], eps=attrs["eps"])))
+    return [dx, dw, summed(grad) if saved.needs[2:] == (True,) else None]
 
 
 def _wide(x: Any) -> Any:
     return x.astype(np.float32) if x is not None and x.dtype == np.float16 else x
 
 
-def _standardized(
-    x: Any, dims: int, eps: float, centered: bool
-) -> tuple[Any, Any, tuple[int, ...]]:
-    """The standardised rows, what they were multiplied by, and their axes."""
-    over = tuple(range(x.ndim - dims, x.ndim))
+def _reference_backward(
+    x: Any, grad: Any, weight: Any, dims: int, eps: float, centered: bool, sums: Sequence[str]
+) -> Any:
+    over, leading = tuple(range(x.ndim - dims, x.ndim)), tuple(range(x.ndim - dims))
+    x, grad = _wide(x), _wide(grad)
     x = x - x.mean(axis=over, keepdims=True) if centered else x
     scale = 1 / np.sqrt(np.square(x).mean(axis=over, keepdims=True) + x.dtype.type(eps))
-    return x * scale, scale, over
-
-
-def _reference(x: Any, weight: Any, bias: Any, dims: int, eps: float, centered: bool) -> Any:
-    result = _standardized(_wide(x), dims, eps, centered)[0]
-    result = result if weight is None else result * _wide(weight)
-    return result if bias is None else result + _wide(bias)
-
-
-def _reference_backward(
-    x: Any, grad: Any, weight: Any, dims: int, eps: float, centered: bool
-) -> Any:
-    h, scale, over = _standardized(_wide(x), dims, eps, centered)
-    g = _wide(grad) if weight is None else _wide(grad) * _wide(weight)
+    h, g = x * scale, grad if weight is None else grad * _wide(weight)
     along = h * (g * h).mean(axis=over, keepdims=True)
-    return scale * ((g - g.mean(axis=over, keepdims=True) if centered else g) - along)
+    dx = scale * ((g - g.mean(axis=over, keepdims=True) if centered else g) - along)
+    terms = {"weight": grad * h, "bias": grad}
+    return dx, *(ag.tree_sum(terms[name], leading, x.dtype) for name in sums)
 
 
-OPERATORS = (
-    Operator(
-        name=FORWARD,
-        bind=_bind,
-        infer=_infer,
-        reference=_reference,
-        backward=_backward,
-        saves=(0, 1),
-        implementations=(
-            Implementation(
-                FORWARD,
-                "team per row",
-                _plan,
-                prologue=True,
-                epilogue=True,
-                rereads=True,
-                stretch=lambda request: _rows(request.inputs[0], request.attrs["dims"])[1],
-            ),
-        ),
-        doc="norm_rows(x, weight=None, bias=None, dims=1, eps=1e-5, centered=True): the last `dims`"
-        " axes standardised in one kernel; not centered: divided by the root of the mean square.",
-    ),
-    Operator(
-        name=BACKWARD,
-        bind=_bind_backward,
-        infer=_infer_backward,
-        reference=_reference_backward,
-        implementations=(Implementation(BACKWARD, "team per row", _plan),),
-        doc="norm_rows_backward(x, grad, weight, dims, eps, centered): the gradient of its x.",
-    ),
+NORM_ROWS_BACKWARD: Final = Operator(
+    name=BACKWARD,
+    bind=_bind_backward,
+    infer=_infer_backward,
+    reference=_reference_backward,
+    implementations=(Implementation(BACKWARD, "team per row", _plan_backward),),
+    doc="norm_rows_backward(x, grad, weight, dims, eps, centered, sums): the gradients of x and, "
+    "of those that `sums` names, of weight and bias.",
 )

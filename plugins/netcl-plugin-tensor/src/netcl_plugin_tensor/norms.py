@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Operand
-from netcl_core.autograd import Composite
+from netcl_core import Operand
+from netcl_core.autograd import composite
 from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_plugin_tensor.axes import shape_of
+from netcl_plugin_tensor.norm_rows import EPSILON, NORM_ROWS_BACKWARD, rows_implementation
 from netcl_plugin_tensor.statistics import variance, wide_dtype
 
 
@@ -29,18 +30,6 @@ def _trailing(who: str, x: Any, normalized_shape: Any) -> tuple[int, ...]:
 def _affine(x: Any, weight: Any, bias: Any) -> Any:
     scaled = x if weight is None else ag.mul(x, weight)
     return scaled if bias is None else ag.add(scaled, bias)
-
-
-def _by_rows(x: Any, over: Sequence[int], *affine: Any) -> bool:
-    """Whether norm_rows suits: whole rows on a GPU, weight and bias of their shape."""
-    if not isinstance(x, Operand) or x.device.kind != "gpu" or not x.size:
-        return False
-    shape = tuple(x.shape[i] for i in over)
-    return DTYPES[x.dtype].floating and all(
-        isinstance(each, Operand) and (each.shape, each.dtype) == (shape, x.dtype)
-        for each in affine
-        if each is not None
-    )
 
 
 def _widened(x: Any, function: Callable[[Any], Any]) -> Any:
@@ -63,8 +52,6 @@ def layer_norm(
 ) -> Any:
     """`(x - mean) / sqrt(var + eps) * weight + bias` over the last axes (Ba et al. 2016)."""
     over = _trailing("layer_norm", x, normalized_shape)
-    if _by_rows(x, over, weight, bias) and (bias is None or weight is not None):
-        return ag.norm_rows(x, weight, bias, len(over), eps)
     return _affine(_standardize(x, over, eps), weight, bias)
 
 
@@ -74,17 +61,12 @@ def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | Non
     `eps` None: the machine epsilon of x's dtype.
     """
     over = _trailing("rms_norm", x, normalized_shape)
-    added = _EPSILON[x.dtype] if eps is None else eps
-    if _by_rows(x, over, weight):
-        return ag.norm_rows(x, weight, None, len(over), added, False)
+    added = EPSILON[x.dtype] if eps is None else eps
 
     def scaled(x: Any) -> Any:
         return ag.mul(x, ag.rsqrt(ag.add(ag.mean(ag.square(x), over, True), added)))
 
     return _affine(_widened(x, scaled), weight, None)
-
-
-_EPSILON = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
 
 
 def group_norm(
@@ -97,9 +79,8 @@ def group_norm(
             message("group_norm", f"x of shape {shape} in {num_groups} groups",
                     "x (N, C, ...) with C a multiple of the groups")
         )  # fmt: skip
-    grouped = ag.reshape(x, (shape[0], num_groups, math.prod(shape[1:]) // num_groups))
-    by_rows = _by_rows(grouped, (2,))
-    flat = ag.norm_rows(grouped, eps=eps) if by_rows else _standardize(grouped, (2,), eps)
+    size = math.prod(shape[1:]) // num_groups
+    flat = ag.layer_norm(ag.reshape(x, (shape[0], num_groups, size)), size, eps=eps)
     return _per_channel(ag.reshape(flat, shape), weight, bias)
 
 
@@ -158,7 +139,20 @@ def _move(
             running.copy_(moved)
 
 
-OPERATORS = tuple(
-    Composite(function.__name__, function, function.__doc__ or "")
-    for function in (layer_norm, rms_norm, group_norm, batch_norm)
+AFFINE = ("x", "weight", "bias")
+OPERATORS = (
+    composite(
+        layer_norm,
+        AFFINE,
+        implementations=(rows_implementation("layer_norm", centered=True),),
+        parts=(NORM_ROWS_BACKWARD,),
+    ),
+    composite(
+        rms_norm,
+        ("x", "weight"),
+        implementations=(rows_implementation("rms_norm", centered=False),),
+        parts=(NORM_ROWS_BACKWARD,),
+    ),
+    composite(group_norm, AFFINE),
+    composite(batch_norm, ("x", "running_mean", "running_var", "weight", "bias")),
 )

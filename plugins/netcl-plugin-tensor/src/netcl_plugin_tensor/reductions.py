@@ -1,4 +1,4 @@
-"""Reductions over any axes: sum, mean, max, min."""
+"""Reductions over any axes: sum, mean, amax, amin."""
 
 from __future__ import annotations
 
@@ -156,8 +156,8 @@ def _extreme(name: str, combine: Combine, numpy: Callable[..., Any]) -> Operator
         reference=lambda x, dim, keepdim: numpy(x, axis=tuple(dim), keepdims=keepdim),
         backward=_extreme_backward,
         implementations=(_implementation(name, _plan(combine)),),
-        doc=f"{name}(x, dim=None, keepdim=False): the {name} over one, several or all axes; "
-        "NaN propagates, ties share the gradient.",
+        doc=f"{name}(x, dim=None, keepdim=False): the {name[1:]}imum over one, several or all "
+        "axes; NaN propagates, ties share the gradient.",
     )
 
 
@@ -184,6 +184,6 @@ OPERATORS = (
         doc="mean(x, dim=None, keepdim=False, dtype=None): the mean over one, several or all axes, "
         "in a floating dtype if one is given.",
     ),
-    _extreme("max", MAX, np.max),
-    _extreme("min", MIN, np.min),
+    _extreme("amax", MAX, np.max),
+    _extreme("amin", MIN, np.min),
 )

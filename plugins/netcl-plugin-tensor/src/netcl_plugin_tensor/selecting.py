@@ -15,7 +15,7 @@ import numpy as np
 
 import netcl_core.autograd as ag
 from netcl_core import Kernel, Kernels, Spec, Tensor
-from netcl_core.autograd import Composite, Implementation, Operator, Request, Saved
+from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, plain_shape, shape_of
 from netcl_plugin_tensor.strided import fill
@@ -130,7 +130,7 @@ def _reference_back(grad: Any, index: Any, dim: int, who: str, whole: bool,
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     x, index = saved.inputs
     attrs = saved.attrs
-    return [ag.add_at_index(grad, index, attrs["dim"], attrs["who"], attrs["whole"], x.shape), None]
+    return [ADD_AT_INDEX(grad, index, attrs["dim"], attrs["who"], attrs["whole"], x.shape), None]
 
 
 def _bind_back(grad: Any, index: Any, dim: int, who: str, whole: bool, shape: Any) -> Any:
@@ -148,6 +148,17 @@ def _infer_back(grad: Spec, index: Spec, dim: int, who: str, whole: bool,
     return full
 
 
+ADD_AT_INDEX: Final = Operator(
+    name="add_at_index",
+    bind=_bind_back,
+    infer=_infer_back,
+    reference=_reference_back,
+    check=lambda inputs, attrs: _check_range(inputs[1], attrs["shape"][attrs["dim"]], attrs),
+    implementations=(Implementation("add_at_index", "line per item", _plan("add_lines")),),
+    doc="add_at_index(grad, index, dim, ...): zeros with grad added up at the indices.",
+)
+
+
 def _operator(name: str, bind: Any, doc: str) -> Operator:
     return Operator(
         name=name,
@@ -158,6 +169,7 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
         saves=(1,),
         check=_check,
         implementations=(Implementation(name, "line per item", _plan("take_lines")),),
+        parts=(ADD_AT_INDEX,),
         doc=doc,
     )
 
@@ -213,16 +225,7 @@ OPERATORS = (
     _operator(
         "gather", _bind_gather, "gather(x, dim, index): out[i] = x at i with i[dim] = index[i]."
     ),
-    Operator(
-        name="add_at_index",
-        bind=_bind_back,
-        infer=_infer_back,
-        reference=_reference_back,
-        check=lambda inputs, attrs: _check_range(inputs[1], attrs["shape"][attrs["dim"]], attrs),
-        implementations=(Implementation("add_at_index", "line per item", _plan("add_lines")),),
-        doc="add_at_index(grad, index, dim, ...): zeros with grad added up at the indices.",
-    ),
-    Composite("embedding", embedding, embedding.__doc__ or ""),
-    Composite("one_hot", one_hot, one_hot.__doc__ or ""),
-    Composite("masked_fill", masked_fill, masked_fill.__doc__ or ""),
+    composite(embedding, ("input", "weight")),
+    composite(one_hot),
+    composite(masked_fill, ("x", "mask")),
 )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
-from netcl_core.autograd import Implementation, Operator, Request, Saved, row_teams
+from netcl_core import DTYPES, Kernel, Kernels, Spec
+from netcl_core.autograd import Implementation, Operator, Request, row_teams
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, shape_of
 
@@ -119,52 +119,49 @@ def _log_softmax_backward(out: Any, grad: Any, dim: int) -> Any:
     return grad - np.exp(out) * _total(grad, dim)
 
 
-def _pair(name: str, forward: Callable[..., Any], backward: Callable[..., Any], doc: str) -> Any:
+def _operator(
+    name: str, forward: Callable[..., Any], backward: Callable[..., Any], doc: str
+) -> Operator:
     back = f"{name}_backward"
-
-    def gradient(saved: Saved, grad: Tensor) -> Sequence[Any]:
-        return [getattr(ag, back)(saved.output, grad, saved.attrs["dim"])]
-
-    return (
-        Operator(
-            name=name,
-            bind=_bind(name),
-            infer=_infer(name),
-            reference=forward,
-            backward=gradient,
-            saves=(),
-            implementations=(
-                Implementation(
-                    name,
-                    "lines",
-                    _plan(name),
-                    prologue=True,
-                    epilogue=True,
-                    rereads=True,
-                    stretch=_stretch,
-                ),
+    gradient = Operator(
+        name=back,
+        bind=_bind_backward(back),
+        infer=_infer_backward(back),
+        reference=backward,
+        implementations=(Implementation(back, "lines", _plan(back)),),
+        doc=f"{back}(out, grad, dim): the gradient of {name} from its output.",
+    )
+    return Operator(
+        name=name,
+        bind=_bind(name),
+        infer=_infer(name),
+        reference=forward,
+        backward=lambda saved, grad: [gradient(saved.output, grad, saved.attrs["dim"])],
+        saves=(),
+        implementations=(
+            Implementation(
+                name,
+                "lines",
+                _plan(name),
+                prologue=True,
+                epilogue=True,
+                rereads=True,
+                stretch=_stretch,
             ),
-            doc=doc,
         ),
-        Operator(
-            name=back,
-            bind=_bind_backward(back),
-            infer=_infer_backward(back),
-            reference=backward,
-            implementations=(Implementation(back, "lines", _plan(back)),),
-            doc=f"{back}(out, grad, dim): the gradient of {name} from its output.",
-        ),
+        parts=(gradient,),
+        doc=doc,
     )
 
 
 OPERATORS = (
-    *_pair(
+    _operator(
         "softmax",
         _softmax,
         _softmax_backward,
         "softmax(x, dim=-1): exp(x - max) / sum(exp(x - max)) along an axis.",
     ),
-    *_pair(
+    _operator(
         "log_softmax",
         _log_softmax,
         _log_softmax_backward,

@@ -12,11 +12,11 @@ import netcl_core.autograd as ag
 from netcl_core import Kernels, Spec, Tensor
 from netcl_core.autograd import (
     Combine,
-    Composite,
     Implementation,
     Operator,
     Request,
     Saved,
+    composite,
     reduction_kernels,
 )
 from netcl_plugin_tensor.axes import axes, reduced, shape_of
@@ -106,7 +106,7 @@ def std(x: Any, dim: Any = None, correction: float = 1, keepdim: bool = False) -
 def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
     """log(sum(exp(x))) over one or several axes, without overflow."""
     over = axes("logsumexp", dim, len(shape_of(x)))
-    top = ag.max(x, over, True).detach()
+    top = ag.amax(x, over, True).detach()
     top = ag.where(ag.eq(ag.abs(top), math.inf), 0.0, top)
     terms = ag.sum(ag.exp(ag.sub(x, top)), over, True, dtype=wide_dtype(x))
     total = _as_given(x, ag.add(ag.log(terms), top))
@@ -131,8 +131,5 @@ OPERATORS = (
         implementations=(Implementation("prod", "tree reduction", _plan_prod),),
         doc="prod(x, dim=None, keepdim=False): the product over one, several or all axes.",
     ),
-    Composite("var", var, var.__doc__ or ""),
-    Composite("std", std, std.__doc__ or ""),
-    Composite("logsumexp", logsumexp, logsumexp.__doc__ or ""),
-    Composite("l2_normalize", l2_normalize, l2_normalize.__doc__ or ""),
+    *(composite(function, ("x",)) for function in (var, std, logsumexp, l2_normalize)),
 )

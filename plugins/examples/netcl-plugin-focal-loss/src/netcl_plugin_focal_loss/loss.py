@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import netcl_core.autograd as ag
@@ -35,10 +36,16 @@ def focal_loss(
         expected = f"alpha in [0, 1], gamma of at least 0, one of {', '.join(REDUCTIONS)}"
         raise AttributeValueError(message("focal_loss", given, expected))
     input, target = operands(input, target)
-    elements = ag.focal_elements(input, target, alpha=alpha, gamma=gamma)
+    elements = focal_elements()(input, target, alpha=alpha, gamma=gamma)
     if reduction == "none":
         return elements
     return ag.mean(elements) if reduction == "mean" else ag.sum(elements)
+
+
+@cache
+def focal_elements() -> ag.AutogradPrimitive:
+    """The loss of each element."""
+    return ag.AutogradPrimitive.from_template("focal-loss/focal_elements.cl.j2")
 
 
 def operands(input: Any, target: Any) -> tuple[Any, Any]:

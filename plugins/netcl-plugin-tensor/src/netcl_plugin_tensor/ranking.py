@@ -1,0 +1,187 @@
+"""Extremes with their places: max and min along an axis, and topk."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from netcl_core import DTYPES, Kernel, Kernels, Operand, Spec, Tensor
+from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
+from netcl_core.errors import AttributeValueError, ShapeError, message
+from netcl_plugin_tensor.axes import axis, reduced, shape_of
+from netcl_plugin_tensor.selecting import ADD_AT_INDEX
+
+TEMPLATE: Final = "tensor/ranking.cl.j2"
+RESULTS: Final = ("values", "indices")
+
+
+def _plan(request: Request) -> Kernels:
+    """One work-item per line; it keeps the best so far in the line of the results."""
+    (x,), dim, attrs = request.inputs, request.attrs["dim"], request.attrs
+    size = x.shape[dim] if x.shape else 1
+    inner = math.prod(x.shape[dim + 1 :])
+    dtype = DTYPES[x.dtype]
+    context = {
+        "storage": dtype.storage,
+        "compute": dtype.compute,
+        "floating": dtype.floating,
+        "largest": attrs["largest"],
+        "nan_first": attrs["nan_first"],
+    }
+    args = (("in", 0), ("out", 0), ("out", 1), ("ulong", size), ("ulong", attrs["k"]),
+            ("ulong", inner))  # fmt: skip
+    return Kernels((Kernel(TEMPLATE, "best", args, (x.size // size,), None, context),))
+
+
+def _best(x: Any, k: int, dim: int, largest: bool, nan_first: bool) -> tuple[Any, Any]:
+    """In NumPy: the k best along an axis, of equal ones the first."""
+    lines = x if x.ndim else x.reshape(1)
+    if largest:  # NumPy sorts NaN to the end
+        last = lines.shape[dim] - 1
+        order = np.flip(last - np.argsort(np.flip(lines, dim), dim, kind="stable"), dim)
+    else:
+        order = np.argsort(lines, dim, kind="stable")
+        if nan_first:
+            is_nan = np.take_along_axis(lines != lines, order, dim)
+            order = np.take_along_axis(order, np.argsort(~is_nan, dim, kind="stable"), dim)
+    places = np.take(order, np.arange(k), dim)
+    values = np.take_along_axis(lines, places, dim)
+    return (values, places) if x.ndim else (values.reshape(()), places.reshape(()))
+
+
+# -- max and min -----------------------------------------------------------------------
+
+
+def _bind_extreme(name: str, largest: bool) -> Callable[..., Any]:
+    def bind(x: Any, dim: int, keepdim: bool = False) -> Any:
+        place = axis(name, dim, len(shape_of(x)))
+        attrs = {"dim": place, "keepdim": bool(keepdim)}
+        return (x,), {**attrs, "k": 1, "largest": largest, "nan_first": True}
+
+    return bind
+
+
+def _infer_extreme(name: str) -> Callable[..., Any]:
+    def infer(x: Spec, dim: int, keepdim: bool, **rest: Any) -> tuple[Spec, Spec]:
+        shape = reduced(x.shape, (dim,), keepdim)
+        if math.prod(shape) and not x.size:
+            raise ShapeError(message(name, f"no elements in {x.shape} over {dim}", "at least one"))
+        return Spec(shape, x.dtype), Spec(shape, "int64")
+
+    return infer
+
+
+def _reference_extreme(x: Any, dim: int, keepdim: bool, **rest: Any) -> Any:
+    values, places = _best(x, dim=dim, **rest) if x.size else (x, x.astype(np.int64))
+    shape = reduced(x.shape, (dim,), keepdim)
+    return values.reshape(shape), places.reshape(shape)
+
+
+def _extreme_backward(saved: Saved, grad: Tensor, _: Any) -> Sequence[Any]:
+    """The gradient goes to the element that was picked."""
+    x, dim = saved.inputs[0], saved.attrs["dim"]
+    if not x.ndim:
+        return [grad]
+    lines = reduced(x.shape, (dim,), True)
+    places = ag.reshape(saved.outputs[1], lines)
+    return [ADD_AT_INDEX(ag.reshape(grad, lines), places, dim, "max", False, x.shape)]
+
+
+def _along(name: str, largest: bool) -> Operator:
+    return Operator(
+        name=f"{name}_along",
+        bind=_bind_extreme(name, largest),
+        infer=_infer_extreme(name),
+        reference=_reference_extreme,
+        backward=_extreme_backward,
+        saves=(),
+        implementations=(Implementation(f"{name}_along", "line per item", _plan),),
+        results=RESULTS,
+        doc=f"{name}_along(x, dim, keepdim=False): the first {name}imum along an axis, its place.",
+    )
+
+
+MAX_ALONG: Final = _along("max", True)
+MIN_ALONG: Final = _along("min", False)
+
+
+def max(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The maximum of all elements, or along an axis with its index.
+
+    Args:
+        x: A tensor.
+        dim: None: one 0-d tensor, over which ties share the gradient, as `amax`. An int: a named
+            tuple of `values` and `indices` (int64) of the first maximum along that axis; the
+            gradient goes to that element. A tensor: the larger of both, as `maximum`.
+        keepdim: Whether the axis stays, with size 1.
+
+    NaN counts as the largest.
+    """
+    if isinstance(dim, Operand) and dim.ndim:
+        return ag.maximum(x, dim)
+    return ag.amax(x, None, keepdim) if dim is None else MAX_ALONG(x, dim, keepdim)
+
+
+def min(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The minimum of all elements, or along an axis with its index; arguments as of `max`.
+
+    NaN counts as the smallest.
+    """
+    if isinstance(dim, Operand) and dim.ndim:
+        return ag.minimum(x, dim)
+    return ag.amin(x, None, keepdim) if dim is None else MIN_ALONG(x, dim, keepdim)
+
+
+# -- topk ------------------------------------------------------------------------------
+
+
+def _bind_topk(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    place, count = axis("topk", dim, len(shape_of(x))), operator.index(k)
+    return (x,), {
+        "k": count,
+        "dim": place,
+        "largest": bool(largest),
+        "nan_first": bool(largest),
+    }
+
+
+def _infer_topk(x: Spec, k: int, dim: int, **rest: Any) -> tuple[Spec, Spec]:
+    size = x.shape[dim] if x.shape else 1
+    if not 0 <= k <= size:
+        given = f"k={k} along an axis of {size}"
+        raise AttributeValueError(message("topk", given, f"0 to {size}"))
+    shape = (*x.shape[:dim], k, *x.shape[dim + 1 :]) if x.shape else ()
+    return Spec(shape, x.dtype), Spec(shape, "int64")
+
+
+def _topk_backward(saved: Saved, grad: Tensor, _: Any) -> Sequence[Any]:
+    x, dim = saved.inputs[0], saved.attrs["dim"]
+    if not x.ndim:
+        return [grad]
+    return [ADD_AT_INDEX(grad, saved.outputs[1], dim, "topk", False, x.shape)]
+
+
+TOPK: Final = Operator(
+    name="topk",
+    bind=_bind_topk,
+    infer=_infer_topk,
+    reference=_best,
+    backward=_topk_backward,
+    saves=(),
+    implementations=(Implementation("topk", "line per item", _plan),),
+    results=RESULTS,
+    parts=(ADD_AT_INDEX,),
+    doc="topk(x, k, dim=-1, largest=True, sorted=True): a named tuple of the k largest (or "
+    "smallest) `values` along an axis, the best first, and their `indices`; of equal ones the "
+    "first goes first, and NaN counts as the largest.",
+)
+OPERATORS = (
+    composite(max, parts=(MAX_ALONG,)),
+    composite(min, parts=(MIN_ALONG,)),
+    TOPK,
+)
