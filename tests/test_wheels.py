@@ -180,6 +180,13 @@ def test_a_catalogue_of_ours(
     assert set(states.values()) == {"active"} and "netcl-plugin-losses" in states
 
 
+@pytest.mark.parametrize("name", ["elementwise", "tensor", "workbench"])
+def test_a_project_of_ours_passes_its_check(name: str) -> None:
+    project = str(ROOT / "plugins" / f"netcl-plugin-{name}")
+    result = CliRunner().invoke(netcl, ["plugins", "check", project, "--level", "static"])
+    assert result.exit_code == 0, result.output
+
+
 # -- each plugin beside the core -----------------------------------------------------
 
 LISTED = """
@@ -203,7 +210,9 @@ def test_a_plugin_beside_the_core(
     if not list(tests.glob("test_*.py")):
         pytest.skip("it has no tests of its own yet")
     clean.install(f"{project.name}[test]", links=shelf)
-    shutil.copytree(tests, clean.work / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in (tests, ROOT / "tests" / "support"):  # what tests share lies in the latter
+        target = clean.work / "tests" / ("" if folder == tests else "support")
+        shutil.copytree(folder, target, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", clean.work)  # pytest's settings
     command = [clean.python, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
     done = run(command, clean.work, **clean.variables())

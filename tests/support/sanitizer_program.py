@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from netcl_plugin_workbench.faults import simulated
+from netcl_plugin_workbench.faults.simulated import candidates_of, choose
 from sanitizer_cases import (
     CLIPPING,
     FLOATING,
@@ -32,8 +34,6 @@ import netcl_core.autograd as ag
 from netcl_core.plugins.registry import functions, registry
 from netcl_core.runtime import rendering
 from netcl_core.runtime.kernels import Bound, Kernel, Kernels
-from netcl_core.testing import simulated
-from netcl_core.testing.simulated import candidates_of, choose
 
 
 class Recorder:
