@@ -189,7 +189,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return {"matrix": matrix, "devices": click.Command("devices")}
 
     fake = SimpleNamespace(plugin_commands=commands)
-    monkeypatch.setitem(sys.modules, "netcl_core.plugins", fake)
+    monkeypatch.setitem(sys.modules, "netcl_core.plugins.manager", fake)
     return asked
 
 

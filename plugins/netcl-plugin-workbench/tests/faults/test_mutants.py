@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import distributions
 import numpy as np
 import pytest
 from netcl_plugin_workbench.check import full as level
@@ -215,7 +216,7 @@ def test_a_gradient_that_does_not_exist_is_no_fault() -> None:
 # -- kernels ---------------------------------------------------------------------------
 
 #: The lines of a generated kernel that faults are seeded in.
-SOURCE = (Path(__file__).with_name("support") / "sound" / "lines_of_a_kernel.cl.j2").read_text(
+SOURCE = (Path(distributions.__file__).parent / "sound" / "lines_of_a_kernel.cl.j2").read_text(
     encoding="utf-8"
 )
 
