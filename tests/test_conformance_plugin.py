@@ -122,6 +122,20 @@ def test_the_static_level_is_a_test_per_check(
     assert "netcl-plugin-square::manifest FAILED" in output
 
 
+def test_the_kit_needs_no_workbench_but_for_other_levels(
+    run: Callable[..., tuple[int, str]], site: Path
+) -> None:
+    hooked(site)
+    alone = ("-p", "no:netcl-workbench", "--netcl-plugin", "square")
+    code, output = run(*alone, "--netcl-device", "cpu")
+    assert code == 0 and "2 passed" in output
+    code, output = run(*alone, "--netcl-level", "full")
+    assert code == 4 and "--netcl-level full: nothing that is installed checks" in output
+    assert "pip install netcl-plugin-workbench" in output
+    code, output = run("-p", "no:netcl")  # nor does the workbench need the kit's options
+    assert code == 5 and "no tests ran" in output
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_workbench.faults.expression_faults import expression_faults
 
 import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive
@@ -30,7 +31,6 @@ from netcl_core.codegen.expressions import (
 from netcl_core.codegen.verification import check_gradient
 from netcl_core.errors import PrimitiveError
 from netcl_core.plugins.registry import registry
-from netcl_core.testing.faults import expression_faults
 
 NAMES = ("x", "y", "z")
 STEP = 1e-5

@@ -11,13 +11,13 @@ import broken
 import generate
 import matrix_page
 import pytest
+from netcl_plugin_workbench.check import findings
 from netcl_plugin_workbench.matrix.signs import SIGNS
 from packaging.version import Version
 
 from netcl_core import config, errors, hookspecs, version
 from netcl_core.jit import jit
 from netcl_core.plugins.market import failures
-from netcl_core.testing import findings
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -29,7 +29,12 @@ LAYERS = (
     ("netcl_core.ops", "netcl_core.ops.*"),
     ("netcl_core.jit", "netcl_core.jit.*"),
     ("netcl_core.autograd", "netcl_core.autograd.*"),
-    ("netcl_core.testing", "netcl_core.testing.*", "netcl_core.drawing", "netcl_core.drawing.*"),
+    (
+        "netcl_core.testing",
+        "netcl_core.testing.*",
+        "netcl_plugin_workbench.graph",
+        "netcl_plugin_workbench.graph.*",
+    ),
     ("netcl_core.cli", "netcl_core.cli.*"),
     ("netcl_core",),
 )
@@ -54,8 +59,6 @@ ACCEPTED = {
         "netcl_core.cli.main",
         "netcl_core.plugins.catalogue",
     ): "only an unknown command needs the catalogue",
-    ("netcl_core.cli.main", "netcl_core.cli.graph_command"): "the same",
-    ("netcl_core.cli.main", "netcl_core.cli.check_command"): "the same",
     (
         "netcl_core.cli.plugins_command",
         "netcl_core.ops.why",
@@ -92,7 +95,6 @@ ACCEPTED = {
     ("netcl_core.testing.reference", "torch"): "optional and slow",
     ("netcl_core.testing.plugin", "netcl_core.testing.collectors"): "pytest imports it in all runs",
     ("netcl_core.testing", "?"): "PEP 562: pytest imports the package in everybody's runs",
-    ("netcl_core.testing.metadata", "?"): "the tools of the extra `check` are optional",
 }
 
 #: Who alone may import what.
@@ -105,7 +107,7 @@ ALONE = {
     },
     "jinja2": {"netcl_core.runtime.rendering"},
     "pycparser": {"netcl_core.codegen.expressions"},
-    "click": {"netcl_core.cli.main", "netcl_core.cli.reports"},
+    "click": {"netcl_core.cli.endings", "netcl_core.cli.main", "netcl_core.cli.reports"},
 }
 
 #: The same in plugins' packages.
@@ -118,6 +120,16 @@ ACCEPTED_IN_PLUGINS = {
     },
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
     ("netcl_plugin_workbench", "netcl_plugin_workbench.commands"): "the same",
+    ("netcl_plugin_workbench.check.command", "netcl_plugin_workbench.check.showing"): "the same",
+    ("netcl_plugin_workbench.graph.command", "netcl_plugin_workbench.graph.showing"): "the same",
+    (
+        "netcl_plugin_workbench.check.metadata",
+        "?",
+    ): "the tools of the extra `check` are optional",
+    (
+        "netcl_plugin_workbench.check.pytest_plugin",
+        "netcl_plugin_workbench.check.collectors",
+    ): "pytest imports it in all runs",
     ("netcl_plugin_workbench.lock.command", "netcl_plugin_workbench.lock.run"): "loads devices",
     ("netcl_plugin_workbench.new.command", "netcl_plugin_workbench.new.names"): "the same",
     ("netcl_plugin_workbench.new.command", "netcl_plugin_workbench.new.project"): "the same",
@@ -159,8 +171,8 @@ def test_a_library_is_imported_in_its_room_only(library: str) -> None:
 
 def test_the_environment_is_read_in_one_place() -> None:
     """Only config reads NETCL_ variables; a look at os.environ has another reason elsewhere."""
-    # icd: the loader's variables; doctor: shows them all; sanitizer: hands them to its child
-    allowed = {"config", "icd", "doctor", "sanitizer"}
+    # icd: the loader's variables; doctor: shows them all
+    allowed = {"config", "icd", "doctor"}
     reading = {
         path.stem
         for path in CORE.rglob("*.py")

@@ -156,6 +156,10 @@ def test_the_core_alone(shelf: Path, new_environment: Callable[..., Environment]
     assert [one["id"] for one in json.loads(listed.stdout)["devices"]] == said["devices"]
     doctor = run([command, "doctor", "--json"], clean.work, **clean.variables())
     assert doctor.returncode == (0 if len(said["devices"]) > 1 else 3), doctor.stdout
+    for words in ("graph model.py:f", "plugins check", "plugins new lisht", "matrix run"):
+        missing = run([command, *words.split()], clean.work, **clean.variables())
+        assert missing.returncode == 2, missing.stdout
+        assert "Install it with: pip install netcl-plugin-workbench" in missing.stderr
 
 
 # -- a market of our own ---------------------------------------------------------------
@@ -180,6 +184,13 @@ def test_a_catalogue_of_ours(
     assert set(states.values()) == {"active"} and "netcl-plugin-losses" in states
 
 
+@pytest.mark.parametrize("name", ["elementwise", "tensor", "workbench"])
+def test_a_project_of_ours_passes_its_check(name: str) -> None:
+    project = str(ROOT / "plugins" / f"netcl-plugin-{name}")
+    result = CliRunner().invoke(netcl, ["plugins", "check", project, "--level", "static"])
+    assert result.exit_code == 0, result.output
+
+
 # -- each plugin beside the core -----------------------------------------------------
 
 LISTED = """
@@ -199,11 +210,16 @@ def test_a_plugin_beside_the_core(
     states = {name: (state, reason) for name, state, reason in json.loads(clean.execute(LISTED))}
     assert states[project.name] == ("active", "")
     assert {state for state, _ in states.values()} == {"active"}
+    if project.name == "netcl-plugin-data":  # by the kit of the core, without a test file
+        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--netcl-plugin", project.name]
+        assert "passed" in succeed([clean.python, "-I", *words], clean.work, **clean.variables())
     tests = project / "tests"
     if not list(tests.glob("test_*.py")):
         pytest.skip("it has no tests of its own yet")
     clean.install(f"{project.name}[test]", links=shelf)
-    shutil.copytree(tests, clean.work / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in (tests, ROOT / "tests" / "support"):  # what tests share lies in the latter
+        target = clean.work / "tests" / ("" if folder == tests else "support")
+        shutil.copytree(folder, target, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", clean.work)  # pytest's settings
     command = [clean.python, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
     done = run(command, clean.work, **clean.variables())

@@ -13,20 +13,8 @@ from typing import Any, Final
 
 import click
 
-from netcl_core.errors import (
-    ArgumentError,
-    AttributeValueError,
-    DtypeError,
-    FusionError,
-    MissingOpError,
-    NetclError,
-    ShapeError,
-    TargetError,
-)
-
-#: What a command's arguments can get wrong.
-_USAGE = (MissingOpError, ArgumentError, AttributeValueError, DtypeError, ShapeError, TargetError)
-
+from netcl_core.cli.endings import complain, ended_by, usage_ends
+from netcl_core.errors import NetclError
 
 #: What has to run where the lock file does not fit.
 _WITHOUT_LOCK: Final = ("plugins", "lock")
@@ -53,7 +41,7 @@ class NetclGroup(click.Group):
         try:
             return sorted({*own, *self._added(ctx)})
         except NetclError as error:
-            _complain(error)
+            complain(error)
             return own
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -108,21 +96,6 @@ def _path(ctx: click.Context) -> tuple[str, ...]:
     if ctx.parent is None:
         return ()
     return (*_path(ctx.parent), ctx.command.name or "")
-
-
-def ended_by(error: Exception) -> int:
-    """The exit code of a command that raised; what is no NetclError is raised again."""
-    if not isinstance(error, NetclError):
-        raise error
-    _complain(error)
-    return 3
-
-
-def _complain(error: NetclError) -> None:
-    first, *more = str(error).splitlines() or [type(error).__name__]
-    click.secho(f"netcl: {first}", fg="red", err=True)
-    for line in more:
-        click.echo(line, err=True)
 
 
 def _run(module: str, function: str, *arguments: Any) -> Any:
@@ -216,34 +189,6 @@ def search(ctx: click.Context, word: str, catalogue: Path | None, as_json: bool)
     ctx.exit(_run("plugins_command", "show_search", word, catalogue, as_json))
 
 
-@plugins.command()
-@click.argument("target", metavar="[NAME|PATH]", required=False)
-@click.option(
-    "--level",
-    type=click.Choice(["static", "run", "full"]),
-    help="Each includes those before it.  [default: run, or the lowest that --only needs]",
-)
-@click.option(
-    "--device", "devices", multiple=True, metavar="D", help="As NETCL_DEVICE; default: all usable."
-)
-@click.option("--only", multiple=True, metavar="CHECK", help="Only the checks of this name.")
-@click.option("--out", metavar="FILE", help="Write the record as JSON into this new file, too.")
-@_json
-@click.pass_context
-def check(ctx: click.Context, /, **options: Any) -> None:
-    """Check an installed plugin, a project folder or a wheel; without one, all installed ones.
-
-    Exit code 1 when something failed, 2 when there is nothing to check, 3 when a tool that
-    the check needs is missing.
-    """
-    module = importlib.import_module("netcl_core.cli.check_command")
-    try:
-        ctx.exit(module.show_check(**options))
-    except _USAGE as error:
-        _complain(error)
-        ctx.exit(2)
-
-
 @netcl.group()
 def kernels() -> None:
     """Look at the kernels that ops run."""
@@ -265,36 +210,8 @@ def show_kernels(ctx: click.Context, /, **options: Any) -> None:
     Structured ops need --shapes, and say which implementation is used and why.
     """
     module = importlib.import_module("netcl_core.cli.kernels_command")
-    try:
+    with usage_ends(ctx):
         module.show(**options)
-    except _USAGE as error:
-        _complain(error)
-        ctx.exit(2)
-
-
-@netcl.command("graph")
-@click.argument("target", metavar="FILE:FUNC")
-@click.option("--shapes", help="The inputs, such as 32x784,784x10 or 4x10,4:int64.")
-@click.option("--dtype", default="float32", show_default=True, help="The inputs' dtype.")
-@click.option("--device", help="As NETCL_DEVICE.")
-@click.option("--svg", metavar="OUT.svg", help="Draw the graph into this file.")
-@_json
-@click.pass_context
-def show_graph(ctx: click.Context, /, **options: Any) -> None:
-    """Show the kernels that a function of ops becomes under jit_compile.
-
-    Without --shapes the inputs are what example_inputs() of the file returns: a list, or a
-    dict by name. Exit code 1 when the function cannot be traced.
-    """
-    module = importlib.import_module("netcl_core.cli.graph_command")
-    try:
-        module.show(**options)
-    except _USAGE as error:
-        _complain(error)
-        ctx.exit(2)
-    except FusionError as error:
-        _complain(error)
-        ctx.exit(1)
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 1
         except Exception as error:  # what the command line makes of it is decided there
-            code = _call("main", "ended_by", error)
+            code = _call("endings", "ended_by", error)
         sys.exit(code)
     _call("main", "main")
 

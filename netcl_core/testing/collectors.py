@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import pytest
 
 from netcl_core.device.device_table import get_device
-from netcl_core.errors import NetclError
-from netcl_core.testing import check
+from netcl_core.errors import NetclError, PluginError, message
+from netcl_core.plugins.catalogue import how_to_get
 from netcl_core.testing.collection import table_of
-from netcl_core.testing.records import Level, Outcome, Record
+from netcl_core.testing.records import Level
 from netcl_core.testing.reference import usable_devices
-from netcl_core.testing.suite import Item, items_of, report
+from netcl_core.testing.suite import Item, items_of
 
 
 def collect(
@@ -47,10 +46,14 @@ def _collector(
         places = [get_device(each) for each in devices] or usable_devices()
         cases.tests = items_of(table, places, thorough=True)
         return cases
-    check.insist(level, devices, ())
-    checks: CheckCollector = CheckCollector.from_parent(session, **where)
-    checks.level, checks.devices = level, devices
-    return checks
+    found: list[pytest.Collector] = session.ihook.pytest_netcl_collector(
+        session=session, provider=table.provider, level=level, devices=devices
+    )
+    if not found:
+        given = "nothing that is installed checks at this level"
+        remedy = how_to_get("commands", "plugins check") or ""
+        raise PluginError(message(f"--netcl-level {level}", given, "", remedy))
+    return found[0]
 
 
 @final
@@ -64,7 +67,7 @@ class CaseCollector(pytest.Collector):
         return [CaseItem.of(self, test) for test in self.tests]
 
 
-class _Node(pytest.Item):
+class FilelessItem(pytest.Item):
     """A test that lies in no file."""
 
     def reportinfo(self) -> tuple[Path, None, str]:
@@ -73,7 +76,7 @@ class _Node(pytest.Item):
 
 
 @final
-class CaseItem(_Node):
+class CaseItem(FilelessItem):
     """Some steps of a plugin's table."""
 
     test: Item
@@ -88,35 +91,3 @@ class CaseItem(_Node):
     def runtest(self) -> None:
         """Run the steps."""
         self.test.check()
-
-
-@final
-class CheckCollector(pytest.Collector):
-    """A plugin at another level: what `netcl plugins check` finds, a test per check."""
-
-    level: Level
-    devices: Sequence[str]
-
-    @cached_property
-    def record(self) -> Record:
-        """The record, made when the first test asks for it."""
-        return check.check(self.name, self.level, self.devices)
-
-    def collect(self) -> list[Any]:
-        """Its tests."""
-        return [CheckItem.from_parent(self, name=each) for each in check.checks_of(self.level)]
-
-
-@final
-class CheckItem(_Node):
-    """One check, such as that of the manifest."""
-
-    def runtest(self) -> None:
-        """End as the check of this name did."""
-        assert isinstance(self.parent, CheckCollector)
-        found: list[Outcome] = [
-            each for each in self.parent.record.outcomes if each.check == self.name
-        ]
-        report(found)
-        if not found:
-            pytest.skip("it has nothing that this check looks at")

@@ -7,12 +7,27 @@ and does nothing there unless the option is given.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pytest
 
 _LEVELS = ("static", "run", "full")
+
+
+class PytestHooks:
+    """What another pytest plugin may bring: the levels that the kit itself does not have."""
+
+    def pytest_netcl_collector(
+        self, session: pytest.Session, provider: str, level: str, devices: Sequence[str]
+    ) -> pytest.Collector | None:
+        """The tests of a distribution at the level static or full."""
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Add the hook."""
+    pluginmanager.add_hookspecs(PytestHooks)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

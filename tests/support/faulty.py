@@ -396,7 +396,7 @@ plugin = Plugin()
         {
             PLUGIN: REGISTER
             + END
-            + "\nfrom netcl_core.testing import child\n"
+            + "\nfrom netcl_plugin_workbench.check import child\n"
             + "child.table_of = lambda name: 1 / 0\n"
         },
     ),

@@ -20,6 +20,7 @@ import manifests
 import renewal
 from broken import BROKEN, DEADLY
 from faulty import FAULTY
+from netcl_plugin_workbench.check.findings import KINDS as FINDINGS
 from netcl_plugin_workbench.new.kinds import KINDS as PROJECTS
 from netcl_plugin_workbench.new.names import Names
 from netcl_plugin_workbench.new.project import rendered
@@ -27,7 +28,6 @@ from netcl_plugin_workbench.new.project import rendered
 from netcl_core import config, errors, hookspecs
 from netcl_core.plugins.market.failures import FAILURES
 from netcl_core.testing import vocabulary
-from netcl_core.testing.findings import KINDS as FINDINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = "netcl_core/plugins/catalogue.json"

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import renewal
+from netcl_plugin_workbench.check.registration import pairs, provided, toml
 
 from netcl_core.plugins.market.manifests import FILE, SCHEMA
 from netcl_core.plugins.registry import registry
 from netcl_core.testing import table_of
-from netcl_core.testing.registration import pairs, provided, toml
 from netcl_core.version import API_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import op_table
+from netcl_plugin_workbench.check.full import run_all
+from netcl_plugin_workbench.faults.expression_faults import Fault, expression_faults
+from netcl_plugin_workbench.faults.mutants import WANTED, Verdict, by_kind, rows_of, summary
 
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.testing import usable_devices
 from netcl_core.testing.collection import Table
-from netcl_core.testing.faults import Fault, expression_faults
-from netcl_core.testing.full import run_all
-from netcl_core.testing.mutants import WANTED, Verdict, by_kind, rows_of, summary
 from netcl_core.testing.reference import torch_module
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from netcl_plugin_workbench.faults import simulated
+from netcl_plugin_workbench.faults.simulated import candidates_of, choose
 from sanitizer_cases import (
     CLIPPING,
     FLOATING,
@@ -33,8 +35,6 @@ from netcl_core.plugins.registry import registry
 from netcl_core.runtime import rendering
 from netcl_core.runtime.kernels import Bound, Kernel, Kernels
 from netcl_core.tensors.functions import functions
-from netcl_core.testing import simulated
-from netcl_core.testing.simulated import candidates_of, choose
 
 
 class Recorder:

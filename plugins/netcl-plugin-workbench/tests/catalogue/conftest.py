@@ -1,4 +1,4 @@
-"""What these tests share: settings of their own and a catalogue that most of them look at."""
+"""What these tests share: a catalogue that most of them look at."""
 
 from __future__ import annotations
 
@@ -10,12 +10,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # the helpers beside the tests
 
 import samples
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test writes into the user's cache."""
-    monkeypatch.setenv("NETCL_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 @pytest.fixture(scope="session")

@@ -204,8 +204,9 @@ class Fake:
         told = {"check": {"stdout": text, **how}, "devices": {"stdout": json.dumps(devices or {})}}
         (self.folder / "told.json").write_text(json.dumps(told))
 
-    def environment(self, python: Any, supply: Any, wheels: Any, links: Path) -> Made:
-        self.made.append((python.minor, *(wheel.path.name for wheel in wheels)))
+    def environment(self, python: Any, supply: Any, wheels: Any, links: Path, named: Any) -> Made:
+        assert {*named} <= {*wheels}
+        self.made.append((python.minor, *(wheel.path.name for wheel in named)))
         return self.answer or Made(self.folder, (("numpy", "2.4"),))
 
     def calls(self) -> list[Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from netcl_plugin_workbench.matrix import pythons
-from netcl_plugin_workbench.matrix.environments import Environments
+from netcl_plugin_workbench.matrix.environments import Environments, Made
 from netcl_plugin_workbench.matrix.processes import Ended, Processes, StoppedError
 from netcl_plugin_workbench.matrix.wheelhouse import (
     Supply,
@@ -56,8 +56,16 @@ def plugins(make_wheel: Write, tmp_path: Path) -> Path:
     return folder
 
 
-def wheels(folder: Path, plugin: str) -> list[Any]:
-    return [read(next(folder.glob(f"{name}-*.whl"))) for name in ("netcl_core", plugin)]
+def environment(
+    environments: Environments,
+    python: pythons.Interpreter,
+    supply: Supply,
+    folder: Path,
+    *names: str,
+) -> Made:
+    """An environment of the core and of plugins of a folder, each by its wheel's name."""
+    wheels = [read(next(folder.glob(f"{name}-*.whl"))) for name in ("netcl_core", *names)]
+    return environments.environment(python, supply, wheels, folder, wheels)
 
 
 def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +86,7 @@ def test_an_environment_is_made_once_and_works(
     supply = house.provide(python, ("helper>=1",))
     assert [path.name for path in supply.files] == ["helper-1.1-py3-none-any.whl"]
     made = Environments(tmp_path / "made", Processes(), None)
-    good = made.environment(python, supply, wheels(plugins, "netcl_plugin_good"), plugins)
+    good = environment(made, python, supply, plugins, "netcl_plugin_good")
     assert good.problem == ""
     said = dict(good.packages)
     assert said == {
@@ -89,7 +97,7 @@ def test_an_environment_is_made_once_and_works(
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert text == "fake netcl 42 ['check']\n"
 
-    bad = made.environment(python, supply, wheels(plugins, "netcl_plugin_bad"), plugins)
+    bad = environment(made, python, supply, plugins, "netcl_plugin_bad")
     assert bad.excluded
     first = bad.problem.partition("\n")[0]
     assert first.startswith("versions exclude each other: The user requested netcl-core 0.1.1")
@@ -101,10 +109,20 @@ def test_an_environment_is_made_once_and_works(
     house = Wheelhouse(tmp_path / "house", Processes(), [links])
     assert house.provide(python, ("helper>=1",)) == supply
     made = Environments(tmp_path / "made", Processes(), None)
-    again = made.environment(python, supply, wheels(plugins, "netcl_plugin_good"), plugins)
+    again = environment(made, python, supply, plugins, "netcl_plugin_good")
     assert again == good
     with pytest.raises(AssertionError):
-        made.environment(python, supply, wheels(plugins, "netcl_plugin_base"), plugins)
+        environment(made, python, supply, plugins, "netcl_plugin_base")
+
+
+def test_what_nothing_requires_is_there_by_name(
+    tmp_path: Path, links: Path, plugins: Path, python: pythons.Interpreter
+) -> None:
+    supply = Wheelhouse(tmp_path / "house", Processes(), [links]).provide(python, ("helper>=1",))
+    made = Environments(tmp_path / "made", Processes(), None)
+    alone = environment(made, python, supply, plugins, "netcl_plugin_base")
+    both = environment(made, python, supply, plugins, "netcl_plugin_base", "netcl_plugin_good")
+    assert alone.folder != both.folder and "netcl-plugin-good" in dict(both.packages)
 
 
 def test_a_wheel_that_was_built_again_is_another(
@@ -223,7 +241,7 @@ def test_an_interrupted_environment_leaves_nothing(
     processes.stop()
     made = Environments(tmp_path / "made", processes, None)
     with pytest.raises(StoppedError):
-        made.environment(python, Supply(), wheels(plugins, "netcl_plugin_good"), plugins)
+        environment(made, python, Supply(), plugins, "netcl_plugin_good")
     assert list((tmp_path / "made").iterdir()) == []
 
 
@@ -249,7 +267,7 @@ def test_uv_is_asked_for_everything_at_once(
     supply = Supply((tmp_path / "helper-1.1-py3-none-any.whl",))
     made = Environments(tmp_path / "made", Processes(), str(uv))
     assert made.tool.startswith("uv")
-    found = made.environment(python, supply, wheels(plugins, "netcl_plugin_good"), plugins)
+    found = environment(made, python, supply, plugins, "netcl_plugin_good")
     assert found.problem == ""
     venv, install = (tmp_path / "uv.log").read_text().splitlines()
     assert f"--python {python.path}" in venv
@@ -263,7 +281,7 @@ def test_uv_is_asked_for_everything_at_once(
         assert part in install
 
     (tmp_path / "refuse").write_text("No solution found when resolving dependencies: a needs b<1")
-    refused = made.environment(python, supply, wheels(plugins, "netcl_plugin_bad"), plugins)
+    refused = environment(made, python, supply, plugins, "netcl_plugin_bad")
     assert refused.excluded
     assert refused.problem.startswith("versions exclude each other: a needs b<1")
 
@@ -274,7 +292,7 @@ def test_the_real_uv_makes_one(
 ) -> None:
     supply = Wheelhouse(tmp_path / "house", Processes(), [links]).provide(python, ("helper",))
     made = Environments(tmp_path / "made", Processes(), shutil.which("uv"))
-    good = made.environment(python, supply, wheels(plugins, "netcl_plugin_good"), plugins)
+    good = environment(made, python, supply, plugins, "netcl_plugin_good")
     text = subprocess.run([good.program("netcl")], capture_output=True, text=True, check=True)
     assert text.stdout == "fake netcl 42 []\n"
-    assert made.environment(python, supply, wheels(plugins, "netcl_plugin_bad"), plugins).excluded
+    assert environment(made, python, supply, plugins, "netcl_plugin_bad").excluded

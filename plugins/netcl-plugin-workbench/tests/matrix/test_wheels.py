@@ -205,6 +205,57 @@ def test_markers_and_extras_count(make_wheel: Write, tmp_path: Path) -> None:
     assert pick(tmp_path, python="3.12.1").others == ("new", "runtime", "schema")
 
 
+def make_checker(make_wheel: Write, folder: Path, version: str, core: str) -> None:
+    """A wheel that brings `netcl plugins check` for some cores."""
+    manifest = '[plugin]\nname = "bench"\n[[provides]]\nname = "plugins check"\nkind = "command"\n'
+    make_wheel(
+        folder,
+        "netcl-plugin-bench",
+        version,
+        requires=[f"netcl-core{core}", "click", "netcl-plugin-b", "schema; extra == 'check'"],
+        files={"bench/netcl_plugin.toml": manifest},
+        points="[netcl_core.plugins]\nbench = bench:plugin\n"
+        "[netcl_core.manifest]\nbench = bench:netcl_plugin.toml\n",
+    )
+
+
+def test_a_core_without_the_check_gets_the_newest_plugin_that_brings_it(
+    make_wheel: Write, tmp_path: Path
+) -> None:
+    """Cores up to 0.1.3 have the command, and no plugin that brings it takes one of these."""
+    for version in ("0.1.3", "0.1.4", "0.1.5"):
+        make_wheel(tmp_path, "netcl-core", version)
+    make_wheel(tmp_path, "netcl-plugin-a", requires=["netcl-core"])
+    make_wheel(tmp_path, "netcl-plugin-b")
+    make_wheel(tmp_path, "netcl-plugin-bench", "0.9")  # from before: it brings no check
+    make_checker(make_wheel, tmp_path, "1.0", ">=0.1.4")
+    make_checker(make_wheel, tmp_path, "1.1", ">=0.1.5")
+    old = pick(tmp_path, core="0.1.3")
+    assert (old.checker, old.plugins, old.others) == (None, (), ())
+    for core, version in (("0.1.4", "1.0"), ("0.1.5", "1.1")):
+        choice = pick(tmp_path, core=core)
+        assert str(choice.checker) == f"netcl-plugin-bench {version}"
+        assert {str(each) for each in choice.plugins} == {str(choice.checker), "netcl-plugin-b 1.0"}
+        assert choice.others == ("click", "schema")  # what the check needs, too
+
+
+def test_what_brings_the_check_is_checked_by_itself(make_wheel: Write, tmp_path: Path) -> None:
+    make_wheel(tmp_path, "netcl-core", "0.1.4")
+    make_wheel(tmp_path, "netcl-plugin-b")
+    make_checker(make_wheel, tmp_path, "1.0", ">=0.1.4")
+    make_wheel(tmp_path, "netcl-plugin-bench", "0.9")
+    wheels = shelves(tmp_path, tmp_path, ["bench"])
+    here = Interpreter("3.11", "3.11.7", "/python")
+    planned = tasks(wheels, [here], [Presence(RUNTIMES["numpy"])], "run")
+    named = {task.cell.version: [str(each) for each in task.named] for task in planned}
+    assert named == {
+        "1.0": ["netcl-core 0.1.4", "netcl-plugin-bench 1.0"],
+        "0.9": ["netcl-core 0.1.4", "netcl-plugin-bench 0.9"],  # one environment holds one version
+    }
+    (new,) = (task for task in planned if task.cell.version == "1.0")
+    assert new.choice.others == ("click", "schema")
+
+
 def test_each_python_gets_the_wheel_that_is_for_it(make_wheel: Write, tmp_path: Path) -> None:
     here = next(iter(platform_tags()))
     for tag in (f"cp312-cp312-{here}", f"cp311-cp311-{here}", "cp311-cp311-win_other"):

@@ -81,17 +81,20 @@ class Environments:
         return self._once("layer", python, [digest(*map(str, supply.files))], supply, ())
 
     def environment(
-        self, python: Interpreter, supply: Supply, wheels: Sequence[Wheel], links: Path
+        self,
+        python: Interpreter,
+        supply: Supply,
+        wheels: Sequence[Wheel],
+        links: Path,
+        named: Sequence[Wheel],
     ) -> Made:
         """An environment of third-party wheels and of the core's and a plugin's.
 
-        Other plugins that they need come from the folder `links`. The first two of `wheels`
-        are installed by name; the rest only tells environments apart.
+        What `named` has of the wheels is installed by name. The others, which these need, come
+        from the folder `links`, as the tool chooses; they only tell environments apart.
         """
         content = [supply.digest, *(wheel.sha256 for wheel in wheels)]
-        return self._once(
-            "cell", python, content, supply, [each.path for each in wheels[:2]], links
-        )
+        return self._once("cell", python, content, supply, [each.path for each in named], links)
 
     def _once(
         self,

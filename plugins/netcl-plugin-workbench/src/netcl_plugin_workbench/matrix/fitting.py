@@ -6,7 +6,7 @@ environment, and the reason names the two that do not fit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, final
@@ -18,7 +18,9 @@ from packaging.version import Version
 
 from netcl_plugin_workbench.matrix.wheels import CORE, Wheel
 
-#: The extra of the core with what `netcl plugins check` needs; older cores have none.
+#: The command that a cell runs. Cores up to 0.1.3 have it, for later ones a plugin brings it.
+COMMAND: Final = "plugins check"
+#: The extra, of such a core and of such a plugin, with what the command needs.
 CHECK: Final = "check"
 _DEPTH: Final = 20  # requirements of requirements; a circle ends here
 
@@ -32,11 +34,14 @@ class Choice:
         problem: Why the versions exclude each other; empty if nothing speaks against it.
         plugins: The plugins of the same folder that it depends on, newest fitting versions.
         others: The requirements that other sources have to meet, sorted.
+        checker: The newest fitting plugin that brings `netcl plugins check`, for a core that
+            does not have it; with what it needs it is part of `plugins` and `others`.
     """
 
     problem: str
     plugins: tuple[Wheel, ...] = ()
     others: tuple[str, ...] = ()
+    checker: Wheel | None = None
 
 
 @lru_cache
@@ -63,8 +68,9 @@ def choose(core: Wheel, plugin: Wheel, python: str, folder: Sequence[Wheel]) -> 
     """What a plugin needs beside a core under a Python such as `3.11.7`."""
     found = _Walk(core, python, folder)
     problem = found.visit(core, {CHECK}) or found.visit(plugin, set())
+    checker = None if problem else found.checker()
     plugins = (wheel for wheel in found.plugins.values() if wheel not in (core, plugin))
-    return Choice(problem, tuple(plugins), tuple(sorted(found.others)))
+    return Choice(problem, tuple(plugins), tuple(sorted(found.others)), checker)
 
 
 class _Walk:
@@ -87,6 +93,14 @@ class _Walk:
             if problem:
                 return problem
         return ""
+
+    def checker(self) -> Wheel | None:
+        """The newest wheel that brings the check and fits to what is there; notes its needs."""
+        brings = (each for each in self.folder if _brings_the_check(each))
+        for wheel in _newest_first(brings):
+            if self.plugins.get(wheel.name, wheel) is wheel and not self._try(wheel, {CHECK}, 0):
+                return wheel
+        return None
 
     def _requirements(self, wheel: Wheel, extras: set[str]) -> Iterator[Requirement]:
         place = {"python_full_version": self.python, "python_version": _minor(self.python)}
@@ -127,8 +141,16 @@ class _Walk:
 
     def _called(self, name: str) -> list[Wheel]:
         """The wheels of the folder that have a name, newest first."""
-        found = [each for each in self.folder if each.name == name]
-        return sorted(found, key=lambda each: Version(each.version), reverse=True)
+        return _newest_first(each for each in self.folder if each.name == name)
+
+
+def _brings_the_check(wheel: Wheel) -> bool:
+    rows = wheel.manifest.provides if wheel.manifest else ()
+    return any(row.kind == "command" and row.name == COMMAND for row in rows)
+
+
+def _newest_first(wheels: Iterable[Wheel]) -> list[Wheel]:
+    return sorted(wheels, key=lambda each: Version(each.version), reverse=True)
 
 
 def _minor(python: str) -> str:

@@ -63,7 +63,9 @@ def of_check(cell: Cell, ended: Ended, presence: Presence) -> Verdict | None:
     if ended.code is None or ended.code < 0:
         return Verdict("setup_error", f"the check {ended.how}", ended.tail)
     if ended.code == _USAGE and _NO_COMMAND in ended.stderr:
-        return Verdict("unsupported", f"core {cell.core} has no `netcl plugins check`", ended.tail)
+        given = f"core {cell.core} has no `netcl plugins check`"
+        reason = f"{given}, and no wheel among the plugins brings it for that core"
+        return Verdict("unsupported", reason, ended.tail)
     if ended.code == _ENVIRONMENT:
         return None
     try:

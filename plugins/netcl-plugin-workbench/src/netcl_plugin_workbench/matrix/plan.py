@@ -36,6 +36,13 @@ class Task:
         """The core, the plugin, and the plugins that it needs."""
         return (self.core, self.plugin, *self.choice.plugins)
 
+    @property
+    def named(self) -> tuple[Wheel, ...]:
+        """Those of them that are installed by name: nothing requires what brings the check."""
+        checker = self.choice.checker
+        own = (self.core, self.plugin)
+        return own if checker is None or checker in own else (*own, checker)
+
     def content(self, third_party: str) -> dict[str, str]:
         """What decides a cell's outcome, as digests and names; equal content, equal outcome."""
         facts = self.presence.facts

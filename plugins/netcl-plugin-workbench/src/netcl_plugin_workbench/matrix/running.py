@@ -86,7 +86,9 @@ class Runner:
         """Make the environment and check there."""
         if supply.problem:
             return _not_made(supply), Made()
-        made = self.environments.environment(task.python, supply, task.wheels, self.links)
+        made = self.environments.environment(
+            task.python, supply, task.wheels, self.links, task.named
+        )
         if made.problem:
             return _not_made(made), made
         with tempfile.TemporaryDirectory(prefix="netcl-matrix-") as work:

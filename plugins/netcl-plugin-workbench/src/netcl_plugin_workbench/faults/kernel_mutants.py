@@ -12,11 +12,16 @@ from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.device.device import Device
 from netcl_core.plugins.registry import Row
 from netcl_core.testing.collection import Table
-from netcl_core.testing.kernel_faults import SIMULATED, KernelFault, kernel_faults, seeded
-from netcl_core.testing.mutants import Trial, Verdict
 from netcl_core.testing.running import Progress
-from netcl_core.testing.sanitizer import Job, Simulated, command, simulate
-from netcl_core.testing.substitution import substituted
+from netcl_plugin_workbench.faults.kernel_faults import (
+    SIMULATED,
+    KernelFault,
+    kernel_faults,
+    seeded,
+)
+from netcl_plugin_workbench.faults.mutants import Trial, Verdict
+from netcl_plugin_workbench.faults.sanitizer import Job, Simulated, command, simulate
+from netcl_plugin_workbench.faults.substitution import substituted
 
 _SANITIZER: Final = "sanitizer"
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from broken import install_broken
 from click.testing import CliRunner, Result
-from environments import ROOT
 from faulty import END, FAULTY, FILES, NAME, PACKAGE, PLUGIN, REGISTER, Faulty
+from netcl_plugin_workbench.check import apart, targets, wheels
+from netcl_plugin_workbench.check import checking as check
 from terminal import on_terminal, progress_on_terminal
 
 from netcl_core.cli import main
-from netcl_core.testing import apart, check, targets, wheels
 from netcl_core.testing.records import from_json
 
 SOUND = Faulty("", "", "")
@@ -288,7 +288,7 @@ def test_no_such_target(tmp_path: Path) -> None:
         path.write_bytes(data)
         result = run(path)
         assert result.exit_code == 2 and "it is no wheel" in result.stderr
-    shutil.make_archive(str(tmp_path / "other"), "zip", ROOT / "docs")
+    shutil.make_archive(str(tmp_path / "other"), "zip", Path(__file__).parent)
     (tmp_path / "other.zip").rename(tmp_path / "other.whl")
     result = run(tmp_path / "other.whl")
     assert result.exit_code == 2 and "0 METADATA files" in result.stderr
@@ -361,14 +361,6 @@ def test_an_earlier_build_hides_nothing_and_none_is_left(tmp_path: Path) -> None
     assert sorted(folder.rglob("*")) == before
 
 
-@pytest.mark.packaging
-@pytest.mark.parametrize("name", ["elementwise", "tensor", "workbench"])
-def test_a_first_party_project_passes(name: str) -> None:
-    pytest.importorskip("hatchling", reason="the build backend is not installed")
-    result = run(ROOT / "plugins" / f"netcl-plugin-{name}")
-    assert result.exit_code == 0, result.output
-
-
 # -- what the environment lacks --------------------------------------------------------
 
 
@@ -392,4 +384,4 @@ def test_a_missing_extra_is_no_finding(tmp_path: Path, monkeypatch: pytest.Monke
     result = run(SOUND.wheel(tmp_path), "--json")
     assert result.exit_code == 3 and result.stdout == ""
     assert "jsonschema is not installed" in result.stderr
-    assert "pip install 'netcl-core[check]'" in result.stderr
+    assert "pip install 'netcl-plugin-workbench[check]'" in result.stderr

@@ -24,13 +24,13 @@ from netcl_core.plugins.registry import Row, registry
 from netcl_core.tensors.host_data import Array
 from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import Table
-from netcl_core.testing.faults import Fault, expression_faults
-from netcl_core.testing.operator_faults import operator_faults
 from netcl_core.testing.records import Mutants
 from netcl_core.testing.reference import evaluate
 from netcl_core.testing.running import perform
 from netcl_core.testing.steps import Step, steps_of
-from netcl_core.testing.substitution import substituted
+from netcl_plugin_workbench.faults.expression_faults import Fault, expression_faults
+from netcl_plugin_workbench.faults.operator_faults import operator_faults
+from netcl_plugin_workbench.faults.substitution import substituted
 
 #: What share of the mutants a table of cases has to catch.
 WANTED: Final = 0.95

@@ -17,13 +17,13 @@ from typing import Any
 
 from netcl_core.cli.shapes import specs
 from netcl_core.device.device_table import use_device
-from netcl_core.drawing import names
-from netcl_core.drawing.graph import Graph, Names, graph_of
-from netcl_core.drawing.svg import summary, to_svg
 from netcl_core.dtypes import dtype_name
 from netcl_core.errors import ArgumentError, FusionError, NetclError, message
 from netcl_core.jit.jit import Jitted, jit_compile, traced
 from netcl_core.tensors.tensor import Tensor
+from netcl_plugin_workbench.graph import names
+from netcl_plugin_workbench.graph.graph import Graph, Names, graph_of
+from netcl_plugin_workbench.graph.svg import summary, to_svg
 
 #: The function, of a file or of another function, that gives the inputs of an example.
 EXAMPLE = "example_inputs"

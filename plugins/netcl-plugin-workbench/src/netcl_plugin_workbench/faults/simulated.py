@@ -1,6 +1,6 @@
 """What runs inside a simulator that checks each access: ops, forward and backward, one by one.
 
-    python -m netcl_core.testing.simulated < request
+    python -m netcl_plugin_workbench.faults.simulated < request
 
 The request is one line of JSON, which `sanitizer` writes; the answer is one line when a job
 begins, one before each call, and one when it ends, so that what a crash leaves behind names its
@@ -32,11 +32,11 @@ from netcl_core.runtime.opencl_stream import OpenCLBackend
 from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import table_of
-from netcl_core.testing.kernel_faults import KernelFault, seeded
 from netcl_core.testing.reference import evaluate
-from netcl_core.testing.sanitizer import KINDS
 from netcl_core.testing.scenarios import Scenario
-from netcl_core.testing.substitution import substituted
+from netcl_plugin_workbench.faults.kernel_faults import KernelFault, seeded
+from netcl_plugin_workbench.faults.sanitizer import KINDS
+from netcl_plugin_workbench.faults.substitution import substituted
 
 #: An elementwise op's shapes: one element less than vectors of 4 and 16 take, then rows and splats.
 FLAT: Final[Shape] = (3, 31)

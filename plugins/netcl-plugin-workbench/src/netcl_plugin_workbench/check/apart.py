@@ -23,11 +23,11 @@ from typing import IO, Any, Final, final
 from netcl_core import config, errors
 from netcl_core.errors import NetclError
 from netcl_core.plugins.market.trial import ended
-from netcl_core.testing.child import CHECKING, DONE, ERROR, FOUND, LOADING
-from netcl_core.testing.findings import Finding, not_loading
 from netcl_core.testing.records import Outcome
 from netcl_core.testing.running import merged
-from netcl_core.testing.subject import needed
+from netcl_plugin_workbench.check.child import CHECKING, DONE, ERROR, FOUND, LOADING
+from netcl_plugin_workbench.check.findings import Finding, not_loading
+from netcl_plugin_workbench.check.subject import needed
 
 _POLL: Final = 0.05
 #: Seconds in which a child that is done may end by itself: a plugin's thread may keep it.
@@ -40,7 +40,7 @@ import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
     given = json.load(file)
 sys.path[:] = given["path"]
-from netcl_core.testing import child
+from netcl_plugin_workbench.check import child
 child.main(given)
 """
 

@@ -10,13 +10,13 @@ from typing import Final, final
 from netcl_core.device.device import Device
 from netcl_core.plugins.registry import Row
 from netcl_core.testing.collection import Table
-from netcl_core.testing.kernel_mutants import run_kernel_mutants
-from netcl_core.testing.mutants import WANTED, Verdict, rows_of, run_mutants, summary
 from netcl_core.testing.records import Mutants, Outcome, Roofline
 from netcl_core.testing.reference import lacking
-from netcl_core.testing.roofline import rooflines
 from netcl_core.testing.running import Progress
-from netcl_core.testing.sanitizer import MISSING, command, sanitize
+from netcl_plugin_workbench.check.roofline import rooflines
+from netcl_plugin_workbench.faults.kernel_mutants import run_kernel_mutants
+from netcl_plugin_workbench.faults.mutants import WANTED, Verdict, rows_of, run_mutants, summary
+from netcl_plugin_workbench.faults.sanitizer import MISSING, command, sanitize
 
 #: The names of what this level does, for `only`.
 NAMES: Final = ("sanitizer", "mutants", "roofline")

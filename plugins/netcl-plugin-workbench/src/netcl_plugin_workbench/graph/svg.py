@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from netcl_core.drawing import text
-from netcl_core.drawing.graph import KINDS, Box, Edge, Graph
-from netcl_core.drawing.layout import Layout, Link, Place, layout
 from netcl_core.runtime.rendering import render
+from netcl_plugin_workbench.graph import text
+from netcl_plugin_workbench.graph.graph import KINDS, Box, Edge, Graph
+from netcl_plugin_workbench.graph.layout import Layout, Link, Place, layout
 
 TEMPLATE: Final = "core/graph/graph.svg.j2"
 

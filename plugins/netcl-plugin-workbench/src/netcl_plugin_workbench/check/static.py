@@ -17,11 +17,11 @@ from netcl_core.plugins import manager as plugins
 from netcl_core.plugins.kinds import OP_KINDS
 from netcl_core.plugins.market.finding import PRIMITIVES
 from netcl_core.plugins.registry import Row, registry
-from netcl_core.testing import contents, lint, metadata, registration
 from netcl_core.testing.cases import Case
-from netcl_core.testing.findings import Finding, judged, not_loading
 from netcl_core.testing.records import Outcome
-from netcl_core.testing.subject import Subject
+from netcl_plugin_workbench.check import contents, lint, metadata, registration
+from netcl_plugin_workbench.check.findings import Finding, judged, not_loading
+from netcl_plugin_workbench.check.subject import Subject
 
 #: (what, done, total)
 Progress = Callable[[str, int, int], None]

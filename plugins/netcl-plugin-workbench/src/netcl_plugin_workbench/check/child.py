@@ -20,14 +20,14 @@ from netcl_core.errors import NetclError
 from netcl_core.plugins import loading
 from netcl_core.plugins.market.survey import Plugin
 from netcl_core.plugins.registry import registry
-from netcl_core.testing import full, metadata, static
 from netcl_core.testing.collection import Table, table_of
 from netcl_core.testing.records import Outcome, facts_of
 from netcl_core.testing.reference import usable_devices
 from netcl_core.testing.renderings import kernel_sources
 from netcl_core.testing.running import run_level
-from netcl_core.testing.subject import find
 from netcl_core.testing.vocabulary import CHECKS
+from netcl_plugin_workbench.check import full, metadata, static
+from netcl_plugin_workbench.check.subject import find
 
 #: The kinds of lines: what is loaded, what is checked, what was found, what ended it.
 LOADING: Final = "loading"

@@ -23,9 +23,9 @@ from typing import Any, Final, final
 from netcl_core import config
 from netcl_core.device import icd
 from netcl_core.testing.collection import Table
-from netcl_core.testing.kernel_faults import KernelFault
 from netcl_core.testing.records import Outcome
 from netcl_core.testing.running import Progress
+from netcl_plugin_workbench.faults.kernel_faults import KernelFault
 
 #: How a device's kind shapes the kernels; the simulator plays both.
 KINDS: Final = ("cpu", "gpu")
@@ -204,7 +204,7 @@ def _one_process(
     with (
         errors.open("w", encoding="utf-8") as file,
         subprocess.Popen(
-            [*(command() or ()), sys.executable, "-m", "netcl_core.testing.simulated"],
+            [*(command() or ()), sys.executable, "-m", "netcl_plugin_workbench.faults.simulated"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=file,

@@ -29,8 +29,8 @@ from netcl_core.ops.sources import record_signature, sources_of
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.rendering import templates_of, unread_arguments
 from netcl_core.testing.cases import Case
-from netcl_core.testing.findings import Finding
 from netcl_core.testing.samples import FLOATS
+from netcl_plugin_workbench.check.findings import Finding
 
 SUFFIX: Final = ".cl.j2"
 _SHAPE: Final = (1024,)

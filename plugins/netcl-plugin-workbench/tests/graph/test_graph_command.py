@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from netcl_plugin_workbench.graph import text
+from netcl_plugin_workbench.graph.graph import KINDS, Box, Edge, Graph, Op
+from netcl_plugin_workbench.graph.layout import Link, fit, layout
+from netcl_plugin_workbench.graph.svg import _SIZES, to_svg
 
 import netcl_core.autograd as ag
 from netcl_core.cli import main
 from netcl_core.device.device_table import all_devices
-from netcl_core.drawing import text
-from netcl_core.drawing.graph import KINDS, Box, Edge, Graph, Op
-from netcl_core.drawing.layout import Link, fit, layout
-from netcl_core.drawing.svg import _SIZES, to_svg
+from netcl_core.errors import FusionError
 
 SVG = "{http://www.w3.org/2000/svg}"
 OPENCL = any(device.backend == "opencl" for device in all_devices())
@@ -378,7 +379,7 @@ def test_the_command_is_in_the_help() -> None:
 
 def test_lower_of_what_has_no_key_is_an_error_too() -> None:
     jitted = ag.jit_compile(lambda x, options: x * 2)
-    with pytest.raises(ag.jit.FusionError, match="of type set cannot be part of a key"):
+    with pytest.raises(FusionError, match="of type set cannot be part of a key"):
         jitted.lower(np.zeros(3, np.float32), set())
 
 

@@ -20,8 +20,8 @@ from netcl_core.ops.primitive_function import primitive_function
 from netcl_core.tape.apply import apply_op
 from netcl_core.tape.gradients import Spread
 from netcl_core.tensors.tensor import Operand
-from netcl_core.testing.faults import FACTOR, Fault
 from netcl_core.testing.samples import is_floating
+from netcl_plugin_workbench.faults.expression_faults import FACTOR, Fault
 
 #: What a gradient is multiplied with, by the kind of fault.
 _FACTORS: Final = {"gradient factor": FACTOR, "gradient sign": -1.0}

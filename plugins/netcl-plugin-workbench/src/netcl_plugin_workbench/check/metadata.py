@@ -17,8 +17,8 @@ from netcl_core.errors import MissingExtraError, message
 from netcl_core.plugins.market.finding import MANIFEST, PLUGINS
 from netcl_core.plugins.market.requirements import CORE
 from netcl_core.plugins.resolution import canonical
-from netcl_core.testing.findings import Finding
-from netcl_core.testing.subject import Subject
+from netcl_plugin_workbench.check.findings import Finding
+from netcl_plugin_workbench.check.subject import Subject
 
 SCHEMA: Final = "manifest_schema.json"
 PREFIX: Final = "netcl-plugin-"
@@ -31,7 +31,7 @@ def _tool(module: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        remedy = "Install it with: pip install 'netcl-core[check]'"
+        remedy = "Install it with: pip install 'netcl-plugin-workbench[check]'"
         given = f"{package} is not installed, or is too old"
         raise MissingExtraError(message("netcl plugins check", given, "", remedy)) from error
 

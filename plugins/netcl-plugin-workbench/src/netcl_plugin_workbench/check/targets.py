@@ -11,9 +11,9 @@ from typing import final
 from netcl_core.errors import TargetError, message
 from netcl_core.plugins.market.finding import Distribution, distributions
 from netcl_core.plugins.resolution import canonical
-from netcl_core.testing import wheels
-from netcl_core.testing.findings import Finding
 from netcl_core.testing.records import Outcome
+from netcl_plugin_workbench.check import wheels
+from netcl_plugin_workbench.check.findings import Finding
 
 
 @final

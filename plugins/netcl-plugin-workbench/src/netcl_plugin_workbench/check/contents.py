@@ -9,9 +9,9 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final
 
-from netcl_core.testing.findings import Finding
-from netcl_core.testing.metadata import manifests, read
-from netcl_core.testing.subject import Subject, module_of, parts_of
+from netcl_plugin_workbench.check.findings import Finding
+from netcl_plugin_workbench.check.metadata import manifests, read
+from netcl_plugin_workbench.check.subject import Subject, module_of, parts_of
 
 _COMPILED: Final = (".pyc", ".pyo")
 #: What an installer writes beside what the wheel holds.

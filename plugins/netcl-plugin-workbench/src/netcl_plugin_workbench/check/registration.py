@@ -20,7 +20,7 @@ from netcl_core.plugins.kinds import KINDS
 from netcl_core.plugins.market.manifests import FILE
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.testing.cases import Case
-from netcl_core.testing.findings import Finding
+from netcl_plugin_workbench.check.findings import Finding
 
 #: What a row means that leaves a key out; a key without a default has to be there.
 _DEFAULTS: Final[Mapping[str, Any]] = {"priority": 0, "elementwise": False}

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from netcl_core.errors import ArgumentError, message
-from netcl_core.testing import apart, full, records, targets, vocabulary
-from netcl_core.testing.findings import STATIC
+from netcl_core.testing import records, vocabulary
 from netcl_core.testing.records import LEVELS, Level, Record
 from netcl_core.version import VERSION
+from netcl_plugin_workbench.check import apart, full, targets
+from netcl_plugin_workbench.check.findings import STATIC
 
 #: The names of the checks by the level that adds them.
 CHECKS: Final[Mapping[Level, tuple[str, ...]]] = {

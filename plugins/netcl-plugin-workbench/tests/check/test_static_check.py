@@ -11,13 +11,13 @@ from broken import BROKEN, DEADLY, install_broken
 from distributions import TEMPLATE as PLUS
 from distributions import install
 from faulty import FAULTY, NAME, Faulty
+from netcl_plugin_workbench.check import checking
+from netcl_plugin_workbench.check.apart import LIMITS, Limits
+from netcl_plugin_workbench.check.checking import checks_of
+from netcl_plugin_workbench.check.findings import KINDS
+from netcl_plugin_workbench.check.registration import differences
 
-from netcl_core.testing import check as checking
-from netcl_core.testing.apart import LIMITS, Limits
-from netcl_core.testing.check import checks_of
-from netcl_core.testing.findings import KINDS
 from netcl_core.testing.records import Outcome, Record, from_json
-from netcl_core.testing.registration import differences
 
 SOUND = Faulty("", "", "")
 #: For what hangs, where the parent waits until nothing was heard for so long.

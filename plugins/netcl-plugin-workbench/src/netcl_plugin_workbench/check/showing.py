@@ -13,11 +13,12 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from netcl_core.cli.causes import causes
 from netcl_core.cli.tables import print_json, print_table
 from netcl_core.errors import TargetError, message
-from netcl_core.testing import check, targets
 from netcl_core.testing.records import Level, Record
+from netcl_plugin_workbench.check import checking as check
+from netcl_plugin_workbench.check import targets
+from netcl_plugin_workbench.check.causes import causes
 
 _COLUMNS: Final = ("op", "check", "device", "dtype", "reason", "remedy")
 _MOST_OPS: Final = 8

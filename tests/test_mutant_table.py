@@ -1,0 +1,51 @@
+"""The published figure of seeded faults: it is of these ops, and holds for a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mutant_table
+import op_table
+import pytest
+from netcl_plugin_workbench.faults.mutants import WANTED, Trial, Verdict, rows_of
+
+import netcl_core as nc
+from netcl_core.testing.reference import torch_module
+
+NUMPY = nc.get_device("cpu")
+needs_torch = pytest.mark.skipif(torch_module() is None, reason="PyTorch is not installed")
+
+
+def spread(found: Sequence[Any], count: int) -> list[Any]:
+    """So many of a sequence, evenly spread."""
+    return [found[i * len(found) // count] for i in range(min(count, len(found)))]
+
+
+@needs_torch
+def test_the_figure_holds_for_a_sample() -> None:
+    """Some faults of every kind of expression of our ops; `make mutants` runs all."""
+    kinds: dict[str, list[tuple[Trial, Any]]] = {}
+    for table in op_table.tables():
+        faults = mutant_table.static_faults(table)
+        for one in rows_of(table, list(faults)) if faults else ():
+            trial = Trial(one, table, NUMPY)
+            for fault in faults[one.record.name]:
+                kinds.setdefault(fault.kind, []).append((trial, fault))
+    sample = [pair for found in kinds.values() for pair in spread(found, 12)]
+    verdicts: list[Verdict] = [trial.verdict(fault) for trial, fault in sample]
+    missed = [f"{each.op}: {each.kind}: {each.text}" for each in verdicts if not each.caught_by]
+    assert len(kinds) == 11 and len(verdicts) > 125
+    assert len(missed) <= (1 - WANTED) * len(verdicts), "\n".join(missed)
+
+
+def test_the_published_figure_is_of_these_ops() -> None:
+    """As many faults of each op as there are, and 95 % of each plugin's are caught."""
+    published = mutant_table.published()
+    for table in op_table.tables():
+        names = {row.record.name for row in rows_of(table)}
+        rows = [row for op, row in published.items() if op in names]
+        assert sum(row.caught for row in rows) >= WANTED * sum(row.total for row in rows)
+        for op, faults in mutant_table.static_faults(table).items():
+            kernels = published[op].total - len(faults)
+            assert 0 <= kernels <= 20, f"{op} has changed: run `make mutants`"
