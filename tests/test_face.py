@@ -193,7 +193,7 @@ def test_private_names_load_nothing(python: Callable[..., str]) -> None:
     code = """
 import sys, netcl_core
 assert not hasattr(netcl_core, "__wrapped__") and not hasattr(netcl_core, "_private")
-print("netcl_core.plugins" in sys.modules)
+print("netcl_core.plugins.loading" in sys.modules)
 """
     assert python(code) == "False"
 

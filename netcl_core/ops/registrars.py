@@ -1,30 +1,48 @@
-"""Registrars: what a plugin's registration hooks are given; each checks and notes one kind."""
+"""Registrars: what a plugin's registration hooks are given; each checks and notes records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive
 from netcl_core.errors import RegistrationError, coded, message
+from netcl_core.ops.amp_policies import AmpPolicy
 from netcl_core.ops.operators import Composite, Implementation, Operator
-from netcl_core.plugins.registry import Namespace, Transaction
+from netcl_core.plugins.kinds import KINDS, record_types
+from netcl_core.plugins.registry import Namespace, Record, Transaction
+
+R = TypeVar("R", bound=Record)
 
 
-@final
-class PrimitiveRegistrar:
-    """Takes a plugin's elementwise ops."""
+class RecordRegistrar(Generic[R]):
+    """Takes a plugin's records of the kinds that are added in one hook."""
 
-    def __init__(self, transaction: Transaction, prefix: str) -> None:
+    def __init__(self, hook: str, transaction: Transaction, prefix: str) -> None:
+        self._kinds = [kind.name for kind in KINDS.values() if kind.hook == hook]
         self._transaction = transaction
         self._prefix = prefix
 
-    def add(self, record: AutogradPrimitive, priority: int = 0) -> None:
-        """Add a record; its expressions are checked at once."""
-        if not isinstance(record, AutogradPrimitive):
-            raise _wrong_record(self._transaction.provider, record, "an AutogradPrimitive")
-        self._check(record)
-        self._transaction.add("primitive", record, priority)
+    def add(self, record: R, priority: int = 0) -> None:
+        """Add a record; raises RegistrationError for one of another type, or that is wrong."""
+        for kind in self._kinds:
+            if isinstance(record, record_types(kind)):
+                self._check(record)
+                self._transaction.add(kind, record, priority)
+                return
+        types = [each.__name__ for kind in self._kinds for each in record_types(kind)]
+        given = f"a {type(record).__name__} to add"
+        expected = f"an instance of {' or '.join(types)}"
+        text = message(self._transaction.provider, given, expected)
+        raise coded("NP305", RegistrationError(text))
+
+    def _check(self, record: R) -> None:
+        """Raise for a record that no plugin should bring."""
+
+
+@final
+class PrimitiveRegistrar(RecordRegistrar[AutogradPrimitive]):
+    """Takes a plugin's elementwise ops; their expressions are checked at once."""
 
     def add_template(
         self,
@@ -56,37 +74,17 @@ class PrimitiveRegistrar:
         record.parsed(record.arity, choices)
 
 
-@final
-class OperatorRegistrar:
-    """Takes a plugin's structured ops, composites and implementations."""
-
-    def __init__(self, transaction: Transaction, prefix: str) -> None:
-        self._transaction = transaction
-
-    def add(self, record: Operator | Composite | Implementation, priority: int = 0) -> None:
-        """Add an operator or composite, or an implementation of anybody's operator."""
-        if isinstance(record, Implementation):
-            self._transaction.add("implementation", record, priority)
-        elif isinstance(record, (Operator, Composite)):
-            self._transaction.add("operator", record, priority)
-        else:
-            raise _wrong_record(
-                self._transaction.provider, record, "an Operator, Composite or Implementation"
-            )
+OperatorRegistrar: TypeAlias = RecordRegistrar[Operator | Composite | Implementation]
+AmpPolicyRegistrar: TypeAlias = RecordRegistrar[AmpPolicy]
 
 
 @final
 class NamespaceRegistrar:
     """Takes a plugin's namespaces of the face."""
 
-    def __init__(self, transaction: Transaction, prefix: str) -> None:
+    def __init__(self, hook: str, transaction: Transaction, prefix: str) -> None:
         self._transaction = transaction
 
     def add(self, name: str, module: str) -> None:
         """Make `netcl_core.<name>` the module of that import path."""
         self._transaction.add("namespace", Namespace(name, module))
-
-
-def _wrong_record(provider: str, record: Any, expected: str) -> RegistrationError:
-    text = message(provider, f"a {type(record).__name__} to add", expected)
-    return coded("NP305", RegistrationError(text))
