@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from netcl_core.device.device_table import default_device, get_device, use_device
     from netcl_core.dtypes import DTYPES, dtype_name
     from netcl_core.hookspecs import hookimpl
+    from netcl_core.jit.patterns import PatternRegistrar
     from netcl_core.ops.choosing import prefer
     from netcl_core.ops.registrars import (
+        AmpPolicyRegistrar,
         NamespaceRegistrar,
         OperatorRegistrar,
         PrimitiveRegistrar,
@@ -41,6 +43,7 @@ _NAMES: Final = {
     "API_VERSION": ("version", "API_VERSION"),
     "__version__": ("version", "VERSION"),
     "DTYPES": ("dtypes", "DTYPES"),
+    "AmpPolicyRegistrar": ("ops.registrars", "AmpPolicyRegistrar"),
     "Bound": ("runtime.kernels", "Bound"),
     "Device": ("device.device", "Device"),
     "HostCall": ("runtime.host_calls", "HostCall"),
@@ -48,6 +51,7 @@ _NAMES: Final = {
     "Kernels": ("runtime.kernels", "Kernels"),
     "NamespaceRegistrar": ("ops.registrars", "NamespaceRegistrar"),
     "OperatorRegistrar": ("ops.registrars", "OperatorRegistrar"),
+    "PatternRegistrar": ("jit.patterns", "PatternRegistrar"),
     "PrimitiveRegistrar": ("ops.registrars", "PrimitiveRegistrar"),
     "Spec": ("runtime.kernels", "Spec"),
     "Tensor": ("tensors.tensor", "Tensor"),
@@ -71,6 +75,7 @@ _NAMES: Final = {
 __all__ = [
     "API_VERSION",
     "DTYPES",
+    "AmpPolicyRegistrar",
     "Bound",
     "Device",
     "HostCall",
@@ -78,6 +83,7 @@ __all__ = [
     "Kernels",
     "NamespaceRegistrar",
     "OperatorRegistrar",
+    "PatternRegistrar",
     "PrimitiveRegistrar",
     "Spec",
     "Operand",
@@ -129,3 +135,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+#: What no namespace can be called: `netcl_core.<name>` is something else.
+OWN_NAMES: Final = frozenset({*globals(), *_NAMES})

@@ -1,4 +1,4 @@
-"""Every hook that a plugin may implement, and nothing else.
+"""Every hook that a plugin may implement, and the hook API in which it came.
 
 The project name of the markers is `netcl`. Each hook takes one registrar or one
 request; none is called per op: hooks run at registration only.
@@ -7,7 +7,7 @@ request; none is called per op: hooks run at registration only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pluggy
 
@@ -25,6 +25,16 @@ def netcl_register_primitives(registry: Any) -> None:
 @hookspec
 def netcl_register_operators(registry: Any) -> None:
     """Add structured ops and implementations: `registry.add(Operator(...))`."""
+
+
+@hookspec
+def netcl_register_patterns(registry: Any) -> None:
+    """Add training patterns: `registry.add(TrainingPattern(...))`."""
+
+
+@hookspec
+def netcl_register_amp_policies(registry: Any) -> None:
+    """Add policies of mixed precision: `registry.add(AmpPolicy(...))`."""
 
 
 @hookspec
@@ -54,3 +64,13 @@ def netcl_conformance_cases(op: str) -> Any:
     `op` is the name of one of the plugin's ops or namespaces; both classes are in
     `netcl_core.testing`.
     """
+
+
+HOOKS: Final = tuple(name for name in globals() if name.startswith("netcl_"))
+_LATER: Final = {
+    "netcl_conformance_cases": (1, 1),
+    "netcl_register_patterns": (1, 2),
+    "netcl_register_amp_policies": (1, 2),
+}
+#: The hook API in which each hook came.
+SINCE: Final = {name: _LATER.get(name, (1, 0)) for name in HOOKS}

@@ -6,4 +6,4 @@ from typing import Final
 
 VERSION: Final = "0.1.4"
 #: (major, minor): the minor grows when a hook is added, the major when one changes or goes.
-API_VERSION: Final = (1, 1)
+API_VERSION: Final = (1, 2)

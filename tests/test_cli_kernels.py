@@ -114,7 +114,7 @@ def test_the_source_that_runs_is_shown(device: str, dtype: str) -> None:
     assert [each["text"] for each in found["sources"]] == [found["source"]]
     text = show("kernels_scaled", "--device", device, "--dtype", dtype).stdout
     assert found["source"].strip() in text and "\x1b" not in text
-    assert "-> primitive kernels_scaled (kit, priority 0): used: the only one" in text
+    assert "-> primitive kernels_scaled (kit, priority 0): used: the only provider" in text
 
 
 def test_the_default_device_is_the_default() -> None:

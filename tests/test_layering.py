@@ -99,7 +99,7 @@ ACCEPTED = {
 
 #: Who alone may import what.
 ALONE = {
-    "pluggy": {"netcl_core.plugins.loading", "netcl_core.hookspecs"},
+    "pluggy": {"netcl_core.plugins.hooks", "netcl_core.hookspecs"},
     "pyopencl": {
         "netcl_core.device.device",
         "netcl_core.device.device_table",

@@ -43,8 +43,8 @@ A, B, C = Offer("a", "f", "x", 1, 0), Offer("b-b", "f", "y", 3, 1), Offer("b-b",
         (("a:x",), A, "the lock file"),
         (("B_B:z",), C, "the lock file"),
         (("b.b",), B, "the lock file"),  # of one provider's two the priority decides
-        (("gone", "a"), A, "the lock file; the lock file's choice gone is not there"),
-        (("a:gone",), B, "the highest priority, 3; the lock file's choice a:gone is not there"),
+        (("gone", "a"), A, "the lock file; the lock file's choice gone is not installed"),
+        (("a:gone",), B, "the highest priority, 3; the lock file's choice a:gone is not installed"),
     ],
 )
 def test_the_lock_goes_before_the_priority(
@@ -69,7 +69,7 @@ def test_choices_and_ranks_go_before_the_lock(monkeypatch: pytest.MonkeyPatch) -
 def test_a_locked_choice_that_cannot_run_falls_through() -> None:
     decision = decide("f", [A, B], (), lambda offer: "too small" if offer is A else None, ["a"])
     assert decision.winner is B
-    assert decision.rule == "the only one that fits; the lock file's choice a does not fit"
+    assert decision.rule == "the only provider that fits; the lock file's choice a does not fit"
     assert decision.verdicts[0] == "dropped: too small"
     second = decide("f", [A, B, C], (), lambda o: "no" if o is A else None, ["a", "b-b:z"])
     assert second.winner is C
@@ -310,7 +310,7 @@ def test_a_locked_choice_that_is_gone(site: Site) -> None:
     value, (rule,), (warned,) = site.ask()
     assert value == 3
     assert rule == (
-        "the highest priority, 4; the lock file's choice netcl-plugin-c_third is not there"
+        "the highest priority, 4; the lock file's choice netcl-plugin-c_third is not installed"
     )
     assert "NP503: netcl-plugin-c-third: locked is 1.0, and it is not installed. Inst" in warned
 

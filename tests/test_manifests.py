@@ -87,6 +87,9 @@ def test_every_manifest_fits_the_schema(folder: Path) -> None:
         {"requires": {"device_types": ["toaster"]}},
         {"provides": [{"name": "x", "kind": "wish"}]},
         {"provides": [{"name": "x", "kind": "primitive", "dtypes": ["float128"]}]},
+        {"provides": [{"name": "x", "kind": "namespace", "priority": 1}]},
+        {"provides": [{"name": "x", "kind": "implementation", "differentiable": True}]},
+        {"provides": [{"name": "x", "kind": "amp_policy", "dtypes": ["float16"]}]},
     ],
 )
 def test_the_schema_refuses(change: dict[str, Any]) -> None:
@@ -98,7 +101,7 @@ def test_the_schema_refuses(change: dict[str, Any]) -> None:
 
 def test_the_schema_knows_what_the_core_knows() -> None:
     row = SCHEMA["properties"]["provides"]["items"]["properties"]
-    assert row["kind"]["enum"] == [*KINDS, "command"]
+    assert row["kind"]["enum"] == [*KINDS]
     assert row["dtypes"]["items"]["enum"] == list(DTYPES)
     plugin = SCHEMA["properties"]["plugin"]["properties"]
     assert plugin.keys() <= Manifest.__dataclass_fields__.keys()

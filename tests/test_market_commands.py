@@ -191,7 +191,7 @@ def test_why() -> None:
     result = run("why", "relu", "--device", "cpu", "--dtype", "float64")
     assert result.exit_code == 0, result.output
     assert "relu in float64 on <Device cpu: NumPy>" in result.stdout
-    assert "primitive relu" in result.stdout and "decided by the only one" in result.stdout
+    assert "primitive relu" in result.stdout and "decided by the only provider" in result.stdout
     data = json.loads(run("why", "matmul", "--device", "cpu", "--json").stdout)
     assert [one["label"] for one in data["candidates"]] == ["operator matmul", "reference in NumPy"]
     assert len(data["rules"]) == 2

@@ -49,13 +49,14 @@ def test_the_core_registers_no_op(python: Callable[..., str]) -> None:
 import importlib, pkgutil
 import netcl_core
 from netcl_core.version import VERSION
-from netcl_core.plugins.kinds import KINDS
+from netcl_core.plugins.kinds import REGISTERED
 from netcl_core.plugins.registry import registry
 for module in pkgutil.walk_packages(netcl_core.__path__, "netcl_core."):
     if not module.name.startswith("netcl_core.testing"):
         importlib.import_module(module.name)
 registry.load()
-print({kind: registry.rows(kind) for kind in KINDS if registry.rows(kind)}, registry.op_names())
+rows = {kind: registry.rows(kind) for kind in REGISTERED if registry.rows(kind)}
+print(rows, registry.op_names())
 """
     assert python(code, NETCL_PLUGINS_AUTOLOAD="0") == "{} []"
 

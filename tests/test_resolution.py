@@ -217,7 +217,7 @@ def test_a_choice_breaks_a_tie(give: Callable[..., None]) -> None:
     with pytest.raises(AmbiguousOpError):
         held(np.float32(1))
     text = str(nc.plugins.why("tied_op"))
-    assert text.count("tied with priority 0") == 2 and "equal priority" in text
+    assert text.count("tied at priority 0") == 2 and "a tie at priority 0" in text
 
 
 def test_a_rank_breaks_a_tie(give: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:

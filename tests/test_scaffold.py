@@ -10,9 +10,10 @@ from pathlib import Path
 
 import checkouts
 import pytest
-from netcl_plugin_workbench.new.kinds import KINDS
 from netcl_plugin_workbench.new.names import Names
 from netcl_plugin_workbench.new.project import create
+
+from netcl_core.plugins.kinds import SCAFFOLDS
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted(path.parent for path in ROOT.glob("plugins/examples/*/pyproject.toml"))
@@ -26,7 +27,7 @@ def made(kind: str, name: str, folder: Path) -> Path:
     package = f"netcl_plugin_{name.replace('-', '_')}"
     names = Names(name, f"netcl-plugin-{name}", package, name.replace("-", "_"))
     project = folder / names.distribution
-    create(project, KINDS[kind], names)
+    create(project, SCAFFOLDS[kind], names)
     return project
 
 
@@ -34,7 +35,7 @@ def made(kind: str, name: str, folder: Path) -> Path:
 def projects(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A new project of each kind, and the examples."""
     folder = tmp_path_factory.mktemp("new")
-    return [*(made(kind, f"a-{kind}", folder) for kind in KINDS), *EXAMPLES]
+    return [*(made(kind, f"a-{kind}", folder) for kind in SCAFFOLDS), *EXAMPLES]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def path(projects: Sequence[Path], tmp_path_factory: pytest.TempPathFactory) -> 
     return os.pathsep.join(checkouts.show(project, site) for project in projects)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SCAFFOLDS)
 @pytest.mark.parametrize("name", ["x", "as-long-as-a-name-can-be"])
 def test_new_projects_are_tidy(kind: str, name: str, tmp_path: Path) -> None:
     project = made(kind, name, tmp_path)
@@ -80,7 +81,7 @@ def test_their_tests_pass(projects: Sequence[Path], path: str) -> None:
 
 
 @pytest.mark.packaging  # the check builds a wheel
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SCAFFOLDS)
 def test_a_new_project_passes_its_own_check(kind: str, tmp_path: Path) -> None:
     project = made(kind, f"a-{kind}", tmp_path)
     command = ["netcl_core.cli.main", "plugins", "check", ".", "--level", "full", "--json"]

@@ -5,7 +5,7 @@ import netcl_core.autograd as ag
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from netcl_core.autograd.compiler import (
     AutogradPrimitive,
@@ -19,6 +19,9 @@ from netcl_core.codegen.inline import NO_SLOTS, Slots
 from netcl_core.codegen.reduction import SUM, Combine, reduction_kernels, reduction_stretch
 from netcl_core.codegen.reduction_numpy import tree_sum
 from netcl_core.codegen.teams import RowTeams, row_teams
+from netcl_core.jit.patterns import MatchedOp, TrainingPattern
+from netcl_core.ops.amp_policies import AmpPolicy
+from netcl_core.ops.functions import CORE as _CORE
 from netcl_core.ops.functions import __dir__ as _op_names
 from netcl_core.ops.functions import __getattr__ as _op
 from netcl_core.ops.operator_call import as_operand
@@ -55,9 +58,11 @@ from netcl_core.tape.tracing import int_range
 __all__ = [
     "NO_SLOTS",
     "SUM",
+    "AmpPolicy",
     "AutogradPrimitive",
     "Combine",
     "Implementation",
+    "MatchedOp",
     "Node",
     "Operator",
     "Request",
@@ -69,6 +74,7 @@ __all__ = [
     "Tape",
     "TraceNode",
     "TracingContext",
+    "TrainingPattern",
     "apply_op",
     "as_operand",
     "backward",
@@ -94,6 +100,8 @@ __all__ = [
 ]
 
 
+#: The modules below this one that the documents name; not all of them are there yet.
+_SUBMODULES: Final = ("engine", "compiler", "graph", "training_compiler", "debug", "ops")
 _found: set[str] = set()
 
 
@@ -117,3 +125,7 @@ _registry.on_change(_forget)
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *_op_names()})
+
+
+#: What no op can be called: `ag.<name>` is something else.
+OWN_NAMES: Final = frozenset({*globals(), *_CORE, *_SUBMODULES})

@@ -61,7 +61,7 @@ class NetclGroup(click.Group):
         except click.UsageError as error:
             name = " ".join([*_path(ctx), args[0]])
             remedy = importlib.import_module("netcl_core.plugins.catalogue").how_to_get(
-                "commands", name
+                name, "command"
             )
             if remedy is None:
                 raise

@@ -80,7 +80,7 @@ def show_why(op: str, device: str | None, dtype: str, as_json: bool) -> int:
         data = {"op": said.op, "device": said.device, "dtype": said.dtype}
         print_json({**data, "candidates": candidates, "rules": list(said.rules)})
         return 0 if said.decided else 1
-    print(f"{said.op} in {said.dtype} on {said.device}\n")
+    print(f"{said.title}\n")
     rows = [
         ("->" if one.chosen else "", one.label, one.provider, str(one.priority), one.reason)
         for one in said.candidates

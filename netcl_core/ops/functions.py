@@ -21,6 +21,7 @@ from netcl_core.ops.operator_call import operator_function
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import astype, primitive_function
 from netcl_core.plugins.catalogue import how_to_get, providers
+from netcl_core.plugins.kinds import OP_KINDS
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.apply import apply_op
 from netcl_core.tape.gradients import move
@@ -46,7 +47,7 @@ def to_device(x: Any, device: Device) -> Any:
     )
 
 
-_CORE: Final[dict[str, Callable[..., Any]]] = {
+CORE: Final[dict[str, Callable[..., Any]]] = {
     "backward": backward,
     "astype": astype,
     "to_device": to_device,
@@ -55,8 +56,8 @@ _CORE: Final[dict[str, Callable[..., Any]]] = {
 
 def build(name: str) -> Callable[..., Any]:
     """The function of an op; raises MissingOpError that says which package provides it."""
-    if name in _CORE:
-        return _CORE[name]
+    if name in CORE:
+        return CORE[name]
     registry.load()
     rows = registry.op_rows(name)
     if not rows:
@@ -98,16 +99,18 @@ def with_aliases(function: Callable[..., Any], signature: inspect.Signature) -> 
 
 def missing(name: str) -> MissingOpError:
     """The error for an op that no installed plugin provides."""
-    remedy = how_to_get("ops", name)
+    remedy = how_to_get(name, *OP_KINDS)
     parts = registry.op_rows(name, parts=True)
     if parts:
         given = f"it exists for {parts[0].part_of} alone and is no op of its own"
         return MissingOpError(message(f"netcl_core.autograd.{name}", given, "a public op"))
     if remedy is None:
-        close = get_close_matches(name, {*registry.op_names(), *providers()["ops"]}, n=3)
+        close = get_close_matches(name, {*registry.op_names(), *providers(*OP_KINDS)}, n=3)
         hint = "nc.plugins.list() shows what is installed"
         remedy = f"Did you mean {' or '.join(close)}?" if close else hint
     given = "no installed plugin provides this op"
+    if others := sorted({row.provider for row in registry.rows("implementation", name)}):
+        given += f" ({' and '.join(others)}: only an implementation of it, not the operator)"
     return MissingOpError(message(f"netcl_core.autograd.{name}", given, "", remedy))
 
 
@@ -119,7 +122,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     registry.load()
-    return sorted({*registry.op_names(), *_CORE})
+    return sorted({*registry.op_names(), *CORE})
 
 
 def _built(name: str) -> tuple[Callable[..., Any], bool]:

@@ -1,30 +1,47 @@
-"""Registrars: what a plugin's registration hooks are given; each checks and notes one kind."""
+"""Registrars: what a plugin's registration hooks are given; each checks and notes records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive
 from netcl_core.errors import RegistrationError, coded, message
+from netcl_core.ops.amp_policies import AmpPolicy
 from netcl_core.ops.operators import Implementation, Operator
-from netcl_core.plugins.registry import Namespace, Transaction
+from netcl_core.plugins.kinds import KINDS, OP_KINDS, record_types
+from netcl_core.plugins.registry import Namespace, Record, Transaction
+
+R = TypeVar("R", bound=Record)
 
 
-@final
-class PrimitiveRegistrar:
-    """Takes a plugin's elementwise ops."""
+class RecordRegistrar(Generic[R]):
+    """Takes a plugin's records of the kinds that are added in one hook."""
 
-    def __init__(self, transaction: Transaction, prefix: str) -> None:
+    def __init__(self, hook: str, transaction: Transaction, prefix: str) -> None:
+        self._kinds = [kind.name for kind in KINDS.values() if kind.hook == hook]
         self._transaction = transaction
         self._prefix = prefix
 
-    def add(self, record: AutogradPrimitive, priority: int = 0) -> None:
-        """Add a record; its expressions are checked at once."""
-        if not isinstance(record, AutogradPrimitive):
-            raise _wrong_record(self._transaction.provider, record, "an AutogradPrimitive")
+    def add(self, record: R, priority: int = 0) -> None:
+        """Add a record; raises RegistrationError for one of another type, or that is wrong."""
+        for kind in self._kinds:
+            if isinstance(record, record_types(kind)):
+                self._check(record)
+                self._transaction.add(kind, record, priority)
+                return
+        raise _wrong_record(self._transaction.provider, record, self._kinds)
+
+    def _check(self, record: R) -> None:
+        """Raise for a record that no plugin should bring."""
+
+
+@final
+class PrimitiveRegistrar(RecordRegistrar[AutogradPrimitive]):
+    """Takes a plugin's elementwise ops; their expressions are checked at once."""
+
+    def _check(self, record: AutogradPrimitive) -> None:
         _check_expressions(record)
-        self._transaction.add("primitive", record, priority)
 
     def add_template(
         self,
@@ -57,44 +74,38 @@ def _check_expressions(record: AutogradPrimitive) -> None:
 
 
 @final
-class OperatorRegistrar:
-    """Takes a plugin's structured ops, composites and implementations."""
+class OperatorRegistrar(RecordRegistrar[Operator | Implementation]):
+    """Takes a plugin's structured ops, and its implementations of anybody's."""
 
-    def __init__(self, transaction: Transaction, prefix: str) -> None:
-        self._transaction = transaction
-
-    def add(self, record: Any, priority: int = 0) -> None:
-        """Add an operator with its parts, or an implementation of anybody's operator."""
-        if isinstance(record, Implementation):
-            self._transaction.add("implementation", record, priority)
-        elif isinstance(record, Operator):
-            self._transaction.add("operator", record, priority)
+    def add(self, record: Operator | Implementation, priority: int = 0) -> None:
+        """Add an operator with its parts, or an implementation."""
+        super().add(record, priority)
+        if isinstance(record, Operator):
             self._add_parts(record)
-        else:
-            provider = self._transaction.provider
-            raise _wrong_record(provider, record, "an Operator or an Implementation")
 
     def _add_parts(self, owner: Operator) -> None:
         """Add what exists for an operator alone; several operators may share a part."""
         for part in owner.parts:
             if any(row.record is part for row in self._transaction):
                 continue
+            kind = next((kind for kind in OP_KINDS if isinstance(part, record_types(kind))), None)
+            if kind is None:
+                raise _wrong_record(self._transaction.provider, part, OP_KINDS)
             if isinstance(part, AutogradPrimitive):
                 _check_expressions(part)
-                self._transaction.add("primitive", part, part_of=owner.name)
-            elif isinstance(part, Operator):
-                self._transaction.add("operator", part, part_of=owner.name)
+            self._transaction.add(kind, part, part_of=owner.name)
+            if isinstance(part, Operator):
                 self._add_parts(part)
-            else:
-                expected = "an Operator or an AutogradPrimitive"
-                raise _wrong_record(self._transaction.provider, part, expected)
+
+
+AmpPolicyRegistrar: TypeAlias = RecordRegistrar[AmpPolicy]
 
 
 @final
 class NamespaceRegistrar:
     """Takes a plugin's namespaces of the face."""
 
-    def __init__(self, transaction: Transaction, prefix: str) -> None:
+    def __init__(self, hook: str, transaction: Transaction, prefix: str) -> None:
         self._transaction = transaction
 
     def add(self, name: str, module: str) -> None:
@@ -102,6 +113,8 @@ class NamespaceRegistrar:
         self._transaction.add("namespace", Namespace(name, module))
 
 
-def _wrong_record(provider: str, record: Any, expected: str) -> RegistrationError:
-    text = message(provider, f"a {type(record).__name__} to add", expected)
+def _wrong_record(provider: str, record: Any, kinds: Sequence[str]) -> RegistrationError:
+    types = [each.__name__ for kind in kinds for each in record_types(kind)]
+    given = f"a {type(record).__name__} to add"
+    text = message(provider, given, f"an instance of {' or '.join(types)}")
     return coded("NP305", RegistrationError(text))

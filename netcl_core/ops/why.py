@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -12,7 +12,8 @@ from netcl_core.device.device_table import default_device, get_device
 from netcl_core.ops.choosing import resolve
 from netcl_core.ops.functions import missing
 from netcl_core.ops.operators import DECOMPOSITION, Operator, Request
-from netcl_core.plugins.registry import registry
+from netcl_core.plugins.kinds import KINDS, REGISTERED
+from netcl_core.plugins.registry import Row, registry
 from netcl_core.plugins.resolution import Decision, Offer, decide
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.state import thread
@@ -40,11 +41,14 @@ class Candidate:
 @final
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The candidates for an op on a device and in a dtype; `str` makes a readable text.
+    """The candidates for a name; `str` makes a readable text.
 
     Attributes:
-        candidates: The records of that name, then the implementations of the one that is used.
-        rules: What decided: between the records and, for an operator, the implementations.
+        op: The name, of an op or of something else that plugins bring.
+        device: For an op, where it is to be computed; else empty.
+        candidates: The records of that name, and the implementations of the operator that is used.
+        rules: What decided: between the records of an op, the implementations of an operator,
+            and the records of each other kind of that name.
     """
 
     op: str
@@ -55,11 +59,16 @@ class Explanation:
 
     @property
     def decided(self) -> bool:
-        """Whether something computes the op here."""
+        """Whether each rule has picked somebody."""
         return sum(each.chosen for each in self.candidates) == len(self.rules)
 
+    @property
+    def title(self) -> str:
+        """What is explained."""
+        return f"{self.op} in {self.dtype} on {self.device}" if self.device else self.op
+
     def __str__(self) -> str:
-        lines = [f"{self.op} in {self.dtype} on {self.device}"]
+        lines = [self.title]
         for each in self.candidates:
             mark = "->" if each.chosen else "  "
             lines.append(f"{mark} {each.label} ({each.provider}, priority {each.priority}): "
@@ -70,7 +79,9 @@ class Explanation:
 def why(op: str, *, device: Any = None, dtype: str = "float32") -> Explanation:
     """Which provider and implementation of an op is used on a device, and why (print it).
 
-    Raises MissingOpError for an unknown op.
+    Also who offers a training pattern, an amp policy or a namespace of that name.
+
+    Raises MissingOpError for a name that nobody offers.
     """
     return explain(op, device, dtype)
 
@@ -80,11 +91,26 @@ def explain(
 ) -> Explanation:
     """See `why`; with a request, its shapes count too."""
     registry.load()
-    rows = sorted(registry.op_rows(op), key=lambda row: row.id)
-    if not rows:
+    candidates: list[Candidate] = []
+    rules: list[str] = []
+    place = ""
+    if registry.op_rows(op):
+        target = default_device() if device is None else get_device(device)
+        candidates, rules = _of_op(op, target, dtype, request)
+        place = repr(target)
+    for found, rule in _of_other_kinds(op):
+        candidates += found
+        rules += [rule] if rule else []
+    if not candidates:
         raise missing(op)
-    target = default_device() if device is None else get_device(device)
-    offers = [row.offer for row in rows]
+    return Explanation(op, place, dtype if place else "", tuple(candidates), tuple(rules))
+
+
+def _of_op(
+    op: str, target: Device, dtype: str, request: Request | None
+) -> tuple[list[Candidate], list[str]]:
+    """The records of an op, the implementations of the one that is used, and what decided."""
+    offers = [row.offer for row in sorted(registry.op_rows(op), key=lambda row: row.id)]
     decision = resolve(op, offers, target, thread.chosen)
     candidates = _candidates(offers, decision, f" {op}")
     rules = [decision.rule]
@@ -93,7 +119,41 @@ def explain(
         found, rule = _implementations(row.record, row.provider, target, dtype, request)
         candidates += [dataclasses.replace(each, implementation=True) for each in found]
         rules.append(rule)
-    return Explanation(op, repr(target), dtype, tuple(candidates), tuple(rules))
+    return candidates, rules
+
+
+def _of_other_kinds(name: str) -> Iterator[tuple[list[Candidate], str]]:
+    """Per kind that is no op, the records of a name and what decided, if there was a choice."""
+    for kind in REGISTERED:
+        rows = sorted(registry.rows(kind, name), key=lambda row: row.id)
+        if not rows or KINDS[kind].is_op:
+            continue
+        if KINDS[kind].serves:
+            reason = registry.unused(rows[0])
+            if reason:
+                rule = "" if registry.op_rows(name) else f"none: {reason}"
+                yield [_unused(row, reason) for row in rows], rule
+            continue
+        offers = [row.offer for row in rows]
+        decision = decide(name, offers)
+        found = _candidates(offers, decision, f" {name}")
+        yield (
+            [
+                dataclasses.replace(each, label=f"{each.label}: {_shown(row)}")
+                for each, row in zip(found, rows, strict=True)
+            ],
+            decision.rule,
+        )
+
+
+def _shown(row: Row) -> str:
+    return str(getattr(row.record, KINDS[row.kind].shows))
+
+
+def _unused(row: Row, reason: str) -> Candidate:
+    label = f"{row.kind} {_shown(row)}"
+    priority = getattr(row.record, "priority", row.priority)
+    return Candidate(row.provider, label, priority, False, f"not used: {reason}")
 
 
 def _candidates(offers: Sequence[Offer], decision: Decision, after: str = "") -> list[Candidate]:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_core.errors import CatalogueError, message
-from netcl_core.plugins.kinds import OP_KINDS
 from netcl_core.plugins.registry import registry
 from netcl_core.plugins.resolution import canonical
 
@@ -66,17 +65,9 @@ def _no_catalogue(path: Path, given: str) -> CatalogueError:
     return CatalogueError(message(f"the catalogue {path}", given, wanted))
 
 
-@functools.lru_cache(maxsize=1)
-def providers() -> dict[str, dict[str, str]]:
-    """`{"ops": {name: package}, "namespaces": {...}, "commands": {...}}`."""
-    return {
-        "ops": _by_name(*OP_KINDS),
-        "namespaces": _by_name("namespace"),
-        "commands": _by_name("command"),
-    }
-
-
-def _by_name(*kinds: str) -> dict[str, str]:
+@functools.cache
+def providers(*kinds: str) -> dict[str, str]:
+    """The package that brings each name of some kinds."""
     return {
         name: package
         for package, entry in catalogue().items()
@@ -85,9 +76,9 @@ def _by_name(*kinds: str) -> dict[str, str]:
     }
 
 
-def how_to_get(kind: str, name: str) -> str | None:
-    """What to do about a missing name of a kind of `providers`; None if unknown."""
-    package = registry.withheld.get(name) or providers()[kind].get(name)
+def how_to_get(name: str, *kinds: str) -> str | None:
+    """What to do about a missing name of one of these kinds; None if nobody is known."""
+    package = registry.withheld.get(name) or providers(*kinds).get(name)
     if package is None:
         return None
     state = registry.inactive.get(canonical(package))

@@ -6,58 +6,162 @@ path, so that reading the table imports nothing.
 
 from __future__ import annotations
 
+import functools
 import importlib
+import pkgutil
 from dataclasses import dataclass
 from typing import Any, Final, final
+
+_OP_FACE: Final = "netcl_core.autograd"
+_OP_KEYS: Final = (
+    "dtypes", "differentiable", "elementwise", "priority", "templates", "tolerance",
+)  # fmt: skip
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of record.
+class RecordKind:
+    """One kind of what a plugin brings.
 
     Attributes:
         name: As it stands in manifests and registry rows.
-        hook: The hook in which a plugin registers records of this kind; "": in another kind's.
-        registrar: `module:class` of what that hook is given.
-        is_op: Whether its records are ops, called as `ag.<name>`.
+        brings: What a plugin of this kind brings, in one line.
+        hook: The hook in which a plugin adds it.
+        records: `module:class` of each type of its records; none: the registry keeps none of it.
+        registrar: `module:class` of what that hook is given; "": no registrar.
+        face: The module that has its names as attributes, so that none may be one of that
+            module's own; "": they are no attributes.
+        keys: What a row of a manifest may say of it beside name and kind.
+        serves: The kind whose records of the same name its records work for.
+        repeats: Whether one provider may bring several of one name.
+        shows: The property of its records that `netcl plugins why` shows beside the verdict.
+        checks: Those checks of the static level that look at its records.
+        scaffold: The KIND of `netcl plugins new` that starts one, and the folder of that
+            project's templates; "": there is none.
     """
 
     name: str
-    hook: str = ""
+    brings: str
+    hook: str
+    records: tuple[str, ...] = ()
     registrar: str = ""
-    is_op: bool = False
+    face: str = ""
+    keys: tuple[str, ...] = ()
+    serves: str = ""
+    repeats: bool = False
+    shows: str = ""
+    checks: tuple[str, ...] = ("registration",)
+    scaffold: str = ""
+
+    @property
+    def is_op(self) -> bool:
+        """Whether its records are ops, called as `ag.<name>`."""
+        return self.face == _OP_FACE
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """The kinds of which a provider may have only one of a name, this one among them."""
+        if not self.face:
+            return (self.name,)
+        return tuple(kind.name for kind in KINDS.values() if kind.face == self.face)
 
 
 KINDS: Final = {
     kind.name: kind
     for kind in (
-        Kind(
+        RecordKind(
             "primitive",
+            "an elementwise op: one C expression for the value, one per input for the gradient",
             "netcl_register_primitives",
+            ("netcl_core.codegen.primitives:AutogradPrimitive",),
             "netcl_core.ops.registrars:PrimitiveRegistrar",
-            is_op=True,
+            _OP_FACE,
+            _OP_KEYS,
+            checks=("registration", "templates", "derivative"),
+            scaffold="primitive",
         ),
-        Kind(
+        RecordKind(
             "operator",
+            "an op with kernels of its own: shape rule, NumPy function, forward and backward "
+            "kernels",
             "netcl_register_operators",
+            ("netcl_core.ops.operators:Operator",),
             "netcl_core.ops.registrars:OperatorRegistrar",
-            is_op=True,
+            _OP_FACE,
+            _OP_KEYS,
+            checks=("registration", "templates"),
+            scaffold="operator",
         ),
-        Kind("implementation"),
-        Kind("pattern"),
-        Kind("amp_policy"),
-        Kind(
+        RecordKind(
+            "implementation",
+            "other kernels for an operator that somebody else has brought",
+            "netcl_register_operators",
+            ("netcl_core.ops.operators:Implementation",),
+            "netcl_core.ops.registrars:OperatorRegistrar",
+            keys=("dtypes", "priority", "templates", "tolerance"),
+            serves="operator",
+            repeats=True,
+            shows="label",
+        ),
+        RecordKind(
+            "pattern",
+            "a group of ops that one kernel may compute together, for training",
+            "netcl_register_patterns",
+            ("netcl_core.jit.patterns:TrainingPattern",),
+            "netcl_core.jit.patterns:PatternRegistrar",
+            keys=("dtypes", "priority", "templates", "tolerance"),
+            shows="summary",
+        ),
+        RecordKind(
+            "amp_policy",
+            "which ops mixed precision computes in half precision, and which it does not",
+            "netcl_register_amp_policies",
+            ("netcl_core.ops.amp_policies:AmpPolicy",),
+            "netcl_core.ops.registrars:AmpPolicyRegistrar",
+            keys=("priority", "storage"),
+            shows="summary",
+        ),
+        RecordKind(
             "namespace",
+            "a module of the face, such as `netcl_core.nn`",
             "netcl_register_namespaces",
+            ("netcl_core.plugins.registry:Namespace",),
             "netcl_core.ops.registrars:NamespaceRegistrar",
+            "netcl_core",
+            shows="module",
         ),
+        RecordKind("command", "a command of `netcl`", "netcl_cli_commands"),
     )
 }
+#: The kinds whose records the registry keeps.
+REGISTERED: Final = tuple(kind.name for kind in KINDS.values() if kind.records)
 OP_KINDS: Final = tuple(kind.name for kind in KINDS.values() if kind.is_op)
+#: The kind of what an entry point brings alone, without a hook and a manifest.
+SHORT_ROAD: Final = "primitive"
+#: What `netcl plugins new` starts: its KIND -> the row.
+SCAFFOLDS: Final = {kind.scaffold: kind for kind in KINDS.values() if kind.scaffold}
 
 
-def registrar(kind: str, transaction: Any, prefix: str) -> Any:
-    """A registrar of a kind for one plugin's transaction and template prefix."""
-    module, _, name = KINDS[kind].registrar.partition(":")
-    return getattr(importlib.import_module(module), name)(transaction, prefix)
+def registrar(hook: str, transaction: Any, prefix: str) -> Any:
+    """What a registration hook is given, for one plugin's transaction and template prefix."""
+    path = next(kind.registrar for kind in KINDS.values() if kind.hook == hook)
+    return _fetch(path)(hook, transaction, prefix)
+
+
+@functools.cache
+def record_types(kind: str) -> tuple[type, ...]:
+    """The types of a kind's records."""
+    return tuple(_fetch(path) for path in KINDS[kind].records)
+
+
+def _fetch(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+@functools.cache
+def reserved(face: str) -> frozenset[str]:
+    """The names that a face has itself: nothing that a plugin brings can be called so."""
+    module = importlib.import_module(face)
+    submodules = (each.name for each in pkgutil.iter_modules(module.__path__))
+    return frozenset({"OWN_NAMES", *module.OWN_NAMES, *module.__all__, *submodules})

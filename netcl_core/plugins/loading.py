@@ -1,4 +1,4 @@
-"""Imports plugins, each in its own `try`, and enters what they bring; only this one knows pluggy.
+"""Imports plugins, each in its own `try`, and enters what they bring.
 
 What a plugin registers appears all at once or not at all; a plugin that fails is
 quarantined with its reason, and all others go on.
@@ -11,23 +11,14 @@ import inspect
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-import pluggy
-
-from netcl_core import config, hookspecs
-from netcl_core.errors import (
-    NetclDeprecationWarning,
-    PluginError,
-    PluginWarning,
-    coded,
-    message,
-)
-from netcl_core.plugins import locking
-from netcl_core.plugins.kinds import KINDS, registrar
+from netcl_core import config
+from netcl_core.errors import NetclDeprecationWarning, PluginError, PluginWarning, message
+from netcl_core.plugins import hooks, locking
+from netcl_core.plugins.kinds import KINDS, REGISTERED, SHORT_ROAD, registrar
 from netcl_core.plugins.market.failures import code_of, described, plugin_error
 from netcl_core.plugins.market.finding import PRIMITIVES
 from netcl_core.plugins.market.states import States
@@ -39,8 +30,8 @@ from netcl_core.runtime.rendering import add_prefix, drop_prefix, has_prefix
 #: Every plugin of this process: a working or quarantined one by its name, others by their key.
 known: Final[dict[str, Plugin]] = {}
 _told: Final[set[str]] = set()
-_manager: Final = pluggy.PluginManager(hookspecs.PROJECT)
-_manager.add_hookspecs(hookspecs)
+#: The hooks that are given a registrar, each once, in the order of the table of kinds.
+_REGISTRATION: Final = tuple(dict.fromkeys(kind.hook for kind in KINDS.values() if kind.registrar))
 
 
 # -- what is installed -----------------------------------------------------------------
@@ -71,13 +62,25 @@ def load_installed(
                     _take_up(plugin, states)
         finally:
             states.save()
-        complaints = unknown_names(found)
+        complaints = [*unknown_names(found), *_unused()]
         if config.get("plugins-strict"):
             _insist(complaints)
-        for text in complaints:
-            if text not in _told:  # once, also for those who turn warnings into errors
-                _told.add(text)
-                warnings.warn(text, PluginWarning, stacklevel=2)
+        _tell(complaints)
+
+
+def _unused() -> Iterable[str]:
+    """A complaint for each implementation of what is a primitive, by whoever brings that."""
+    for row in (row for kind in REGISTERED for row in registry.rows(kind)):
+        reason = registry.unused(row)
+        if reason and registry.op_rows(row.record.name):  # nobody's may be installed later
+            yield f"NP405: an {row.kind} of {row.id} is never used: {reason}"
+
+
+def _tell(complaints: Iterable[str]) -> None:
+    for text in complaints:
+        if text not in _told:  # once, also for those who turn warnings into errors
+            _told.add(text)
+            warnings.warn(text, PluginWarning, stacklevel=3)
 
 
 def rehearse(begin: Callable[[Plugin], None], skip: Sequence[str]) -> None:
@@ -215,7 +218,7 @@ def _add_templates(prefix: str, package: str) -> None:
 
 def _enter_primitive(plugin: Plugin, record: Any) -> None:
     transaction = registry.transaction(plugin.distribution, owner=plugin.key)
-    registrar("primitive", transaction, plugin.name).add(record)
+    registrar(KINDS[SHORT_ROAD].hook, transaction, plugin.name).add(record)
     transaction.commit()
     _activate(plugin, transaction)
 
@@ -223,22 +226,16 @@ def _enter_primitive(plugin: Plugin, record: Any) -> None:
 def _enter_hooks(plugin: Plugin, loaded: Any) -> None:
     """Call the plugin's registration hooks and enter what they add, all or nothing."""
     transaction = registry.transaction(plugin.distribution, owner=plugin.key)
+    found = hooks.take_up(plugin.distribution, plugin.name, loaded)
     try:
-        try:
-            _manager.register(loaded, plugin.name)
-        except pluggy.PluginValidationError as error:
-            error.code = "NP304"  # type: ignore[attr-defined]
-            raise
-        hooks = _hooks(plugin, loaded)
-        if "netcl_template_loader" in hooks:
-            add_prefix(plugin.name, hooks["netcl_template_loader"]())
-        for kind in KINDS.values():
-            if kind.hook in hooks:
-                hooks[kind.hook](registrar(kind.name, transaction, plugin.name))
+        if "netcl_template_loader" in found:
+            add_prefix(plugin.name, found["netcl_template_loader"]())
+        for name in _REGISTRATION:
+            if name in found:
+                found[name](registry=registrar(name, transaction, plugin.name))
         transaction.commit()
     except BaseException:
-        if _manager.get_plugin(plugin.name) is loaded:  # pluggy keeps what it half registered
-            _manager.unregister(loaded)
+        hooks.drop(loaded)
         raise
     plugin.implementations = loaded
     _activate(plugin, transaction)
@@ -250,45 +247,6 @@ def _activate(plugin: Plugin, transaction: Transaction) -> None:
         registry.limits[plugin.key] = manifest.requires.unmet
     plugin.provides = tuple(row.record.name for row in transaction)
     plugin.state, plugin.reason, plugin.traceback, plugin.code = "active", "", "", ""
-
-
-def _hooks(plugin: Plugin, loaded: Any) -> dict[str, Callable[..., Any]]:
-    """The plugin's own hook functions by name; raises PluginError for a misspelt or foreign one."""
-    found: dict[str, Callable[..., Any]] = {}
-    hooks = [name for name in vars(hookspecs) if name.startswith("netcl_")]
-    for caller in _manager.get_hookcallers(loaded) or []:
-        for implementation in caller.get_hookimpls():
-            if implementation.plugin is loaded:
-                found[caller.name] = implementation.function
-    wrong = sorted(name for name in found if name not in hooks)
-    wrong += [name for name in _unmarked(loaded) if name not in found and name.startswith("netcl_")]
-    if wrong:
-        raise _wrong_hook(plugin, wrong[0], hooks)
-    if not found:
-        text = message(
-            plugin.distribution,
-            f"the plugin {loaded!r} has no hooks",
-            "at least one method marked with @hookimpl",
-            "Import the marker with: from netcl_core import hookimpl",
-        )
-        raise coded("NP303", PluginError(text))
-    return found
-
-
-def _wrong_hook(plugin: Plugin, name: str, hooks: Sequence[str]) -> PluginError:
-    close = get_close_matches(name, hooks, n=1)
-    hint = f"Did you mean {close[0]}?" if close and name not in hooks else ""
-    text = message(
-        plugin.distribution,
-        f"{name!r} is no hook of netcl, or is not marked",
-        "functions that are named after a hook and marked with netcl_core.hookimpl",
-        hint or "Put @hookimpl above it: from netcl_core import hookimpl",
-    )
-    return coded("NP302" if name in hooks else "NP301", PluginError(text))
-
-
-def _unmarked(loaded: Any) -> Sequence[str]:
-    return [name for name, value in inspect.getmembers(loaded) if inspect.isroutine(value)]
 
 
 # -- plugins of this process -----------------------------------------------------------
@@ -318,6 +276,7 @@ def register(plugin: Any, name: str | None = None) -> Plugin:
                 drop_prefix(chosen)
             raise
         known[chosen] = entry
+        _tell(_unused())
     return entry
 
 
@@ -335,16 +294,17 @@ def unregister(name: str) -> None:
             names = ", ".join(sorted(known)) or "none"
             raise PluginError(message("unregister", f"{name!r} is unknown", f"one of {names}"))
         if plugin.implementations is not None:
-            _manager.unregister(plugin.implementations)
+            hooks.drop(plugin.implementations)
         if plugin.own_prefix:
             drop_prefix(plugin.name)
         registry.remove_provider(plugin.distribution, plugin.key)
 
 
-def implementing(hook: str) -> Iterable[tuple[Plugin, Callable[..., Any]]]:
-    """The active plugins that implement a hook, sorted by name, each with its function."""
+def implementing(hook: str) -> Iterable[tuple[Plugin, hooks.PluginHook]]:
+    """The active plugins that implement a hook, sorted by name, each with its own."""
     registry.load()
     for plugin in sorted(known.values(), key=lambda each: each.name):
-        for implementation in getattr(_manager.hook, hook).get_hookimpls():
-            if plugin.implementations is implementation.plugin:
-                yield plugin, implementation.function
+        if plugin.implementations is not None:
+            found = hooks.hook_of(plugin.implementations, hook)
+            if found is not None:
+                yield plugin, found

@@ -23,7 +23,7 @@ _unlocked: Final[list[None]] = []
 
 @final
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LockFit:
     """How what is installed fits the lock file.
 
     Attributes:
@@ -67,7 +67,7 @@ def hold(installed: Iterable[Distribution]) -> None:
     registry.hold_to(None if found is None else found.lock)
 
 
-def verdict(installed: Iterable[Distribution]) -> Verdict | None:
+def verdict(installed: Iterable[Distribution]) -> LockFit | None:
     """How what is installed fits the lock file of the working directory; None if there is none."""
     path = find()
     if path is None:
@@ -75,12 +75,12 @@ def verdict(installed: Iterable[Distribution]) -> Verdict | None:
     try:
         lock, differences = verify(path, installed)
     except PluginError as error:
-        return Verdict(path, None, (f"{error.code}: {error}",), False)
+        return LockFit(path, None, (f"{error.code}: {error}",), False)
     fits = all(each.code in NOTES for each in differences)
-    return Verdict(path, lock, tuple(map(str, differences)), fits)
+    return LockFit(path, lock, tuple(map(str, differences)), fits)
 
 
-def _complain(found: Verdict) -> None:
+def _complain(found: LockFit) -> None:
     lines = [f"- {each}" for each in found.differences]
     text = "\n".join([f"{found.path} does not fit what is installed:", *lines])
     if not found.fits and (config.get("lock-strict") or config.get("plugins-strict")):

@@ -17,6 +17,7 @@ from netcl_core import config
 from netcl_core.errors import MissingNamespaceError, PluginError, message
 from netcl_core.plugins import loading, locking
 from netcl_core.plugins.catalogue import how_to_get
+from netcl_core.plugins.kinds import KINDS
 from netcl_core.plugins.market.survey import Plugin
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.rendering import add_prefix
@@ -55,7 +56,7 @@ def namespace(name: str) -> ModuleType:
     row = registry.find("namespace", name)
     if row is not None:
         return importlib.import_module(row.record.module)
-    remedy = how_to_get("namespaces", name)
+    remedy = how_to_get(name, "namespace")
     if remedy is None:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
     given = "no installed plugin provides this namespace"
@@ -78,12 +79,12 @@ def plugin_commands(of: Sequence[Plugin] | None = None) -> dict[str, Any]:
     of some plugins.
     """
     commands: dict[str, Any] = {}
-    for plugin, function in loading.implementing("netcl_cli_commands"):
+    for plugin, hook in loading.implementing(KINDS["command"].hook):
         if of is not None and plugin not in of:
             continue
         added: dict[str, Any] = {}
         try:
-            function(functools.partial(_add_command, added))
+            hook(add_command=functools.partial(_add_command, added))
             if taken := sorted(added.keys() & commands.keys()):
                 raise PluginError(message(plugin.name, f"the command {taken[0]!r} is taken"))
         except Exception as error:  # a plugin may raise anything; the other commands stay
@@ -123,11 +124,9 @@ def _lock_check() -> Iterable[tuple[str, bool, str]]:
 
 def _reports() -> Iterable[tuple[str, bool, str]]:
     """What the hook `netcl_doctor` returns; an exception becomes a finding."""
-    for plugin, function in loading.implementing("netcl_doctor"):
+    for plugin, hook in loading.implementing("netcl_doctor"):
         try:
-            found = [
-                (f"{plugin.name}: {name}", bool(ok), str(text)) for name, ok, text in function()
-            ]
+            found = [(f"{plugin.name}: {name}", bool(ok), str(text)) for name, ok, text in hook()]
         except Exception as error:  # a plugin may raise anything
             found = [(f"plugin {plugin.name}", False, f"{type(error).__name__}: {error}")]
         yield from found

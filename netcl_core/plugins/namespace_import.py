@@ -11,7 +11,7 @@ _PREFIX: Final = "netcl_core."
 
 
 @final
-class Namespace:
+class NamespaceLoader:
     """A loader that hands out a module which is there already, as it is."""
 
     def __init__(self, module: ModuleType) -> None:
@@ -46,7 +46,7 @@ class NamespaceFinder:
         if name == fullname or "." in name or name.startswith("_"):
             return None
         try:
-            loader: Any = Namespace(self._find(name))
+            loader: Any = NamespaceLoader(self._find(name))
         except AttributeError:
             return None
         return ModuleSpec(fullname, loader)

@@ -11,13 +11,14 @@ a provider's rows appear or none does.
 from __future__ import annotations
 
 import importlib
+import keyword
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, final
 
 from netcl_core.errors import AmbiguousOpError, RegistrationError, coded, message
-from netcl_core.plugins.kinds import KINDS, OP_KINDS
+from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, reserved
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 
 #: The table of the records that exist for other ops, whatever their kind.
@@ -79,24 +80,27 @@ class Row:
 def winner_of(op: str, decision: Decision) -> Any:
     """What a decision picked; raises AmbiguousOpError that names all who are tied."""
     if decision.winner is None:
-        raise coded(
-            "NP401",
-            AmbiguousOpError(
-                message(
-                    op,
-                    f"{' and '.join(offer.id for offer in decision.tied)} offer it with the same "
-                    f"priority {decision.tied[0].priority}",
-                    "one winner",
-                    f"Choose with nc.prefer({decision.tied[0].id!r}) or NETCL_RANK. "
-                    "Uninstall one of the two, or give one of them a higher priority",
-                )
-            ),
-        )
+        raise coded("NP401", _ambiguous(op, decision.tied))
     return decision.winner.item
 
 
 def _load_installed() -> None:
     importlib.import_module("netcl_core.plugins.loading").load_installed()
+
+
+def _ambiguous(name: str, tied: Sequence[Offer]) -> AmbiguousOpError:
+    of_ops = not isinstance(tied[0].item, Row) or KINDS[tied[0].item.kind].is_op
+    choice = f"nc.prefer({tied[0].id!r}) or NETCL_RANK" if of_ops else "NETCL_RANK"
+    return AmbiguousOpError(
+        message(
+            name,
+            f"{' and '.join(offer.id for offer in tied)} offer it with the same priority "
+            f"{tied[0].priority}",
+            "one winner",
+            f"Choose with {choice}. "
+            "Uninstall one of the two, or give one of them a higher priority",
+        )
+    )
 
 
 @final
@@ -112,7 +116,7 @@ class Registry:
         self.version = 0
         self.loader: Callable[[], None] | None = _load_installed
         self._tables: dict[str, dict[str, tuple[Row, ...]]] = {
-            table: {} for table in (*KINDS, _PARTS)
+            table: {} for table in (*REGISTERED, _PARTS)
         }
         #: The import packages of the active plugins.
         self.packages: set[str] = set()
@@ -201,6 +205,20 @@ class Registry:
         found: Row = winner_of(name, decide(name, offers, chosen, locked=locked))
         return found
 
+    def unused(self, row: Row) -> str:
+        """Why nothing can ever use a record, such as an implementation of nobody's operator.
+
+        Empty if something can.
+        """
+        served, name = KINDS[row.kind].serves, row.record.name
+        if not served or self._tables[served].get(name):
+            return ""
+        others = self.op_rows(name)
+        if not others:
+            return f"nobody provides the {served} {name!r}"
+        providers = " and ".join(sorted(each.provider for each in others))
+        return f"{name!r} of {providers} is a {others[0].kind}, which takes no {row.kind}"
+
     def hold_to(self, choices: Choices | None) -> None:
         """Let a lock file's choices decide from now on; None: there is none."""
         with self.lock:
@@ -276,14 +294,13 @@ class Transaction:
     def add(self, kind: str, record: Record, priority: int = 0, part_of: str = "") -> None:
         """Note a record, which may exist for another op alone.
 
-        Raises RegistrationError for a name that is not an identifier and for a
-        second record of the same kind and name from the same provider.
+        Raises RegistrationError for a name that is no identifier or that the core has itself,
+        and for a second record of the same kind and name from the same provider.
         """
         name = record.name
-        if not isinstance(name, str) or not name.isidentifier():
-            text = message(self.provider, f"the {kind} name {name!r} is no identifier", "a name")
-            raise coded("NP306", RegistrationError(text))
-        if kind != "implementation" and not self.override and self._has(kind, name):
+        self._check_name(kind, name, public=not part_of)
+        taken = self._own_kinds(name).intersection(KINDS[kind].rivals)
+        if taken and not KINDS[kind].repeats and not self.override:
             text = message(
                 self.provider,
                 f"the {kind} {name!r} is registered already",
@@ -293,16 +310,41 @@ class Transaction:
             raise coded("NP307", RegistrationError(text))
         self.rows.append(Row(kind, record, self.provider, priority, self.owner, part_of))
 
-    def _has(self, kind: str, name: str) -> bool:
-        kinds = (*OP_KINDS, _PARTS) if kind in OP_KINDS else (kind,)
-        return any(
-            row.provider == self.provider
-            for each in kinds
-            for row in self.registry.rows(each, name)
-        ) or any(row.kind in kinds and row.record.name == name for row in self.rows)
+    def _check_name(self, kind: str, name: Any, *, public: bool) -> None:
+        face = KINDS[kind].face if public else ""
+        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+            text = message(self.provider, f"the {kind} name {name!r} is no identifier", "a name")
+            raise coded("NP306", RegistrationError(text))
+        if face and (name.startswith("_") or name in reserved(face)):
+            own = "begins with an underscore" if name.startswith("_") else "is the core's own"
+            text = message(
+                self.provider,
+                f"the {kind} name {name!r}: {face}.{name} {own}",
+                "a name that is free",
+                "Choose another name",
+            )
+            raise coded("NP312", RegistrationError(text))
+
+    def _own_kinds(self, name: str) -> set[str]:
+        """The kinds of which the provider has a record of this name, entered or noted."""
+        rows = [row for row in self.rows if row.record.name == name]
+        rows += [row for kind in REGISTERED for row in self.registry.rows(kind, name)]
+        rows += self.registry.op_rows(name, parts=True)
+        return {row.kind for row in rows if row.provider == self.provider}
 
     def commit(self) -> None:
-        """Make all rows visible in one step."""
+        """Make all rows visible in one step.
+
+        Raises RegistrationError for an implementation of the provider's own primitive.
+        """
+        for row in self.rows:
+            served, name = KINDS[row.kind].serves, row.record.name
+            own = self._own_kinds(name).intersection(OP_KINDS)
+            if served and own and served not in own:
+                given = f"an {row.kind} of {name!r}, which is a {min(own)}"
+                remedy = f"Only a {served} has {row.kind}s: make it one, or leave this out"
+                text = message(self.provider, given, f"one of a {served}", remedy)
+                raise coded("NP313", RegistrationError(text))
         self.registry._enter(self.rows, self.provider, self.override)
 
     def __iter__(self) -> Iterator[Row]:

@@ -106,15 +106,21 @@ def decide(
     winner = picked[0] if len(picked) == 1 else None
     if len(picked) > 1:
         tied = tuple(sorted(picked, key=lambda offer: (offer.id, offer.label)))
-        rule = f"none: equal priority {picked[0].priority}"
+        rule = f"none: a tie at priority {picked[0].priority}"
     if not rule:
-        rule = "the only one" if len(offers) == 1 else "the only one that fits"
-        rule = rule if winner else "none: nobody fits"
+        rule = _only(offers) if winner else "none: no candidate fits"
     if locked and not rule.startswith((_EXPLICIT, _RANKED)):
         rule += _fallen(locked[0], offers, fitting)
     verdicts = tuple(_verdict(each, reasons[id(each)], winner, tied, rule) for each in offers)
     unused = tuple(offer for offer in fitting if offer not in (winner, *tied))
     return Decision(winner, rule, verdicts, tied, unused)
+
+
+def _only(offers: Sequence[Offer]) -> str:
+    """The rule for an offer that had no rival, or whose rivals all are out."""
+    providers = {offer.provider for offer in offers}
+    noun = "provider" if len(providers) == len(offers) else "candidate"
+    return f"the only {noun}" + (" that fits" if len(offers) > 1 else "")
 
 
 def _chosen(op: str, offers: Sequence[Offer], chosen: Sequence[Choice]) -> list[Offer] | None:
@@ -158,7 +164,7 @@ def _meant(entry: str, offers: Sequence[Offer]) -> Iterator[Offer]:
 def _fallen(entry: str, offers: Sequence[Offer], fitting: Sequence[Offer]) -> str:
     """What became of the locked choice, if it is out."""
     if not any(_meant(entry, offers)):
-        return f"; the lock file's choice {entry} is not there"
+        return f"; the lock file's choice {entry} is not installed"
     return "" if any(_meant(entry, fitting)) else f"; the lock file's choice {entry} does not fit"
 
 
@@ -175,5 +181,5 @@ def _verdict(
     if reason is not None:
         return f"dropped: {reason}"
     if any(offer is each for each in tied):
-        return f"tied with priority {offer.priority}"
-    return "not used: another goes before it" if winner or tied else f"not used: {rule}"
+        return f"tied at priority {offer.priority}"
+    return "not used: another takes precedence" if winner or tied else f"not used: {rule}"

@@ -241,6 +241,89 @@ BROKEN: dict[str, Broken] = {
     ),
 }
 
+_ORDER = (
+    "class Plugin:\n    @hookimpl({options})\n    def netcl_register_primitives(self, registry):"
+)
+BROKEN |= {
+    "shadowed": Broken(
+        "NP312",
+        "an op named as a function of the core",
+        "'tensor': netcl_core.autograd.tensor is the core's own",
+        _adds(f"AutogradPrimitive('tensor', {SQUARE}, arity=1)"),
+    ),
+    "shadowed_module": Broken(
+        "NP312",
+        "an op named as a documented submodule",
+        "netcl_core.autograd.training_compiler is the core's own",
+        _adds(f"AutogradPrimitive('training_compiler', {SQUARE}, arity=1)"),
+    ),
+    "shadowed_space": Broken(
+        "NP312",
+        "a namespace named as a part of the core",
+        "netcl_core.runtime is the core's own",
+        HEAD + "class Plugin:\n    @hookimpl\n    def netcl_register_namespaces(self, registry):\n"
+        f"        registry.add('runtime', 'json')\n{END}",
+    ),
+    "useless": Broken(
+        "NP313",
+        "an implementation of its own primitive",
+        "an implementation of 'useless_op', which is a primitive",
+        CLASS
+        + f"        registry.add(AutogradPrimitive('useless_op', {SQUARE}, arity=1))\n"
+        + "    @hookimpl\n    def netcl_register_operators(self, registry):\n"
+        + "        from netcl_core.autograd import Implementation\n"
+        + f"        registry.add(Implementation('useless_op', 'one', print)){END}",
+    ),
+    "around": Broken(
+        "NP314",
+        "a hook that wraps those of others",
+        "marks netcl_register_primitives with wrapper=True",
+        HEAD + _ORDER.format(options="wrapper=True") + f" yield\n{END}",
+    ),
+    "around_old": Broken(
+        "NP314",
+        "`hookwrapper=True`",
+        "with hookwrapper=True",
+        HEAD + _ORDER.format(options="hookwrapper=True") + f" yield\n{END}",
+    ),
+    "pushing": Broken(
+        "NP314",
+        "`tryfirst=True`",
+        "with tryfirst=True",
+        HEAD + _ORDER.format(options="tryfirst=True") + f" 1\n{END}",
+    ),
+    "waiting": Broken(
+        "NP314",
+        "`trylast=True`",
+        "with trylast=True",
+        HEAD + _ORDER.format(options="trylast=True") + f" 1\n{END}",
+    ),
+    "doubled": Broken(
+        "NP314",
+        "two functions for one hook",
+        "has netcl_register_primitives twice",
+        HEAD + _ORDER.format(options="") + " 1\n"
+        "    @hookimpl(specname='netcl_register_primitives')\n"
+        f"    def again(self, registry): 1\n{END}",
+    ),
+    "bad_pattern": Broken(
+        "NP308",
+        "a training pattern whose matcher is none",
+        "the matcher 'no matcher'; expected a MatchedOp",
+        HEAD + "from netcl_core.autograd import TrainingPattern\n"
+        "class Plugin:\n    @hookimpl\n    def netcl_register_patterns(self, registry):\n"
+        f"        registry.add(TrainingPattern('odd', 'no matcher', print)){END}",
+    ),
+    "bad_policy": Broken(
+        "NP308",
+        "an amp policy with a rule that is none",
+        "the rule 'never' for exp; expected allow or keep or promote",
+        HEAD + "from netcl_core.autograd import AmpPolicy\n"
+        "class Plugin:\n    @hookimpl\n    def netcl_register_amp_policies(self, registry):\n"
+        f"        registry.add(AmpPolicy('odd', 'float16', {{'exp': 'never'}})){END}",
+    ),
+}
+
 DEADLY: dict[str, Broken] = {
     "crash": Broken(
         "NP208",

@@ -251,6 +251,21 @@ FAULTY: dict[str, Faulty] = {
             + END,
         },
     ),
+    "unused": Faulty(
+        "NC308",
+        "an implementation of an operator that nobody provides",
+        "implementation 'of_nobody': nobody provides the operator 'of_nobody'",
+        {
+            PLUGIN: REGISTER
+            + "    @hookimpl\n    def netcl_register_operators(self, registry):\n"
+            + "        from netcl_core.autograd import Implementation\n"
+            + "        registry.add(Implementation('of_nobody', 'one', print))\n"
+            + END,
+            MANIFEST: HEAD + ROW + '\n[[provides]]\nname = "of_nobody"\n'
+            'kind = "implementation"\npriority = 0\n',
+        },
+        op="of_nobody",
+    ),
     "bad_helper": Faulty(
         "NC401",
         "a template that is no Jinja",

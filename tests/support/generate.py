@@ -21,16 +21,17 @@ import renewal
 from broken import BROKEN, DEADLY
 from faulty import FAULTY
 from netcl_plugin_workbench.check.findings import KINDS as FINDINGS
-from netcl_plugin_workbench.new.kinds import KINDS as PROJECTS
 from netcl_plugin_workbench.new.names import Names
 from netcl_plugin_workbench.new.project import rendered
 
 from netcl_core import config, errors, hookspecs
+from netcl_core.plugins.kinds import KINDS, SCAFFOLDS
 from netcl_core.plugins.market.failures import FAILURES
 from netcl_core.testing import vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = "netcl_core/plugins/catalogue.json"
+SCHEMA = "netcl_core/plugins/market/manifest_schema.json"
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -56,13 +57,23 @@ def settings_table() -> Iterator[str]:
 
 
 def hooks_table() -> Iterator[str]:
-    """Every hook with its argument and its meaning."""
-    yield "| hook | meaning |"
-    yield "|---|---|"
-    for name, hook in vars(hookspecs).items():
-        if name.startswith("netcl_"):
-            arguments = ", ".join(inspect.signature(hook).parameters)
-            yield f"| `{name}({arguments})` | {_first_paragraph(hook)} |"
+    """Every hook with its argument, its meaning, and the hook API in which it came."""
+    yield "| hook | since | meaning |"
+    yield "|---|---|---|"
+    for name, since in hookspecs.SINCE.items():
+        hook = getattr(hookspecs, name)
+        arguments = ", ".join(inspect.signature(hook).parameters)
+        version = ".".join(map(str, since))
+        yield f"| `{name}({arguments})` | {version} | {_first_paragraph(hook)} |"
+
+
+def provides_table() -> Iterator[str]:
+    """Every kind of row of a manifest, with what it is for, its hook and its keys."""
+    yield "| `kind` | what it is | hook | further keys |"
+    yield "|---|---|---|---|"
+    for kind in KINDS.values():
+        keys = ", ".join(f"`{key}`" for key in kind.keys)
+        yield f"| `{kind.name}` | {kind.brings} | `{kind.hook}` | {keys} |"
 
 
 def errors_table() -> Iterator[str]:
@@ -121,8 +132,8 @@ def kinds_table() -> Iterator[str]:
     """Every kind of project that `netcl plugins new` makes."""
     yield "| `--kind` | the project brings |"
     yield "|---|---|"
-    for kind in PROJECTS.values():
-        yield f"| `{kind.name}` | {kind.summary} |"
+    for name, kind in SCAFFOLDS.items():
+        yield f"| `{name}` | {kind.brings} |"
 
 
 def new_files_table() -> Iterator[str]:
@@ -154,7 +165,7 @@ PACKAGE = "src/netcl_plugin_bump"
 def _new(kind: str) -> dict[str, str]:
     """What `netcl plugins new bump` writes."""
     names = Names("bump", "netcl-plugin-bump", "netcl_plugin_bump", "bump")
-    return rendered(PROJECTS[kind], names, "nobody")
+    return rendered(SCAFFOLDS[kind], names, "nobody")
 
 
 def _fenced(language: str, text: str) -> Iterator[str]:
@@ -176,6 +187,7 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "failures": failures_table,
     "findings": findings_table,
     "kinds": kinds_table,
+    "provides": provides_table,
     "new_files": new_files_table,
     "new_primitive": new_primitive,
     "new_kernels": new_kernels,
@@ -193,9 +205,27 @@ def page(text: str) -> str:
     return _BLOCK.sub(renew, text)
 
 
+def manifest_schema() -> dict[str, Any]:
+    """The schema of manifests, with what the table of kinds says of `[[provides]]`."""
+    schema: dict[str, Any] = json.loads((ROOT / SCHEMA).read_text(encoding="utf-8"))
+    rows = schema["properties"]["provides"]["items"]
+    rows["properties"]["kind"] = {"enum": [*KINDS]}
+    rows["allOf"] = [
+        {
+            "if": {"properties": {"kind": {"const": kind.name}}, "required": ["kind"]},
+            "then": {"propertyNames": {"enum": ["name", "kind", *kind.keys]}},
+        }
+        for kind in KINDS.values()
+    ]
+    return schema
+
+
 def wanted() -> dict[Path, str]:
     """What each file with generated content ought to hold."""
-    files = {ROOT / CATALOGUE: json.dumps(manifests.catalogue(), indent=1) + "\n"}
+    files = {
+        ROOT / CATALOGUE: json.dumps(manifests.catalogue(), indent=1) + "\n",
+        ROOT / SCHEMA: json.dumps(manifest_schema(), indent=1) + "\n",
+    }
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = path.read_text(encoding="utf-8")
         if _BLOCK.search(text):

@@ -17,7 +17,7 @@ PAGE: Final = "docs/plugin-errors.md"
 
 @final
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailureKind:
     """One kind of failure; `state` is what it makes of the plugin, empty if nothing."""
 
     code: str
@@ -26,8 +26,8 @@ class Failure:
     remedy: str
 
 
-def _table(*rows: tuple[str, str, str, str]) -> dict[str, Failure]:
-    return {row[0]: Failure(*row) for row in rows}
+def _table(*rows: tuple[str, str, str, str]) -> dict[str, FailureKind]:
+    return {row[0]: FailureKind(*row) for row in rows}
 
 
 FAILURES: Final = _table(
@@ -190,8 +190,9 @@ FAILURES: Final = _table(
     (
         "NP308",
         QUARANTINED,
-        "The record of an op is wrong: its C expression, its arity or its attributes.",
-        "Its author: the message shows the expression.",
+        "A record is wrong: an op's C expression, arity or attributes, what a pattern matches, or "
+        "a policy's rules.",
+        "Its author: the message shows what is wrong.",
     ),
     (
         "NP309",
@@ -210,6 +211,24 @@ FAILURES: Final = _table(
         QUARANTINED,
         "One of its hooks raised an exception.",
         "Read `netcl plugins info NAME --traceback`; upgrade or repair the plugin.",
+    ),
+    (
+        "NP312",
+        QUARANTINED,
+        "It registers an op or a namespace with a name that the core has itself.",
+        "Its author: choose another name.",
+    ),
+    (
+        "NP313",
+        QUARANTINED,
+        "It registers an implementation of a primitive of its own, which nothing would ever use.",
+        "Its author: register an operator of that name, or leave the implementation out.",
+    ),
+    (
+        "NP314",
+        QUARANTINED,
+        "A hook is marked as a wrapper, `tryfirst` or `trylast`, or stands there twice.",
+        "Its author: mark one plain function for each hook with `@hookimpl`.",
     ),
     (
         "NP401",
@@ -234,6 +253,12 @@ FAILURES: Final = _table(
         "",
         "`NETCL_PLUGINS_STRICT` is set and a plugin cannot be loaded.",
         "Repair what the message lists, or unset the variable.",
+    ),
+    (
+        "NP405",
+        "",
+        "An implementation is of an op that is a primitive, and so is never used.",
+        "Uninstall one of the two; the author: implement an operator.",
     ),
     (
         "NP501",

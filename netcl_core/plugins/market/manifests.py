@@ -36,6 +36,7 @@ class Provided:
     differentiable: bool | None = None
     elementwise: bool = False
     templates: tuple[str, ...] = ()
+    storage: str = ""
 
 
 @final
@@ -167,6 +168,7 @@ def parse(table: Mapping[str, Any]) -> Manifest:
                 differentiable=row.get("differentiable"),
                 elementwise=row.get("elementwise") is True,
                 templates=_texts(row, "templates"),
+                storage=_text(row, "storage"),
             )
             for row in _take(table, "provides", list, [])
             if isinstance(row, dict)

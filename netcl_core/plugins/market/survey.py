@@ -124,7 +124,7 @@ def unknown_names(found: Sequence[Plugin]) -> list[str]:
                 close = get_close_matches(name, sorted(known), n=1)
                 hint = f"; did you mean {close[0]}?" if close else ""
                 variable = config.SETTINGS[setting].variable
-                complaints.append(f"NP403: {variable} names {name!r}, which is not there{hint}")
+                complaints.append(f"NP403: {variable} names {name!r}, which is not installed{hint}")
     return complaints
 
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from netcl_plugin_workbench.new import project
-from netcl_plugin_workbench.new.kinds import KINDS
 from netcl_plugin_workbench.new.names import Names, chosen
 
 import netcl_core as nc
 from netcl_core.cli.main import netcl
+from netcl_core.plugins.kinds import KINDS, SCAFFOLDS
 
-KIND = pytest.mark.parametrize("kind", KINDS)
+PRIMITIVE = KINDS["primitive"]
+KIND = pytest.mark.parametrize("kind", SCAFFOLDS)
 
 
 @pytest.fixture(autouse=True)
@@ -38,14 +39,14 @@ def complaint(result: Result) -> str:
     ("given", "op", "names"),
     [
         ("tulip", None, Names("tulip", "netcl-plugin-tulip", "netcl_plugin_tulip", "tulip")),
-        ("netcl-plugin-tulip", None, chosen("tulip")),
-        ("Netcl_Plugin.Tulip", None, chosen("tulip")),
+        ("netcl-plugin-tulip", None, chosen("tulip", PRIMITIVE)),
+        ("Netcl_Plugin.Tulip", None, chosen("tulip", PRIMITIVE)),
         ("a-b2", None, Names("a-b2", "netcl-plugin-a-b2", "netcl_plugin_a_b2", "a_b2")),
         ("a_b2", "other", Names("a-b2", "netcl-plugin-a-b2", "netcl_plugin_a_b2", "other")),
     ],
 )
 def test_names(given: str, op: str | None, names: Names) -> None:
-    assert chosen(given, op) == names
+    assert chosen(given, PRIMITIVE, op) == names
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_names(given: str, op: str | None, names: Names) -> None:
         (["elementwise"], "netcl-plugin-elementwise is "),
         (["tulip", "--op", "gelu"], "the op 'gelu' exists: netcl-plugin-elementwise brings it"),
         (["gelu"], "Choose another with --op"),
-        (["tulip", "--op", "backward"], "netcl_core.autograd.backward is a function of the core"),
+        (["tulip", "--op", "backward"], "netcl_core.autograd.backward is the core's own"),
         (["tulip", "--op", "lambda"], "the op 'lambda'; expected a Python name"),
         (["tulip", "--op", "Tulip"], "in small letters"),
         (["tulip", "--op", "2l"], "the op '2l'"),
@@ -76,7 +77,7 @@ def test_names_that_are_refused(arguments: list[str], text: str, tmp_path: Path)
 def test_an_unknown_kind_lists_the_kinds() -> None:
     said = complaint(call("tulip", "--kind", "flower"))
     assert "the kind 'flower' is unknown" in said
-    assert all(f"{kind.name} {kind.summary}" in said for kind in KINDS.values())
+    assert all(f"{name} {kind.brings}" in said for name, kind in SCAFFOLDS.items())
 
 
 def test_a_kind_is_needed() -> None:
@@ -174,7 +175,7 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
 def test_any_author_is_written(tmp_path: Path) -> None:
     """Also with characters that JSON writes in halves, and TOML does not."""
     author = 'Ada "\U0001f431" \\ \x7f \u4e2d'
-    for kind in KINDS.values():
+    for kind in SCAFFOLDS.values():
         files = project.rendered(kind, Names("t", "netcl-plugin-t", "netcl_plugin_t", "t"), author)
         (given,) = tomllib.loads(files["pyproject.toml"])["project"]["authors"]
         assert given == {"name": author}
@@ -182,9 +183,9 @@ def test_any_author_is_written(tmp_path: Path) -> None:
 
 def test_every_kind_has_its_files() -> None:
     """A row of the table without a folder of templates would write a project without an op."""
-    for kind in KINDS.values():
+    for kind in SCAFFOLDS.values():
         names = Names("tulip", "netcl-plugin-tulip", "netcl_plugin_tulip", "bloom")
         files = project.rendered(kind, names, "nobody")
         assert "src/netcl_plugin_tulip/templates/bloom.cl.j2" in files
-        for line in kind.first:
-            assert line.format(package=names.package, op=names.op).split()[0] in files
+        first = project.first_files(kind, names)
+        assert first and all(line.split()[0] in files for line in first)

@@ -12,6 +12,7 @@ from typing import Final, final
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from netcl_core.plugins.kinds import OP_KINDS
 from netcl_core.plugins.market.manifests import Manifest, Provided, Requires
 from netcl_core.testing.records import Record
 from netcl_plugin_workbench.catalogue.evidence import Evidence, wheel_of, when
@@ -20,8 +21,6 @@ from netcl_plugin_workbench.catalogue.metadata import clean_line
 from netcl_plugin_workbench.catalogue.wheels import Wheel
 from netcl_plugin_workbench.matrix.records import RUNTIME, STATES, CellRecord
 
-#: Kinds that have a page of their own.
-OP_KINDS: Final = ("primitive", "operator")
 _PLAIN: Final = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,60}")
 
 

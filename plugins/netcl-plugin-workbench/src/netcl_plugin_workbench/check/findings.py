@@ -165,6 +165,12 @@ KINDS: Final = _table(
         "Write the hook API of docs/hooks.md in which the hook came into `[plugin] api`.",
     ),
     (
+        "NC308",
+        "registration",
+        "It brings an implementation of an op that nobody provides, or that is a primitive.",
+        "Install the plugin that provides the operator beside it, or correct the op's name.",
+    ),
+    (
         "NC401",
         "templates",
         "A template is no valid Jinja, or uses a name that is not defined.",

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from netcl_core.autograd import AutogradPrimitive
 from netcl_core.dtypes import DTYPES
+from netcl_core.hookspecs import SINCE
 from netcl_core.plugins import loading
 from netcl_core.plugins import manager as plugins
-from netcl_core.plugins.kinds import KINDS
+from netcl_core.plugins.kinds import KINDS, REGISTERED
 from netcl_core.plugins.market.manifests import FILE
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.testing.cases import Case
@@ -24,8 +24,6 @@ from netcl_plugin_workbench.check.findings import Finding
 
 #: What a row means that leaves a key out; a key without a default has to be there.
 _DEFAULTS: Final[Mapping[str, Any]] = {"priority": 0, "elementwise": False}
-#: The hook API in which a hook came, where it is not the first, (1, 0); as docs/hooks.md says.
-_SINCE: Final = {"netcl_conformance_cases": (1, 1)}
 
 
 def provided(distribution: str, cases: Sequence[Case] = ()) -> list[dict[str, Any]]:
@@ -37,7 +35,7 @@ def provided(distribution: str, cases: Sequence[Case] = ()) -> list[dict[str, An
     registry.load()
     rows = [
         _row(row, [case for case in cases if case.op == row.record.name])
-        for kind in KINDS
+        for kind in REGISTERED
         for row in registry.rows(kind)
         if row.provider == distribution
     ]
@@ -48,19 +46,16 @@ def provided(distribution: str, cases: Sequence[Case] = ()) -> list[dict[str, An
 
 def _row(row: Row, cases: Sequence[Case]) -> dict[str, Any]:
     record = row.record
-    made: dict[str, Any] = {"name": record.name, "kind": row.kind}
-    if row.kind == "namespace":
-        return made
-    if isinstance(record, AutogradPrimitive):
-        made |= {"dtypes": list(DTYPES), "differentiable": record.backward is not None}
-        made["elementwise"] = True
-        if record.template:
-            made["templates"] = [record.template]
-    elif row.kind == "operator":
-        made |= _of_operator(record, cases)
-    elif row.kind == "implementation":
-        made["dtypes"] = list(record.requires.dtypes)
-    return {**made, "priority": getattr(record, "priority", row.priority)}
+    made = {"name": record.name, "kind": row.kind, **_TOLD[row.kind](record, cases)}
+    if "priority" in KINDS[row.kind].keys:
+        made["priority"] = getattr(record, "priority", row.priority)
+    return made
+
+
+def _of_primitive(record: Any, cases: Sequence[Case]) -> dict[str, Any]:
+    made = {"dtypes": list(DTYPES), "differentiable": record.backward is not None}
+    templates = {"templates": [record.template]} if record.template else {}
+    return {**made, "elementwise": True, **templates}
 
 
 def _of_operator(record: Any, cases: Sequence[Case]) -> dict[str, Any]:
@@ -73,6 +68,22 @@ def _of_operator(record: Any, cases: Sequence[Case]) -> dict[str, Any]:
     elif hasattr(record, "backward"):  # of a function of other ops only its cases tell
         made["differentiable"] = record.backward is not None
     return {**made, "elementwise": False}
+
+
+def _of_pattern(record: Any, cases: Sequence[Case]) -> dict[str, Any]:
+    made = {"dtypes": list(record.dtypes), "templates": list(record.templates)}
+    return {key: value for key, value in made.items() if value}
+
+
+#: What a record tells beside its name, by its kind.
+_TOLD: Final[Mapping[str, Callable[[Any, Sequence[Case]], dict[str, Any]]]] = {
+    "primitive": _of_primitive,
+    "operator": _of_operator,
+    "implementation": lambda record, cases: {"dtypes": list(record.requires.dtypes)},
+    "pattern": _of_pattern,
+    "amp_policy": lambda record, cases: {"storage": record.storage},
+    "namespace": lambda record, cases: {},
+}
 
 
 def toml(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -134,13 +145,21 @@ def _rank(row: Mapping[str, Any]) -> tuple[float, list[str]]:
 
 def too_old(distribution: str) -> Iterator[Finding]:
     """Hooks that are younger than the hook API for which a plugin's manifest says it is written."""
-    for hook, since in _SINCE.items():
-        for plugin, _ in loading.implementing(hook):
+    for hook, since in SINCE.items():
+        for plugin, own in loading.implementing(hook):
             told = plugin.manifest.api if plugin.manifest is not None else since
-            if plugin.distribution == distribution and told < since:
+            if plugin.distribution == distribution and told < since and not own.optional:
                 older, needed = (".".join(map(str, each)) for each in (told, since))
                 given = f"{plugin.name!r} has the hook {hook} of hook API {needed}; it says {older}"
                 yield Finding("NC307", given, remedy=f"Write api = {list(since)} into {FILE}")
+
+
+def unused(distribution: str) -> Iterator[Finding]:
+    """Implementations that nothing can ever use."""
+    for row in (row for kind in REGISTERED for row in registry.rows(kind)):
+        reason = registry.unused(row) if row.provider == distribution else ""
+        if reason:
+            yield Finding("NC308", f"{row.kind} {row.record.name!r}: {reason}", row.record.name)
 
 
 def _write(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -14,7 +14,7 @@ from netcl_core.autograd import AutogradPrimitive
 from netcl_core.codegen import verification
 from netcl_core.ops.operators import Operator
 from netcl_core.plugins import manager as plugins
-from netcl_core.plugins.kinds import OP_KINDS
+from netcl_core.plugins.kinds import KINDS, REGISTERED
 from netcl_core.plugins.market.finding import PRIMITIVES
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.testing.cases import Case
@@ -92,13 +92,13 @@ def static_level(
     if wanted("registration"):
         progress("registration", 0, 1)
         yield from check_registration(subject, cases)
-    rows = [row for kind in OP_KINDS for row in registry.rows(kind) if row.provider == subject.name]
+    rows = _rows(subject, "templates")
     wrong: set[str] = set()
     for outcome in _templates(subject, rows, cases, progress) if wanted("templates") else ():
         yield outcome
         wrong |= {outcome.op} if outcome.state == "failed" else set()
     if wanted("derivative"):
-        records = [row.record for row in rows if isinstance(row.record, AutogradPrimitive)]
+        records = [row.record for row in _rows(subject, "derivative")]
         for done, record in enumerate(records):
             progress(f"derivative of {record.name}", done, len(records))
             if record.name in wrong:
@@ -108,15 +108,22 @@ def static_level(
                 yield from _derivative(record, [case for case in cases if case.op == record.name])
 
 
+def _rows(subject: Subject, check: str) -> list[Row]:
+    """What the distribution registers of the kinds that a check looks at."""
+    kinds = [kind for kind in REGISTERED if check in KINDS[kind].checks]
+    rows = [row for kind in kinds for row in registry.rows(kind)]
+    return [row for row in rows if row.provider == subject.name]
+
+
 def check_registration(subject: Subject, cases: Sequence[Case]) -> list[Outcome]:
     """The manifests' rows against the registrations, in both directions."""
     promised = promised_rows(subject)
     silent = _silent(subject)
     rows = [row for row in registration.provided(subject.name, cases) if row["name"] not in silent]
-    old = list(registration.too_old(subject.name))
-    if not (promised or rows or old):
+    others = [*registration.too_old(subject.name), *registration.unused(subject.name)]
+    if not (promised or rows or others):
         return [Outcome("registration", "skipped", reason="there is nothing that a manifest lists")]
-    found = registration.differences(rows, promised) + old
+    found = registration.differences(rows, promised) + others
     wrong = {each.op for each in found}
     fine = [Outcome("registration", "passed", row["name"]) for row in rows]
     return [each.outcome() for each in found] + [one for one in fine if one.op not in wrong]

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import click
 
-from netcl_plugin_workbench.new.kinds import KINDS, Kind
+from netcl_core.plugins.kinds import SCAFFOLDS, RecordKind
 
 
-def _kind(ctx: click.Context, param: click.Parameter, name: str) -> Kind:
+def _kind(ctx: click.Context, param: click.Parameter, name: str) -> RecordKind:
     """The kind of that name; an unknown one is answered with the list of them."""
-    if name not in KINDS:
+    if name not in SCAFFOLDS:
         raise click.BadParameter(f"the kind {name!r} is unknown; expected one of:\n{_listed()}")
-    return KINDS[name]
+    return SCAFFOLDS[name]
 
 
 def _listed() -> str:
-    width = max(map(len, KINDS))
-    return "\n".join(f"  {kind.name:{width}}  {kind.summary}" for kind in KINDS.values())
+    width = max(map(len, SCAFFOLDS))
+    return "\n".join(f"  {name:{width}}  {kind.brings}" for name, kind in SCAFFOLDS.items())
 
 
 @click.command(epilog="\b\nKinds:\n" + _listed())
@@ -33,19 +33,21 @@ def _listed() -> str:
     type=click.Path(file_okay=False, path_type=Path),
     help="The project's folder.  [default: netcl-plugin-NAME]",
 )
-@click.option("--op", help="The op's name.  [default: NAME with underscores]")
+@click.option(
+    "--op", help="The name of what it brings: an op's, say.  [default: NAME with underscores]"
+)
 @click.option("--author", help="For the licence and the metadata.  [default: the plugin's authors]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def new(
-    name: str, kind: Kind, out: Path | None, op: str | None, author: str | None, as_json: bool
+    name: str, kind: RecordKind, out: Path | None, op: str | None, author: str | None, as_json: bool
 ) -> None:
-    """Start a plugin: a folder with a small op that passes its own check.
+    """Start a plugin: a folder with a small example that passes its own check.
 
     NAME is the plugin's name, such as swiglu, or its package's, netcl-plugin-swiglu. An
     existing folder has to be empty. Exit code 2 when a name cannot be used, 3 when
     the folder cannot be written.
     """
-    names = importlib.import_module("netcl_plugin_workbench.new.names").chosen(name, op)
+    names = importlib.import_module("netcl_plugin_workbench.new.names").chosen(name, kind, op)
     project = importlib.import_module("netcl_plugin_workbench.new.project")
     folder = out or Path(names.distribution)
     files = project.create(folder, kind, names, author)
@@ -54,12 +56,12 @@ def new(
         "python -m pip install -e '.[dev]'",
         "netcl plugins check .",
     ]
-    first = [line.format(package=names.package, op=names.op) for line in kind.first]
+    first = project.first_files(kind, names)
     if as_json:
         data = {"distribution": names.distribution, "plugin": names.name, "op": names.op}
-        data |= {"package": names.package, "kind": kind.name, "folder": str(folder)}
+        data |= {"package": names.package, "kind": kind.scaffold, "folder": str(folder)}
         print(json.dumps({**data, "files": files, "first": first, "next": steps}, indent=2))
         return
-    print(f"{folder}: {len(files)} files, with the op {names.op} as an example.\n")
+    print(f"{folder}: {len(files)} files, with {names.op} as an example.\n")
     print("Next:", *steps, sep="\n  ")
     print("\nThen make it yours:", *first, sep="\n  ")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, final
 
 import click
 
-import netcl_core.autograd as ag
 from netcl_core.errors import message
 from netcl_core.plugins.catalogue import catalogue
+from netcl_core.plugins.kinds import SHORT_ROAD, RecordKind, reserved
 from netcl_core.plugins.market.states import States
 from netcl_core.plugins.market.survey import CORE_PREFIX, survey
 from netcl_core.plugins.resolution import canonical
@@ -22,8 +22,6 @@ PREFIX: Final = "netcl-plugin-"
 _LONGEST: Final = 24
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _OP: Final = re.compile(r"[a-z_][a-z0-9_]*")
-#: Kinds of the manifest's `[[provides]]` that are ops.
-_OPS: Final = ("primitive", "operator")
 
 
 @final
@@ -35,7 +33,7 @@ class Names:
         name: The plugin's, which is its entry point's: `focal-loss`.
         distribution: What pip installs: `netcl-plugin-focal-loss`.
         package: What Python imports: `netcl_plugin_focal_loss`.
-        op: What is called: `ag.focal_loss`.
+        op: What it brings, such as an op that is called as `ag.focal_loss`.
     """
 
     name: str
@@ -44,7 +42,7 @@ class Names:
     op: str
 
 
-def chosen(given: str, op: str | None = None) -> Names:
+def chosen(given: str, kind: RecordKind, op: str | None = None) -> Names:
     """The names of a project; raises click.BadParameter for one that is wrong or taken."""
     name = canonical(given).removeprefix(PREFIX)
     if not _NAME.fullmatch(name) or len(name) > _LONGEST:
@@ -53,7 +51,7 @@ def chosen(given: str, op: str | None = None) -> Names:
     distribution = PREFIX + name
     _check_name(name, distribution)
     chosen_op = name.replace("-", "_") if op is None else op
-    _check_op(chosen_op)
+    _check_op(chosen_op, kind)
     return Names(name, distribution, distribution.replace("-", "_"), chosen_op)
 
 
@@ -72,30 +70,32 @@ def _check_name(name: str, distribution: str) -> None:
         raise _refused(f"{distribution} is in the catalogue", "a new name", "Choose another")
 
 
-def _check_op(op: str) -> None:
+def _check_op(op: str, kind: RecordKind) -> None:
     if not _OP.fullmatch(op) or keyword.iskeyword(op) or len(op) > _LONGEST:
         expected = f"a Python name in small letters, at most {_LONGEST} characters"
         raise _refused(f"the op {op!r}", expected, "Choose it with --op")
-    if op in ag.__all__:
-        given = f"netcl_core.autograd.{op} is a function of the core"
+    if kind.face and op in reserved(kind.face):
+        given = f"{kind.face}.{op} is the core's own"
         raise _refused(given, "a new name for the op", "Choose another with --op")
-    for provider, name in _existing():
+    for provider, name in _existing(kind.rivals):
         if name == op:
-            given = f"the op {op!r} exists: {provider} brings it"
-            raise _refused(given, "a new name for the op", "Choose another with --op")
+            noun = "op" if kind.is_op else kind.scaffold
+            given = f"the {noun} {op!r} exists: {provider} brings it"
+            raise _refused(given, f"a new name for the {noun}", "Choose another with --op")
 
 
-def _existing() -> Iterator[tuple[str, str]]:
-    """(package, op) of what is installed, without loading it, and of the catalogue."""
+def _existing(kinds: Collection[str]) -> Iterator[tuple[str, str]]:
+    """(package, name) of what is installed, without loading it, and of the catalogue."""
     for plugin in survey(States()):
         if plugin.manifest is None:
-            yield plugin.distribution, plugin.name  # the short road: the op is named as the plugin
+            if SHORT_ROAD in kinds:  # its op is named as the plugin
+                yield plugin.distribution, plugin.name
         else:
             for row in plugin.manifest.provides:
-                if row.kind in _OPS:
+                if row.kind in kinds:
                     yield plugin.distribution, row.name
     for package, entry in catalogue().items():
-        for kind in _OPS:
+        for kind in kinds:
             for name in entry["provides"].get(kind, ()):
                 yield package, name
 

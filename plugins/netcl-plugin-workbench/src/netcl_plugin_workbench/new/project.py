@@ -18,15 +18,17 @@ import jinja2
 import netcl_core as nc
 from netcl_core.config import templates
 from netcl_core.errors import NetclError, message
-from netcl_plugin_workbench.new.kinds import Kind
+from netcl_core.plugins.kinds import RecordKind
 from netcl_plugin_workbench.new.names import Names
 
 _SUFFIX: Final = ".j2"
 #: Ends what other templates include and nobody else wants.
 _PART: Final = ".part.j2"
+#: The rows of a README's table of files.
+_FILES: Final = "files.part.j2"
 
 
-def create(folder: Path, kind: Kind, names: Names, author: str | None = None) -> list[str]:
+def create(folder: Path, kind: RecordKind, names: Names, author: str | None = None) -> list[str]:
     """Write a project; returns the paths of its files, sorted.
 
     Raises click.BadParameter if the folder holds something, NetclError if it cannot be written.
@@ -42,10 +44,31 @@ def create(folder: Path, kind: Kind, names: Names, author: str | None = None) ->
     return sorted(files)
 
 
-def rendered(kind: Kind, names: Names, author: str) -> dict[str, str]:
+def rendered(kind: RecordKind, names: Names, author: str) -> dict[str, str]:
     """Path -> text of every file of a project."""
+    environment, places = _environment(kind)
+    context = _context(kind, names, author)
+    found = {
+        path.relative_to(place).as_posix(): None
+        for place in places
+        for path in place.rglob(f"*{_SUFFIX}")
+        if not path.name.endswith(_PART)
+    }
+    return {_target(name, names): environment.get_template(name).render(context) for name in found}
+
+
+def first_files(kind: RecordKind, names: Names) -> list[str]:
+    """`path  what it holds` of the files that an author changes first, as the README lists them."""
+    environment, _ = _environment(kind)
+    text = environment.get_template(_FILES).render(_context(kind, names, ""))
+    rows = [row.strip("| ").split(" | ", 1) for row in text.splitlines()]
+    return [f"{path.strip('`')}  {holds}" for path, holds in rows]
+
+
+def _environment(kind: RecordKind) -> tuple[jinja2.Environment, list[Path]]:
+    """Where a kind's templates are found, and the folders in which they lie."""
     root = templates() / "plugin"
-    places = [root / "common", root / kind.name]
+    places = [root / "common", root / kind.scaffold]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([str(place) for place in reversed(places)]),
         undefined=jinja2.StrictUndefined,
@@ -60,14 +83,7 @@ def rendered(kind: Kind, names: Names, author: str) -> dict[str, str]:
         comment_end_string="#>",
     )
     environment.filters["quoted"] = _quoted
-    context = _context(kind, names, author)
-    found = {
-        path.relative_to(place).as_posix(): None
-        for place in places
-        for path in place.rglob(f"*{_SUFFIX}")
-        if not path.name.endswith(_PART)
-    }
-    return {_target(name, names): environment.get_template(name).render(context) for name in found}
+    return environment, places
 
 
 def _quoted(text: str) -> str:
@@ -75,7 +91,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\u007f")
 
 
-def _context(kind: Kind, names: Names, author: str) -> dict[str, Any]:
+def _context(kind: RecordKind, names: Names, author: str) -> dict[str, Any]:
     major, minor, *_ = nc.__version__.split(".")
     return {
         **{field: getattr(names, field) for field in names.__slots__},

@@ -1,0 +1,143 @@
+"""A plugin's hooks: taken up, refused with a code, and called. Only this one knows pluggy.
+
+Each plugin's hooks are called on their own, so that what one raises stays its own, and in
+the order of the plugins' names. What a marker can ask of pluggy beyond that would mean nothing,
+and is refused: wrappers around the hooks of others, tryfirst and trylast.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, final
+
+import pluggy
+
+from netcl_core import hookspecs
+from netcl_core.errors import PluginError, coded, message
+
+_UNSERVED: Final = ("wrapper", "hookwrapper", "tryfirst", "trylast")
+_manager: Final = pluggy.PluginManager(hookspecs.PROJECT)
+_manager.add_hookspecs(hookspecs)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PluginHook:
+    """One hook of one plugin.
+
+    A call takes all arguments of the hook by name, and gives the plugin's function those that it
+    has, as pluggy does: it may leave some out. Beyond pluggy, one with a default is given, too.
+    """
+
+    implementation: pluggy.HookImpl
+
+    @property
+    def optional(self) -> bool:
+        """Whether a core that does not have the hook may pass over it."""
+        return bool(self.implementation.optionalhook)
+
+    def __call__(self, **arguments: Any) -> Any:
+        """What the plugin's function returns."""
+        needed = [arguments[name] for name in self.implementation.argnames]
+        optional = {
+            name: arguments[name] for name in self.implementation.kwargnames if name in arguments
+        }
+        return self.implementation.function(*needed, **optional)
+
+
+def take_up(who: str, name: str, loaded: Any) -> Mapping[str, PluginHook]:
+    """Enter a plugin's object or module under a name; returns its hooks by their names.
+
+    Raises PluginError with a code, or pluggy's error, and then leaves nothing behind.
+    """
+    try:
+        try:
+            _manager.register(loaded, name)
+        except pluggy.PluginValidationError as error:
+            error.code = "NP304"  # type: ignore[attr-defined]
+            raise
+        return _hooks(who, loaded)
+    except BaseException:
+        if _manager.get_plugin(name) is loaded:  # pluggy keeps what it half registered
+            _manager.unregister(loaded)
+        raise
+
+
+def drop(loaded: Any) -> None:
+    """Forget the hooks of a plugin's object or module."""
+    _manager.unregister(loaded)
+
+
+def hook_of(loaded: Any, name: str) -> PluginHook | None:
+    """The hook of that name of an object or module that was taken up, or None."""
+    for implementation in getattr(_manager.hook, name).get_hookimpls():
+        if implementation.plugin is loaded:
+            return PluginHook(implementation)
+    return None
+
+
+def _hooks(who: str, loaded: Any) -> Mapping[str, PluginHook]:
+    found: dict[str, PluginHook] = {}
+    for name, hook in _marked(loaded):
+        if name in hookspecs.HOOKS or not hook.optional:
+            _check_marker(who, name, hook.implementation, name in found)
+            found[name] = hook
+    wrong = sorted(name for name in found if name not in hookspecs.HOOKS)
+    marked = {hook.implementation.function.__name__ for _, hook in _marked(loaded)}
+    wrong += [name for name in _functions(loaded) if name not in {*found, *marked}]
+    if wrong:
+        raise _wrong_hook(who, wrong[0])
+    if not found:
+        text = message(
+            who,
+            f"the plugin {loaded!r} has no hooks",
+            "at least one method marked with @hookimpl",
+            "Import the marker with: from netcl_core import hookimpl",
+        )
+        raise coded("NP303", PluginError(text))
+    return found
+
+
+def _marked(loaded: Any) -> Iterator[tuple[str, PluginHook]]:
+    """Every marked function, with the name of the hook that it is for."""
+    for caller in _manager.get_hookcallers(loaded) or []:
+        for implementation in caller.get_hookimpls():
+            if implementation.plugin is loaded:
+                yield caller.name, PluginHook(implementation)
+
+
+def _functions(loaded: Any) -> list[str]:
+    """The functions that are named like a hook."""
+    members = inspect.getmembers(loaded, inspect.isroutine)
+    return [name for name, _ in members if name.startswith("netcl_")]
+
+
+def _check_marker(who: str, name: str, made: pluggy.HookImpl, again: bool) -> None:
+    """Raise PluginError for what a marker asks and netcl does not do."""
+    options = [f"{option}=True" for option in _UNSERVED if getattr(made, option, False)]
+    if options or again:
+        given = f"marks {name} with {', '.join(options)}" if options else f"has {name} twice"
+        text = message(
+            who,
+            f"it {given}",
+            "one plain function for each hook",
+            "Each plugin's hooks are called on their own, so no plugin goes before another "
+            "or around it: mark it with @hookimpl alone",
+        )
+        raise coded("NP314", PluginError(text))
+
+
+def _wrong_hook(who: str, name: str) -> PluginError:
+    known = name in hookspecs.HOOKS
+    close = get_close_matches(name, hookspecs.HOOKS, n=1)
+    hint = f"Did you mean {close[0]}?" if close and not known else ""
+    text = message(
+        who,
+        f"{name!r} is no hook of netcl, or is not marked",
+        "functions that are named after a hook and marked with netcl_core.hookimpl",
+        hint or "Put @hookimpl above it: from netcl_core import hookimpl",
+    )
+    return coded("NP302" if known else "NP301", PluginError(text))
