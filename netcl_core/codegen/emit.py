@@ -16,7 +16,7 @@ from netcl_core.codegen.ssa import INTEGERS, Block, Value
 from netcl_core.dtypes import NUMPY_OF_COMPUTE
 
 _LANE: Final = {"mask4": "int", "mask8": "long"}
-_INFIX: Final = COMPARISONS | {"+", "-", "*", "/", "&&", "||", "&", ">>"}
+_INFIX: Final = COMPARISONS | {"+", "-", "*", "/", "&&", "||", "&"}
 #: Parentheses within parentheses; clang stops at 256.
 _NESTED: Final = 32
 _LOWEST: Final = {"int": ("INT_MIN", -(1 << 31)), "long": ("LONG_MIN", -(1 << 63))}
@@ -164,6 +164,8 @@ class OpenCLPrinter:
         return value.op == "const" and value.payload == 1
 
     def _helper(self, name: str, value: Value) -> str | None:
+        if name == "ipow":
+            return f"power_{value.ctype}"
         return self.dialect.helpers.get(name) if value.ctype == "float" else None
 
     def _function(self, name: str, value: Value, wide: bool) -> str:
@@ -188,6 +190,15 @@ def _round(x: Any) -> Any:
     """Halves away from zero, as in C."""
     whole = np.trunc(x)
     return whole + np.copysign(np.abs(x - whole) >= 0.5, x)
+
+
+def _integer_power(base: Any, exponent: Any) -> Any:
+    """As `power_int` of functions.cl.j2; NumPy itself refuses negative exponents."""
+    negative = np.asarray(exponent < 0)
+    if not negative.any():
+        return np.power(base, exponent)
+    sign = np.power(base, np.where(negative, exponent & 1, exponent))
+    return np.where(negative & (base != 1) & (base != -1), base.dtype.type(0), sign)
 
 
 _SAME_NAME: Final = (
@@ -257,6 +268,7 @@ def _python_number(value: Value) -> str:
 NUMPY_NAMES: Final[dict[str, Any]] = {
     **{f"np_{name}": function for name, function in NUMPY_FUNCTIONS.items()},
     **{dtype.name: dtype.type for dtype in NUMPY_OF_COMPUTE.values()},
+    "np_ipow": _integer_power,
     "where": np.where,
     "logical_and": np.logical_and,
     "logical_or": np.logical_or,

@@ -19,22 +19,26 @@ _BLOCK: Final = 16
 
 def tree_sum(array: Array, axes: Sequence[int], dtype: Any, keepdims: bool = False) -> Array:
     """The sum of an array over non-negative axes, computed in a dtype."""
-    shape, found = array.shape, array
+    shape, found = list(array.shape), array
     for first, end in _runs(axes):
         outer, inner = math.prod(shape[:first]), math.prod(shape[end:])
-        lines = found.reshape(outer, math.prod(shape[first:end]), inner)
-        found = _sum_lines(lines, dtype)
-        shape = shape[:first] + shape[end:]
-    kept = tuple(1 if i in axes else size for i, size in enumerate(array.shape))
-    return found.astype(dtype, copy=False).reshape(kept if keepdims else shape)
+        found = _sum_lines(found.reshape(outer, math.prod(shape[first:end]), inner), dtype)
+        shape[first:end] = [1] * (end - first)
+    if not keepdims:
+        shape = [size for axis, size in enumerate(shape) if axis not in axes]
+    return found.astype(dtype, copy=False).reshape(shape)
 
 
 def _runs(axes: Sequence[int]) -> list[tuple[int, int]]:
-    """Runs of neighbouring axes, the last first: where each begins and ends."""
+    """Runs of neighbouring axes: where each begins and ends.
+
+    The first come first: what is left for the last one, where NumPy is slow at short lines, is
+    little then.
+    """
     runs: list[tuple[int, int]] = []
-    for axis in sorted(axes, reverse=True):
-        if runs and runs[-1][0] == axis + 1:
-            runs[-1] = axis, runs[-1][1]
+    for axis in sorted(axes):
+        if runs and runs[-1][1] == axis:
+            runs[-1] = runs[-1][0], axis + 1
         else:
             runs.append((axis, axis + 1))
     return runs

@@ -169,30 +169,9 @@ class Block:
             below = self.convert(self._add("<", (first, zero), mask), ctype)
             return self._add("-", (above, below), ctype)
         if op == "pow":
-            return self._power(args[0], args[1], ctype)
+            return self._add("ipow", args, ctype)
         wide = tuple(self.convert(arg, "double") for arg in args)
         return self.convert(self._add(op, wide, "double"), ctype)
-
-    def _power(self, base: int, exponent: int, ctype: str) -> int:
-        """An integer power by squaring, exact modulo the type's range.
-
-        An exponent that is negative or beyond the type's bits gives 0, as integer
-        division and overflow would, unless the base is 1 or -1.
-        """
-        mask, one, zero = mask_of(ctype), self.const(1, ctype), self.const(0, ctype)
-        result, square = one, base
-        for bit in range(_BITS[ctype].bit_length()):
-            shifted = self._add(">>", (exponent, self.const(bit, ctype)), ctype)
-            odd = self._add("!=", (self._add("&", (shifted, one), ctype), zero), mask)
-            more = self._add("*", (result, square), ctype)
-            result = self._add("?:", (odd, more, result), ctype)
-            square = self._add("*", (square, square), ctype)
-        sign = self._integer("fabs", (base,), ctype)
-        unit = self._add("==", (sign, one), mask)
-        above = self._add(">=", (exponent, zero), mask)
-        below = self._add("<=", (exponent, self.const(_BITS[ctype], ctype)), mask)
-        kept = self._add("||", (unit, self._add("&&", (above, below), mask)), mask)
-        return self._add("?:", (kept, result, zero), ctype)
 
     def wrap(self, number: int, bits: int) -> int:
         """An integer reduced to its lowest bits, as storing it in a narrow dtype does."""

@@ -76,7 +76,7 @@ def _aligned(
 
     @functools.wraps(call)
     def aligned(*args: Any, **kwargs: Any) -> Any:
-        data, given = _split(record, args, kwargs)
+        data, given = (args, kwargs) if len(args) == record.arity else _split(record, args, kwargs)
         return call(*align(*data), **given)
 
     return aligned

@@ -232,7 +232,7 @@ def _deposit(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
             leaf.grad = accumulate(leaf.grad, gradient, in_place=False)
             return
         kept = duplicate(gradient) if id(gradient.buffer) in taken else gradient
-        leaf.grad = kept
+        leaf.grad = kept = convert(kept, leaf.dtype)
     taken.add(id(kept.buffer))
 
 

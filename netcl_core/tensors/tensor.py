@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -16,7 +17,15 @@ import numpy as np
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device, get_device
 from netcl_core.dtypes import DTYPES, dtype_name
-from netcl_core.errors import DtypeError, MissingNameError, ShapeError, message, missing_name
+from netcl_core.errors import (
+    ArgumentError,
+    DeviceError,
+    DtypeError,
+    MissingNameError,
+    ShapeError,
+    message,
+    missing_name,
+)
 from netcl_core.runtime.stream import backend_of
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array, Shape, check_dtype, host_array, normalize_shape
@@ -200,23 +209,21 @@ class Tensor(Operand):
     of that buffer.
     """
 
-    __slots__ = ("__weakref__", "_base", "_range", "_version", "buffer", "device", "dtype", "grad",
-                 "leaf_node", "requires_grad", "shape")  # fmt: skip
+    __slots__ = ("__weakref__", "_base", "_grad", "_range", "_requires_grad", "_version", "buffer",
+                 "device", "dtype", "leaf_node", "shape")  # fmt: skip
 
     buffer: Any
     shape: Shape
     dtype: str
     device: Device
-    requires_grad: bool
-    grad: Tensor | None
 
     def __init__(self, buffer: Any, shape: Shape, dtype: str, device: Device) -> None:
         self.buffer = buffer
         self.shape = shape
         self.dtype = dtype
         self.device = device
-        self.requires_grad = False
-        self.grad = None
+        self._requires_grad = False
+        self._grad: Tensor | None = None
         self.leaf_node: weakref.ref[Any] | None = None
         self._base: Tensor | None = None
         self._version = 0
@@ -312,8 +319,30 @@ class Tensor(Operand):
         """Mark this tensor as a leaf (or not); raises DtypeError unless it is floating."""
         if requires_grad and not DTYPES[self.dtype].floating:
             raise DtypeError(message("requires_grad", f"a {self.dtype} tensor", "a floating dtype"))
-        self.requires_grad = bool(requires_grad)
+        self._requires_grad = bool(requires_grad)
         return self
+
+    def _set_requires_grad(self, requires_grad: bool) -> None:
+        self.requires_grad_(requires_grad)
+
+    def _set_grad(self, grad: Operand | None) -> None:
+        self._grad = None if grad is None else self._checked_grad(grad)
+
+    def _checked_grad(self, grad: Any) -> Tensor:
+        """The tensor of a gradient; raises unless it has this tensor's shape, dtype and device."""
+        if not isinstance(grad, Operand):
+            given = f"a gradient of type {type(grad).__name__}"
+            raise ArgumentError(message("grad", given, "a Tensor or None"))
+        for what, error in (("shape", ShapeError), ("dtype", DtypeError), ("device", DeviceError)):
+            given, expected = getattr(grad, what), getattr(self, what)
+            if given != expected:
+                text = message("grad", f"a gradient of {what} {given}", f"{expected} or None")
+                raise error(text)
+        return grad.value
+
+    # Getters in C: every op reads `requires_grad` of its operands.
+    requires_grad = property(attrgetter("_requires_grad"), _set_requires_grad)
+    grad = property(attrgetter("_grad"), _set_grad)
 
     def alias(self, shape: Shape) -> Tensor:
         """A tensor of another shape on the same buffer."""
@@ -343,6 +372,8 @@ class Tensor(Operand):
             other = Tensor.from_host(array, self.device)
         if other.shape != self.shape:
             raise ShapeError(message("copy_", f"shape {other.shape}", f"{self.shape}"))
+        if other.buffer is self.buffer:  # OpenCL refuses copies that overlap
+            return self
         self.mark_changed()
         dtype = DTYPES[self.dtype]
         backend_of(self.device).copy(self.buffer, other.buffer, self.size, dtype)

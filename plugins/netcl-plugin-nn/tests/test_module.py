@@ -195,3 +195,49 @@ def test_the_text_shows_the_structure() -> None:
 def test_a_module_without_forward_says_so() -> None:
     with pytest.raises(NotImplementedError, match="ModuleList: it has no forward"):
         nn.ModuleList()(1)
+
+
+def test_a_module_loads_its_own_state() -> None:
+    for device in usable_devices():
+        layer = nn.Linear(3, 2, device=device)
+        before = layer.weight.to_host()
+        layer.load_state_dict(layer.state_dict())
+        np.testing.assert_array_equal(layer.weight.to_host(), before)
+
+
+def test_a_registered_name_takes_what_it_is_registered_for() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            self.weight = nn.Parameter(np.ones(2, np.float32))
+            self.inner = nn.Linear(2, 2)
+            self.register_buffer("seen", nc.Tensor.zeros((1,)))
+
+    model = Model()
+    result = ag.mul(model.weight, 2.0)
+    for name, kind, values in (
+        ("weight", "parameter", (1.0, "w", np.ones(2, np.float32), [1.0], result, nn.ReLU(), max)),
+        ("inner", "module", (1.0, max, nc.Tensor.ones((2,)), result)),
+        ("seen", "buffer", (1, np.ones(1), result)),
+    ):
+        for value in values:
+            text = f"Model: cannot assign a .* as {kind} '{name}'; expected an? .* or None"
+            with pytest.raises(TypeError, match=text):
+                setattr(model, name, value)
+    assert [name for name, _ in model.named_parameters()] == [
+        "weight", "inner.weight", "inner.bias"
+    ]  # fmt: skip
+    model.weight = nc.Tensor.ones((2,))  # a frozen parameter is one
+    assert "weight" in dict(model.named_parameters())
+    model.weight = model.inner = model.seen = None
+    assert list(model.named_parameters()) == list(model.named_buffers()) == []
+    assert list(model.named_children()) == []
+    assert model.state_dict() == {}
+    with pytest.raises(TypeError, match="as parameter 'weight'"):
+        model.weight = 3
+    model.inner, model.weight = nn.Linear(2, 1), nn.Parameter(np.ones(2, np.float32))
+    assert list(model.state_dict()) == ["weight", "inner.weight", "inner.bias"]
+    del model.weight
+    model.weight = 3
+    assert list(model.state_dict()) == ["inner.weight", "inner.bias"]
+    model.inner = nn.Parameter(np.ones(2, np.float32))
+    assert list(model.state_dict()) == ["inner"]

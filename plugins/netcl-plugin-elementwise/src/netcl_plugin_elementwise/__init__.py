@@ -6,13 +6,13 @@ from importlib import resources
 from typing import Any
 
 from netcl_core import hookimpl
-from netcl_plugin_elementwise.channels import slopes_per_channel
+from netcl_plugin_elementwise.operands import powers, slopes_per_channel
 
 #: Further names by which PyTorch's users know an op.
 ALIASES = {"silu": "swish", "clip": "clamp", "hardtanh": "hard_tanh"}
 
-#: Ops whose operands do not broadcast as they are given.
-ALIGNED = {"prelu": slopes_per_channel}
+#: What looks at the operands of an op before they are broadcast.
+ALIGNED = {"pow": powers, "prelu": slopes_per_channel}
 
 
 def template_names() -> list[str]:

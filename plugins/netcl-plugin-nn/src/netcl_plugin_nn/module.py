@@ -16,6 +16,12 @@ from netcl_plugin_nn.parameters import adopt, as_leaf, checked_leaf, converted
 
 Self = TypeVar("Self", bound="Module")
 PARAMETER, BUFFER, TRANSIENT, MODULE = "parameter", "buffer", "transient buffer", "module"
+#: What a name that is registered as one of these may be set to.
+_EXPECTED = {
+    PARAMETER: "an nn.Parameter or None",
+    **dict.fromkeys((BUFFER, TRANSIENT), "a Tensor or None"),
+    MODULE: "an nn.Module or None",
+}
 
 
 class Module:
@@ -45,16 +51,23 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         kind = self._kinds.get(name)
         leaf = as_leaf(value)
-        if isinstance(value, Module):
-            kind = MODULE
-        elif leaf is not None and leaf.requires_grad:
+        if leaf is not None and leaf.requires_grad:
             kind, value = PARAMETER, leaf
+        elif isinstance(value, Module) and kind != PARAMETER:
+            kind = MODULE
         elif leaf is not None and kind not in (None, MODULE):
-            value = leaf  # a registered name keeps its kind
-        else:
-            kind = None
-        self._kinds.pop(name, None) if kind is None else self._kinds.__setitem__(name, kind)
+            value = leaf
+        elif kind is not None and value is not None:
+            raise self._misfit(name, kind, value)
+        if kind is not None:  # a registered name keeps its kind, also while it holds None
+            self._kinds[name] = kind
         object.__setattr__(self, name, value)
+
+    def _misfit(self, name: str, kind: str, value: Any) -> ArgumentError:
+        """The error for a value that a registered name cannot take."""
+        given = f"cannot assign a {type(value).__name__} as {kind} {name!r}"
+        remedy = f"Wrap it in nn.Parameter, use copy_(), or del {name} first"
+        return ArgumentError(message(type(self).__name__, given, _EXPECTED[kind], remedy))
 
     def __delattr__(self, name: str) -> None:
         object.__delattr__(self, name)
@@ -90,8 +103,9 @@ class Module:
         self._register(MODULE, name, module)
 
     def _own(self, *kinds: str) -> list[tuple[str, Any]]:
-        """The attributes of some kinds, in the order in which they were set."""
-        return [(name, getattr(self, name)) for name, kind in self._kinds.items() if kind in kinds]
+        """The attributes of some kinds, in the order in which they were set; not those of None."""
+        own = [(name, getattr(self, name)) for name, kind in self._kinds.items() if kind in kinds]
+        return [(name, value) for name, value in own if value is not None]
 
     # -- walks -----------------------------------------------------------------------
 

@@ -102,7 +102,7 @@ class Slab:
         gradients = []
         outputs = [state.buffer for state in self.states]
         for slot in slots:
-            gradients.append(slot.parameter.grad.buffer)  # type: ignore[union-attr]  # is due
+            gradients.append(slot.parameter.grad.buffer)  # it is due
             outputs.append(slot.parameter.buffer)
         bound(gradients, outputs, tuple(rule.scalars.values()))
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
+from netcl_core import Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import ShapeError, message
 from netcl_plugin_tensor.axes import axis, reduced, shape_of
@@ -27,13 +27,15 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
         inner = math.prod(x.shape[dim + 1 :]) if dim is not None else 1
         lines = x.size // max(size, 1)
         storage, out = _STORAGE[x.dtype], _STORAGE[request.output.dtype]
-        widened = "long" if out == "long" else _ACC.get(storage, storage)
+        compute = _ACC.get(storage, storage)
+        exact = request.device.supports_fp64
+        widest = "long" if out == "long" else "double" if exact else compute
         context = {
             "storage": storage,
             "out_storage": out,
-            "acc": _ACC.get(storage, storage) if entry.startswith("arg") else widened,
+            "acc": compute if entry.startswith("arg") else widest,
             "reverse": bool(request.attrs.get("reverse")),
-            "floating": DTYPES[request.output.dtype].floating,
+            "compensated": widest == "float",
         }
         args = (("in", 0), ("out", 0), ("ulong", size), ("ulong", inner))
         return Kernels((Kernel(TEMPLATE, entry, args, (lines,), None, context),))

@@ -1,4 +1,4 @@
-"""Operands that belong to the channels of another: those of prelu."""
+"""Operands as ops want them: the powers of pow, the slopes of prelu."""
 
 from __future__ import annotations
 
@@ -6,8 +6,31 @@ from typing import Any
 
 import numpy as np
 
-from netcl_core import Operand, Tensor
-from netcl_core.errors import ShapeError, message
+from netcl_core import DTYPES, Operand, Tensor
+from netcl_core.errors import AttributeValueError, ShapeError, message
+
+
+def powers(x: Any, y: Any) -> tuple[Any, Any]:
+    """x and y as they are; raises AttributeValueError for integers x to a negative integer y.
+
+    That is for y as a number. A tensor y stays on its device and is not looked at: there a
+    negative power of an integer is 0, as integer division would give, but that of 1 or -1.
+    """
+    if _is_whole(x) and not isinstance(y, Operand) and _is_whole(y) and not np.ndim(y) and y < 0:
+        given = f"Integers to negative integer powers are not allowed: the power {y}"
+        remedy = "Use a float such as -1.0 or astype('float32')"
+        raise AttributeValueError(message("pow", given, "0 or more", remedy))
+    return x, y
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, Operand):
+        return not DTYPES[value.dtype].floating
+    return isinstance(value, int) or (not isinstance(value, float) and _kind(value) in "biu")
+
+
+def _kind(value: Any) -> str:
+    return str(np.asarray(value).dtype.kind)
 
 
 def slopes_per_channel(x: Any, weight: Any) -> tuple[Any, Any]:
