@@ -19,6 +19,7 @@ from netcl_core.runtime.kernels import Bound, Spec
 from netcl_core.runtime.stream import backend_of
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import apply_op
+from netcl_core.tape.tracing import refused
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Operand, Tensor
 
@@ -130,7 +131,11 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
                 specs = tuple(None if x is None else Spec(x.shape, x.dtype) for x in operands)
                 if len(plans) >= _PLANS:
                     plans.clear()
-                made = plans[key] = OperatorPlan(operator, device, specs, attrs)
+                try:
+                    made = plans[key] = OperatorPlan(operator, device, specs, attrs)
+                except Exception:
+                    refused(operands)
+                    raise
         except MISTAKES as error:
             if names_an_op(error):
                 raise

@@ -59,7 +59,9 @@ class PlannedCall:
         """
         state = thread
         if state.tracer is not None:
-            return state.tracer.record(self, tensors, scalars, self.name, attrs)
+            noted = state.tracer.record(self, tensors, scalars, self.name, attrs)
+            if noted is not None:
+                return noted
         inputs = [x if type(x) is Tensor else x.value for x in tensors]
         launch = self._direct
         if launch is not None:

@@ -17,7 +17,6 @@ from netcl_core.tape.gradients import accumulate, convert, duplicate, move, whol
 from netcl_core.tape.modes import anomaly_mode, no_grad
 from netcl_core.tape.node import Node, Parts, Spread
 from netcl_core.tape.state import thread
-from netcl_core.tape.tracing import TraceBreak
 from netcl_core.tensors.host_data import host_array
 from netcl_core.tensors.tensor import Operand, Tensor
 
@@ -80,7 +79,7 @@ def run_backward(
     heap: list[tuple[int, Node]] = []
 
     if thread.tracer is not None:
-        raise TraceBreak("backward", "a backward pass inside the function")
+        thread.tracer.interrupt("backward", "a backward pass inside the function")
 
     def push(target: Any, gradient: Any) -> None:
         if target not in sums:

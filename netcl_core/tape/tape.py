@@ -135,7 +135,9 @@ def apply_op(
         A Node; the raw Tensor if grad mode is off.
     """
     if thread.tracer is not None:
-        return thread.tracer.record(fn, args, (), op_name or frames.caller_name(), attrs)
+        noted = thread.tracer.record(fn, args, (), op_name or frames.caller_name(), attrs)
+        if noted is not None:
+            return noted
     value: Any = fn(*[arg.value if type(arg) is Node else arg for arg in args])
     if type(value) is Node:  # fn called ops itself; grad_fn is what counts
         value = value.value
