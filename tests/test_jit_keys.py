@@ -20,7 +20,7 @@ import pytest
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import FusionError, FusionSkipped, ShapeError
-from netcl_core.jit.jit import MAX_PROGRAMS
+from netcl_core.jit.entries import MAX_PROGRAMS
 
 pytest.importorskip("netcl_plugin_elementwise")
 pytest.importorskip("netcl_plugin_tensor")

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
 from netcl_core.errors import ShapeError, message
 
 Shape: TypeAlias = tuple[int, ...]
+#: Other sizes for sizes above 1.
+Sizes: TypeAlias = Mapping[int, int]
+
+
+def renamed(shape: Shape, sizes: Sizes) -> Shape:
+    """A shape with its sizes replaced by others; those without another stay."""
+    return tuple([sizes.get(size, size) for size in shape])
 
 
 def broadcast(shapes: Sequence[Shape], who: str) -> Shape:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, final
 
@@ -24,7 +26,7 @@ from netcl_core.codegen.generation import (
     backward_source,
     forward_source,
 )
-from netcl_core.codegen.layout import Layout, Shape, collapse
+from netcl_core.codegen.layout import Layout, Shape, Sizes, collapse, renamed
 from netcl_core.codegen.region import (
     Region,
     Signature,
@@ -69,8 +71,23 @@ class Plan:
         self.allocate = backend_of(device).allocate
         self._dialect = dialect_of(device)
         self._full: Grads = (self.shape,) * len(region.outputs)
+        self._sources: dict[Any, Generated] = {}  # shared by all sizes
         self._forward: Stage | None = None
         self._backward: dict[tuple[Needs, Grads], Stage] = {}
+
+    def resized(self, sizes: Sizes) -> Plan:
+        """The plan for inputs of other sizes, given for each size above 1 that changes.
+
+        They are broadcast alike, so that all but the geometry is as it was.
+        """
+        made = copy(self)
+        tensors = [(renamed(shape, sizes), dtype) for shape, dtype in self.signature.tensors]
+        made.signature = replace(self.signature, tensors=tuple(tensors))
+        made.shape = renamed(self.shape, sizes)
+        made.size = math.prod(made.shape)
+        made._full = (made.shape,) * len(self.region.outputs)
+        made._forward, made._backward = None, {}
+        return made
 
     @property
     def forward(self) -> Stage:
@@ -78,8 +95,11 @@ class Plan:
         if self._forward is None:
             shapes = [shape for shape, _ in self.signature.tensors]
             layout = collapse(shapes, self.shape)
-            style = self._style(layout)
-            source = forward_source(self.region, self.types, style, layout.key, self._dialect)
+            key = self._style(layout), layout.key
+            source = self._sources.get(key)
+            if source is None:
+                source = forward_source(self.region, self.types, *key, self._dialect)
+                self._sources[key] = source
             self._forward = Stage(self, source, layout, shapes)
         return self._forward
 
@@ -95,10 +115,11 @@ class Plan:
             shapes = [shape for shape, _ in self.signature.tensors]
             shapes += [self.shape if shape is None else shape for shape in grads]
             layout = collapse(shapes, self.shape)
-            style = self._style(layout)
-            source = backward_source(
-                self.region, self.types, needs, given, style, layout.key, self._dialect
-            )
+            key = needs, given, self._style(layout), layout.key
+            source = self._sources.get(key)
+            if source is None:
+                source = backward_source(self.region, self.types, *key, self._dialect)
+                self._sources[key] = source
             stage = self._backward[needs, grads] = Stage(self, source, layout, shapes)
         return stage
 

@@ -6,8 +6,8 @@ numbers are the varying part; the rest, with the structure, belongs to the key.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from types import MethodType
 from typing import Any, Final, TypeAlias, final
@@ -29,19 +29,21 @@ class Arguments:
     """The arguments of one call: `key`, `tensors` in order, `numbers` in order, `objects`.
 
     `objects` are those arguments that are compared by identity although their contents
-    could change.
+    could change, and the classes of tuples, lists and dicts.
     """
 
-    __slots__ = ("key", "numbers", "objects", "structure", "tensors")
+    __slots__ = ("_places", "key", "numbers", "objects", "tensors")
 
     def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.tensors: list[Any] = []
         self.numbers: list[Any] = []
         self.objects: list[Any] = []
+        self._places: list[int] = []  # of the shapes in the key
         key: list[Any] = []
         for x in args:
             if isinstance(x, Operand):  # the usual case, without a detour
                 self.tensors.append(x)
+                self._places.append(len(key))
                 key += (x.shape, x.dtype, x.device, x.requires_grad)
             else:
                 self._add(x, key)
@@ -58,20 +60,43 @@ class Arguments:
             x = Tensor.from_host(x)
         if isinstance(x, Operand):
             self.tensors.append(x)
+            self._places.append(len(key))
             key += (x.shape, x.dtype, x.device, x.requires_grad)
         elif kind in _NUMBERS:
             self.numbers.append(x)
             key.append(kind)
-        elif isinstance(x, (tuple, list)):
-            key += (kind, len(x))
-            for each in x:
-                self._add(each, key)
-        elif isinstance(x, dict):
-            key += (kind, tuple([(type(name), name) for name in x]))
-            for each in x.values():
-                self._add(each, key)
+        elif isinstance(x, (tuple, list, dict)):
+            self._container(x, key)
         else:
             self._static(x, key)
+
+    def _container(self, x: Any, key: list[Any]) -> None:
+        kind = type(x)
+        key += (kind, len(x))
+        if kind not in _CONTAINERS:
+            if not _is_rebuilt(x):
+                reason = f"an argument of type {kind.__name__} cannot be made anew"
+                raise TraceBreak("jit_compile", reason)
+            self.objects.append(kind)
+        if isinstance(x, dict):
+            for name in x:
+                self._static(name, key)
+            if isinstance(x, defaultdict):
+                self._static(x.default_factory, key)
+            x = x.values()
+        for each in x:
+            self._add(each, key)
+
+    def signature(self) -> tuple[Any, tuple[int, ...]]:
+        """The key with a letter for each size above 1, and these sizes.
+
+        Calls of one signature are broadcast alike.
+        """
+        letters: dict[int, int] = {0: 0, 1: 1}
+        key = list(self.key)
+        for place in self._places:
+            key[place] = tuple([letters.setdefault(size, -len(letters)) for size in key[place]])
+        return tuple(key), tuple(letters)[2:]
 
     def _static(self, x: Any, key: list[Any]) -> None:
         try:
@@ -83,7 +108,7 @@ class Arguments:
         kind = type(x)
         if isinstance(x, frozenset):
             key += (kind, frozenset([(type(each), each) for each in x]))
-        elif kind in _PLAIN or isinstance(x, Enum):
+        elif kind in _PLAIN:
             key += (kind, x)
         else:
             self.objects.append(x)
@@ -130,17 +155,42 @@ def replaced(value: Any, tensors: list[Any], numbers: list[Any]) -> Any:
     if type(value) in _NUMBERS:
         return numbers.pop(0)
     if isinstance(value, (tuple, list)):
-        parts = [replaced(each, tensors, numbers) for each in value]
-        return _like(type(value), parts)
+        return _like(type(value), [replaced(each, tensors, numbers) for each in value])
     if isinstance(value, dict):
         parts = [replaced(each, tensors, numbers) for each in value.values()]
-        return type(value)(zip(value, parts, strict=True))
+        return _like_dict(value, zip(value, parts, strict=True))
     return value
+
+
+_CONTAINERS: Final = frozenset({tuple, list, dict, OrderedDict, defaultdict, Counter})
+_MAKERS: Final = ("__new__", "__init__", "__setitem__", "__iter__", "values", "__reduce_ex__")
+
+
+def _is_rebuilt(x: Any) -> bool:
+    """Whether a tuple, list or dict of a class of its own can be made from its items alone."""
+    kind = type(x)
+    if getattr(x, "__dict__", None) or any(vars(each).get("__slots__") for each in kind.__mro__):
+        return False
+    base = next(each for each in (tuple, list, dict) if isinstance(x, each))
+    if hasattr(kind, "_fields"):
+        return kind.__iter__ is tuple.__iter__
+    own = (getattr(kind, name, None) is getattr(base, name, None) for name in _MAKERS)
+    return all(own)
 
 
 def _like(kind: Any, parts: Sequence[Any]) -> Any:
     """A tuple, named tuple or list of a type."""
-    return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+    return kind._make(parts) if hasattr(kind, "_fields") else kind(parts)
+
+
+def _like_dict(old: dict[Any, Any], pairs: Iterable[tuple[Any, Any]]) -> Any:
+    """A dict of the type of another one."""
+    kind: Any = type(old)
+    if kind is Counter:  # whose constructor counts, and whose `update` adds
+        made: Counter[Any] = Counter()
+        dict.update(made, pairs)
+        return made
+    return defaultdict(old.default_factory, pairs) if isinstance(old, defaultdict) else kind(pairs)
 
 
 def results_of(value: Any, found: list[Any]) -> Structure:

@@ -1,217 +1,312 @@
 """Guards: what a function read besides its arguments, and whether that is still so.
 
 A traced function is replayed without Python. What it took from its closure, from
-globals and from the objects in these is noted here as `(read, expected)` pairs and
-compared at each call: by identity, numbers and words by value.
+globals and from the objects in these is found here by the names that its code uses, and
+compared at each call. What cannot be found so (`impure`) is not traced.
 """
 
 from __future__ import annotations
 
 import dis
 import functools
+import logging
+import operator
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
+from enum import EnumMeta
+from importlib.util import resolve_name
 from types import (
     BuiltinFunctionType,
     CodeType,
     FunctionType,
+    MappingProxyType,
     MemberDescriptorType,
     MethodType,
     ModuleType,
 )
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
 import numpy as np
 
+from netcl_core.jit.impure import refuse
+from netcl_core.jit.watch import PLAIN, TooMuchError, Watch
 from netcl_core.tape import frames
 from netcl_core.tape.tracing import TraceBreak
 from netcl_core.tensors.tensor import Operand
 
-Check: TypeAlias = tuple[Callable[[], Any], Any]
-
-_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
-#: More than this is no cheap check any more.
-_LARGEST: Final = 4096
 _MISSING: Final = object()
+_MAPPINGS: Final = (dict, MappingProxyType)
+_PROPERTIES: Final = (property, staticmethod, classmethod, functools.cached_property)
 
 
 @final
 class Guards:
-    """The values that some functions and objects read, as they were at construction."""
+    """The values that some functions and objects read, as they were at construction.
+
+    Raises TraceBreak for what can be neither watched nor left out.
+    """
 
     def __init__(self, roots: Iterable[Any]) -> None:
         #: The names that all functions found use: of an object, only these matter.
         self.names: set[str] = set()
-        self._checks: list[Check] = []
+        self._watch = Watch()
         self._seen: dict[int, Any] = {}
         roots, known = list(roots), -1
-        while known < len(self.names):  # a function found late may use names of earlier objects
-            known = len(self.names)
-            self._checks.clear()
-            self._seen.clear()
-            for root in roots:
-                self._walk(root)
+        try:
+            while known < len(self.names):  # one found late may use names of earlier objects
+                known = len(self.names)
+                self._watch.clear()
+                self._seen.clear()
+                for root in roots:
+                    self._walk(root)
+        except TooMuchError:
+            reason = "the function reads more objects than can be watched"
+            raise TraceBreak("jit_compile", reason) from None
         self._seen.clear()
-
-    def hold(self) -> bool:
-        """Whether everything is still as it was."""
-        for read, expected in self._checks:
-            now = read()
-            if now is not expected and not _same(now, expected):
-                return False
-        return True
+        self.hold = self._watch.holds
 
     def __len__(self) -> int:
-        return len(self._checks)
+        return len(self._watch)
 
-    def _expect(self, read: Callable[[], Any]) -> None:
+    def _expect(self, read: Callable[..., Any], *args: Any) -> None:
         """Note what `read` gives, and what it leads to."""
-        value = read()
-        self._note(read, value)
+        bound = functools.partial(read, *args)
+        value = bound()
+        self._watch.read(bound, value)
         self._walk(value)
 
-    def _note(self, read: Callable[[], Any], expected: Any) -> None:
-        self._checks.append((read, expected))
-        if len(self._checks) > _LARGEST:
-            raise TraceBreak("jit_compile", "the function reads more objects than can be watched")
-
     def _walk(self, value: Any) -> None:
-        if isinstance(value, (*_PLAIN, BuiltinFunctionType)) or id(value) in self._seen:
+        kind = type(value)
+        if isinstance(value, (*PLAIN, *_SILENT)) or id(value) in self._seen:
             return
         self._seen[id(value)] = value
+        refuse(value, self.names)
         if isinstance(value, Operand):
             for name in sorted(_OF_OPERANDS & self.names):
-                self._expect(functools.partial(getattr, value, name))
-        elif isinstance(value, FunctionType):
+                self._expect(getattr, value, name)
+        elif kind is FunctionType:
             self._function(value)
-        elif isinstance(value, MethodType):
+        elif kind is MethodType:
             self._walk(value.__func__)
             self._walk(value.__self__)
+        elif kind is BuiltinFunctionType:
+            if not isinstance(value.__self__, ModuleType):  # `items.append`, `table.get`
+                self._walk(value.__self__)
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self._walk(part)
-        elif isinstance(value, (property, staticmethod, classmethod, functools.cached_property)):
+        elif isinstance(value, _PROPERTIES):
             for name in _INNER:
                 self._walk(getattr(value, name, None))
         elif isinstance(value, ModuleType):
-            if _watched(value):
-                for name in sorted(self.names & vars(value).keys()):
-                    self._expect(functools.partial(_attribute, value, name))
+            self._module(value)
         elif isinstance(value, type):
             self._class(value)
-        elif isinstance(value, (list, tuple, dict, set, frozenset, deque)):
-            self._container(value)
-        elif isinstance(value, (np.ndarray, bytearray)):
-            read = functools.partial(_contents_of, value)
-            self._note(read, read())
+            self._of_metaclass(value)
         elif isinstance(value, Iterator):
-            raise TraceBreak(
-                "jit_compile", f"the function reads an iterator ({type(value).__name__})"
-            )
-        elif hasattr(value, "__wrapped__") and frames.is_own(type(value).__module__):
+            raise TraceBreak("jit_compile", f"the function reads an iterator ({kind.__name__})")
+        elif hasattr(value, "__wrapped__") and frames.is_own(kind.__module__):
             self._walk(value.__wrapped__)  # a compiled function: what it wraps counts
         else:
-            self._object(value)
-
-    def _function(self, function: FunctionType) -> None:
-        if frames.is_own(function.__module__ or ""):
-            return  # our ops depend on their arguments and the registry alone
-        read, names = _names(function.__code__)
-        self.names |= names
-        for name in ("__code__", "__defaults__", "__kwdefaults__"):
-            self._expect(functools.partial(getattr, function, name))
-        for cell in function.__closure__ or ():
-            self._expect(functools.partial(_contents, cell))
-        space = function.__globals__
-        for name in sorted(read & space.keys()):
-            self._expect(functools.partial(space.get, name, _MISSING))
+            self._container(value)
+            if not (callable(value) and kind.__module__.partition(".")[0] == "numpy"):
+                self._object(value)
 
     def _container(self, value: Any) -> None:
-        if isinstance(value, (set, frozenset)):
-            self._note(functools.partial(frozenset, value), frozenset(value))
+        """What has items, a referent, a buffer."""
+        if isinstance(value, _MAPPINGS):
+            self._watch.contents(value)
+            self._watch.contents(value.values())
+            if isinstance(value, defaultdict):
+                self._expect(getattr, value, "default_factory")
+            self._walk_all([*value, *value.values()])
+        elif isinstance(value, (list, tuple, set, frozenset, deque)):
+            self._watch.contents(value)
+            self._walk_all(list(value))
+        elif isinstance(value, ContextVar):
+            self._expect(value.get, _MISSING)
+        elif isinstance(value, weakref.ref):
+            self._expect(value)
+        elif isinstance(value, (operator.attrgetter, operator.methodcaller)):
+            self._by_name(value)
+        elif not isinstance(value, np.generic) and _has_buffer(value):
+            self._array(value)
+        elif isinstance(getattr(value, "mapping", None), MappingProxyType):  # `table.values()`
+            self._walk(value.mapping)
+
+    def _by_name(self, getter: Any) -> None:
+        """Names of attributes, and arguments, that an object of `operator` holds."""
+        made, parts = getter.__reduce__()
+        if isinstance(made, functools.partial):
+            parts = (*made.args, *made.keywords.values(), *parts)
+        for part in parts:
+            if isinstance(part, str):
+                self.names.update(part.split("."))
+            self._walk(part)
+
+    def _array(self, array: Any) -> None:
+        try:
+            held = np.asarray(array)
+        except Exception as error:  # of whoever made the object
+            reason = f"it reads an object of type {type(array).__name__}: {error}"
+            raise TraceBreak("jit_compile", reason) from None
+        if held.dtype.hasobject:
+            raise TraceBreak("jit_compile", "it reads an array of objects")
+        self._watch.array(array)
+
+    def _walk_all(self, values: Iterable[Any]) -> None:
+        for each in values:
+            self._walk(each)
+
+    def _function(self, function: FunctionType) -> None:
+        module = function.__module__ or ""
+        if frames.is_own(module) or module.partition(".")[0] == "numpy":
+            return  # our ops depend on their arguments and the registry alone
+        space = function.__globals__
+        read, names, imported = _names(function.__code__)
+        self.names |= names
+        for name in ("__code__", "__defaults__", "__kwdefaults__"):
+            self._expect(getattr, function, name)
+        for cell in function.__closure__ or ():
+            self._expect(_contents, cell)
+        for name in sorted(read):  # one that is missing may come to hide a builtin
+            self._expect(space.get, name, _MISSING)
+            if name not in space:
+                refuse(getattr(sys.modules["builtins"], name, None), self.names)
+        for level, name in sorted(imported):
+            package = str(space.get("__package__") or space.get("__name__") or "")
+            full = resolve_name("." * level + name, package) if level else name
+            self._expect(sys.modules.get, full)
+
+    def _module(self, module: ModuleType) -> None:
+        """What the names lead to. Python's own modules and NumPy hardly change, but hold data."""
+        space = vars(module)
+        names = self.names & space.keys()
+        if not _watched(module):
+            for name in sorted(names):
+                if module.__name__ in _HIDING or not isinstance(space[name], (FunctionType, type)):
+                    self._expect(space.get, name, _MISSING)
+                else:
+                    refuse(space[name], self.names)
             return
-        self._note(functools.partial(len, value), len(value))
-        if isinstance(value, dict):
-            keys = list(value)
-            self._note(functools.partial(_in_order, value, keys), True)
-        for key in keys if isinstance(value, dict) else range(len(value)):
-            self._expect(functools.partial(_item, value, key))
+        if self.names & _DYNAMIC:
+            names |= {name for name, each in space.items() if isinstance(each, _VALUES)}
+        for name in sorted(names):
+            self._expect(space.get, name, _MISSING)
 
     def _class(self, value: type) -> set[str]:
         """What code may find in a class or its bases, missing in one of them or not."""
         classes = [each for each in value.__mro__ if _watched(each)]
-        names = {name for each in classes for name in vars(each)} & (self.names | _CALLED)
+        found = {name: member for each in classes for name, member in vars(each).items()}
+        dynamic = bool(self.names & _DYNAMIC)
+        names = {
+            name
+            for name, member in found.items()
+            if name in self.names or _is_called(name, member) or (dynamic and name[:2] != "__")
+        }
         for name in sorted(names):
             for each in classes:
-                self._expect(functools.partial(_attribute, each, name))
+                self._expect(_attribute, each, name)
         return names
+
+    def _of_metaclass(self, value: type) -> None:
+        """A class is an object of its metaclass, too."""
+        if isinstance(value, EnumMeta):
+            self._walk_all(value.__members__.values())
+        if type(value) is not type:
+            self._class(type(value))
 
     def _object(self, value: Any) -> None:
         """An instance: its attributes that may be read, and those of its class."""
         kind = type(value)
         names = self._class(kind) | self.names
+        if _watched(kind):
+            self._watch.read(functools.partial(type, value), kind)
         for each in kind.__mro__:
             for name, member in vars(each).items():
                 if isinstance(member, MemberDescriptorType) and each.__module__ != "builtins":
-                    self._expect(functools.partial(getattr, value, name, _MISSING))
-        if not isinstance(getattr(value, "__dict__", None), dict):
-            return
-        ours = any(frames.is_own(each.__module__) for each in kind.__mro__)
-        if ours or self.names & _DYNAMIC or hasattr(kind, "__getattr__"):
-            self._container(vars(value))  # read by names that no code of the user shows
+                    self._expect(getattr, value, name, _MISSING)
+        space = getattr(value, "__dict__", None)
+        if not isinstance(space, dict):
+            self._walk(getattr(value, "__wrapped__", None))  # what a cache of functools holds
+        elif self.names & _DYNAMIC or hasattr(kind, "__getattr__") or not _is_scanned(kind):
+            self._container(space)  # read by names that no code of the user shows
         else:
             inherited = {name for name in names if hasattr(kind, name)}
-            for name in sorted(names & vars(value).keys() | inherited):
-                self._expect(functools.partial(_attribute, value, name))
+            for name in sorted(names & space.keys() | inherited):
+                self._expect(space.get, name, _MISSING)
 
 
 #: With one of these names code reads attributes that it does not name.
 _DYNAMIC: Final = frozenset(
-    {"getattr", "vars", "__dict__", "attrgetter", "asdict", "astuple", "fields", "__getattribute__"}
-)
-#: Methods that code calls without their name.
-_CALLED: Final = frozenset({"__call__", "forward", "__getitem__", "__iter__", "__len__"})
+    {"getattr", "vars", "__dict__", "attrgetter", "asdict", "astuple", "fields",
+     "__getattribute__", "getmembers", "methodcaller"}
+)  # fmt: skip
 #: What changes on a tensor that stays the same.
 _OF_OPERANDS: Final = frozenset({"grad", "requires_grad"})
 #: Where properties and their like keep their functions.
 _INNER: Final = ("fget", "__func__", "func")
+#: What has an effect and no value.
+_SILENT: Final = (logging.Logger, logging.Handler, logging.LoggerAdapter)
+#: Modules of Python whose functions read what changes.
+_HIDING: Final = frozenset({"os", "random", "secrets", "uuid"})
+#: What a module is asked for by names that no code shows.
+_VALUES: Final = (*PLAIN, Operand, np.ndarray, list, tuple, dict, set)
+#: Bases that add nothing to what an object's own code shows.
+_BASES: Final = frozenset({"builtins", "abc", "typing"})
 
 
-def _same(now: Any, expected: Any) -> bool:
-    """Equality of plain values; a NaN and the sign of zero count by their text."""
-    if type(now) is not type(expected):
+def _is_scanned(kind: type) -> bool:
+    """Whether all code of a class is the user's, of which we know the names."""
+    return all(each.__module__ in _BASES or _watched(each) for each in kind.__mro__)
+
+
+def _is_called(name: str, member: Any) -> bool:
+    """Whether Python calls a method by itself: `__call__`, `__getitem__`, `forward`."""
+    special = name == "forward" or (name[:2] == name[-2:] == "__")
+    return special and isinstance(member, (FunctionType, *_PROPERTIES))
+
+
+def _has_buffer(value: Any) -> bool:
+    """Whether an object is an array or holds one that NumPy reads."""
+    if isinstance(value, (np.ndarray, bytearray)) or hasattr(type(value), "__array__"):
+        return True
+    try:
+        memoryview(value)
+    except TypeError:
         return False
-    if isinstance(now, float):
-        return repr(now) == repr(expected)
-    if isinstance(now, MethodType):  # made anew at each look-up
-        return now.__func__ is expected.__func__ and now.__self__ is expected.__self__
-    return isinstance(now, (*_PLAIN, frozenset)) and now == expected
+    return True
 
 
-def _contents_of(data: Any) -> bytes:
-    """The data of an array, its dtype and shape included."""
-    array = np.asarray(data)
-    return f"{array.dtype} {array.shape} ".encode() + array.tobytes()
-
-
-def _in_order(mapping: Mapping[Any, Any], keys: Sequence[Any]) -> bool:
-    return all(key is known for key, known in zip(mapping, keys, strict=False))
+_Names = tuple[frozenset[str], frozenset[str], frozenset[tuple[int, str]]]
 
 
 @functools.lru_cache(maxsize=1024)
-def _names(code: CodeType) -> tuple[frozenset[str], frozenset[str]]:
-    """The names of globals that code reads, and of all it uses; inner functions included."""
+def _names(code: CodeType) -> _Names:
+    """The names of globals that code reads, all it uses, and the modules that it imports."""
     read: set[str] = set()
     used: set[str] = set()
+    imported: set[tuple[int, str]] = set()
     stack = [code]
     while stack:
         code = stack.pop()
-        used.update(code.co_names)
-        steps = dis.get_instructions(code)
-        read.update(step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+        level = 0
+        for step in dis.get_instructions(code):
+            if step.opcode in dis.hasname and not step.opname.startswith(("STORE_", "DELETE_")):
+                used.add(step.argval)
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                read.add(step.argval)
+            elif step.opname == "LOAD_CONST" and type(step.argval) is int:
+                level = step.argval  # the level of an import stands before its name
+            elif step.opname == "IMPORT_NAME":
+                parts = step.argval.split(".")
+                used.update(parts)
+                imported |= {(level, step.argval), (level, parts[0])}
         stack += [const for const in code.co_consts if isinstance(const, CodeType)]
-    return frozenset(read), frozenset(used)
+    return frozenset(read), frozenset(used), frozenset(imported)
 
 
 def _watched(value: Any) -> bool:
@@ -231,10 +326,3 @@ def _contents(cell: Any) -> Any:
 
 def _attribute(owner: Any, name: str) -> Any:
     return vars(owner).get(name, _MISSING)
-
-
-def _item(container: Any, key: Any) -> Any:
-    try:
-        return container[key]
-    except LookupError:
-        return _MISSING

@@ -7,81 +7,38 @@ ones look the program up and run it. What cannot be traced runs as it stands.
 from __future__ import annotations
 
 import functools
-import itertools
-import math
-import threading
 import types
 import warnings
 from collections import namedtuple
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Any, final
 
 from netcl_core.device.device_table import default_device
 from netcl_core.errors import FusionError, FusionSkipped, message
-from netcl_core.jit.arguments import Arguments, Structure, replaced, restored, results_of
+from netcl_core.jit.arguments import Arguments, Structure, restored
+from netcl_core.jit.entries import MAX_PROGRAMS, Entries, Entry
 from netcl_core.jit.explanation import Lowered, describe, lower, skipped
-from netcl_core.jit.guards import Guards
 from netcl_core.jit.program import Program
-from netcl_core.plugins.registry import registry
+from netcl_core.jit.trace import Trace
 from netcl_core.tape.apply import apply, apply_op
 from netcl_core.tape.frames import describe as where
 from netcl_core.tape.state import process, thread
-from netcl_core.tape.tracing import TraceBreak, TracedNumber, TraceNode, TracingContext
+from netcl_core.tape.tracing import TraceBreak
 from netcl_core.tensors.tensor import Tensor
 
-#: How many programs a function keeps; the least recently used one goes first.
-MAX_PROGRAMS: Final = 256
 CacheInfo = namedtuple("CacheInfo", "hits misses maxsize currsize")
 
 
-@final
-class _Entry:
-    """A traced function for one key: its program, or why there is none."""
-
-    __slots__ = ("guards", "program", "reason", "structure", "used", "version")
-
-    def __init__(self, guards: Guards | None, version: int) -> None:
-        self.guards = guards
-        self.version = version
-        self.program: Program | None = None
-        self.structure: Structure = None
-        self.reason: TraceBreak | None = None
-        self.used = 0
-
-    def holds(self) -> bool:
-        """Whether nothing has changed that the trace read."""
-        return self.version == registry.version and (self.guards is None or self.guards.hold())
-
-
-#: What begins the key of a program that depends on numbers of the call.
-_READ: Final = object()
-
-
-@final
-class _Reads:
-    """In the place of an entry: the key goes on with these numbers of the call."""
-
-    __slots__ = ("base", "indices", "used")
-
-    def __init__(self, base: Any, indices: tuple[int, ...]) -> None:
-        self.base = base
-        self.indices = indices
-        self.used = math.inf  # only its programs are dropped
-
-    def key(self, given: Arguments) -> Any:
-        """The whole key; numbers by their text, so that NaN, -0.0 and 1 and 1.0 are apart."""
-        return _READ, self.base, tuple([repr(given.numbers[i]) for i in self.indices])
-
-
-def _base(given: Arguments) -> Any:
+def _base(given: Arguments, signature: Any = None) -> Any:
     """What a program depends on in any case: arguments, grad mode, `prefer`, the device.
 
-    It may depend on some of the numbers too.
+    It may depend on some of the numbers too. `signature`: in place of the arguments' key.
     """
+    key = given.key if signature is None else signature
     mode = process.grad if thread.grad is None else thread.grad
     if given.tensors:
-        return given.key, mode, thread.chosen
-    return given.key, mode, thread.chosen, default_device()
+        return key, mode, thread.chosen
+    return key, mode, thread.chosen, default_device()
 
 
 @final
@@ -94,10 +51,9 @@ class Jitted:
         functools.update_wrapper(self, function)
         self.strict = strict
         self._function = function
-        self._entries: dict[Any, Any] = {}  # an entry or _Reads by key
+        self._entries = Entries()
+        self._patterns = Entries()  # of entries for any sizes, by the arguments' signature
         self._hits = self._misses = 0
-        self._ticks = itertools.count()
-        self._lock = threading.RLock()
         self._warned = False
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -114,11 +70,19 @@ class Jitted:
         except TraceBreak as reason:
             self._skip(reason)
             return self._function(*args, **kwargs)
-        entry = self._find(given)
+        entry = self._entries.find(_base(given), given.numbers)
         if entry is None:
-            entry = self._compile(given, args, kwargs)
+            self._misses += 1
+            entry = self._resized(given)
         else:
             self._hits += 1
+        if entry is None:
+            return self._traced_call(given, args, kwargs)
+        if not entry.told:
+            self._tell(entry)
+        return self._run(entry, given, args, kwargs)
+
+    def _run(self, entry: Entry, given: Arguments, args: Any, kwargs: Any) -> Any:
         program = entry.program
         if program is None:
             return self._function(*args, **kwargs)
@@ -132,91 +96,58 @@ class Jitted:
 
     # -- the cache -----------------------------------------------------------------
 
-    def _find(self, given: Arguments) -> _Entry | None:
-        found = self._entries.get(_base(given))
-        if type(found) is _Reads:
-            found = self._entries.get(found.key(given))
-        if found is None or not found.holds():
-            return None
-        found.used = next(self._ticks)
-        return found  # type: ignore[no-any-return]  # an entry
+    def _resized(self, given: Arguments) -> Entry | None:
+        """The entry of a program for other sizes, fitted to these."""
+        signature, sizes = given.signature()
+        pattern = self._patterns.find(_base(given, signature), [*given.numbers, *sizes])
+        entry = None if pattern is None else pattern.resized(sizes)
+        if entry is not None:
+            self._entries.keep(_base(given), given.numbers, entry.reads, entry)
+        return entry
 
-    def _keep(self, given: Arguments, entry: _Entry, reads: set[int]) -> None:
-        """Enter a program under the arguments' key and the numbers that its trace read."""
-        with self._lock:
-            base = _base(given)
-            known = self._entries.get(base)
-            indices = set(known.indices) if type(known) is _Reads else set()
-            entry.used = next(self._ticks)
-            if reads - indices:  # entries of this key were told apart by too little
-                for old in [old for old in self._entries if old[0] is _READ and old[1] == base]:
-                    del self._entries[old]
-                known = self._entries[base] = _Reads(base, tuple(sorted(reads | indices)))
-            self._entries[known.key(given) if type(known) is _Reads else base] = entry
-            while len(self._entries) > MAX_PROGRAMS:
-                del self._entries[min(self._entries, key=lambda each: self._entries[each].used)]
+    def _keep(self, given: Arguments, entry: Entry) -> None:
+        self._entries.keep(_base(given), given.numbers, entry.reads, entry)
+        if entry.program is not None and entry.program.any_sizes:
+            signature, sizes = given.signature()
+            reads = entry.reads | {len(given.numbers) + i for i in entry.fixed}
+            self._patterns.keep(_base(given, signature), [*given.numbers, *sizes], reads, entry)
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses, the largest number of programs, and how many there are."""
-        programs = sum(type(entry) is _Entry for entry in self._entries.values())
-        return CacheInfo(self._hits, self._misses, MAX_PROGRAMS, programs)
+        return CacheInfo(self._hits, self._misses, MAX_PROGRAMS, len(self._entries))
 
     def clear_cache(self) -> None:
         """Forget all programs and the counts."""
-        with self._lock:
-            self._entries.clear()
-            self._hits = self._misses = 0
+        self._entries.clear()
+        self._patterns.clear()
+        self._hits = self._misses = 0
 
-    # -- compiling -----------------------------------------------------------------
+    # -- tracing -------------------------------------------------------------------
 
-    def _compile(self, given: Arguments, args: Any, kwargs: Any) -> _Entry:
-        self._misses += 1
-        entry, reads = self._trace(given, args, kwargs)
-        if entry.reason is not None:
-            self._skip(entry.reason)
-        elif entry.program is not None:
-            reason = skipped(entry.program)
-            if reason is not None:
-                self._skip(reason)
-        self._keep(given, entry, reads)
-        return entry
+    def _traced_call(self, given: Arguments, args: Any, kwargs: Any) -> Any:
+        """A first call: traced and then run, or, where that is impossible, run as it stands.
 
-    def _trace(self, given: Arguments, args: Any, kwargs: Any) -> tuple[_Entry, set[int]]:
-        """A fresh entry, and which numbers the function read."""
-        registry.load()  # else the first op does, and what was just traced is outdated
-        version = registry.version
-        numbers = [TracedNumber(value, i) for i, value in enumerate(given.numbers)]
-        try:
-            entry = _Entry(Guards([self._function, *given.objects]), version)
-        except TraceBreak as reason:
-            entry = _Entry(None, version)
-            entry.reason = reason
-            return entry, set()
-        if entry.guards is not None and "type" in entry.guards.names:
-            for x in numbers:  # `type(x)` cannot be answered for it
-                x.read()
-        try:
-            with TracingContext() as context:
-                symbols = [context.input(x) for x in given.tensors]
-                found = self._function(
-                    *replaced(args, symbols, left := [_given(x) for x in numbers]),
-                    **replaced(kwargs, symbols, left),
-                )
-                if context.broken is not None:
-                    raise context.broken
-                results: list[Any] = []
-                entry.structure = results_of(found, results)
-                nodes = [context.node_of(x) for x in results]
-            kept = [node for node in nodes if isinstance(node, TraceNode)]
-            entry.program = Program(context.nodes, kept)
-        except TraceBreak as reason:
-            entry.reason = reason
-        except Exception as error:  # the function itself may raise; then so does the plain call
-            self._function(*args, **kwargs)
-            entry.reason = TraceBreak(
-                "jit_compile", f"tracing raised {type(error).__name__}: {error}"
-            )
-        return entry, {x.index for x in numbers if x.was_read}
+        The function runs once: where the trace cannot go on it does, with data. `strict` ends
+        it there instead.
+        """
+        trace = Trace(self._function, given, resumes=not self.strict).run(args, kwargs)
+        if trace.error is not None and not trace.suspect:
+            raise trace.error
+        entry, found = trace.entry, trace.result
+        if trace.error is not None:
+            found = self._function(*args, **kwargs)
+        self._tell(entry)
+        self._keep(given, entry)
+        if trace.ran or trace.error is not None:
+            return found
+        return self._run(entry, given, args, kwargs)
+
+    def _tell(self, entry: Entry) -> None:
+        """Say what of an entry is not fused, on its first call."""
+        reason = entry.reason or (entry.program and skipped(entry.program))
+        if reason:
+            self._skip(reason)
+        entry.told = True
 
     def _skip(self, reason: TraceBreak) -> None:
         """Say once what was not fused; with `strict` raise it."""
@@ -235,9 +166,18 @@ class Jitted:
 
     # -- what it did ---------------------------------------------------------------
 
-    def _entry(self, args: Any, kwargs: Any) -> _Entry:
+    def _entry(self, args: Any, kwargs: Any) -> Entry:
+        """The entry that a call with these arguments uses."""
         given = Arguments(args, kwargs)
-        return self._find(given) or self._trace(given, args, kwargs)[0]
+        entry = self._entries.find(_base(given), given.numbers) or self._resized(given)
+        if entry is not None:
+            return entry
+        trace = Trace(self._function, given, resumes=False).run(args, kwargs)
+        if trace.error is not None and not trace.suspect:
+            raise trace.error
+        if trace.entry.program is not None:
+            self._keep(given, trace.entry)
+        return trace.entry
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Which ops share a kernel, which do not and why, for these arguments."""
@@ -267,11 +207,6 @@ def traced(jitted: Jitted, args: Any, kwargs: Any) -> tuple[Program, Structure]:
     if entry.program is None:
         raise FusionError(describe(jitted._function, None, entry.reason))
     return entry.program, entry.structure
-
-
-def _given(number: TracedNumber) -> Any:
-    """What the function gets for a number: itself if it is part of the key already."""
-    return number.read() if number.was_read else number
 
 
 def _with_zero_gradients(results: list[Any], unused: list[Any]) -> list[Any]:

@@ -7,11 +7,13 @@ it has this shape, and what is smaller is computed along the way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, final
 
 from netcl_core.codegen.expressions import Apply, walk
+from netcl_core.codegen.layout import Sizes
 from netcl_core.codegen.region import Region, Step
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.tracing import TraceNode
@@ -53,6 +55,15 @@ class Unit:
                 if x.number not in own:
                     found[x.number] = x
         return list(found.values())
+
+    def resized(self, sizes: Sizes) -> Unit:
+        """The same group with other sizes, for readers."""
+        nodes = {node.number: node.resized(sizes) for node in [*self.inputs, *self.nodes]}
+        own = [nodes[node.number] for node in self.nodes]
+        for node in own:
+            node.inputs = [x if x is None else nodes[x.number] for x in node.inputs]
+        outputs = [nodes[node.number] for node in self.outputs]
+        return Unit(own, self.elementwise, outputs)
 
 
 def _extent(shape: tuple[int, ...]) -> tuple[int, int]:
@@ -212,8 +223,13 @@ def _absorb(
 
 def _cheap(unit: Unit, target: Unit) -> bool:
     size = max(node.size for node in target.nodes)
-    few = size <= _SMALL or all(node.size <= 1 for node in unit.nodes)
+    few = is_small((size,)) or all(node.size <= 1 for node in unit.nodes)
     return few or is_cheap(unit)
+
+
+def is_small(shape: Sequence[int]) -> bool:
+    """Whether a value of this shape is so small that what it takes hardly matters."""
+    return math.prod(shape) <= _SMALL
 
 
 def is_cheap(unit: Unit) -> bool:

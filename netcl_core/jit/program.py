@@ -7,9 +7,11 @@ nodes, so gradients flow through a program as through any ops.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, final
 
+from netcl_core.codegen.layout import Sizes, renamed
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.codegen.region import Ref, Region, Signature, Step
@@ -17,7 +19,7 @@ from netcl_core.device.device import Device
 from netcl_core.dtypes import category_of_scalar
 from netcl_core.jit.fused_operator import FusedOperatorCall, Neighbour
 from netcl_core.jit.neighbours import join
-from netcl_core.jit.partition import Unit, is_elementwise, is_leaf, partition, region_of
+from netcl_core.jit.partition import Unit, is_elementwise, is_leaf, is_small, partition, region_of
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.tape.apply import apply
 from netcl_core.tape.modes import no_grad
@@ -31,7 +33,9 @@ DETACH: Final = AutogradPrimitive("detach", lambda args, _: args[0], lambda *_: 
 class Executable(Protocol):
     """One step of a program."""
 
-    unit: Unit
+    @property
+    def unit(self) -> Unit:
+        """What is launched together."""
 
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
         """Compute from `values`, by number of the trace's nodes, and put the results there."""
@@ -126,16 +130,29 @@ def _grouped(unit: Unit | None, device: Device) -> _Grouped | None:
 
 @final
 class RegionStep:
-    """A fused region."""
+    """A fused region. With `sizes` it is for other sizes than its unit was traced with."""
 
     def __init__(self, unit: Unit, device: Device) -> None:
-        self.unit = unit
         made = _grouped(unit, device)
         assert made is not None  # there is a unit
         self.call = RegionCall(made.plan, fused_name(made.plan.region))
         self.inputs = made.inputs
         self.outputs = tuple(node.number for node in unit.outputs)
         self.scalars = Scalars(made.scalars)
+        self._unit = unit
+        self._sizes: Sizes = {}
+
+    def resized(self, sizes: Sizes) -> RegionStep:
+        """The same step for other sizes: nothing but shapes is worked out again."""
+        made = copy(self)
+        made.call = RegionCall(self.call.plan.resized(sizes), self.call.name)
+        made._sizes = sizes
+        return made
+
+    @property
+    def unit(self) -> Unit:
+        """What is launched together."""
+        return self._unit.resized(self._sizes) if self._sizes else self._unit
 
     @property
     def launches(self) -> int:
@@ -238,7 +255,8 @@ class Program:
     """
 
     def __init__(self, nodes: Sequence[TraceNode], results: Sequence[TraceNode]) -> None:
-        self.nodes = tuple(nodes)
+        self._nodes = tuple(nodes)
+        self._sizes: Sizes = {}
         self.results = tuple(node.number for node in results)
         for node in results:
             node.is_result = True
@@ -256,6 +274,30 @@ class Program:
         }
         self.random = [node for node in nodes if node.op_name == RANDOM and node.number in used]
         self.direct = self._direct()
+        #: Whether tensors of any other sizes, broadcast alike, may be given to it once resized.
+        self.any_sizes = not self.random and all(isinstance(x, RegionStep) for x in self.steps)
+        shapes = {node.shape for unit in units for node in unit.nodes}
+        self._shapes = shapes if len(shapes) > 1 else set()
+
+    @property
+    def nodes(self) -> Sequence[TraceNode]:
+        """The nodes of the trace."""
+        sizes = self._sizes
+        return [node.resized(sizes) for node in self._nodes] if sizes else self._nodes
+
+    def resized(self, sizes: Sizes) -> Program | None:
+        """The same program for tensors of other sizes, given for each size above 1.
+
+        None where a trace might have shared out the ops in another way, as it does where
+        large and small values meet.
+        """
+        if any(is_small(shape) != is_small(renamed(shape, sizes)) for shape in self._shapes):
+            return None
+        made = copy(self)
+        made._sizes = sizes
+        made.steps = [step.resized(sizes) for step in self.steps if isinstance(step, RegionStep)]
+        made.direct = made._direct()
+        return made
 
     def _direct(self) -> RegionStep | None:
         """The one step, if it takes the function's tensors as they come and gives its result."""

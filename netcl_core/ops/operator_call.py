@@ -25,6 +25,7 @@ from netcl_core.tape.modes import enable_grad
 from netcl_core.tape.node import Node
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import grad as gradients_of
+from netcl_core.tape.tracing import refused
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Operand, Tensor
 
@@ -277,8 +278,12 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
             if made is None:
                 if len(calls) >= CALLS:
                     calls.clear()
-                specs = specs_of(operands, inputs)
-                made = calls[key] = OperatorCall(operator, device, specs, attrs)
+                try:
+                    specs = specs_of(operands, inputs)
+                    made = calls[key] = OperatorCall(operator, device, specs, attrs)
+                except Exception:
+                    refused(inputs)
+                    raise
         except MISTAKES as error:
             if names_an_op(error):
                 raise

@@ -19,12 +19,12 @@ from netcl_core.codegen.region import Ref, Region, Signature, Step
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device
 from netcl_core.dtypes import category_of_scalar, dtype_name
-from netcl_core.errors import ArgumentError, DtypeError, message
+from netcl_core.errors import ArgumentError, DtypeError, NetclError, message
 from netcl_core.ops.operator_call import common_device
 from netcl_core.tape.apply import apply
 from netcl_core.tape.gradients import cast_region
 from netcl_core.tape.region_call import RegionCall
-from netcl_core.tape.tracing import TracedNumber
+from netcl_core.tape.tracing import TracedNumber, refused
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Operand, Tensor
 
@@ -61,7 +61,12 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
         if made is None:
             if len(plans) >= _PLANS:
                 plans.clear()
-            made = plans[tuple(key)] = RegionCall(_plan(record, data, attrs, scalars), record.name)
+            try:
+                plan = _plan(record, data, attrs, scalars)
+            except NetclError:
+                refused(tensors)
+                raise
+            made = plans[tuple(key)] = RegionCall(plan, record.name)
         return apply(made, tensors, scalars, attrs)
 
     call.__name__ = call.__qualname__ = record.name

@@ -80,7 +80,9 @@ def apply(
     """
     state = thread
     if state.tracer is not None:
-        return state.tracer.record(call, operands, scalars, attrs)
+        noted = state.tracer.record(call, operands, scalars, attrs)
+        if noted is not None:
+            return noted
     inputs = [x if type(x) is Tensor else x.value for x in operands]
     grad = state.grad
     if not (process.grad if grad is None else grad):

@@ -20,7 +20,6 @@ from netcl_core.tape.gradients import accumulate, add, convert, duplicate, move,
 from netcl_core.tape.modes import anomaly_mode, no_grad
 from netcl_core.tape.node import Node
 from netcl_core.tape.state import thread
-from netcl_core.tape.tracing import TraceBreak
 from netcl_core.tensors.host_data import host_array
 from netcl_core.tensors.tensor import Operand, Tensor
 
@@ -206,7 +205,7 @@ def run_backward(
             no leaf is touched, and nothing behind the targets is computed.
     """
     if thread.tracer is not None:
-        raise TraceBreak("backward", "a backward pass inside the function")
+        thread.tracer.interrupt("backward", "a backward pass inside the function")
     wanted = None if targets is None else {place_of(target) for target in targets}
     for root in roots:
         _check_root(root)

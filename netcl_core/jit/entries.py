@@ -1,0 +1,108 @@
+"""Entries: what a compiled function has been traced to, by what its calls depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+from netcl_core.jit.arguments import Structure
+from netcl_core.jit.guards import Guards
+from netcl_core.jit.program import Program
+from netcl_core.plugins.registry import registry
+from netcl_core.runtime.memo import Memo
+from netcl_core.tape.tracing import TraceBreak
+
+#: How many programs a function keeps; the least recently used one goes first.
+MAX_PROGRAMS: Final = 256
+
+
+@final
+class Entry:
+    """A traced function for one key: its program, or why there is none.
+
+    `reads` are the numbers of the call that the trace looked at, by their index; `sizes`
+    the sizes of the tensors that it was traced with, `fixed` the indices of those that it
+    depends on. `told` says whether what is not fused has been said.
+    """
+
+    __slots__ = ("fixed", "guards", "program", "reads", "reason", "sizes", "structure", "told",
+                 "version")  # fmt: skip
+
+    def __init__(self, guards: Guards | None, version: int) -> None:
+        self.guards = guards
+        self.version = version
+        self.program: Program | None = None
+        self.structure: Structure = None
+        self.reason: TraceBreak | None = None
+        self.reads: set[int] = set()
+        self.sizes: tuple[int, ...] = ()
+        self.fixed: set[int] = set()
+        self.told = False
+
+    def holds(self) -> bool:
+        """Whether nothing has changed that the trace read."""
+        return self.version == registry.version and (self.guards is None or self.guards.hold())
+
+    def resized(self, sizes: Sequence[int]) -> Entry | None:
+        """The entry for tensors of other sizes; None if these may lead to another program."""
+        if self.program is None:
+            return None
+        program = self.program.resized(dict(zip(self.sizes, sizes, strict=True)))
+        if program is None:
+            return None
+        made = Entry(self.guards, self.version)
+        made.program, made.structure = program, self.structure
+        made.reads, made.told = self.reads, self.told
+        return made
+
+
+@final
+class Entries:
+    """The entries of a function by key.
+
+    Where an entry depends on facts of the call (numbers, sizes) its key goes on with these.
+    Facts count by their text, so that NaN, -0.0, and 1 and 1.0 are apart.
+    """
+
+    def __init__(self) -> None:
+        self._entries: Memo[Any, Entry] = Memo(MAX_PROGRAMS)
+        self._facts: Memo[Any, tuple[int, ...]] = Memo(MAX_PROGRAMS)
+
+    def find(self, key: Any, facts: Sequence[Any]) -> Entry | None:
+        """The entry for a key and the facts of a call, if it still holds."""
+        found = self._entries.get(key)
+        if found is None:
+            indices = self._facts.get(key)
+            if indices is None:
+                return None
+            found = self._entries.get(_extended(key, facts, indices))
+        return found if found is not None and found.holds() else None
+
+    def keep(self, key: Any, facts: Sequence[Any], reads: set[int], entry: Entry) -> None:
+        """Enter an entry under a key and those facts that it depends on.
+
+        Where entries of the key have been told apart by too little they are forgotten.
+        """
+        known = self._facts.get(key) or ()
+        if reads.issubset(known):
+            indices = known
+        else:
+            indices = tuple(sorted(reads.union(known)))
+            self._facts.drop(key)
+            self._facts.put(key, indices)
+            self._entries.drop(key)
+        full = _extended(key, facts, indices) if indices else key
+        self._entries.drop(full)
+        self._entries.put(full, entry)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries.clear()
+        self._facts.clear()
+
+
+def _extended(key: Any, facts: Sequence[Any], indices: Sequence[int]) -> Any:
+    return key, tuple([repr(facts[i]) for i in indices])

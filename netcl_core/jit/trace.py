@@ -1,0 +1,135 @@
+"""Traces: one run of a function with symbols in place of its tensors and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, final
+
+from netcl_core.jit.arguments import Arguments, replaced, results_of
+from netcl_core.jit.entries import Entry
+from netcl_core.jit.guards import Guards
+from netcl_core.jit.program import Program
+from netcl_core.jit.resuming import given_back, resume
+from netcl_core.plugins.registry import registry
+from netcl_core.tape.tracing import (
+    CONSTANT,
+    TraceBreak,
+    TracedNumber,
+    TraceNode,
+    TracingContext,
+)
+
+#: With one of these names a function tells symbols from tensors and numbers.
+_TYPES: Final = frozenset({"isinstance", "issubclass", "type", "__class__", "Tensor", "Node"})
+
+
+@final
+class Trace:
+    """One run of a function for given arguments.
+
+    Attributes:
+        entry: What came of it: a program, or the reason why there is none.
+        ran: Whether the function did what it does, and `result` is its result: a trace that
+            `resumes` goes on with data where symbols are not enough.
+        error: What the function raised while it had symbols.
+        suspect: Whether that may be due to the symbols.
+    """
+
+    def __init__(self, function: Callable[..., Any], given: Arguments, resumes: bool) -> None:
+        registry.load()  # else the first op does, and what was just traced is outdated
+        self.entry = Entry(None, registry.version)
+        self.ran = False
+        self.result: Any = None
+        self.error: Exception | None = None
+        self._function = function
+        self._given = given
+        self._numbers = [TracedNumber(value, i) for i, value in enumerate(given.numbers)]
+        self._context = TracingContext(self._resume if resumes else None)
+
+    def run(self, args: Any, kwargs: Any) -> Trace:
+        """Run the function, with symbols as long as possible."""
+        try:
+            self._watch()
+            symbols, numbers = self._symbols()
+            args = replaced(args, symbols, numbers)
+            found = self._call(args, replaced(kwargs, symbols, numbers))
+            if not self.ran and self.error is None:
+                self._finish(found)
+        except TraceBreak as reason:
+            self.entry.reason = reason
+        if not self.ran:
+            self._note_reads()
+        return self
+
+    @property
+    def suspect(self) -> bool:
+        """Whether symbols may be the cause of the error: the function is to be asked again."""
+        names = self.entry.guards.names if self.entry.guards is not None else set()
+        return isinstance(self.error, (TypeError, AttributeError)) or not _TYPES.isdisjoint(names)
+
+    def _watch(self) -> None:
+        guards = self.entry.guards = Guards([self._function, *self._given.objects])
+        if "type" in guards.names:  # `type(x)` cannot be answered for a symbol
+            for x in self._numbers:
+                x.read()
+
+    def _symbols(self) -> tuple[list[Any], list[Any]]:
+        """What the function gets: of a number that is part of the key already, the number."""
+        numbers = [x.read() if x.was_read else x for x in self._numbers]
+        return [self._context.input(x) for x in self._given.tensors], numbers
+
+    def _call(self, args: Any, kwargs: Any) -> list[TraceNode]:
+        """Call the function; the nodes that it returned."""
+        context = self._context
+        results: list[Any] = []
+        with context:
+            try:
+                found = self._function(*args, **kwargs)
+            except Exception as error:
+                if self.ran:
+                    raise
+                self._failed(error)
+                return []
+            if not self.ran:
+                try:
+                    if context.broken is not None:
+                        raise context.broken
+                    self.entry.structure = results_of(found, results)
+                except TraceBreak as reason:
+                    context.interrupt(reason.op, reason.reason)
+            if self.ran:
+                self.result = given_back(found, context)
+                return []
+            nodes = [context.node_of(x) for x in results]
+        return [node for node in nodes if node is not None]
+
+    def _finish(self, results: list[TraceNode]) -> None:
+        """Make the program."""
+        nodes = self._context.nodes
+        try:
+            program = Program(nodes, results)
+        except Exception as error:
+            self._failed(error)
+            self.error = None  # the function has raised nothing
+            return
+        entry = self.entry
+        entry.program = program
+        entry.sizes = self._given.signature()[1]
+        seen = self._context.sizes.union(
+            *(node.shape for node in nodes if node.op_name == CONSTANT)
+        )
+        entry.fixed = {i for i, size in enumerate(entry.sizes) if size in seen}
+
+    def _failed(self, error: Exception) -> None:
+        self.error = error
+        reason = f"tracing raised {type(error).__name__}: {error}"
+        self.entry.reason = TraceBreak("jit_compile", reason)
+
+    def _resume(self, context: TracingContext) -> None:
+        self._note_reads()
+        self.ran = True
+        self.entry.reason = context.broken
+        resume(context)
+
+    def _note_reads(self) -> None:
+        self.entry.reads = {x.index for x in self._numbers if x.was_read}

@@ -1,0 +1,54 @@
+"""The one memo of the core: bounded, least recently used first, shared by threads."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+from netcl_core.runtime.memo import Memo
+
+
+def test_the_least_recently_used_value_goes_first() -> None:
+    memo: Memo[str, int] = Memo(2)
+    memo.put("a", 1)
+    memo.put("b", 2)
+    assert memo.get("a") == 1  # used: now b is older
+    memo.put("c", 3)
+    assert [memo.get(key) for key in "abc"] == [1, None, 3]
+    assert list(memo) == ["a", "c"] and len(memo) == 2
+
+
+def test_the_first_value_of_a_key_stays() -> None:
+    memo: Memo[str, int] = Memo(2)
+    assert memo.put("a", 1) == 1
+    assert memo.put("a", 2) == 1
+    memo.drop("a")
+    memo.drop("a")
+    assert memo.put("a", 2) == 2
+    memo.clear()
+    assert len(memo) == 0 and memo.get("a") is None
+
+
+def test_threads_share_a_memo() -> None:
+    memo: Memo[int, int] = Memo(8)
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        for turn in range(2000):
+            key = (turn * 7 + seed) % 24
+            found = memo.get(key)
+            if (memo.put(key, key) if found is None else found) != key:
+                wrong.append(key)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert wrong == [] and len(memo) == 8
