@@ -6,13 +6,11 @@ value. So a function runs once, whatever it does: what it has changed by then is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from netcl_core.ops.operator_call import apply_operator
+from netcl_core.tape.apply import apply
 from netcl_core.tape.modes import enable_grad, no_grad
-from netcl_core.tape.node import Node, next_number
-from netcl_core.tape.region_call import PlannedCall
+from netcl_core.tape.node import Node
 from netcl_core.tape.tracing import RANDOM, TracedNumber, TraceNode, TracingContext
 from netcl_core.tensors.random_state import random_state
 
@@ -28,7 +26,9 @@ def resume(context: TracingContext) -> None:
 
 
 def _computed(node: TraceNode, grad: bool) -> Any:
-    operands: list[Any] = [None if x is None else x.tensor for x in node.inputs]
+    operands: list[Any] = [x.tensor for x in node.inputs]
+    if node.pick is not None:
+        return operands[0][node.pick]
     if node.op_name == RANDOM:
         assert node.device is not None  # a random state lies somewhere
         return random_state(node.device)
@@ -36,24 +36,15 @@ def _computed(node: TraceNode, grad: bool) -> Any:
         return operands[0].detach()
     scalars = [plain(x) for x in node.scalars]
     with enable_grad() if grad and not node.cut else no_grad():
-        if isinstance(node.call, PlannedCall):
-            return node.call(operands, scalars, node.attrs)
-        return apply_operator(node.call.made, operands)
+        return apply(node.call, operands, scalars, node.attrs)
 
 
 def _become(symbol: Node, operand: Any, node: TraceNode) -> None:
     """Let a symbol be the same value as an operand, through which gradients pass."""
-    symbol.number = next_number()
     symbol.value = operand.value
     if isinstance(operand, Node) and not operand.is_leaf:
-        operand.frame = symbol.frame = node.frame
-        symbol.op_name = operand.op_name
-        symbol.inputs, symbol.grad_fn, symbol.spread = (operand,), _passed, True
-        symbol._requires_grad = operand.requires_grad
-
-
-def _passed(grad: Any) -> Sequence[Any]:
-    return [grad]
+        operand.frame = node.frame
+        symbol.share(operand)
 
 
 def plain(value: Any) -> Any:

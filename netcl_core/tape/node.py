@@ -83,8 +83,20 @@ class Node(Operand):
         self.tape: Any = None
         self._grad: Tensor | None = None
         self._others: tuple[weakref.ref[Node], ...] = ()
-        if source is not None:  # which knows it, but does not keep it alive
-            source._others += (weakref.ref(self),)
+        if source is not None:
+            source._know(self)
+
+    def _know(self, other: Node) -> None:
+        """Note another node of a result of the same call, without keeping it alive."""
+        self._others += (weakref.ref(other),)
+
+    def share(self, other: Node) -> None:
+        """Become the same result of a call as another node."""
+        owner = other if other.source is None else other.source
+        self.number = next(_numbers)
+        self.call, self.index, self.source = other.call, other.index, owner
+        self.op_name, self.frame = other.op_name, other.frame
+        owner._know(self)
 
     @property
     def is_leaf(self) -> bool:
