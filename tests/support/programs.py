@@ -318,7 +318,7 @@ class _Generator:
         if not rank or not size:
             self.add("ag.sum({0})", "torch.sum({0})", [name])
             return
-        op = self.pick(("sum", "mean", "max", "min", "softmax", "logsumexp", "log_softmax",
+        op = self.pick(("sum", "mean", "amax", "amin", "softmax", "logsumexp", "log_softmax",
                         "cumsum", "layer_norm", "all"))  # fmt: skip
         if op == "all":
             self.add("ag.mean({0})", "torch.mean({0})", [name])
@@ -333,7 +333,7 @@ class _Generator:
         else:
             axes = tuple(axis for axis in range(rank) if self.choose(2)) or (rank - 1,)
             keep = bool(self.choose(2))
-            theirs = {"max": "amax", "min": "amin"}.get(op, op)
+            theirs = op
             self.add(
                 f"ag.{op}({{0}}, {axes}, keepdims={keep})",
                 f"torch.{theirs}({{0}}, {axes}, keepdim={keep})",
