@@ -139,7 +139,6 @@ def outputs_of(
 
     `flows` says of which results the gradient reaches an input.
     """
-    bundle.fn = None
     found = []
     for i, value in enumerate(values):
         if flows[i]:

@@ -207,6 +207,6 @@ def _gradients(node: Node, gradient: Any) -> Iterable[Any]:
         seen = [None if isinstance(part, Parts) or part is None else whole(part) for part in values]
         if check:
             anomaly.check_finite(node, seen)
-        if numerics and node.fn is not None:
-            anomaly.check_directional(node, whole(gradient), seen)
+        if numerics:
+            anomaly.check_numerics(node, gradient, seen)
     return values
