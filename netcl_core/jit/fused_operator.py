@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, final
 
+import numpy as np
+
 from netcl_core.codegen.dialect import dialect_of
 from netcl_core.codegen.generation import Needs
 from netcl_core.codegen.inline import Inline, Slots
@@ -14,6 +16,7 @@ from netcl_core.dtypes import DTYPES
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.runtime.stream import backend_of
+from netcl_core.tape.exact_forward import ExactForward, region_forward
 from netcl_core.tape.gradients import run_plan
 from netcl_core.tape.node import Node
 from netcl_core.tape.region_call import plan_gradients
@@ -217,6 +220,25 @@ class FusedOperatorCall:
                 )
         found[first:last] = parts
         return found
+
+    def exact(self, node: Node) -> ExactForward:
+        """The group before the operator, its reference, and the group behind it, on the host."""
+        cut, (first, last) = self._scalars_before, self._cuts
+        before = self.before and region_forward(self.before.plan, node.scalars[:cut])
+        after = self.after and region_forward(self.after.plan, node.scalars[cut:])
+
+        def run(arrays: Sequence[Any]) -> list[Any]:
+            own = list(arrays[first:last])
+            if before is not None:
+                own.insert(0, np.broadcast_to(before.run(arrays[:first])[0], before.shape))
+            results = self.made.on_host(own)
+            if after is None or self.after is None or self.after.value is None:
+                return results
+            rest = list(arrays[last:])
+            rest.insert(self.after.value, results[0])
+            return [np.broadcast_to(each, after.shape) for each in after.run(rest)]
+
+        return ExactForward(run, None, self.results[0].shape)
 
     def _recomputed(self, values: Sequence[Tensor], scalars: Sequence[Any]) -> Tensor:
         """The op's input 0, computed again."""

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from netcl_core.device.device import Device
-from netcl_core.device.device_table import default_device
+from netcl_core.device.device_table import default_device, get_device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import DeviceError, GradientError, RegistrationError, message
 from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
@@ -20,8 +20,9 @@ from netcl_core.runtime.host_calls import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.runtime.stream import backend_of
 from netcl_core.tape.apply import Needs, apply
+from netcl_core.tape.exact_forward import ExactForward
 from netcl_core.tape.gradients import whole
-from netcl_core.tape.modes import enable_grad
+from netcl_core.tape.modes import enable_grad, no_grad
 from netcl_core.tape.node import Node
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import grad as gradients_of
@@ -240,6 +241,26 @@ class OperatorCall:
                 )
             )
         return [parts[i] for i in self.present]
+
+    def exact(self, node: Node) -> ExactForward:
+        """The reference in float64, or the operator's own function on NumPy."""
+        return ExactForward(self.on_host, None, self.results[0].shape)
+
+    def on_host(self, arrays: Sequence[Any]) -> list[Any]:
+        """The results from host arrays of the inputs, in their dtypes."""
+        operands = self.operands(arrays)
+        with np.errstate(all="ignore"):
+            if self.operator.reference is None:
+                host = get_device("cpu")
+                tensors = [None if x is None else Tensor.from_host(x, host) for x in operands]
+                with no_grad():
+                    found = self.operator.decomposed(tensors, self.attrs)
+                parts = found if isinstance(found, (tuple, list)) else (found,)
+                return [part.to_host() for part in parts]
+            given = self.operator.reference(*operands, **self.attrs)
+        parts = given if isinstance(given, tuple) else (given,)
+        pairs = zip(parts, self.results, strict=False)  # residuals stand behind the results
+        return [np.asarray(part).reshape(spec.shape) for part, spec in pairs]
 
     def _decomposed(self, saved: Saved, *grads: Any) -> list[Any]:
         """Gradients by the operator's own function, computed again."""

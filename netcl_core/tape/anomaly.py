@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from netcl_core.dtypes import DTYPES
 from netcl_core.errors import AnomalyError, message
-from netcl_core.tensors.tensor import Operand, Tensor
-
-#: Relative tolerance of the directional finite difference, by dtype.
-_TOLERANCE: Final = {"float16": 2e-1, "float32": 3e-2, "float64": 1e-5}
-_STEP: Final = {"float16": 1e-1, "float32": 1e-2, "float64": 1e-6}
+from netcl_core.tape.directional_trial import DirectionalTrial
+from netcl_core.tape.elementwise_trial import ElementwiseTrial
+from netcl_core.tape.gradient_trial import Doubt, GradientTrial
+from netcl_core.tensors.tensor import Tensor
 
 
 def check_finite(node: Any, gradients: Sequence[Tensor | None]) -> None:
@@ -27,56 +25,40 @@ def check_finite(node: Any, gradients: Sequence[Tensor | None]) -> None:
                                      f"for input {index}", "finite gradients"))  # fmt: skip
 
 
-def check_directional(
-    node: Any, grads: Sequence[Tensor | None], gradients: Sequence[Tensor | None]
-) -> None:
-    """Raise AnomalyError if the gradients contradict a central difference along a direction.
+def check_numerics(node: Any, upstream: Sequence[Any], gradients: Sequence[Tensor | None]) -> None:
+    """Raise AnomalyError if a gradient contradicts the finite differences of the forward.
 
-    For inputs x, a random direction u and the upstream gradient g it compares
-    `sum(gradients * u)` with `sum(g * (f(x + h u) - f(x - h u))) / 2h`.
+    Args:
+        node: The node with the record of a call.
+        upstream: The gradient of each result, or None.
+        gradients: A Tensor of the input's shape, or None, for each input.
     """
-    floating = [
-        i
-        for i, (x, part) in enumerate(zip(node.inputs, gradients, strict=True))
-        if part is not None and isinstance(x, Operand) and DTYPES[x.dtype].floating
-    ]
-    if not floating or len(grads) != 1 or grads[0] is None:
+    doubt = find_doubt(node, upstream, gradients)
+    if doubt is None:
         return
-    random = np.random.default_rng(0)
-    values = [x.value if isinstance(x, Operand) else x for x in node.inputs]
-    directions = {i: random.standard_normal(values[i].shape) for i in floating}
-    dtype = values[floating[0]].dtype
-    largest = max([1.0, *(float(np.abs(values[i].to_host()).max(initial=0.0)) for i in floating)])
-    step = _STEP[dtype] * largest
-    upstream = grads[0].to_host().astype(np.float64)
-    ends = [_moved(node, values, directions, sign * step) for sign in (1.0, -1.0)]
-    numeric = float((upstream * (ends[0] - ends[1])).sum() / (2 * step))
-    terms = [
-        gradient.to_host().astype(np.float64) * directions[i]
-        for i, gradient in enumerate(gradients)
-        if i in directions and gradient is not None
-    ]
-    analytic = float(sum(term.sum() for term in terms))
-    scale = float(np.sqrt(sum((term**2).sum() for term in terms))) + abs(numeric) + 1e-6
-    if np.isfinite(numeric) and abs(analytic - numeric) > _TOLERANCE[dtype] * scale:
-        raise AnomalyError(
-            _text(
-                node,
-                f"its gradient along a random direction is {analytic:.6g}",
-                f"{numeric:.6g}, the finite difference of its forward",
-            )
-        )
+    at = f" at {doubt.element}" if doubt.element else ""
+    measured = f"{doubt.low:.6g}"
+    if f"{doubt.high:.6g}" != measured:
+        measured += f" to {doubt.high:.6g}"
+    given = f"the gradient of input {doubt.index}{at} is {doubt.given:.6g}"
+    raise AnomalyError(_text(node, given, f"{measured}, the finite difference of its forward"))
 
 
-def _moved(node: Any, values: list[Any], directions: dict[int, Any], step: float) -> Any:
-    moved = list(values)
-    for i, direction in directions.items():
-        array = values[i].to_host()
-        moved[i] = Tensor.from_host(
-            (array + step * direction).astype(array.dtype), values[i].device
-        )
-    result = node.call.run(moved, node.scalars)
-    return result.to_host().astype(np.float64)
+def find_doubt(
+    node: Any, upstream: Sequence[Any], gradients: Sequence[Tensor | None]
+) -> Doubt | None:
+    """The first contradiction, or None; what is not known (NaN, a step, an edge) is none."""
+    if not node.value.size or all(each is None for each in gradients):
+        return None
+    trial = GradientTrial(node, upstream, gradients)
+    if trial.stale:
+        return None
+    single = ElementwiseTrial(trial) if trial.forward.coarse is not None else None
+    for index in trial.floating:
+        found = single.doubt(index) if single else DirectionalTrial(trial, index).doubt()
+        if found is not None:
+            return found
+    return None
 
 
 def _text(node: Any, given: str, expected: str) -> str:

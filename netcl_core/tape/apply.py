@@ -12,12 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias, final
 
 from netcl_core.device.device import Device
+from netcl_core.device.device_table import get_device
+from netcl_core.dtypes import DTYPES
 from netcl_core.errors import GradientError, message
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape import frames
+from netcl_core.tape.exact_forward import ExactForward
 from netcl_core.tape.node import Node
 from netcl_core.tape.state import process, thread
 from netcl_core.tape.tape import Tape, get_current_tape, recorder
+from netcl_core.tensors.host_data import Array
 from netcl_core.tensors.tensor import Operand, Tensor
 
 Needs: TypeAlias = tuple[bool, ...]
@@ -61,6 +65,9 @@ class Call(Protocol):
         `needs` says which are wanted. A gradient may be a Tensor or a Spread; none may be written
         to, since others may hold it too. It runs with grad mode off.
         """
+
+    def exact(self, node: Node) -> ExactForward:
+        """Its forward in float64 on the host, for checks of the gradients."""
 
 
 def apply(
@@ -205,6 +212,26 @@ class FunctionCall:
                 )
             )
         return [parts[place] for place in self.places]
+
+    def exact(self, node: Node) -> ExactForward:
+        """In float64, or in the operands' dtypes if the function does not take that."""
+
+        def run(arrays: Sequence[Any]) -> list[Array]:
+            try:
+                return [self._on_host(node, arrays, "float64")]
+            except Exception:  # it may be made for one dtype, and refuse others in any way
+                return [self._on_host(node, arrays, None)]
+
+        return ExactForward(run, None, node.value.shape)
+
+    def _on_host(self, node: Node, arrays: Sequence[Any], dtype: str | None) -> Array:
+        given = []
+        for x, array in zip(node.inputs, arrays, strict=True):
+            wide = dtype is not None and DTYPES[x.dtype].floating
+            place = x.device if not wide or x.device.supports_fp64 else get_device("cpu")
+            given.append(Tensor.from_host(array, place, dtype if wide else x.dtype))
+        found: Array = self.run(given, ()).to_host()
+        return found
 
 
 def apply_op(

@@ -14,6 +14,7 @@ from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.stream import backend_of
+from netcl_core.tape.exact_forward import ExactForward, region_forward
 from netcl_core.tape.gradients import sum_to, whole
 from netcl_core.tensors.tensor import Tensor
 
@@ -68,6 +69,10 @@ class RegionCall:
         """The gradients of the inputs."""
         inputs = [x.value for x in node.inputs]
         return plan_gradients(self.plan, inputs, node.scalars, needs, grads)
+
+    def exact(self, node: Any) -> ExactForward:
+        """The forward in float64 on the host."""
+        return region_forward(self.plan, node.scalars)
 
     def _prepare(self) -> Callable[..., Any]:
         """The forward function; the kernel's source is made here."""

@@ -300,6 +300,5 @@ def _gradients(node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Seq
         if check:
             anomaly.check_finite(node, seen)
         if numerics:
-            given = [None if each is None else whole(each) for each in grads]
-            anomaly.check_directional(node, given, seen)
+            anomaly.check_numerics(node, grads, seen)
     return values

@@ -1,0 +1,210 @@
+"""Gradients of forwards whose results depend on many elements: along directions.
+
+The elements of an input are put into groups of about equal weight, and a group is moved in the
+direction of its gradient's signs, so that nothing cancels: `<gradient, v> = d/dt <g, f(x + t v)>`.
+A group that contradicts is halved until one element stands accused; what no half confirms was
+a kink that several elements share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+
+from netcl_core.tape.differences import slopes
+from netcl_core.tape.gradient_trial import (
+    Doubt,
+    GradientTrial,
+    Rounding,
+    rounding_of,
+    times,
+)
+from netcl_core.tensors.host_data import Array
+
+_STEP: Final = 2.0**-14
+_GROUPS: Final = (4, 32)
+#: So many elements are computed for all groups, or as few groups are made as there may be.
+_WORK: Final = 1 << 22
+#: How many groups are halved at most.
+_HALVED: Final = 256
+#: Bounds that are wider, by the slope, hide what one element does: they are halved, too.
+_WIDE: Final = 1e-3
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """The bounds of a group's slope, what its gradient gives, and how far its first element goes."""
+
+    given: float
+    low: float
+    high: float
+    reach: float
+
+    @property
+    def contradicts(self) -> bool:
+        return self.given < self.low or self.given > self.high
+
+    @property
+    def wide(self) -> bool:
+        size = max(abs(self.low), abs(self.high))
+        return not (self.high - self.low <= _WIDE * size)
+
+
+@final
+class DirectionalTrial:
+    """The check of one input of a node."""
+
+    def __init__(self, trial: GradientTrial, index: int) -> None:
+        gradient = trial.gradients[index]
+        assert gradient is not None  # it is one of those that can be checked
+        self.trial = trial
+        self.index = index
+        self.rounding: Rounding = rounding_of(gradient, False)
+        self.shape = gradient.shape
+        self.x = trial.arrays[index].reshape(-1)
+        self.given = np.asarray(gradient.to_host(), np.float64).reshape(-1)
+        self.random = trial.random(index)
+        self.left = _HALVED
+
+    def doubt(self) -> Doubt | None:
+        """What is wrong with the gradient, or None."""
+        trial = self.trial
+        results = np.stack([each.reshape(-1) for each in trial.results])
+        if not np.isfinite(results[trial.upstream != 0]).all():
+            return None  # no slope is known, and NaN is what the other mode looks for
+        late: list[tuple[Array, _Verdict]] = []
+        for group in self._groups():
+            if self._clear(group):
+                continue
+            verdict = self._judge(group)
+            if verdict.contradicts and (found := self._accused(group, verdict)):
+                return found
+            if verdict.wide:
+                late.append((group, verdict))
+        for group, verdict in late:
+            if found := self._accused(group, verdict):
+                return found
+        return None
+
+    def _groups(self) -> Iterator[Array]:
+        usable = np.flatnonzero(np.isfinite(self.x) & np.isfinite(self.given))
+        weights = np.abs(self.given[usable]) * self._scale(usable, 0.0)
+        usable = usable[np.argsort(weights, kind="stable")]
+        work = self.x.size + self.trial.upstream.size
+        count = int(np.clip(_WORK // max(work, 1), *_GROUPS))
+        return (each for each in np.array_split(usable, count) if each.size)
+
+    def _scale(self, group: Array, least: float) -> Array:
+        """The size of each element; of zeros that of a usual one."""
+        size = np.abs(self.x[group])
+        present = np.abs(self.x[np.isfinite(self.x) & (self.x != 0)])
+        usual = float(np.median(present)) if present.size else 1.0
+        return np.maximum(np.where(size == 0, usual, size), least)
+
+    def _direction(self, group: Array, least: float) -> Array:
+        ways = np.sign(self.given[group])
+        ways = np.where(ways == 0, self.random.choice([-1.0, 1.0], group.size), ways)
+        found: Array = ways * self._scale(group, least) * self.random.uniform(0.5, 1.5, group.size)
+        return found
+
+    def _line(
+        self, arrays: list[Array], group: Array, direction: Array
+    ) -> Callable[[float], Array]:
+        """The results, a row each, along a direction."""
+        start = arrays[self.index]
+
+        def f(t: float) -> Array:
+            moved = start.reshape(-1).copy()
+            moved[group] += t * direction
+            given = [moved.reshape(start.shape) if i == self.index else a
+                     for i, a in enumerate(arrays)]  # fmt: skip
+            return np.stack([each.reshape(-1) for each in self.trial.forward.run(given)])
+
+        return f
+
+    def _clear(self, group: Array) -> bool:
+        """Whether a group agrees with a central difference of fourth order."""
+        direction = self._direction(group, 0.0)
+        f = self._line(self.trial.arrays, group, direction)
+        ends = [f(k * _STEP).astype(np.float64) for k in (1, -1, 2, -2)]
+        weights = self.trial.upstream
+        with np.errstate(all="ignore"):
+            slope = (8 * (ends[0] - ends[1]) - (ends[2] - ends[3])) / (12 * _STEP)
+            total = float(np.where(weights == 0, 0, weights * slope).sum())
+            given = float((self.given[group] * direction).sum())
+        return abs(given - total) <= max(8 * self.rounding.stored, 2e-5) * abs(total)
+
+    def _judge(self, group: Array) -> _Verdict:
+        """The bounds of a group by steps of its elements' size, or of 1 where these tell more."""
+        found = [self._judge_with(group, least) for least in (0.0, 1.0)]
+        return min(found, key=lambda each: each.high - each.low)
+
+    def _judge_with(self, group: Array, least: float) -> _Verdict:
+        direction = self._direction(group, least)
+        weights = self.trial.upstream
+        lows, highs, beyond = [], [], 0.0
+        for point in self.trial.points(self.trial.arrays, self.random):
+            f = self._line(point, group, direction)
+            measured = slopes(f, self.rounding.most_bend)
+            lows.append(measured.low)
+            highs.append(measured.high)
+            value = np.abs(f(0.0).astype(np.float64))
+            bend = np.where(weights == 0, 0, np.abs(weights) * value * measured.bend)
+            beyond = max(beyond, float(bend.sum()))
+        low, high = np.min(lows, axis=0), np.max(highs, axis=0)
+        width = np.where(np.isfinite(high - low), high - low, 0)
+        low, high = times(weights, low - width, high + width)
+        sizes = np.maximum(np.abs(low), np.abs(high))
+        margin = self._margin(group, direction, float(sizes.sum()), beyond)
+        middle = abs(float(low.sum() + high.sum())) / 2
+        margin += 8 * self.rounding.stored * middle if np.isfinite(middle) else 0.0
+        given = float((self.given[group] * direction).sum())
+        bounds = float(low.sum()) - margin, float(high.sum()) + margin
+        return _Verdict(given, *bounds, float(direction[0]))
+
+    def _margin(self, group: Array, direction: Array, size: float, bent: float) -> float:
+        """What rounding may add: to sums of so large terms, and to results that bend so much."""
+        single = min(self.rounding.inner, 2.0**-24)
+        inner = 64 * single + 4 * single * np.sqrt(self.trial.upstream.size)
+        outer = 16 * single
+        if self.rounding.inner > single:  # float16 is kept between one kernel and the next
+            inner += 0.0 if self._is_linear(group) else 3 * self.rounding.inner
+            outer += 2 * self.rounding.inner
+        upstream = 1 + float(np.abs(self.trial.upstream).max(initial=0.0))
+        tiny = self.rounding.tiny * upstream * float(np.abs(direction).sum())
+        return float((inner * size if np.isfinite(size) else 0.0) + outer * bent + tiny)
+
+    def _is_linear(self, group: Array) -> bool:
+        """Whether large steps say so: then a gradient is not made of rounded results."""
+        f = self._line(self.trial.arrays, group, self._direction(group, 0.0))
+        with np.errstate(all="ignore"):
+            middle = f(0.0)
+            half, back, full = (f(t) - middle for t in (0.5, -0.5, 1.0))
+            size = np.abs(full) + np.abs(middle)
+            apart = np.maximum(np.abs(half + back), np.abs(full - 2 * half))
+            return bool((apart <= 1e-12 * size)[np.isfinite(size)].all())
+
+    def _accused(self, group: Array, verdict: _Verdict) -> Doubt | None:
+        """The element of a group whose gradient contradicts by itself."""
+        if group.size == 1:
+            return self._single(int(group[0]), verdict) if verdict.contradicts else None
+        halves = []
+        for half in np.array_split(self.random.permutation(group), 2):
+            if self.left <= 0:
+                return None
+            self.left -= 1
+            halves.append((half, self._judge(half)))
+        halves.sort(key=lambda each: not each[1].contradicts)
+        for half, found in halves:
+            if (found.contradicts or found.wide) and (accused := self._accused(half, found)):
+                return accused
+        return None
+
+    def _single(self, element: int, verdict: _Verdict) -> Doubt:
+        ends = sorted((verdict.low / verdict.reach, verdict.high / verdict.reach))
+        place = tuple(int(i) for i in np.unravel_index(element, self.shape))
+        return Doubt(self.index, place, float(self.given[element]), *ends)

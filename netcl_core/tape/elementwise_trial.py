@@ -1,0 +1,179 @@
+"""Gradients of elementwise forwards: every element by itself.
+
+A first look takes four forwards and clears nearly all; what it does not clear is measured
+with care.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, final
+
+import numpy as np
+
+from netcl_core.tape.differences import slopes
+from netcl_core.tape.gradient_trial import (
+    Doubt,
+    GradientTrial,
+    Rounding,
+    rounding_of,
+    times,
+)
+from netcl_core.tensors.host_data import Array
+
+#: The step of the first look, and of how many elements the second one takes care at a time.
+_STEP: Final = 2.0**-12
+_AT_A_TIME: Final = 1 << 15
+
+
+@final
+class ElementwiseTrial:
+    """The check of one node whose results' elements depend on the same elements of its inputs."""
+
+    def __init__(self, trial: GradientTrial) -> None:
+        self.trial = trial
+        self.flat = [self._whole(x) for x in trial.arrays]
+
+    def _whole(self, array: Any) -> Array:
+        """An input in the results' shape, flat."""
+        return np.broadcast_to(array, self.trial.forward.shape).reshape(-1)
+
+    def doubt(self, index: int) -> Doubt | None:
+        """What is wrong with the gradient of an input, or None."""
+        gradient = self.trial.gradients[index]
+        assert gradient is not None  # it is one of those that can be checked
+        rounding = rounding_of(gradient, True)
+        x = self.trial.arrays[index]
+        owner = self._whole(np.arange(x.size).reshape(x.shape))
+        given = np.asarray(gradient.to_host(), np.float64).reshape(-1)
+        suspects = np.flatnonzero(np.isfinite(given) & ~self._clear(index, owner, given, rounding))
+        random = self.trial.random(index)
+        each = max(1, _AT_A_TIME * x.size // max(owner.size, 1))
+        for first in range(0, suspects.size, each):
+            some = suspects[first : first + each]
+            low, high = self._bounds(index, owner, some, rounding, random)
+            wrong = np.flatnonzero((given[some] < low) | (given[some] > high))
+            if wrong.size:
+                k = wrong[0]
+                place = tuple(int(i) for i in np.unravel_index(some[k], x.shape))
+                return Doubt(index, place, float(given[some[k]]), float(low[k]), float(high[k]))
+        return None
+
+    def _clear(self, index: int, owner: Array, given: Array, rounding: Rounding) -> Array:
+        """Which elements agree with a central difference of fourth order."""
+        x = self.flat[index]
+        with np.errstate(all="ignore"):
+            scale = np.maximum(np.abs(x), 1e-4)
+            ends = [self._results(self.flat, index, x + k * _STEP * scale) for k in (1, -1, 2, -2)]
+            slope = (8 * (ends[0] - ends[1]) - (ends[2] - ends[3])) / (12 * _STEP * scale)
+            terms = np.where(self.trial.upstream == 0, 0, self.trial.upstream * slope).sum(axis=0)
+            total = np.bincount(owner, terms, given.size)
+            margin = max(8 * rounding.stored, 2e-5)
+            found: Array = np.abs(given - total) <= margin * np.abs(total)
+        return found
+
+    def _results(self, arrays: Sequence[Array], index: int, x: Array) -> Array:
+        """The results, a row each, with other values of one input."""
+        given = [x if i == index else a for i, a in enumerate(arrays)]
+        return _rows(self.trial.forward.run(given), x)
+
+    def _bounds(
+        self,
+        index: int,
+        owner: Array,
+        some: Array,
+        rounding: Rounding,
+        random: np.random.Generator,
+    ) -> tuple[Array, Array]:
+        """Between what the gradients of some elements of an input have to be."""
+        members = np.flatnonzero(np.isin(owner, some))
+        arrays = [array[members] for array in self.flat]
+        upstream = self.trial.upstream[:, members]
+        low, high, margin = self._slopes(index, arrays, rounding, random)
+        least, most = times(upstream, low, high)
+        with np.errstate(all="ignore"):
+            beyond = np.where(upstream == 0, 0, np.abs(upstream) * margin)
+        beyond = beyond + rounding.tiny * (1 + np.abs(upstream))
+        place = np.searchsorted(some, owner[members])
+
+        def summed(terms: Array) -> Array:
+            return np.bincount(place, terms.sum(axis=0), some.size)
+
+        count = 4 * rounding.inner * np.sqrt(np.bincount(place, minlength=some.size))
+        size = summed(np.maximum(np.abs(least), np.abs(most)))
+        total = summed(beyond) + np.where(np.isfinite(size), count * size, 0)
+        return summed(least) - total, summed(most) + total
+
+    def _slopes(
+        self, index: int, arrays: Sequence[Array], rounding: Rounding, random: np.random.Generator
+    ) -> tuple[Array, Array, Array]:
+        """The bounds of each result's slopes around some elements, and the margin beyond them."""
+        points = self.trial.points(arrays, random)
+        error = self._forward_error(points)
+        found = [self._slopes_at(index, point, rounding, error) for point in points]
+        low, high, margin = self._hull(found)
+        value = np.abs(self._results(arrays, index, arrays[index]))
+        if (error > 64 * rounding.inner * value).any():
+            points = self._shifted(index, arrays, error, low, high)
+            found += [self._slopes_at(index, point, rounding, error) for point in points]
+            low, high, margin = self._hull(found)
+        width = np.where(np.isfinite(high - low), high - low, 0)
+        return low - width, high + width, margin
+
+    def _hull(self, found: Sequence[Any]) -> tuple[Array, Array, Array]:
+        lows, highs, margins = (np.stack(each) for each in zip(*found, strict=True))
+        return lows.min(axis=0), highs.max(axis=0), margins.max(axis=0)
+
+    def _forward_error(self, points: Sequence[Sequence[Array]]) -> Array:
+        """How far the forward's own rounding takes it off, at most, at any of the points."""
+        coarse = self.trial.forward.coarse
+        assert coarse is not None  # it is elementwise
+        apart = []
+        with np.errstate(all="ignore"):
+            for point in points:
+                exact = _rows(self.trial.forward.run(point), point[0])
+                apart.append(np.abs(_rows(coarse(point), point[0]) - exact))
+        found: Array = np.nan_to_num(np.max(apart, axis=0), nan=0, posinf=0)
+        return found
+
+    def _slopes_at(
+        self, index: int, arrays: Sequence[Array], rounding: Rounding, error: Array
+    ) -> tuple[Array, Array, Array]:
+        """The same at one point: by steps of the element's size, or of 1 where these tell more."""
+        x = arrays[index]
+        scales = [np.where(x == 0, 1.0, np.abs(x)), np.maximum(np.abs(x), 1.0)]
+        value = np.abs(self._results(arrays, index, x))
+        best: Any = None
+        for scale in scales:
+            measured = slopes(
+                lambda t, scale=scale: self._results(arrays, index, x + t * scale),
+                rounding.most_bend,
+            )
+            with np.errstate(all="ignore"):
+                low, high, size = (y / scale for y in (measured.low, measured.high, measured.size))
+                size = np.where(np.isfinite(size), size, 0)
+                doubtful = (16 * rounding.inner * value + 4 * error) * measured.bend / scale
+                margin = rounding.relative * size + np.nan_to_num(doubtful)
+                if best is None:
+                    best = low, high, margin
+                else:
+                    better = ~(high - low >= best[1] - best[0])
+                    pairs = zip((low, high, margin), best, strict=True)
+                    best = tuple(np.where(better, new, old) for new, old in pairs)
+        return best  # type: ignore[no-any-return]  # three arrays
+
+    def _shifted(
+        self, index: int, arrays: Sequence[Array], error: Array, low: Array, high: Array
+    ) -> list[list[Array]]:
+        """Where a forward lies that cancels: as far off as its error says, to both sides."""
+        x = arrays[index]
+        with np.errstate(all="ignore"):
+            slope = np.maximum(np.abs(low), np.abs(high))
+            shift = np.nan_to_num((2 * error / slope).max(axis=0), nan=0, posinf=np.inf)
+        shift = np.minimum(shift, 1.25 * np.abs(x))
+        return [[x + way * shift if i == index else a for i, a in enumerate(arrays)]
+                for way in (1, -1)]  # fmt: skip
+
+
+def _rows(results: Sequence[Array], like: Array) -> Array:
+    return np.stack([np.broadcast_to(each, like.shape) for each in results])

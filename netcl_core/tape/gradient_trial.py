@@ -1,0 +1,157 @@
+"""One node's gradients beside the slopes of its forward: what both kinds of check share.
+
+The slopes of the forward are measured in float64 at the inputs and at a few points that
+rounding cannot tell from them; a gradient has to lie between the smallest and the largest.
+The margin beyond follows from the measurement's error and from the dtype's rounding, never
+from the gradient itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+import numpy as np
+
+from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
+from netcl_core.tape.exact_forward import ExactForward, host_arrays
+from netcl_core.tape.gradients import whole
+from netcl_core.tensors.host_data import Array
+from netcl_core.tensors.tensor import Operand, Tensor
+
+#: How many points around the inputs are looked at, and how far they are, in units of rounding.
+_POINTS: Final = 3
+_SPREAD: Final = 16
+#: A recomputed forward that is further from the node's value means that an input was changed.
+_STALE: Final = {"float16": 2e-2, "float32": 2e-3, "float64": 1e-6}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A gradient that contradicts the forward: of which input, where, and what was measured."""
+
+    index: int
+    element: tuple[int, ...]
+    given: float
+    low: float
+    high: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """The unit roundoffs that a gradient meets: of its dtype, and of the arithmetic behind it."""
+
+    stored: float
+    inner: float
+    tiny: float
+
+    @property
+    def relative(self) -> float:
+        """Of a gradient that is a product of what it is made of; 64 units for OpenCL's functions."""
+        return 8 * self.stored + 64 * min(self.inner, 2.0**-24)
+
+    @property
+    def most_bend(self) -> float:
+        """Of a function that saturates within rounding (tanh, softmax), how fast it does so."""
+        return -4 * float(np.log(self.inner))
+
+
+def rounding_of(gradient: Tensor, elementwise: bool) -> Rounding:
+    """Elementwise kernels compute float16 in float32; other ops keep values in their dtype."""
+    stored = np.finfo(DTYPES[gradient.dtype].numpy)
+    computed = np.finfo(NUMPY_OF_COMPUTE[DTYPES[gradient.dtype].compute])
+    inner = computed if elementwise else stored
+    tiny = stored.smallest_subnormal * 4 if gradient.dtype == "float16" else 0.0
+    tiny = max(float(tiny), float(computed.tiny) / float(computed.eps))
+    return Rounding(float(stored.eps) / 2, float(inner.eps) / 2, tiny)
+
+
+@final
+class GradientTrial:
+    """A node with its upstream gradients (one array per result, flat) and those of its inputs."""
+
+    def __init__(
+        self, node: Any, upstream: Sequence[Any], gradients: Sequence[Tensor | None]
+    ) -> None:
+        self.node = node
+        self.gradients = gradients
+        self.forward: ExactForward = node.call.exact(node)
+        self.arrays = host_arrays(node.inputs)
+        self.results = [np.asarray(each) for each in self.forward.run(self.arrays)]
+        self.upstream = np.stack(
+            [
+                np.broadcast_to(_flat(upstream[i]), (int(np.prod(self.forward.shape)),))
+                for i in range(len(self.results))
+            ]
+        )
+
+    @property
+    def stale(self) -> bool:
+        """Whether the node's value is not that of its inputs: one was changed in place since.
+
+        Where the backward does not read an input, this is allowed.
+        """
+        value = self.node.value
+        if not DTYPES[value.dtype].floating:
+            return True
+        now, then = np.broadcast_to(self.results[0], value.shape), value.to_host()
+        with np.errstate(all="ignore"):
+            known = np.isfinite(now) & np.isfinite(then)
+            apart = np.abs(now - then.astype(np.float64))[known]
+            largest = np.abs(now[known]).max(initial=0.0)
+        return bool(apart.max(initial=0.0) > _STALE[value.dtype] * largest)
+
+    @property
+    def floating(self) -> list[int]:
+        """The inputs whose gradients can be checked."""
+        pairs = enumerate(zip(self.node.inputs, self.gradients, strict=True))
+        return [
+            i
+            for i, (x, gradient) in pairs
+            if gradient is not None
+            and isinstance(x, Operand)
+            and DTYPES[x.dtype].floating
+            and gradient.size
+        ]
+
+    def random(self, index: int) -> np.random.Generator:
+        """Random numbers that are the same for the same node and input."""
+        return np.random.default_rng((self.node.number, index))
+
+    def points(self, arrays: Sequence[Any], random: np.random.Generator) -> list[list[Any]]:
+        """The inputs, and points around them that rounding cannot tell from them."""
+        found = [list(arrays)]
+        for _ in range(_POINTS):
+            found.append([self._shaken(i, array, random) for i, array in enumerate(arrays)])
+        return found
+
+    def _shaken(self, index: int, array: Any, random: np.random.Generator) -> Any:
+        x = self.node.inputs[index]
+        if not isinstance(x, Operand) or not DTYPES[x.dtype].floating:
+            return array
+        elementwise = self.forward.coarse is not None
+        dtype = DTYPES[x.dtype]
+        kept = NUMPY_OF_COMPUTE[dtype.compute] if elementwise else dtype.numpy
+        unit = float(np.finfo(kept).eps) / 2
+        with np.errstate(all="ignore"):
+            moved = array * (1 + _SPREAD * unit * random.uniform(-1, 1, array.shape))
+            return moved.astype(kept).astype(np.float64)
+
+
+def _flat(gradient: Any) -> Array:
+    if gradient is None:
+        return np.zeros(1)
+    return np.asarray(whole(gradient).to_host(), np.float64).reshape(-1)
+
+
+def times(weights: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Bounds times weights; what has no weight does not count, even if it has no bounds."""
+    with np.errstate(all="ignore"):
+        ends = np.stack([weights * low, weights * high])
+    return (
+        np.where(weights == 0, 0.0, ends.min(axis=0)),
+        np.where(weights == 0, 0.0, ends.max(axis=0)),
+    )
