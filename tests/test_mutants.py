@@ -18,7 +18,7 @@ import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive, Composite
 from netcl_core.dtypes import DTYPES
 from netcl_core.plugins.registry import Row, registry
-from netcl_core.runtime.stream import backend_of
+from netcl_core.runtime.stream import stream_of
 from netcl_core.testing import Case, Table, kernel_mutants, reference, table_of, uniform
 from netcl_core.testing import full as level
 from netcl_core.testing.faults import expression_faults
@@ -279,7 +279,7 @@ def test_what_the_simulator_says_anyway_catches_nothing(
 def test_new_memory_is_poisoned_for_a_while() -> None:
     """Else a kernel that writes nothing passes, in a buffer with the right result of before."""
     device, dtype = nc.default_device(), DTYPES["float32"]
-    backend = backend_of(device)
+    backend = stream_of(device)
     with pytest.raises(ZeroDivisionError), poisoned(device):
         fresh = backend.download(backend.allocate(1031, dtype), 1031, dtype)
         assert np.isnan(fresh).all()

@@ -46,7 +46,7 @@ def forward_sources(step: Executable) -> list[str]:
     if isinstance(step, RegionStep):
         return [step.call.plan.forward.generated.text]
     if isinstance(step, FusedOperatorStep):
-        return [kernel.source for kernel in step.call.bound(False).kernels.launches]
+        return [kernel.source for kernel in step.call.bound(False).launches]
     assert isinstance(step, OperatorStep)  # there is nothing else
     return step.made.sources
 

@@ -15,7 +15,7 @@ from netcl_core.dtypes import DTYPES
 from netcl_core.ops.operator_call import OperatorPlan
 from netcl_core.ops.operators import Saved
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
-from netcl_core.runtime.stream import backend_of
+from netcl_core.runtime.stream import stream_of
 from netcl_core.tape import frames
 from netcl_core.tape.gradients import run_plan, whole
 from netcl_core.tape.modes import is_grad_enabled
@@ -158,7 +158,7 @@ class FusedOperator:
         """The results, and with `keep` the op's own value as the last one."""
         device = self.made.device
         specs = self._outputs(keep)
-        allocate = backend_of(device).allocate
+        allocate = stream_of(device).allocate
         buffers = [allocate(spec.size, DTYPES[spec.dtype]) for spec in specs]
         first, last = self._cuts
         own = [value.buffer for value in values[first:last]]

@@ -201,7 +201,7 @@ class FusedOperatorStep:
 
     @property
     def launches(self) -> int:
-        return len(self.call.bound(False).kernels.launches)
+        return len(self.call.bound(False).launches)
 
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
         found = self.call([values[i] for i in self.inputs], self.scalars.given(numbers))

@@ -16,7 +16,7 @@ from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
 from netcl_core.ops.operators import Attrs, Implementation, Operator, Request, Saved
 from netcl_core.runtime.host_calls import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Spec
-from netcl_core.runtime.stream import backend_of
+from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import apply_op
 from netcl_core.tensors.host_data import check_dtype
@@ -70,14 +70,14 @@ class OperatorPlan:
     def launch_count(self) -> int:
         """How many kernels a run launches (a host call: none)."""
         bound = self.bound if self.launches else None
-        return len(bound.kernels.launches) if isinstance(bound, Bound) else 0
+        return len(bound.launches) if isinstance(bound, Bound) else 0
 
     @property
     def sources(self) -> list[str]:
         """The rendered kernels, for readers."""
         bound = self.bound if self.launches else None
         if isinstance(bound, Bound):
-            return [kernel.source for kernel in bound.kernels.launches]
+            return [kernel.source for kernel in bound.launches]
         return []
 
     def run(self, *inputs: Tensor | None) -> Tensor:
@@ -88,7 +88,7 @@ class OperatorPlan:
             return present[0].alias(out.shape)
         if device.backend == "numpy":
             return self._reference(inputs)
-        buffer = backend_of(device).allocate(out.size, DTYPES[out.dtype])
+        buffer = stream_of(device).allocate(out.size, DTYPES[out.dtype])
         if self.launches:
             self.bound([tensor.buffer for tensor in present], [buffer])
         return Tensor(buffer, out.shape, out.dtype, device)

@@ -10,19 +10,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, final
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, final
 
 from netcl_core.device.device import Device
+from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, message
-from netcl_core.runtime.launch import Launch, pack
-from netcl_core.runtime.memory import allocate
+from netcl_core.runtime.launch import Launch, pack, shared_kernel
 from netcl_core.runtime.rendering import render
+from netcl_core.runtime.stream import stream_of
 
 #: ("in" | "out" | "scratch", index), ("scalar", index), or
 #: ("ulong" | "long" | "int" | "float" | "double", number)
 Arg: TypeAlias = tuple[str, Any]
 _BUFFERS = ("in", "out", "scratch")
 _RANK = {**dict.fromkeys(_BUFFERS, 0), "scalar": 1}  # all others, the constant numbers: 2
+
+#: A launch, its buffers, and which of the call's scalars it takes.
+_Step: TypeAlias = tuple[Launch, tuple[Arg, ...], tuple[int, ...]]
+_BYTE: Final = DTYPES["uint8"]
 
 
 @final
@@ -103,6 +109,16 @@ class Kernels:
         return Kernels(self.launches + launches, self.scratch + others.scratch, self.scalars)
 
 
+@lru_cache(maxsize=4096)
+def _arranged(kinds: tuple[str, ...], entry: str) -> tuple[int, int]:
+    """Where in a kernel's arguments the scalars and the constant numbers begin."""
+    ranks = [_RANK.get(kind, 2) for kind in kinds]
+    if ranks != sorted(ranks):
+        expected = "buffers, then scalars, then numbers"
+        raise ArgumentError(message(entry, "args out of order", expected))
+    return ranks.count(0), len(ranks) - ranks.count(2)
+
+
 @final
 class Bound:
     """Kernels for tensors of given shapes on a device: call with input and output buffers.
@@ -110,36 +126,42 @@ class Bound:
     A tensor without elements has no buffer; a kernel gets NULL for it and must not read it.
     """
 
+    __slots__ = ("_steps", "device", "outputs", "scalars", "scratch")
+
     def __init__(
         self, device: Device, kernels: Kernels, inputs: Sequence[Spec], outputs: Sequence[Spec]
     ) -> None:
         self.device = device
-        self.kernels = kernels
         self.outputs = tuple(outputs)
-        self._launches: list[tuple[Launch, tuple[Arg, ...], tuple[int, ...]]] = []
-        for kernel in kernels.launches:
-            ranks = [_RANK.get(kind, 2) for kind, _ in kernel.args]
-            if ranks != sorted(ranks):
-                expected = "buffers, then scalars, then numbers"
-                raise ArgumentError(message(kernel.entry, "args out of order", expected))
-            buffers, scalars, numbers = (
-                tuple(arg for arg, own in zip(kernel.args, ranks, strict=True) if own == rank)
-                for rank in range(3)
-            )
-            packed = [pack(value, kind, kernel.entry) for kind, value in numbers]
-            local, source = kernel.local_on(device), kernel.source
-            launch = Launch(device, source, kernel.entry, kernel.global_size, local, packed)
-            self._launches.append((launch, buffers, tuple(index for _, index in scalars)))
+        self.scratch = kernels.scratch
+        self.scalars = kernels.scalars
+        self._steps = tuple([self._step(kernel) for kernel in kernels.launches])
+
+    def _step(self, kernel: Kernel) -> _Step:
+        entry, args = kernel.entry, kernel.args
+        scalars, numbers = _arranged(tuple([kind for kind, _ in args]), entry)
+        packed = [pack(value, kind, entry) for kind, value in args[numbers:]]
+        shared = shared_kernel(self.device, kernel.source, entry)
+        launch = Launch(shared, kernel.global_size, kernel.local_on(self.device), packed)
+        return launch, args[:scalars], tuple([index for _, index in args[scalars:numbers]])
+
+    @property
+    def launches(self) -> list[Launch]:
+        """The launches in order."""
+        return [launch for launch, _, _ in self._steps]
 
     def __call__(
         self, inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any] = ()
     ) -> None:
         """Enqueue all launches; `scalars` are this call's numbers, one per `Kernels.scalars`."""
-        scratch = [allocate(self.device, max(1, nbytes)) for nbytes in self.kernels.scratch]
+        stream = stream_of(self.device)
+        scratch = [stream.allocate(max(1, nbytes), _BYTE) for nbytes in self.scratch]
         places = {"in": inputs, "out": outputs, "scratch": scratch}
         packed = [
-            pack(value, ctype, self.kernels.launches[0].entry)
-            for value, ctype in zip(scalars, self.kernels.scalars, strict=True)
+            pack(value, ctype, self._steps[0][0].entry)
+            for value, ctype in zip(scalars, self.scalars, strict=True)
         ]
-        for launch, buffers, wanted in self._launches:
-            launch([places[kind][index] for kind, index in buffers], [packed[i] for i in wanted])
+        for launch, buffers, wanted in self._steps:
+            stream.launch(
+                launch, [places[kind][i] for kind, i in buffers], [packed[i] for i in wanted]
+            )

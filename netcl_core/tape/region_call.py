@@ -16,7 +16,7 @@ from netcl_core.codegen.lowering import Plan
 from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.kernels import Spec
-from netcl_core.runtime.stream import backend_of
+from netcl_core.runtime.stream import own_stream, replaced, stream_of
 from netcl_core.tape import frames
 from netcl_core.tape.gradients import sum_to, whole
 from netcl_core.tape.node import Node, Parts
@@ -32,7 +32,7 @@ class PlannedCall:
     `result` is the Spec of the first result.
     """
 
-    __slots__ = ("_allocate", "_direct", "_dtype", "_dtypes", "_forward", "_known", "_single",
+    __slots__ = ("_direct", "_dtype", "_dtypes", "_forward", "_known", "_single", "_stream",
                  "device", "name", "plan", "result", "shape", "size")  # fmt: skip
 
     def __init__(self, plan: Plan, name: str) -> None:
@@ -45,7 +45,7 @@ class PlannedCall:
         self._dtypes = plan.types.outputs
         self._dtype = plan.results[0]
         self._single = len(plan.results) == 1
-        self._allocate = plan.allocate
+        self._stream = own_stream(plan.device)
         self._direct: Any = None
         self._forward: Callable[..., Any] | None = None
         self._known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
@@ -63,10 +63,11 @@ class PlannedCall:
         inputs = [x if type(x) is Tensor else x.value for x in tensors]
         launch = self._direct
         if launch is not None:
-            buffer = self._allocate(self.size, self._dtype)
+            stream = stream_of(self.device) if replaced else self._stream
+            buffer = stream.allocate(self.size, self._dtype)
             buffers = [x.buffer for x in inputs]
             buffers.append(buffer)
-            launch(buffers)
+            stream.launch(launch, buffers)
             value: Any = Tensor(buffer, self.shape, self._dtypes[0], self.device)
         else:
             value = (self._forward or self._prepare())(scalars, *inputs)
@@ -113,7 +114,7 @@ class PlannedCall:
     def _prepare(self) -> Callable[..., Any]:
         """The forward function `(scalars, *tensors)`; the kernel's source is made here."""
         stage = self.plan.forward
-        allocate, size, shape, device = self._allocate, self.size, self.shape, self.device
+        allocate, size, shape, device = self.plan.allocate, self.size, self.shape, self.device
         dtype, name = self._dtype, self._dtypes[0]
 
         def one(scalars: Sequence[Any], *tensors: Tensor) -> Tensor:
@@ -176,7 +177,7 @@ def plan_gradients(
     for i, j in stage.generated.passes:
         found[i] = grads[j]
     if stage.writes:
-        allocate = backend_of(plan.device).allocate
+        allocate = stream_of(plan.device).allocate
         targets = [allocate(plan.size, DTYPES[dtype]) for _, dtype in stage.writes]
         buffers = [None if g is None else g.buffer for g in small]
         stage([x.buffer for x in inputs], buffers, scalars, targets)
