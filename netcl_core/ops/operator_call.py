@@ -16,19 +16,23 @@ from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
 from netcl_core.ops.operators import Attrs, Implementation, Operator, Request, Saved
 from netcl_core.runtime.host_calls import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Spec
+from netcl_core.runtime.memo import Memo
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import apply_op
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Operand, Tensor
 
-#: How many plans an op keeps.
-_PLANS: Final = 8192
+#: How many plans an op keeps: another one costs little more than to find it.
+_PLANS: Final = 1024
 
 
 @final
 class OperatorPlan:
     """An operator prepared for one device, shapes, dtypes and attributes."""
+
+    __slots__ = ("_bound", "_chosen", "attrs", "device", "differentiable", "launches", "operator",
+                 "output", "specs")  # fmt: skip
 
     def __init__(self, operator: Operator, device: Device, specs: tuple[Any, ...], attrs: Attrs):
         self.operator = operator
@@ -58,7 +62,7 @@ class OperatorPlan:
         """What runs the chosen implementation; made on first use."""
         if self._bound is None:
             request = self.request
-            planned = self.implementation.plan(request)
+            planned = self.operator.select(request, self._chosen).plan(request)
             self._bound = (
                 HostBound(self.device, planned, request.inputs, (self.output,))
                 if isinstance(planned, HostCall)
@@ -112,7 +116,7 @@ class OperatorPlan:
 
 def operator_function(operator: Operator) -> Callable[..., Any]:
     """The public function of an operator."""
-    plans: dict[Any, OperatorPlan] = {}
+    plans: Memo[Any, OperatorPlan] = Memo(_PLANS)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -128,9 +132,7 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
             made = plans.get(key)
             if made is None:
                 specs = tuple(None if x is None else Spec(x.shape, x.dtype) for x in operands)
-                if len(plans) >= _PLANS:
-                    plans.clear()
-                made = plans[key] = OperatorPlan(operator, device, specs, attrs)
+                made = plans.put(key, OperatorPlan(operator, device, specs, attrs))
         except MISTAKES as error:
             if names_an_op(error):
                 raise

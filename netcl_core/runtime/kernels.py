@@ -10,13 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, message
-from netcl_core.runtime.launch import Launch, pack, shared_kernel
+from netcl_core.runtime import rendering
+from netcl_core.runtime.launch import (
+    Launch,
+    Packer,
+    SharedKernel,
+    pack,
+    pack_all,
+    packers_of,
+    shared_kernel,
+)
+from netcl_core.runtime.memo import Memo
 from netcl_core.runtime.rendering import render
 from netcl_core.runtime.stream import stream_of
 
@@ -29,6 +38,12 @@ _RANK = {**dict.fromkeys(_BUFFERS, 0), "scalar": 1}  # all others, the constant 
 #: A launch, its buffers, and which of the call's scalars it takes.
 _Step: TypeAlias = tuple[Launch, tuple[Arg, ...], tuple[int, ...]]
 _BYTE: Final = DTYPES["uint8"]
+#: The kernel, where in its arguments the scalars and the constant numbers begin, and what
+#: packs the numbers.
+_Lowered: TypeAlias = tuple[SharedKernel, int, int, Sequence[Packer]]
+_lowerings: Final[Memo[Any, _Lowered]] = Memo(1024)
+#: Types of context values that are equal only where they print alike, if their types are.
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 @final
@@ -109,14 +124,26 @@ class Kernels:
         return Kernels(self.launches + launches, self.scratch + others.scratch, self.scalars)
 
 
-@lru_cache(maxsize=4096)
-def _arranged(kinds: tuple[str, ...], entry: str) -> tuple[int, int]:
-    """Where in a kernel's arguments the scalars and the constant numbers begin."""
+def _lowered(device: Device, kernel: Kernel) -> _Lowered:
+    """What launches of one template, context and kinds of arguments have in common."""
+    context = kernel.context
+    kinds = tuple([kind for kind, _ in kernel.args])
+    types = tuple([type(value) for value in context.values()])
+    if not _PLAIN.issuperset(types):
+        return _lower(device, kernel, kinds)
+    name = (device, kernel.template, kernel.entry, rendering.edition())
+    key = (name, kinds, types, *context.items())
+    return _lowerings.get(key) or _lowerings.put(key, _lower(device, kernel, kinds))
+
+
+def _lower(device: Device, kernel: Kernel, kinds: Sequence[str]) -> _Lowered:
     ranks = [_RANK.get(kind, 2) for kind in kinds]
     if ranks != sorted(ranks):
         expected = "buffers, then scalars, then numbers"
-        raise ArgumentError(message(entry, "args out of order", expected))
-    return ranks.count(0), len(ranks) - ranks.count(2)
+        raise ArgumentError(message(kernel.entry, "args out of order", expected))
+    shared = shared_kernel(device, kernel.source, kernel.entry)
+    numbers = len(ranks) - ranks.count(2)
+    return shared, ranks.count(0), numbers, packers_of(kinds[numbers:])
 
 
 @final
@@ -138,12 +165,12 @@ class Bound:
         self._steps = tuple([self._step(kernel) for kernel in kernels.launches])
 
     def _step(self, kernel: Kernel) -> _Step:
-        entry, args = kernel.entry, kernel.args
-        scalars, numbers = _arranged(tuple([kind for kind, _ in args]), entry)
-        packed = [pack(value, kind, entry) for kind, value in args[numbers:]]
-        shared = shared_kernel(self.device, kernel.source, entry)
+        args = kernel.args
+        shared, scalars, numbers, packers = _lowered(self.device, kernel)
+        packed = pack_all(args[numbers:], packers, kernel.entry)
         launch = Launch(shared, kernel.global_size, kernel.local_on(self.device), packed)
-        return launch, args[:scalars], tuple([index for _, index in args[scalars:numbers]])
+        wanted = () if scalars == numbers else tuple([i for _, i in args[scalars:numbers]])
+        return launch, args[:scalars], wanted
 
     @property
     def launches(self) -> list[Launch]:
@@ -155,13 +182,13 @@ class Bound:
     ) -> None:
         """Enqueue all launches; `scalars` are this call's numbers, one per `Kernels.scalars`."""
         stream = stream_of(self.device)
-        scratch = [stream.allocate(max(1, nbytes), _BYTE) for nbytes in self.scratch]
-        places = {"in": inputs, "out": outputs, "scratch": scratch}
+        places = {"in": inputs, "out": outputs}
+        if self.scratch:
+            places["scratch"] = [stream.allocate(max(1, n), _BYTE) for n in self.scratch]
         packed = [
             pack(value, ctype, self._steps[0][0].entry)
             for value, ctype in zip(scalars, self.scalars, strict=True)
         ]
         for launch, buffers, wanted in self._steps:
-            stream.launch(
-                launch, [places[kind][i] for kind, i in buffers], [packed[i] for i in wanted]
-            )
+            given = [places[kind][i] for kind, i in buffers]
+            stream.launch(launch, given, [packed[i] for i in wanted] if wanted else ())

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from threading import get_ident
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 from netcl_core.device.device import Device, opencl_module
 from netcl_core.errors import DeviceError, DtypeError, message
@@ -24,8 +24,9 @@ from netcl_core.runtime.memo import Memo
 #: pyopencl looks up code in a database on disk when it makes a kernel object, and threads
 #: that do this together have crashed in it.
 _creation: Final = threading.Lock()
+Packer: TypeAlias = Callable[..., bytes]
 _FORMATS: Final = {"float": "f", "double": "d", "int": "i", "long": "q", "ulong": "Q"}
-_PACK: Final[dict[str, Callable[..., bytes]]] = {
+_PACK: Final[dict[str, Packer]] = {
     ctype: struct.Struct(code).pack for ctype, code in _FORMATS.items()
 }
 #: So many threads may have a kernel object of one kernel before all are made anew.
@@ -44,6 +45,21 @@ def pack(value: Any, ctype: str, who: str) -> bytes:
     except struct.error:
         pass
     raise DtypeError(message(who, f"the scalar {value!r} as {ctype}", f"a value that fits {ctype}"))
+
+
+def pack_all(
+    numbers: Sequence[tuple[str, Any]], packers: Sequence[Packer], who: str
+) -> list[bytes]:
+    """Several numbers, each with its type, as `pack` does; `packers` are those of the types."""
+    try:
+        return [to_bytes(number) for to_bytes, (_, number) in zip(packers, numbers, strict=True)]
+    except (OverflowError, struct.error):
+        return [pack(number, ctype, who) for ctype, number in numbers]
+
+
+def packers_of(ctypes: Sequence[str]) -> list[Packer]:
+    """What makes bytes of numbers of these types."""
+    return [_PACK[ctype] for ctype in ctypes]
 
 
 @final

@@ -24,6 +24,7 @@ from netcl_core.runtime.memo import Memo
 _prefixes: Final[dict[str, jinja2.BaseLoader]] = {}
 _lock: Final = threading.RLock()
 _texts: Final[Memo[Any, str]] = Memo(2048)
+_edition = 0
 #: Types of values that are told apart by how they print.
 _PRINTED: Final = frozenset({bool, int, float})
 
@@ -65,8 +66,15 @@ def drop_prefix(prefix: str) -> None:
 
 def _forget() -> None:
     """Drop what was made from templates before they changed."""
+    global _edition
     environment().cache.clear()  # type: ignore[union-attr]  # an LRUCache unless size 0
     _texts.clear()
+    _edition += 1
+
+
+def edition() -> int:
+    """How often the templates have changed: part of the key of whatever was made from them."""
+    return _edition
 
 
 def has_prefix(prefix: str) -> bool:
