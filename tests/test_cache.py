@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,9 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.config import core_source
 from netcl_core.errors import BuildError
+from netcl_core.runtime import binaries
 from netcl_core.runtime import programs as cache
+from netcl_core.runtime.memo import Memo
 
 pytest.importorskip("netcl_plugin_elementwise")
 
@@ -63,7 +66,7 @@ def test_the_least_used_entries_go(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         entry = tmp_path / f"{name}.bin"
         entry.write_bytes(bytes(600_000))
         os.utime(entry, (1e9 - age, 1e9 - age))
-    cache._prune(tmp_path)
+    binaries.prune(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["new.bin"]
 
 
@@ -78,13 +81,11 @@ def test_a_folder_that_cannot_be_written_costs_only_time(
 def test_programs_in_memory_are_bounded_and_shared(
     opencl: nc.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "MEMORY_ENTRIES", 3)
-    cache.clear()
+    monkeypatch.setattr(cache, "_programs", Memo(3))
     source = core_source("kernels/probe.cl.j2").replace("NETCL_PROBE_TYPE", "float")
     programs = [cache.build(opencl, f"{source}\n// {i}", "test") for i in range(5)]
     assert len(cache._programs) == 3
     assert cache.build(opencl, f"{source}\n// 4", "test") is programs[4]
-    cache.clear()
 
 
 def test_a_build_error_shows_the_numbered_source_and_the_log(opencl: nc.Device) -> None:
@@ -103,3 +104,54 @@ def test_a_new_batch_size_and_a_new_scalar_build_nothing(opencl: nc.Device) -> N
         for size in range(1, 50):
             ag.leaky_relu(nc.Tensor.ones((size, 1000)), 0.1 * size)
         assert len(cache._programs) == before
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETCL_CACHE_DIR", str(tmp_path))
+
+    def full(self: Path, target: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    binaries.write("entry", b"12345678")
+    assert binaries.read("entry") is None
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_what_an_ended_process_was_writing_goes(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.tmp", tmp_path / "new.tmp"
+    for path in (old, new):
+        path.touch()
+    os.utime(old, (1e9, 1e9))
+    binaries.prune(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["new.tmp"]
+
+
+def test_a_write_seldom_looks_at_every_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And yet the folder stays near its bound."""
+    monkeypatch.setenv("NETCL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NETCL_CACHE_SIZE_MB", "1")
+    pruned: list[Path] = []
+    prune = binaries.prune
+    monkeypatch.setattr(binaries, "prune", lambda place: pruned.append(place) or prune(place))
+    for i in range(100):
+        binaries.write(f"{i}", bytes(5000))
+    assert len(pruned) < 8
+    for i in range(100, 400):
+        binaries.write(f"{i}", bytes(5000))
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.bin")) < 1.2 * 2**20
+
+
+def test_a_compiler_that_talks_is_no_warning(
+    opencl: nc.Device, python: Callable[..., str], tmp_path: Path
+) -> None:
+    """Under `-W error` too, and no filter of the process is changed."""
+    told = """
+import warnings
+warnings.simplefilter("error")
+import netcl_core as nc, netcl_core.autograd as ag
+print(ag.gelu(nc.Tensor.ones(3)).to_host()[0] > 0, "CompilerWarning" in str(warnings.filters))
+"""
+    assert python(told, NETCL_CACHE_DIR=str(tmp_path)) == "True False"

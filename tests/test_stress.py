@@ -19,7 +19,7 @@ from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.errors import MissingOpError, ShapeError
 from netcl_core.runtime import memory
 from netcl_core.runtime import programs as cache
-from netcl_core.runtime.launch import Launch
+from netcl_core.runtime.launch import SharedKernel
 from netcl_core.testing import usable_devices
 
 THREADS = 8
@@ -312,8 +312,8 @@ def test_many_short_lived_threads(device: Any) -> None:
     assert live_bytes(device) <= live
     gc.collect()
     assert not any(ref() is not None for ref in tapes)
-    launches = [each for each in gc.get_objects() if type(each) is Launch]
-    assert max(len(each._kernels) for each in launches) <= 65
+    kernels = [each for each in gc.get_objects() if type(each) is SharedKernel]
+    assert max(len(each.of_thread) for each in kernels) <= 65
 
 
 def test_a_plugin_comes_and_goes_while_ops_run(device: Any, impatient: None) -> None:

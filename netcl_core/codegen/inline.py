@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from netcl_core.codegen.dialect import PLAIN, Dialect
 from netcl_core.codegen.emit import OpenCLPrinter, Source
@@ -24,6 +24,18 @@ _TEMPLATE: Final = "core/kernels/inline.cl.j2"
 _HELPERS: Final = "core/kernels/helpers.cl.j2"
 #: A kernel argument with its declaration.
 Parameter: TypeAlias = tuple[Arg, str]
+
+
+class Caller(NamedTuple):
+    """How a template calls the function of an inline region; `names` are its own arguments."""
+
+    name: str
+    names: tuple[str, ...]
+
+    def call(self, width: int, index: str, value: str = "") -> str:
+        """The C text of a call at an index: of one element, or of a vector of them."""
+        given = [f"(size_t)({index})", *([value] if value else []), *self.names]
+        return f"{self.name}{width}({', '.join(given)})"
 
 
 @final
@@ -94,11 +106,11 @@ class Inline:
         loads = map(number, self._program.loads)
         return [i for i in loads if i != self.value]
 
-    def call(self, width: int, index: str, value: str = "") -> str:
-        """The C text of a call at an index: of one element, or of a vector of them."""
+    @property
+    def caller(self) -> Caller:
+        """What a template calls."""
         names = [text.split()[-1].lstrip("*") for _, text in self._parameters()]
-        given = [f"(size_t)({index})", *([value] if value else []), *names]
-        return f"{self.name}{width}({', '.join(given)})"
+        return Caller(self.name, tuple(names))
 
     def _parameters(self) -> list[Parameter]:
         return [*self.buffers, *self.scalars, *self.numbers]
@@ -207,8 +219,8 @@ class Slots:
             "slot_functions": "\n".join([called, *functions]) if functions else "",
             "slot_buffers": [text for _, text in self.buffers],
             "slot_numbers": [text for _, text in self.numbers],
-            "prologue": self.prologue,
-            "epilogue": self.epilogue,
+            "prologue": None if self.prologue is None else self.prologue.caller,
+            "epilogue": None if self.epilogue is None else self.epilogue.caller,
         }
 
     def args(self, buffers: Sequence[Arg], numbers: Sequence[Arg]) -> tuple[Arg, ...]:

@@ -34,9 +34,9 @@ from netcl_core.codegen.region import (
     infer,
 )
 from netcl_core.device.device import Device
-from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
-from netcl_core.runtime.launch import Launch, pack
-from netcl_core.runtime.stream import backend_of
+from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE, Dtype
+from netcl_core.runtime.launch import Launch, pack, shared_kernel
+from netcl_core.runtime.stream import stream_of
 
 #: The shape of each output's gradient, which may be broadcast; None: it has none.
 Grads: TypeAlias = tuple[Shape | None, ...]
@@ -68,7 +68,6 @@ class Plan:
             step.parsed.backward is not None for step in region.steps
         )
         self.results = tuple(DTYPES[dtype] for dtype in self.types.outputs)
-        self.allocate = backend_of(device).allocate
         self._dialect = dialect_of(device)
         self._full: Grads = (self.shape,) * len(region.outputs)
         self._sources: dict[Any, Generated] = {}  # shared by all sizes
@@ -88,6 +87,10 @@ class Plan:
         made._full = (made.shape,) * len(self.region.outputs)
         made._forward, made._backward = None, {}
         return made
+
+    def allocate(self, size: int, dtype: Dtype) -> Any:
+        """A buffer of the device."""
+        return stream_of(self.device).allocate(size, dtype)
 
     @property
     def forward(self) -> Stage:
@@ -164,9 +167,8 @@ class Stage:
             items, constants = _geometry(layout, plan, generated)
             local = (GPU_LOCAL,) if plan.device.kind == "gpu" else (1,)
             rounded = -(-items // local[0]) * local[0]
-            self._launch = Launch(
-                plan.device, generated.text, generated.entry, (rounded,), local, constants, who
-            )
+            kernel = shared_kernel(plan.device, generated.text, generated.entry)
+            self._launch = Launch(kernel, (rounded,), local, constants, who)
 
     @property
     def direct(self) -> Launch | None:
@@ -188,10 +190,8 @@ class Stage:
                 given = (inputs, grads)
                 buffers = [given[which][i] for which, i in self._places]
                 buffers += targets
-            if self._scalars:
-                launch(buffers, self._packed(scalars))
-            else:
-                launch(buffers)
+            packed = self._packed(scalars) if self._scalars else ()
+            stream_of(self.plan.device).launch(launch, buffers, packed)
         elif self.writes and self.plan.size:
             self._run_numpy(inputs, grads, scalars, targets)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import threading
-import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -30,13 +29,11 @@ def opencl_module() -> Any:
     """The pyopencl module, with the environment's runtimes shown to its loader.
 
     Raises ImportError or OSError where it is not installed or cannot be loaded.
-    The one place that imports it, since OpenCL is optional. Its CompilerWarning
-    (a driver said something about a build that succeeded) is silenced.
+    The one place that imports it, since OpenCL is optional.
     """
     icd.install()
     import pyopencl
 
-    warnings.simplefilter("ignore", pyopencl.CompilerWarning)
     return pyopencl
 
 

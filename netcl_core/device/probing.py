@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from netcl_core.config import core_source
+from netcl_core.device import compiler
 
 if TYPE_CHECKING:
     import pyopencl
@@ -80,8 +81,5 @@ def _run(cl: Any, queue: pyopencl.CommandQueue, text: str, c_type: str) -> tuple
 
 
 def _build(cl: Any, queue: pyopencl.CommandQueue, text: str, c_type: str) -> Any:
-    # A raw program: pyopencl's own cache would hide a broken compiler, and on a failing build it
-    # leaves the source behind in the temporary folder.
-    raw = cl._cl._Program(queue.context, text)
-    options = [f"-DNETCL_PROBE_TYPE={c_type}", *["-DNETCL_PROBE_HALF"] * (c_type == "half")]
-    return cl.Program(raw).build(options=options, devices=[queue.device])
+    half = " -DNETCL_PROBE_HALF" if c_type == "half" else ""
+    return compiler.from_source(cl, queue.context, text, f"-DNETCL_PROBE_TYPE={c_type}{half}")

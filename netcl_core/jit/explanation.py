@@ -47,9 +47,9 @@ def forward_sources(step: Executable) -> list[str]:
     if isinstance(step, RegionStep):
         return [step.call.plan.forward.generated.text]
     if isinstance(step, FusedOperatorStep):
-        return [kernel.source for kernel in step.call.bound(False).kernels.launches]
+        return [kernel.source for kernel in step.call.bound(False).launches]
     if isinstance(step, OperatorStep):
-        return [kernel.source for kernel in step.call.kernels.launches]
+        return [kernel.source for kernel in step.call.launched]
     return []
 
 

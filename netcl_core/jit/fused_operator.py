@@ -15,7 +15,7 @@ from netcl_core.codegen.lowering import Plan
 from netcl_core.dtypes import DTYPES
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
-from netcl_core.runtime.stream import backend_of
+from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.exact_forward import ExactForward, region_forward
 from netcl_core.tape.gradients import run_plan
 from netcl_core.tape.node import Node
@@ -134,7 +134,7 @@ class FusedOperatorCall:
         if made.operator.check is not None:
             made.operator.check(made.operands(self._op_values(inputs)), made.attrs)
         specs = self._outputs(keep)
-        allocate = backend_of(self.device).allocate
+        allocate = stream_of(self.device).allocate
         buffers = [allocate(spec.size, DTYPES[spec.dtype]) for spec in specs]
         first, last = self._cuts
         own = [value.buffer for value in inputs[first:last]]

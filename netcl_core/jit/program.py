@@ -181,7 +181,7 @@ class OperatorStep:
 
     @property
     def launches(self) -> int:
-        return len(self.call.kernels.launches)
+        return len(self.call.launched)
 
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
         operands = [values[i] for i in self.inputs]
@@ -237,7 +237,7 @@ class FusedOperatorStep:
 
     @property
     def launches(self) -> int:
-        return len(self.call.bound(False).kernels.launches)
+        return len(self.call.bound(False).launches)
 
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
         operands = [values[i] for i in self.inputs]

@@ -23,6 +23,7 @@ from netcl_core.ops.operator_call import (
 from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
+from netcl_core.runtime.memo import Memo
 from netcl_core.tape.apply import apply
 from netcl_core.tape.node import Node
 from netcl_core.tape.tracing import TraceBreak, TracingContext
@@ -36,7 +37,7 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
     """The public function of an operator that is a function of other ops; its errors name it."""
     function = operator.function
     assert function is not None  # it is made of other ops
-    calls: dict[Any, Any] = {}
+    calls: Memo[Any, Any] = Memo(CALLS)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -71,7 +72,7 @@ def composed_call(
 
 
 def _served(
-    operator: Operator, calls: dict[Any, Any], args: Sequence[Any], kwargs: dict[str, Any]
+    operator: Operator, calls: Memo[Any, Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[OperatorCall | None, list[Any]]:
     """The call of an implementation, with its inputs; None: the function serves."""
     bind = operator.bind
@@ -85,9 +86,7 @@ def _served(
         inputs, key = call_key(operands, device, attrs)
         made = calls.get(key)
         if made is None:
-            if len(calls) >= CALLS:
-                calls.clear()
-            made = calls[key] = _made(operator, device, specs_of(operands, inputs), attrs)
+            made = calls.put(key, _made(operator, device, specs_of(operands, inputs), attrs))
     except (TypeError, ValueError):  # metadata that is no key, data that is none: as it is written
         return None, []
     return (None, []) if made is _FUNCTION else (made, inputs)

@@ -17,8 +17,10 @@ from netcl_core.errors import DeviceError, GradientError, RegistrationError, mes
 from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
 from netcl_core.ops.operators import Attrs, Implementation, Operator, Request, Saved
 from netcl_core.runtime.host_calls import HostBound, HostCall
-from netcl_core.runtime.kernels import Bound, Kernels, Spec
-from netcl_core.runtime.stream import backend_of
+from netcl_core.runtime.kernels import Bound, Spec
+from netcl_core.runtime.launch import Launch
+from netcl_core.runtime.memo import Memo
+from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.apply import Needs, apply
 from netcl_core.tape.exact_forward import ExactForward
 from netcl_core.tape.gradients import whole
@@ -30,8 +32,8 @@ from netcl_core.tape.tracing import refused
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Operand, Tensor
 
-#: How many calls an op keeps.
-CALLS: Final = 8192
+#: How many calls an op keeps: another one costs little more than to find it.
+CALLS: Final = 1024
 
 
 @final
@@ -119,10 +121,10 @@ class OperatorCall:
         return () if declared is None else declared(*self.specs, **self.attrs)
 
     @property
-    def kernels(self) -> Kernels:
+    def launched(self) -> list[Launch]:
         """What a run launches; a host call and a view launch nothing."""
         bound = self.bound(False) if self.launches else None
-        return bound.kernels if isinstance(bound, Bound) else Kernels(())
+        return bound.launches if isinstance(bound, Bound) else []
 
     # -- running -----------------------------------------------------------------------
 
@@ -153,7 +155,7 @@ class OperatorCall:
         if device.backend == "numpy":
             return self._referred(inputs)
         specs = self.results + self.residuals if keep else self.results
-        allocate = backend_of(device).allocate
+        allocate = stream_of(device).allocate
         buffers = [allocate(spec.size, DTYPES[spec.dtype]) for spec in specs]
         if self.launches:
             self.bound(keep)([x.buffer for x in inputs], buffers)
@@ -286,7 +288,7 @@ class OperatorCall:
 
 def operator_function(operator: Operator) -> Callable[..., Any]:
     """The public function of an operator."""
-    calls: dict[Any, OperatorCall] = {}
+    calls: Memo[Any, OperatorCall] = Memo(CALLS)
     bind = operator.bind
     assert bind is not None  # functions of other ops have their own public function
 
@@ -297,11 +299,9 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
             inputs, key = call_key(operands, device, attrs)
             made = calls.get(key)
             if made is None:
-                if len(calls) >= CALLS:
-                    calls.clear()
                 try:
                     specs = specs_of(operands, inputs)
-                    made = calls[key] = OperatorCall(operator, device, specs, attrs)
+                    made = calls.put(key, OperatorCall(operator, device, specs, attrs))
                 except Exception:
                     refused(inputs)
                     raise

@@ -11,7 +11,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeAlias, final
+from weakref import WeakKeyDictionary
 
 from netcl_core.codegen.inline import NO_SLOTS, Slots
 from netcl_core.device.device import Device
@@ -256,6 +258,13 @@ class Operator:
 
     def offers(self) -> list[Offer]:
         """All implementations for this operator, with who brings each; its own function last."""
+        version, found = _offers.get(self, (-1, []))
+        if version != registry.version:
+            version, found = registry.version, self._offers()
+            _offers[self] = version, found
+        return found
+
+    def _offers(self) -> list[Offer]:
         provider, owner = next(
             (
                 (row.provider, row.owner)
@@ -279,16 +288,8 @@ class Operator:
 
     def decide(self, request: Request, chosen: Sequence[Choice] = ()) -> Decision:
         """Which implementation serves a request, by which rule, and why not the others."""
-        return decide(
-            self.name,
-            self.offers(),
-            chosen,
-            lambda offer: (
-                registry.limit(offer.owner, request.device)
-                or (None if offer.item is None else offer.item.requires.unmet(request))
-            ),
-            registry.locked(self.name, request.device, request.output.dtype),
-        )
+        locked = registry.locked(self.name, request.device, request.output.dtype)
+        return decide(self.name, self.offers(), chosen, partial(_unfit, request), locked)
 
     def select(self, request: Request, chosen: Sequence[Choice] = ()) -> Implementation | None:
         """The implementation for a request; None: the operator's own function.
@@ -297,6 +298,10 @@ class Operator:
         a tie.
         """
         offers = self.offers()
+        if not chosen:  # then one that is alone needs no rule
+            fitting = [offer for offer in offers if _unfit(request, offer) is None]
+            if len(fitting) == 1:
+                return fitting[0].item  # type: ignore[no-any-return]  # as offered
         decision = self.decide(request, chosen)
         if decision.winner is None and not decision.tied:
             reasons = [
@@ -314,6 +319,16 @@ class Operator:
             )
         found: Implementation | None = winner_of(self.name, decision)
         return found
+
+
+#: The offers of each operator, with the registry's version of them.
+_offers: Final[WeakKeyDictionary[Operator, tuple[int, list[Offer]]]] = WeakKeyDictionary()
+
+
+def _unfit(request: Request, offer: Offer) -> str | None:
+    """Why an offered implementation cannot serve a request, or None; a function always can."""
+    limit = registry.limit(offer.owner, request.device)
+    return limit or (None if offer.item is None else offer.item.requires.unmet(request))
 
 
 def composite(

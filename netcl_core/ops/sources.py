@@ -273,10 +273,8 @@ def _launched(call: OperatorCall) -> tuple[Source, ...]:
     if isinstance(bound, HostBound):
         return _python(bound.call.run)
     return tuple(
-        Source(
-            kernel.entry, kernel.source, OPENCL, kernel.global_size, kernel.local_on(call.device)
-        )
-        for kernel in bound.kernels.launches
+        Source(each.entry, each.source, OPENCL, each.global_size, each.local_size)
+        for each in bound.launches
     )
 
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-import numpy as np
-
-from netcl_core.device.device import Device, opencl_module
+from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.kernels import Spec
+from netcl_core.runtime.stream import stream_of
 
 
 @final
@@ -30,32 +29,15 @@ class HostCall:
 class HostBound:
     """A host call for tensors of given shapes on a device: call with buffers."""
 
+    __slots__ = ("call", "device", "forms")
+
     def __init__(
         self, device: Device, call: HostCall, inputs: Sequence[Spec], outputs: Sequence[Spec]
     ) -> None:
         self.device = device
         self.call = call
-        self.specs = (*inputs, *outputs)
+        self.forms = [(spec.shape, DTYPES[spec.dtype].numpy) for spec in (*inputs, *outputs)]
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Map, run and unmap; returns when the work is done."""
-        flags = opencl_module().map_flags
-        modes = [flags.READ] * len(inputs) + [flags.WRITE_INVALIDATE_REGION] * len(outputs)
-        arrays: list[Any] = []
-        try:
-            for buffer, mode, spec in zip((*inputs, *outputs), modes, self.specs, strict=True):
-                arrays.append(self._map(buffer, mode, spec))
-            with np.errstate(all="ignore"):
-                self.call.run(arrays[: len(inputs)], arrays[-1])
-        finally:
-            for array in arrays:
-                if array.size:
-                    array.base.release(self.device.queue)
-
-    def _map(self, buffer: Any, mode: Any, spec: Spec) -> Any:
-        dtype = DTYPES[spec.dtype].numpy
-        if not spec.size:
-            return np.empty(spec.shape, dtype)
-        enqueue = opencl_module().enqueue_map_buffer
-        array, _ = enqueue(self.device.queue, buffer, mode, 0, spec.shape, dtype, is_blocking=True)
-        return array
+        """Returns when the work is done."""
+        stream_of(self.device).host_call(self.call.run, inputs, outputs, self.forms)

@@ -10,19 +10,40 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from netcl_core.device.device import Device
+from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, message
-from netcl_core.runtime.launch import Launch, pack
-from netcl_core.runtime.memory import allocate
+from netcl_core.runtime import rendering
+from netcl_core.runtime.launch import (
+    Launch,
+    Packer,
+    SharedKernel,
+    pack,
+    pack_all,
+    packers_of,
+    shared_kernel,
+)
+from netcl_core.runtime.memo import Memo
 from netcl_core.runtime.rendering import render
+from netcl_core.runtime.stream import stream_of
 
 #: ("in" | "out" | "scratch", index), ("scalar", index), or
 #: ("ulong" | "long" | "int" | "float" | "double", number)
 Arg: TypeAlias = tuple[str, Any]
 _BUFFERS = ("in", "out", "scratch")
 _RANK = {**dict.fromkeys(_BUFFERS, 0), "scalar": 1}  # all others, the constant numbers: 2
+
+#: A launch, its buffers, and which of the call's scalars it takes.
+_Step: TypeAlias = tuple[Launch, tuple[Arg, ...], tuple[int, ...]]
+_BYTE: Final = DTYPES["uint8"]
+#: The kernel, where in its arguments the scalars and the constant numbers begin, and what
+#: packs the numbers.
+_Lowered: TypeAlias = tuple[SharedKernel, int, int, Sequence[Packer]]
+_lowerings: Final[Memo[Any, _Lowered]] = Memo(1024)
+#: Types of context values that are equal only where they print alike, if their types are.
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 @final
@@ -103,6 +124,28 @@ class Kernels:
         return Kernels(self.launches + launches, self.scratch + others.scratch, self.scalars)
 
 
+def _lowered(device: Device, kernel: Kernel) -> _Lowered:
+    """What launches of one template, context and kinds of arguments have in common."""
+    context = kernel.context
+    kinds = tuple([kind for kind, _ in kernel.args])
+    types = tuple([type(value) for value in context.values()])
+    if not _PLAIN.issuperset(types):
+        return _lower(device, kernel, kinds)
+    name = (device, kernel.template, kernel.entry, rendering.edition())
+    key = (name, kinds, types, *context.items())
+    return _lowerings.get(key) or _lowerings.put(key, _lower(device, kernel, kinds))
+
+
+def _lower(device: Device, kernel: Kernel, kinds: Sequence[str]) -> _Lowered:
+    ranks = [_RANK.get(kind, 2) for kind in kinds]
+    if ranks != sorted(ranks):
+        expected = "buffers, then scalars, then numbers"
+        raise ArgumentError(message(kernel.entry, "args out of order", expected))
+    shared = shared_kernel(device, kernel.source, kernel.entry)
+    numbers = len(ranks) - ranks.count(2)
+    return shared, ranks.count(0), numbers, packers_of(kinds[numbers:])
+
+
 @final
 class Bound:
     """Kernels for tensors of given shapes on a device: call with input and output buffers.
@@ -110,36 +153,42 @@ class Bound:
     A tensor without elements has no buffer; a kernel gets NULL for it and must not read it.
     """
 
+    __slots__ = ("_steps", "device", "outputs", "scalars", "scratch")
+
     def __init__(
         self, device: Device, kernels: Kernels, inputs: Sequence[Spec], outputs: Sequence[Spec]
     ) -> None:
         self.device = device
-        self.kernels = kernels
         self.outputs = tuple(outputs)
-        self._launches: list[tuple[Launch, tuple[Arg, ...], tuple[int, ...]]] = []
-        for kernel in kernels.launches:
-            ranks = [_RANK.get(kind, 2) for kind, _ in kernel.args]
-            if ranks != sorted(ranks):
-                expected = "buffers, then scalars, then numbers"
-                raise ArgumentError(message(kernel.entry, "args out of order", expected))
-            buffers, scalars, numbers = (
-                tuple(arg for arg, own in zip(kernel.args, ranks, strict=True) if own == rank)
-                for rank in range(3)
-            )
-            packed = [pack(value, kind, kernel.entry) for kind, value in numbers]
-            local, source = kernel.local_on(device), kernel.source
-            launch = Launch(device, source, kernel.entry, kernel.global_size, local, packed)
-            self._launches.append((launch, buffers, tuple(index for _, index in scalars)))
+        self.scratch = kernels.scratch
+        self.scalars = kernels.scalars
+        self._steps = tuple([self._step(kernel) for kernel in kernels.launches])
+
+    def _step(self, kernel: Kernel) -> _Step:
+        args = kernel.args
+        shared, scalars, numbers, packers = _lowered(self.device, kernel)
+        packed = pack_all(args[numbers:], packers, kernel.entry)
+        launch = Launch(shared, kernel.global_size, kernel.local_on(self.device), packed)
+        wanted = () if scalars == numbers else tuple([i for _, i in args[scalars:numbers]])
+        return launch, args[:scalars], wanted
+
+    @property
+    def launches(self) -> list[Launch]:
+        """The launches in order."""
+        return [launch for launch, _, _ in self._steps]
 
     def __call__(
         self, inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any] = ()
     ) -> None:
         """Enqueue all launches; `scalars` are this call's numbers, one per `Kernels.scalars`."""
-        scratch = [allocate(self.device, max(1, nbytes)) for nbytes in self.kernels.scratch]
-        places = {"in": inputs, "out": outputs, "scratch": scratch}
+        stream = stream_of(self.device)
+        places = {"in": inputs, "out": outputs}
+        if self.scratch:
+            places["scratch"] = [stream.allocate(max(1, n), _BYTE) for n in self.scratch]
         packed = [
-            pack(value, ctype, self.kernels.launches[0].entry)
-            for value, ctype in zip(scalars, self.kernels.scalars, strict=True)
+            pack(value, ctype, self._steps[0][0].entry)
+            for value, ctype in zip(scalars, self.scalars, strict=True)
         ]
-        for launch, buffers, wanted in self._launches:
-            launch([places[kind][index] for kind, index in buffers], [packed[i] for i in wanted])
+        for launch, buffers, wanted in self._steps:
+            given = [places[kind][i] for kind, i in buffers]
+            stream.launch(launch, given, [packed[i] for i in wanted] if wanted else ())

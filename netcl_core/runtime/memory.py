@@ -44,14 +44,6 @@ def _allocator(device: Device) -> Any:
     return tools.ImmediateAllocator(device.queue)
 
 
-def allocate(device: Device, nbytes: int) -> Any:
-    """A buffer of at least `nbytes` bytes; raises DeviceError if the device has no room."""
-    try:
-        return pool(device).allocate(nbytes)
-    except opencl_module().Error as error:
-        raise out_of_memory(device, nbytes, error) from error
-
-
 def out_of_memory(device: Device, nbytes: int | None, error: Exception) -> DeviceError:
     """The error for a failed allocation; the pool's free buffers are given back first."""
     pool(device).free_held()

@@ -1,26 +1,32 @@
-"""The NumPy backend: buffers are flat NumPy arrays. It needs no OpenCL at all."""
+"""The stream of the NumPy path: buffers are flat NumPy arrays. It needs no OpenCL at all."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, final
 
 import numpy as np
 
 from netcl_core.device.device import Device
 from netcl_core.dtypes import Dtype
+from netcl_core.errors import DeviceError, message
+from netcl_core.runtime.launch import Launch
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 
 @final
-class NumpyBackend:
-    """Memory of the NumPy path."""
+class NumpyStream:
+    """Memory and work of the NumPy path; see `stream.Stream`."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
 
     def allocate(self, size: int, dtype: Dtype) -> Array:
         return np.empty(size, dtype.numpy)
+
+    def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
+        raise DeviceError(message(launch.who, "a kernel on the NumPy path", "an OpenCL device"))
 
     def upload(self, array: Array, dtype: Dtype) -> Array:
         return np.array(array, dtype.numpy, copy=True, order="C").reshape(-1)
@@ -34,3 +40,18 @@ class NumpyBackend:
     def fill(self, buffer: Array, size: int, dtype: Dtype, value: Any) -> None:
         with np.errstate(all="ignore"):
             buffer.fill(value)
+
+    def host_call(
+        self,
+        run: Callable[[Sequence[Any], Any], None],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        forms: Sequence[tuple[tuple[int, ...], Any]],
+    ) -> None:
+        buffers = zip((*inputs, *outputs), forms, strict=True)
+        arrays = [buffer.reshape(shape) for buffer, (shape, _) in buffers]
+        with np.errstate(all="ignore"):
+            run(arrays[: len(inputs)], arrays[-1])
+
+    def finish(self) -> None:
+        """Nothing is ever under way."""

@@ -10,7 +10,7 @@ import hashlib
 import re
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -19,9 +19,14 @@ import jinja2
 
 from netcl_core import config
 from netcl_core.errors import TemplateError, coded, message
+from netcl_core.runtime.memo import Memo
 
 _prefixes: Final[dict[str, jinja2.BaseLoader]] = {}
 _lock: Final = threading.RLock()
+_texts: Final[Memo[Any, str]] = Memo(2048)
+_edition = 0
+#: Types of values that are told apart by how they print.
+_PRINTED: Final = frozenset({bool, int, float})
 
 
 _prefixes["core"] = jinja2.FileSystemLoader(config.templates())
@@ -49,14 +54,27 @@ def add_prefix(prefix: str, folder: str | Path) -> None:
         )
     with _lock:
         _prefixes[prefix] = jinja2.FileSystemLoader(path)
-        environment().cache.clear()  # type: ignore[union-attr]  # an LRUCache unless size 0
+        _forget()
 
 
 def drop_prefix(prefix: str) -> None:
     """Forget the templates of a prefix, if there are any."""
     with _lock:
         _prefixes.pop(prefix, None)
-        environment().cache.clear()  # type: ignore[union-attr]  # an LRUCache unless size 0
+        _forget()
+
+
+def _forget() -> None:
+    """Drop what was made from templates before they changed."""
+    global _edition
+    environment().cache.clear()  # type: ignore[union-attr]  # an LRUCache unless size 0
+    _texts.clear()
+    _edition += 1
+
+
+def edition() -> int:
+    """How often the templates have changed: part of the key of whatever was made from them."""
+    return _edition
 
 
 def has_prefix(prefix: str) -> bool:
@@ -113,7 +131,32 @@ def get_template(name: str) -> jinja2.Template:
 
 
 def render(name: str, **context: Any) -> str:
-    """Render a template; raises TemplateError that names template, line and variable."""
+    """Render a template; raises TemplateError that names template, line and variable.
+
+    Equal requests get the same text, rendered once, until the templates of a prefix change.
+    """
+    try:
+        key = (name, *[(each, _kept(value)) for each, value in context.items()])
+    except TypeError:  # a value that may change
+        return _rendered(name, context)
+    return _texts.get(key) or _texts.put(key, _rendered(name, context))
+
+
+def _kept(value: Any) -> Any:
+    """A value as part of a key: equal only if it prints alike, which 1, 1.0 and True do not."""
+    kind = type(value)
+    if kind is str or value is None:
+        return value
+    if kind in _PRINTED:
+        return kind, repr(value)
+    if isinstance(value, (tuple, list)):
+        return kind, tuple([_kept(each) for each in value])
+    if isinstance(value, Mapping):
+        return kind, tuple([(_kept(each), _kept(of)) for each, of in value.items()])
+    raise TypeError
+
+
+def _rendered(name: str, context: Mapping[str, Any]) -> str:
     template = get_template(name)
     try:
         return template.render(**context)

@@ -1,30 +1,46 @@
-"""Backends: where the memory of tensors lives and how kernels reach it."""
+"""Streams: the one object through which all work of a device goes, and how to replace it.
+
+`stream_of(device)` is what everything asks for a device's memory and commands;
+`use_stream` puts another in its place for a while, in one thread. A replacement is a
+`StreamWrapper` that overrides what it is about: it may count, record, check or refuse.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import get_ident
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
 from netcl_core.device.device import Device
 from netcl_core.dtypes import Dtype
-from netcl_core.runtime.numpy_stream import NumpyBackend
-from netcl_core.runtime.opencl_stream import OpenCLBackend
+from netcl_core.runtime.launch import Launch
+from netcl_core.runtime.numpy_stream import NumpyStream
+from netcl_core.runtime.opencl_stream import OpenCLStream
 
 
-class Backend(Protocol):
-    """What both rooms offer. A buffer of no elements is None on OpenCL."""
+class Stream(Protocol):
+    """What a device does. A buffer of no elements is None on OpenCL.
+
+    Work is done in the order in which it is asked for; only `download`, `host_call` and
+    `finish` wait for it.
+    """
 
     device: Device
 
     def allocate(self, size: int, dtype: Dtype) -> Any:
         """An uninitialised buffer of `size` elements."""
 
+    def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
+        """Enqueue a kernel with its buffers and the packed scalars of this call."""
+
     def upload(self, array: np.ndarray[Any, Any], dtype: Dtype) -> Any:
         """A buffer with a copy of a host array."""
 
     def download(self, buffer: Any, size: int, dtype: Dtype) -> np.ndarray[Any, Any]:
-        """A fresh flat host array; waits for what is still running."""
+        """A fresh flat host array."""
 
     def copy(self, target: Any, source: Any, size: int, dtype: Dtype) -> None:
         """Copy `size` elements between two buffers of this device."""
@@ -32,14 +48,94 @@ class Backend(Protocol):
     def fill(self, buffer: Any, size: int, dtype: Dtype, value: Any) -> None:
         """Set all elements to one value."""
 
+    def host_call(
+        self,
+        run: Callable[[Sequence[Any], Any], None],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        forms: Sequence[tuple[tuple[int, ...], Any]],
+    ) -> None:
+        """`run(inputs, output)` on the buffers as NumPy arrays of these shapes and dtypes."""
 
-_backends: Final[dict[Device, Backend]] = {}
+    def finish(self) -> None:
+        """Wait until all that was asked for is done."""
 
 
-def backend_of(device: Device) -> Backend:
-    """The backend of a device, made on first use."""
-    backend = _backends.get(device)
-    if backend is None:
-        made: Backend = NumpyBackend(device) if device.backend == "numpy" else OpenCLBackend(device)
-        backend = _backends.setdefault(device, made)
-    return backend
+class StreamWrapper:
+    """A stream that hands everything on; subclasses override what they are about."""
+
+    def __init__(self, inner: Stream) -> None:
+        self.inner = inner
+        self.device = inner.device
+
+    def allocate(self, size: int, dtype: Dtype) -> Any:
+        return self.inner.allocate(size, dtype)
+
+    def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
+        self.inner.launch(launch, buffers, scalars)
+
+    def upload(self, array: np.ndarray[Any, Any], dtype: Dtype) -> Any:
+        return self.inner.upload(array, dtype)
+
+    def download(self, buffer: Any, size: int, dtype: Dtype) -> np.ndarray[Any, Any]:
+        return self.inner.download(buffer, size, dtype)
+
+    def copy(self, target: Any, source: Any, size: int, dtype: Dtype) -> None:
+        self.inner.copy(target, source, size, dtype)
+
+    def fill(self, buffer: Any, size: int, dtype: Dtype, value: Any) -> None:
+        self.inner.fill(buffer, size, dtype, value)
+
+    def host_call(
+        self,
+        run: Callable[[Sequence[Any], Any], None],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        forms: Sequence[tuple[tuple[int, ...], Any]],
+    ) -> None:
+        self.inner.host_call(run, inputs, outputs, forms)
+
+    def finish(self) -> None:
+        self.inner.finish()
+
+
+_Replacement = TypeVar("_Replacement", bound=Stream)
+_own: Final[dict[Device, Stream]] = {}
+#: By thread and device. Empty almost always, which is all that a hot path asks.
+replaced: Final[dict[tuple[int, Device], Stream]] = {}
+
+
+def stream_of(device: Device) -> Stream:
+    """The device's stream in this thread: its replacement, else its own."""
+    if replaced:
+        found = replaced.get((get_ident(), device))
+        if found is not None:
+            return found
+    return _own.get(device) or own_stream(device)
+
+
+def own_stream(device: Device) -> Stream:
+    """The device's own stream, which all threads share; made on first use."""
+    found = _own.get(device)
+    if found is None:
+        made: Stream = NumpyStream(device) if device.backend == "numpy" else OpenCLStream(device)
+        found = _own.setdefault(device, made)
+    return found
+
+
+@contextmanager
+def use_stream(stream: _Replacement) -> Iterator[_Replacement]:
+    """Let all work of the stream's device go through it, in this thread.
+
+    Scopes nest; a `StreamWrapper(stream_of(device))` keeps what an outer one does.
+    """
+    key = (get_ident(), stream.device)
+    before = replaced.get(key)
+    replaced[key] = stream
+    try:
+        yield stream
+    finally:
+        if before is None:
+            del replaced[key]
+        else:
+            replaced[key] = before

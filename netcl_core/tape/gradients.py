@@ -23,7 +23,7 @@ from netcl_core.codegen.region import Region, Signature, Step
 from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.kernels import Bound, Spec
-from netcl_core.runtime.stream import backend_of
+from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Tensor
 
@@ -119,7 +119,7 @@ def convert(tensor: Tensor, dtype: str) -> Tensor:
 def duplicate(tensor: Tensor) -> Tensor:
     """A copy with a buffer of its own."""
     dtype = DTYPES[tensor.dtype]
-    backend = backend_of(tensor.device)
+    backend = stream_of(tensor.device)
     buffer = backend.allocate(tensor.size, dtype)
     backend.copy(buffer, tensor.buffer, tensor.size, dtype)
     return Tensor(buffer, tensor.shape, tensor.dtype, tensor.device)
@@ -157,7 +157,7 @@ def sum_to(gradient: Tensor, shape: Shape) -> Tensor:
         with np.errstate(all="ignore"):
             buffer = tree_sum(wide, axes, _accumulator(dtype)).astype(dtype, copy=False).reshape(-1)
         return Tensor(buffer, shape, dtype, device)
-    buffer = backend_of(device).allocate(math.prod(shape), DTYPES[dtype])
+    buffer = stream_of(device).allocate(math.prod(shape), DTYPES[dtype])
     _sum_kernel(device, gradient.shape, axes, dtype)((gradient.buffer,), (buffer,))
     return Tensor(buffer, shape, dtype, device)
 

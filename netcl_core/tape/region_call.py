@@ -13,7 +13,7 @@ from netcl_core.codegen.lowering import Plan
 from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.kernels import Spec
-from netcl_core.runtime.stream import backend_of
+from netcl_core.runtime.stream import own_stream, replaced, stream_of
 from netcl_core.tape.exact_forward import ExactForward, region_forward
 from netcl_core.tape.gradients import sum_to, whole
 from netcl_core.tensors.tensor import Tensor
@@ -23,7 +23,7 @@ from netcl_core.tensors.tensor import Tensor
 class RegionCall:
     """A plan with one or several results as a call (see `apply.Call`)."""
 
-    __slots__ = ("_allocate", "_direct", "_dtype", "_forward", "_name", "device", "known", "name",
+    __slots__ = ("_direct", "_dtype", "_forward", "_name", "_stream", "device", "known", "name",
                  "plan", "results", "shape", "size")  # fmt: skip
 
     keeps = False
@@ -38,7 +38,7 @@ class RegionCall:
         self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
         self._dtype = plan.results[0]
         self._name = self._dtype.name
-        self._allocate = plan.allocate
+        self._stream = own_stream(plan.device)
         self._direct: Any = None
         self._forward: Callable[..., Any] | None = None
 
@@ -47,10 +47,11 @@ class RegionCall:
         launch = self._direct
         if launch is None:
             return (self._forward or self._prepare())(inputs, scalars)
-        buffer = self._allocate(self.size, self._dtype)
+        stream = stream_of(self.device) if replaced else self._stream
+        buffer = stream.allocate(self.size, self._dtype)
         buffers = [x.buffer for x in inputs]
         buffers.append(buffer)
-        launch(buffers)
+        stream.launch(launch, buffers)
         return Tensor(buffer, self.shape, self._name, self.device)
 
     def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, None]:
@@ -76,7 +77,7 @@ class RegionCall:
 
     def _prepare(self) -> Callable[..., Any]:
         """The forward function; the kernel's source is made here."""
-        stage, allocate, size = self.plan.forward, self._allocate, self.size
+        stage, allocate, size = self.plan.forward, self.plan.allocate, self.size
         shape, device, dtypes = self.shape, self.device, self.plan.results
 
         def forward(inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
@@ -111,7 +112,7 @@ def plan_gradients(
     for i, j in stage.generated.passes:
         found[i] = grads[j]
     if stage.writes:
-        allocate = backend_of(plan.device).allocate
+        allocate = stream_of(plan.device).allocate
         targets = [allocate(plan.size, DTYPES[dtype]) for _, dtype in stage.writes]
         buffers = [None if g is None else g.buffer for g in small]
         stage([x.buffer for x in inputs], buffers, scalars, targets)

@@ -26,7 +26,7 @@ from netcl_core.errors import (
     message,
     missing_name,
 )
-from netcl_core.runtime.stream import backend_of
+from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array, Shape, check_dtype, host_array, normalize_shape
 
@@ -109,7 +109,7 @@ class Operand:
         buffer, dtype = value.buffer, DTYPES[value.dtype]
         if _watcher is not None:
             _watcher()
-        flat = backend_of(value.device).download(buffer, self.size, dtype)
+        flat = stream_of(value.device).download(buffer, self.size, dtype)
         return flat.reshape(value.shape)
 
     numpy = to_host
@@ -273,7 +273,7 @@ class Tensor(Operand):
         array = host_array(array_like, dtype)
         name = dtype_name(array.dtype, "tensor")
         check_dtype(name, target)
-        made = cls(backend_of(target).upload(array, DTYPES[name]), array.shape, name, target)
+        made = cls(stream_of(target).upload(array, DTYPES[name]), array.shape, name, target)
         if array.size and array.dtype.kind in "iu":
             made._remember_range(array)
         return made.requires_grad_(requires_grad)
@@ -285,7 +285,7 @@ class Tensor(Operand):
         name = dtype_name(dtype, "empty")
         check_dtype(name, target)
         sizes = normalize_shape(shape)
-        buffer = backend_of(target).allocate(math.prod(sizes), DTYPES[name])
+        buffer = stream_of(target).allocate(math.prod(sizes), DTYPES[name])
         return cls(buffer, sizes, name, target)
 
     @classmethod
@@ -300,7 +300,7 @@ class Tensor(Operand):
         """A tensor whose elements all have one value; the dtype follows from it by default."""
         name = dtype_name(dtype if dtype is not None else host_array(value, None).dtype, "full")
         made = cls.empty(shape, name, device)
-        backend_of(made.device).fill(made.buffer, made.size, DTYPES[name], value)
+        stream_of(made.device).fill(made.buffer, made.size, DTYPES[name], value)
         return made.requires_grad_(requires_grad)
 
     @classmethod
@@ -376,7 +376,7 @@ class Tensor(Operand):
             return self
         self.mark_changed()
         dtype = DTYPES[self.dtype]
-        backend_of(self.device).copy(self.buffer, other.buffer, self.size, dtype)
+        stream_of(self.device).copy(self.buffer, other.buffer, self.size, dtype)
         return self
 
     def __copy__(self) -> Tensor:

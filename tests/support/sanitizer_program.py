@@ -40,7 +40,7 @@ from netcl_core.tensors.functions import functions
 class Recorder:
     """Notes launches by op, implementations, templates, and what the log gained by which case."""
 
-    def __init__(self, own: simulated.Recorder) -> None:
+    def __init__(self, own: simulated.SimulatedStream) -> None:
         self.own = own
         self.launched: dict[str, int] = {}
         self.used: set[str] = set()
@@ -64,7 +64,7 @@ class Recorder:
 
     def end(self, device: Any, name: str, label: str) -> None:
         """End a case: its launches count for the op, what the log gained belongs to it."""
-        launches, found = self.own.news(device)
+        launches, found = self.own.news()
         self.launched[name] = self.launched.get(name, 0) + launches
         if found:
             self.findings[label] = found[:1000]
@@ -184,8 +184,11 @@ def seeded(device: Any, recorder: Recorder) -> None:
 
 def main(log: str, what: str) -> None:
     """Run one of the programs and print its report."""
-    with nc.use_device("opencl:oclgrind") as device:
-        recorder = Recorder(simulated.prepare(device, Path(log)))
+    with (
+        nc.use_device("opencl:oclgrind") as device,
+        simulated.watched(device, Path(log)) as stream,
+    ):
+        recorder = Recorder(stream)
         recorder.note_templates()
         if what == "seeded":
             seeded(device, recorder)

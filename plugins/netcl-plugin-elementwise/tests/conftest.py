@@ -12,7 +12,7 @@ import netcl_core as nc
 from netcl_core.errors import DeviceError
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime import programs as cache
-from netcl_core.runtime.launch import Launch
+from netcl_core.testing.recording import recorded
 
 #: The NumPy path, and the OpenCL runtimes that the tests know by a part of their name.
 DEVICES = ["cpu", "opencl:intel", "opencl:portable", "opencl:nvidia"]
@@ -60,14 +60,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def launches(device: Any) -> Iterator[list[str]]:
     """The entry points of the kernels that are launched from now on."""
-    found: list[str] = []
-    original = Launch.__call__
-
-    def launch(self: Launch, *args: Any) -> None:
-        found.append(self.entry)
-        original(self, *args)
-
-    monkeypatch.setattr(Launch, "__call__", launch)
-    return found
+    with recorded(device) as stream:
+        yield stream.launched

@@ -11,8 +11,8 @@ from netcl_plugin_optim import gradients
 import netcl_core as nc
 from netcl_core import Device, nn, optim
 from netcl_core.errors import AttributeValueError, DeviceError, GradientError
-from netcl_core.runtime.launch import Launch
 from netcl_core.testing import usable_devices
+from netcl_core.testing.recording import recorded
 
 torch = pytest.importorskip("torch")
 
@@ -126,19 +126,11 @@ def test_few_launches_and_no_wait(
 ) -> None:
     ours = parameters(device, values=[np.ones(3, np.float32)] * count)
     optim.clip_grad_norm_(ours, 1.0)
-    seen: list[str] = []
-    call = Launch.__call__
-
-    def counted(self: Launch, *args: Any) -> None:
-        seen.append(self.entry)
-        call(self, *args)
-
-    monkeypatch.setattr(Launch, "__call__", counted)
-    with monkeypatch.context() as patch:
+    with recorded(device) as stream, monkeypatch.context() as patch:
         patch.setattr(nc.Tensor, "to_host", None)
         optim.clip_grad_norm_(ours, 0.5)
         optim.clip_grad_value_(ours, 0.5)
-    assert seen == [
+    assert stream.launched == [
         *["gradient_powers"] * expected,
         "gradient_norm",
         *["gradient_scale"] * expected,

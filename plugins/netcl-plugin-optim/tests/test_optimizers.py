@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from netcl_core.errors import (
     ShapeError,
 )
 from netcl_core.runtime import programs as cache
-from netcl_core.runtime.launch import Launch
 from netcl_core.testing import usable_devices
+from netcl_core.testing.recording import recorded
 
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 KINDS: list[tuple[str, dict[str, Any]]] = [
@@ -44,17 +45,10 @@ def give(tensors: list[Any], value: float = 1.0) -> None:
 
 
 @pytest.fixture
-def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def launches(device: Device) -> Iterator[list[str]]:
     """The entries of all kernels that are launched."""
-    seen: list[str] = []
-    call = Launch.__call__
-
-    def counted(self: Launch, *args: Any) -> None:
-        seen.append(self.entry)
-        call(self, *args)
-
-    monkeypatch.setattr(Launch, "__call__", counted)
-    return seen
+    with recorded(device) as stream:
+        yield stream.launched
 
 
 @pytest.mark.parametrize("device", OPENCL, ids=str)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from netcl_core import Kernel, Kernels, Spec
 from netcl_core.autograd import Implementation, Request
@@ -22,8 +21,7 @@ _BITS: Final = {"bool": "uchar", "uint8": "uchar", "float16": "ushort", "int32":
 _CHUNK: Final = 1024
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """Elements of a contiguous tensor: strides and offset count elements, strides may be < 0."""
 
     shape: tuple[int, ...]
@@ -33,7 +31,10 @@ class View:
 
 def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of a contiguous tensor."""
-    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    found = [1] * len(shape)
+    for axis in range(len(shape) - 1, 0, -1):
+        found[axis - 1] = found[axis] * shape[axis]
+    return tuple(found)
 
 
 def merged(view: View) -> View:
@@ -56,15 +57,17 @@ def merged(view: View) -> View:
 
 def copy(dtype: str, view: View, entry: str, args: Any) -> Kernel:
     """A launch that copies between a contiguous tensor and a view (`gather` or `scatter`)."""
-    flat = merged(view)
-    *outer, length = flat.shape
+    shape, strides, offset = merged(view)
+    *outer, length = shape
     rows = math.prod(outer)
     per_item = max(1, _CHUNK // length)
-    numbers: list[tuple[str, int]] = [("ulong", rows), ("ulong", length), ("ulong", per_item)]
-    numbers += [("long", flat.offset), ("long", flat.strides[-1])]
-    for size, stride in zip(outer, flat.strides[:-1], strict=True):
+    step = strides[-1]
+    numbers: list[tuple[str, int]] = [
+        ("ulong", rows), ("ulong", length), ("ulong", per_item), ("long", offset), ("long", step)
+    ]  # fmt: skip
+    for size, stride in zip(outer, strides, strict=False):  # all but the last stride
         numbers += [("ulong", size), ("long", stride)]
-    context = {"bits": _BITS[dtype], "outer": len(outer), "contiguous": flat.strides[-1] == 1}
+    context = {"bits": _BITS[dtype], "outer": len(outer), "contiguous": step == 1}
     return Kernel(TEMPLATE, entry, (*args, *numbers), (-(-rows // per_item),), None, context)
 
 

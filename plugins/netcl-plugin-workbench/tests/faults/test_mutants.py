@@ -27,7 +27,7 @@ import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive, composite
 from netcl_core.dtypes import DTYPES
 from netcl_core.plugins.registry import Row, registry
-from netcl_core.runtime.stream import backend_of
+from netcl_core.runtime.stream import stream_of
 from netcl_core.testing import Case, Table, reference, table_of, uniform
 from netcl_core.testing.poison import poisoned
 from netcl_core.testing.reference import torch_module
@@ -279,14 +279,16 @@ def test_what_the_simulator_says_anyway_catches_nothing(
 def test_new_memory_is_poisoned_for_a_while() -> None:
     """Else a kernel that writes nothing passes, in a buffer with the right result of before."""
     device, dtype = nc.default_device(), DTYPES["float32"]
-    backend = backend_of(device)
+    stream = stream_of(device)
     with pytest.raises(ZeroDivisionError), poisoned(device):
-        fresh = backend.download(backend.allocate(1031, dtype), 1031, dtype)
+        assert stream_of(device) is not stream
+        fresh = stream.download(stream_of(device).allocate(1031, dtype), 1031, dtype)
         assert np.isnan(fresh).all()
         raise ZeroDivisionError
-    kept = backend.upload(np.ones(1031, np.float32), dtype)
+    assert stream_of(device) is stream
+    kept = stream.upload(np.ones(1031, np.float32), dtype)
     del kept
-    assert not np.isnan(backend.download(backend.allocate(1031, dtype), 1031, dtype)).all()
+    assert not np.isnan(stream.download(stream.allocate(1031, dtype), 1031, dtype)).all()
     for without in (None, NUMPY):
         with poisoned(without):
             pass

@@ -18,6 +18,7 @@ from netcl_core.codegen.region import Signature
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import use_device
 from netcl_core.dtypes import DTYPES
+from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.gradients import cast_region, run_plan
 from netcl_core.tensors.tensor import Tensor
 from netcl_core.testing.cases import Case
@@ -96,17 +97,13 @@ def _copy(device: Device, nbytes: int) -> Callable[[], Any]:
 def _best(functions: Sequence[Callable[[], Any]], device: Device) -> list[float]:
     """The shortest time of each, measured in turn."""
     best = [float("inf")] * len(functions)
+    finish = stream_of(device).finish
     for _ in range(_ROUNDS):
         for i, function in enumerate(functions):
-            _finish(device)
+            finish()
             start = time.perf_counter()
             for _ in range(_CALLS):
                 function()
-            _finish(device)
+            finish()
             best[i] = min(best[i], time.perf_counter() - start)
     return best
-
-
-def _finish(device: Device) -> None:
-    assert device.queue is not None  # an OpenCL device
-    device.queue.finish()

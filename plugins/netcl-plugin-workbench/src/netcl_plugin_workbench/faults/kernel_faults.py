@@ -1,19 +1,21 @@
 """Kernel faults: wrong broadcasts, bounds and races in the kernels that an elementwise op becomes.
 
-A fault is one change of the rendered source, made when the program is built, so that the
+A fault is one change of the rendered source, made when the kernel is launched, so that the
 real kernel runs with its real arguments and one thing wrong.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, final
 
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.runtime import programs
+from netcl_core.device.device import Device
+from netcl_core.runtime.launch import Launch
+from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
 
 Direction = Literal["forward", "backward"]
 #: Where an item begins and ends, and the loop over single elements: the template's own words.
@@ -80,19 +82,28 @@ def kernel_faults(record: AutogradPrimitive, inputs: int) -> Iterator[KernelFaul
 SIMULATED: Final = ("bound above", "race")
 
 
-@contextmanager
-def seeded(fault: KernelFault) -> Iterator[list[str]]:
-    """Build every kernel with the fault; yields the sources that it changed so far."""
-    build, changed = programs.build, list[str]()
+@final
+class FaultyStream(StreamWrapper):
+    """A stream that runs every kernel with a fault; `changed` are the sources that it changed."""
 
-    def spoiled(device: Any, source: str, who: str) -> Any:
-        text = fault.applied(source)
-        if text != source:
-            changed.append(text)
-        return build(device, text, who)
+    def __init__(self, inner: Stream, fault: KernelFault) -> None:
+        super().__init__(inner)
+        self.fault = fault
+        self._spoiled: dict[str, str] = {}
 
-    programs.build = spoiled
-    try:
-        yield changed
-    finally:
-        programs.build = build
+    @property
+    def changed(self) -> list[str]:
+        """The sources with the fault, as far as they have been asked for."""
+        return [text for source, text in self._spoiled.items() if text != source]
+
+    def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
+        source = launch.source
+        text = self._spoiled.get(source)
+        if text is None:
+            text = self._spoiled[source] = self.fault.applied(source)
+        self.inner.launch(launch if text == source else launch.of(text), buffers, scalars)
+
+
+def seeded(fault: KernelFault, device: Device) -> AbstractContextManager[FaultyStream]:
+    """Run every kernel of a device with the fault."""
+    return use_stream(FaultyStream(stream_of(device), fault))

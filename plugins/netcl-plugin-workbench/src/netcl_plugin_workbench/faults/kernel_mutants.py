@@ -75,17 +75,17 @@ def _on_device(
         progress(f"mutants: {fault.op} on {device}", done, len(faulty))
         trial = trials.get(row) or trials.setdefault(row, Trial(row, table, device))
         changed: list[str] = []
-        caught = trial.caught_by(partial(_spoiled, row, fault, changed))
+        caught = trial.caught_by(partial(_spoiled, row, fault, device, changed))
         if changed:
             yield fault, caught
 
 
 @contextmanager
-def _spoiled(row: Row, fault: KernelFault, changed: list[str]) -> Iterator[None]:
-    """An op whose kernels are built anew, with a fault; `changed` takes their sources."""
-    with substituted(row, replace(row.record)), seeded(fault) as sources:
+def _spoiled(row: Row, fault: KernelFault, device: Device, changed: list[str]) -> Iterator[None]:
+    """An op whose kernels are planned anew, with a fault; `changed` takes their sources."""
+    with substituted(row, replace(row.record)), seeded(fault, device) as stream:
         yield
-        changed += sources
+        changed += stream.changed
 
 
 def _simulated(

@@ -22,13 +22,12 @@ import numpy as np
 
 from netcl_core.device.device import Device, opencl_module
 from netcl_core.device.device_table import use_device
-from netcl_core.dtypes import DTYPES
+from netcl_core.dtypes import DTYPES, Dtype
 from netcl_core.errors import BuildError, DeviceError
 from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import registry
-from netcl_core.runtime import memory
 from netcl_core.runtime.launch import Launch
-from netcl_core.runtime.opencl_stream import OpenCLBackend
+from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
 from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import table_of
@@ -46,55 +45,47 @@ _LARGEST: Final = 6_000
 
 
 @final
-class ExactAllocator:
-    """Buffers of exactly the wanted size: the pool rounds up, which would hide an overrun.
+class SimulatedStream(StreamWrapper):
+    """Counts launches, hands out what the simulator's log gained, and hides no overrun.
 
-    None is ever freed: the simulator forgets what was written to an address that it uses again.
+    Buffers have exactly the wanted size, where the pool rounds up. None is ever freed: the
+    simulator forgets what was written to an address that it uses again.
     """
 
-    def __init__(self, device: Device) -> None:
-        self.context = device.context
-        self.held: list[Any] = []
-
-    def allocate(self, nbytes: int) -> Any:
-        """A new buffer."""
-        cl = opencl_module()
-        self.held.append(cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes))
-        return self.held[-1]
-
-    def free_held(self) -> None:
-        """Nothing is held for later use."""
-
-
-def _fill(own: OpenCLBackend, buffer: Any, size: int, dtype: Any, value: Any) -> None:
-    """Fill by a copy from the host: the simulator takes what clEnqueueFillBuffer wrote as unset."""
-    if size:
-        filled = np.full(size, value, dtype.numpy)
-        opencl_module().enqueue_copy(own.device.queue, buffer, filled)
-
-
-@final
-class Recorder:
-    """Counts launches, and hands out what the simulator's log gained."""
-
-    def __init__(self, log: Path) -> None:
+    def __init__(self, inner: Stream, log: Path) -> None:
+        super().__init__(inner)
         self.log = log
+        self._held: list[Any] = []
         self._launches = 0
         self._seen = 0
 
-    def install(self) -> None:
-        """Count every launch from now on."""
-        launch = Launch.__call__
+    def allocate(self, size: int, dtype: Dtype) -> Any:
+        if not size:
+            return None
+        cl, nbytes = opencl_module(), size * dtype.itemsize
+        self._held.append(cl.Buffer(self.device.context, cl.mem_flags.READ_WRITE, nbytes))
+        return self._held[-1]
 
-        def counted(own: Launch, *args: Any) -> None:
-            launch(own, *args)
-            self._launches += 1
+    def upload(self, array: Array, dtype: Dtype) -> Any:
+        given = np.ascontiguousarray(array, dtype.numpy)
+        buffer = self.allocate(given.size, dtype)
+        if given.size:
+            opencl_module().enqueue_copy(self.device.queue, buffer, given)
+        return buffer
 
-        Launch.__call__ = counted  # type: ignore[method-assign,assignment]  # of this process only
+    def fill(self, buffer: Any, size: int, dtype: Dtype, value: Any) -> None:
+        """By a copy from the host: the simulator takes what clEnqueueFillBuffer wrote as unset."""
+        if size:
+            filled = np.full(size, value, dtype.numpy)
+            opencl_module().enqueue_copy(self.device.queue, buffer, filled)
 
-    def news(self, device: Device) -> tuple[int, str]:
+    def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
+        self.inner.launch(launch, buffers, scalars)
+        self._launches += 1
+
+    def news(self) -> tuple[int, str]:
         """How many kernels were launched since the last call, and what was found."""
-        device.queue.finish()  # type: ignore[union-attr]  # a simulator is an OpenCL device
+        self.finish()
         launches, self._launches = self._launches, 0
         text = ""
         if self.log.exists():
@@ -105,14 +96,10 @@ class Recorder:
         return launches, text
 
 
-def prepare(device: Device, log: Path) -> Recorder:
-    """Exact buffers, fills that the simulator sees, and a recorder of what is found."""
-    memory._pools[device] = ExactAllocator(device)
-    OpenCLBackend.fill = _fill  # type: ignore[method-assign,assignment]  # of this process only
-    recorder = Recorder(log)
-    recorder.install()
+def watched(device: Device, log: Path) -> AbstractContextManager[SimulatedStream]:
+    """Let a simulator's device be watched, with the plugins loaded."""
     registry.load()
-    return recorder
+    return use_stream(SimulatedStream(stream_of(device), log))
 
 
 def choose(rank: int, note: Callable[[Sequence[Any], Any], None] = lambda all, one: None) -> None:
@@ -178,7 +165,7 @@ def run_job(
     op: str,
     cases: Sequence[Case],
     device: Device,
-    recorder: Recorder,
+    stream: SimulatedStream,
     stop: bool,
     alive: Callable[[], None],
 ) -> dict[str, Any]:
@@ -196,7 +183,7 @@ def run_job(
                 for label, case, arrays in calls_of(op, cases):
                     alive()
                     problem = _tried(partial(evaluate, replace(case), arrays, device))
-                    count, found = recorder.news(device)
+                    count, found = stream.news()
                     launched += count
                     label = f"{label} as a {kind}"
                     if found:
@@ -209,7 +196,7 @@ def run_job(
 
 
 def run_scenario(
-    scenario: Scenario, kind: str, device: Device, recorder: Recorder
+    scenario: Scenario, kind: str, device: Device, stream: SimulatedStream
 ) -> dict[str, Any]:
     """A scenario with the kernels of one kind of device, the only one of this process.
 
@@ -218,7 +205,7 @@ def run_scenario(
     device.kind = kind  # type: ignore[assignment]  # one of KINDS
     choose(0)
     problem = _tried(lambda: scenario.play(device))
-    launched, finding = recorder.news(device)
+    launched, finding = stream.news()
     found: dict[str, Any] = {"launched": launched, "label": f"{scenario} as a {kind}"}
     if finding:
         found["finding"] = finding[:4000]
@@ -258,30 +245,32 @@ def main() -> None:
     def say(**values: Any) -> None:
         print(json.dumps(values), file=answer, flush=True)
 
-    with use_device("opencl:oclgrind") as device:
-        recorder = prepare(device, Path(request["log"]))
+    with (
+        use_device("opencl:oclgrind") as device,
+        watched(device, Path(request["log"])) as stream,
+    ):
         table = table_of(request["provider"])
         scenarios = {str(each): each for each in table.scenarios}
         for number, job in enumerate(request["jobs"]):
             say(begin=number)
             if job["op"] in scenarios:
-                found = run_scenario(scenarios[job["op"]], job["kind"], device, recorder)
+                found = run_scenario(scenarios[job["op"]], job["kind"], device, stream)
                 say(end=number, changed=0, **found)
                 continue
             fault = KernelFault(**job["fault"]) if job["fault"] else None
-            changed: AbstractContextManager[list[str]] = nullcontext([])
+            faulty: AbstractContextManager[Any] = nullcontext()
             if fault is not None:
-                changed = seeded(fault)
-            with changed as sources:
+                faulty = seeded(fault, device)
+            with faulty as faulty_stream:
                 result = run_job(
                     job["op"],
                     table.cases,
                     device,
-                    recorder,
+                    stream,
                     fault is not None,
                     partial(say, alive=number),
                 )
-            say(end=number, changed=len(sources), **result)
+            say(end=number, changed=len(faulty_stream.changed) if faulty_stream else 0, **result)
 
 
 if __name__ == "__main__":

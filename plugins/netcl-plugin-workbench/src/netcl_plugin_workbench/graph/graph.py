@@ -241,4 +241,4 @@ def _alone(node: TraceNode, numpy: bool) -> int:
     if isinstance(node.call, RegionCall):
         return int(node.call.size > 0)
     call: OperatorCall = node.call
-    return int(not call.operator.view) if numpy else len(call.kernels.launches)
+    return int(not call.operator.view) if numpy else len(call.launched)

@@ -1,0 +1,31 @@
+"""Recording: which kernels a device launches while something runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, final
+
+from netcl_core.device.device import Device
+from netcl_core.runtime.launch import Launch
+from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
+
+
+@final
+class RecordingStream(StreamWrapper):
+    """A stream that notes the names of the kernels in `launched`; with `run` off it runs none."""
+
+    def __init__(self, inner: Stream, run: bool = True) -> None:
+        super().__init__(inner)
+        self.run = run
+        self.launched: list[str] = []
+
+    def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
+        self.launched.append(launch.entry)
+        if self.run:
+            self.inner.launch(launch, buffers, scalars)
+
+
+def recorded(device: Device, run: bool = True) -> AbstractContextManager[RecordingStream]:
+    """Note what this thread launches on a device."""
+    return use_stream(RecordingStream(stream_of(device), run))
