@@ -164,6 +164,9 @@ class TracingContext:
         self._grad = True
 
     def __enter__(self) -> TracingContext:
+        if self.active:
+            given, remedy = "it is entered already", "Make one for each trace"
+            raise FusionError(message("TracingContext", given, "one block at a time", remedy))
         self._outer, thread.tracer = thread.tracer, self
         self._grad = self._recording()
         self.active = True
