@@ -68,8 +68,9 @@ class AutogradPrimitive:
         doc: A text for the documentation.
         inputs: The names of the inputs.
         template: The template that it was read from.
-        align: `(*data) -> data`: what the op is called with as operands that broadcast, by other
-            ops (slopes per channel moved to axis 1, say); None: they broadcast as they are.
+        align: `(*operands) -> operands`, tensors or plain numbers: those that the op is called
+            with, checked and made to broadcast by other ops (slopes per channel moved to axis 1,
+            say); None: they broadcast as they are.
     """
 
     name: str

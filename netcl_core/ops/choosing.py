@@ -6,9 +6,8 @@ looked up, so that a choice also counts for what a program looked up long before
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, final
 
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device
@@ -16,12 +15,13 @@ from netcl_core.errors import DeviceError, PluginError, coded, message
 from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import Row, registry, winner_of
 from netcl_core.plugins.resolution import Choice, Decision, Offer, canonical, decide
-from netcl_core.tape.state import thread
+from netcl_core.tape.held import held
+from netcl_core.tape.state import Entries, thread
 from netcl_core.tensors.tensor import Operand
 
 
-@contextlib.contextmanager
-def prefer(*choices: str) -> Iterator[None]:
+@final
+class prefer:  # noqa: N801 - a function to its users, and a context manager
     """Let one plugin serve an op in this thread, whatever the priorities say.
 
     Example:
@@ -36,16 +36,24 @@ def prefer(*choices: str) -> Iterator[None]:
     choice that cannot run on the device is an error and not a silent change of mind.
 
     Raises:
-        PluginError: nobody of that name offers the op.
+        PluginError: nobody of that name offers the op; where the block begins.
     """
-    registry.load()
-    added = tuple(_choice(text) for text in choices)
-    before = thread.chosen
-    thread.chosen = (*added, *before)
-    try:
-        yield
-    finally:
-        thread.chosen = before
+
+    def __init__(self, *choices: str) -> None:
+        self._choices = choices
+        self._outer = Entries()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return held(lambda: self, "prefer", function)
+
+    def __enter__(self) -> None:
+        registry.load()
+        added = tuple(_choice(text) for text in self._choices)
+        self._outer.push(thread.chosen)
+        thread.chosen = (*added, *thread.chosen)
+
+    def __exit__(self, *exc: object) -> None:
+        thread.chosen = self._outer.restored(thread.chosen)
 
 
 def _choice(text: str) -> Choice:

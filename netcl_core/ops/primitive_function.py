@@ -30,6 +30,7 @@ from netcl_core.tensors.tensor import Operand, Tensor
 
 _PLANS: Final = 8192
 _NUMBERS: Final = frozenset({bool, int, float})
+_PLAIN: Final = _NUMBERS | {TracedNumber}
 
 
 def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
@@ -81,7 +82,10 @@ def _aligned(
 
     @functools.wraps(call)
     def aligned(*args: Any, **kwargs: Any) -> Any:
+        data: Sequence[Any]
         data, given = (args, kwargs) if len(args) == record.arity else _split(record, args, kwargs)
+        if not all(isinstance(x, Operand) or type(x) in _PLAIN for x in data):
+            data = _operands(record.name, data)
         return call(*align(*data), **given)
 
     return aligned

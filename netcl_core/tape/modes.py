@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, final
 
-from netcl_core.tape.state import process, thread
+from netcl_core.tape.held import held
+from netcl_core.tape.state import Entries, process, thread
 
 
 def is_grad_enabled() -> bool:
@@ -19,40 +19,43 @@ class set_grad_enabled:  # noqa: N801 - a function to its users, and a context m
     """Set the grad mode of the whole process at once; used with `with`, restore it at the end."""
 
     def __init__(self, mode: bool) -> None:
-        self._before = process.grad
-        process.grad = bool(mode)
+        self._mode = bool(mode)
+        self._called: list[bool] = [process.grad]  # before the call, which the first block ends
+        self._outer: list[bool] = []
+        process.grad = self._mode
 
     def __enter__(self) -> None:
-        return None
+        self._outer.append(self._called.pop() if self._called else process.grad)
+        process.grad = self._mode
 
     def __exit__(self, *exc: object) -> None:
-        process.grad = self._before
+        process.grad = self._outer.pop()
 
 
 class _GradOverride:
-    """A context manager and decorator (bare or called) that sets this thread's grad mode."""
+    """A context manager and decorator (bare or called) that sets this thread's grad mode.
+
+    As a decorator it holds while the function's own code runs, also that of a generator or
+    coroutine, and not while that is suspended.
+    """
 
     mode: bool
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
-        if function is None:
-            return super().__new__(cls)
-        return cls()(function)
+        return super().__new__(cls) if function is None else cls()(function)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with type(self)():
-                return function(*args, **kwargs)
+        return held(type(self), type(self).__name__, function)
 
-        return wrapped
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:
+        self._outer = Entries()
 
     def __enter__(self) -> None:
-        self._before = thread.grad
+        self._outer.push(thread.grad)
         thread.grad = self.mode
 
     def __exit__(self, *exc: object) -> None:
-        thread.grad = self._before
+        thread.grad = self._outer.restored(thread.grad)
 
 
 @final
@@ -90,10 +93,11 @@ class detect_anomaly:  # noqa: N801 - the name that users know
 
     def __init__(self, enable: bool = True, check_numerics: bool = False) -> None:
         self._mode = (bool(enable), bool(enable and check_numerics))
+        self._outer = Entries()
 
     def __enter__(self) -> None:
-        self._before = thread.anomaly
+        self._outer.push(thread.anomaly)
         thread.anomaly = self._mode
 
     def __exit__(self, *exc: object) -> None:
-        thread.anomaly = self._before
+        thread.anomaly = self._outer.restored(thread.anomaly)

@@ -41,5 +41,27 @@ class ProcessState:
         self.anomaly = (False, False)
 
 
+@final
+class Entries(dict[int, list[Any]]):
+    """What stood before each entry of one scope, the innermost last, by thread.
+
+    So a scope can be entered again before and after it was left, and by several threads.
+    """
+
+    def push(self, before: Any) -> None:
+        """Note what stood before this thread entered."""
+        self.setdefault(threading.get_ident(), []).append(before)
+
+    def restored(self, now: Any) -> Any:
+        """What stood before the last entry of this thread; `now` if another thread entered."""
+        number = threading.get_ident()
+        entries = self.get(number)
+        if entries is None:
+            return now
+        if len(entries) == 1:
+            del self[number]
+        return entries.pop()
+
+
 thread: Final = ThreadState()
 process: Final = ProcessState()

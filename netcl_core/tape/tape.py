@@ -8,7 +8,7 @@ from typing import Any, final
 from netcl_core.errors import ArgumentError, message
 from netcl_core.tape.node import Node, leaf_node, next_number
 from netcl_core.tape.reverse import run_backward
-from netcl_core.tape.state import thread
+from netcl_core.tape.state import Entries, thread
 from netcl_core.tensors.tensor import Operand, Tensor
 
 
@@ -27,7 +27,7 @@ class Tape:
         self._nodes: list[Node] = []
         self._weak = False
         self._first = 0
-        self._outer: list[Tape | None] = []
+        self._outer = Entries()
 
     @property
     def nodes(self) -> list[Node]:
@@ -62,12 +62,12 @@ class Tape:
         run_backward([loss], [grad], self.retain_grads)
 
     def __enter__(self) -> Tape:
-        self._outer.append(thread.tape)
+        self._outer.push(thread.tape)
         thread.tape = self
         return self
 
     def __exit__(self, *exc: object) -> None:
-        thread.tape = self._outer.pop()
+        thread.tape = self._outer.restored(thread.tape)
 
 
 def _number(node: Node) -> int:

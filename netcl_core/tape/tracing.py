@@ -206,6 +206,9 @@ class TracingContext:
         self.grad = True
 
     def __enter__(self) -> TracingContext:
+        if self.active:
+            given, remedy = "it is entered already", "Make one for each trace"
+            raise FusionError(message("TracingContext", given, "one block at a time", remedy))
         self._outer, thread.tracer = thread.tracer, self
         self.grad = self._recording()
         self.active = True

@@ -331,6 +331,8 @@ FUSED: Final[tuple[tuple[Callable[..., Any], tuple[T, ...]], ...]] = (
 
 #: Shapes of a primitive's inputs, used in turn: all alike, rows and splats.
 SHAPES: Final = (((3, 31),), ((3, 31), (31,), (3, 1)))
+#: Those of primitives that align their inputs: slopes per channel, one for all.
+SHAPES_OF: Final = {"prelu": (((3, 31), (31,)), ((2, 3, 5), (3,)), ((3, 31), ()))}
 
 #: With these one primitive runs in all dtypes: full, rows and splats over one and two outer
 #: dimensions, aligned or not, one element against many, a scalar.
@@ -351,7 +353,7 @@ def primitive_calls(name: str, arity: int) -> list[Call]:
     """The calls of an elementwise op of this many inputs."""
     found = []
     for choice in CHOICES.get(name, ({},)):
-        for shapes in SHAPES if arity > 1 else SHAPES[:1]:
+        for shapes in SHAPES_OF.get(name, SHAPES if arity > 1 else SHAPES[:1]):
             inputs = tuple(T(shapes[i % len(shapes)]) for i in range(arity))
             found.append(Call(inputs, choice))
     return found

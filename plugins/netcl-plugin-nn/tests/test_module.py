@@ -241,3 +241,9 @@ def test_a_registered_name_takes_what_it_is_registered_for() -> None:
     assert list(model.state_dict()) == ["inner.weight", "inner.bias"]
     model.inner = nn.Parameter(np.ones(2, np.float32))
     assert list(model.state_dict()) == ["inner"]
+    model.register_parameter("late", None)
+    model.register_buffer("kept", None)
+    with pytest.raises(TypeError, match="as parameter 'late'"):
+        model.late = 3
+    model.late, model.kept = nn.Parameter(np.ones(2, np.float32)), nc.Tensor.ones((1,))
+    assert list(model.state_dict()) == ["inner", "late", "kept"]

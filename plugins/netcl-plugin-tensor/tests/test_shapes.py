@@ -1,11 +1,14 @@
 """Shape ops and indexing: what their cases do not say, and errors."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError
+from netcl_core.testing import usable_devices
 
 X = np.random.default_rng(1).standard_normal((4, 3, 5))
 
@@ -40,3 +43,53 @@ def test_iterating_and_len() -> None:
 def test_bad_input_is_named(call: object, error: type, text: str) -> None:
     with pytest.raises(error, match=text):
         call(nc.Tensor.from_host(X, dtype="float32"))
+
+
+@pytest.mark.parametrize("form", [bool, np.bool_, np.array, nc.tensor])
+@pytest.mark.parametrize("value", [True, False])
+def test_a_bool_is_a_mask(form: Any, value: bool) -> None:
+    index = form(value)
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for device in usable_devices():
+        x = nc.Tensor.from_host(array, device, requires_grad=True)
+        for make in (lambda m: m, lambda m: (m, slice(1, 2)), lambda m: (slice(None), m),
+                     lambda m: (..., m), lambda m: (None, m, slice(None), slice(None, None, 2)),
+                     lambda m: (m, None), lambda m: (m, ...)):  # fmt: skip
+            right = array[make(value)]
+            found = x[make(index)]
+            assert found.shape == right.shape
+            np.testing.assert_array_equal(found.to_host(), right)
+            x.grad = None
+            ag.sum(ag.mul(found, 2.0)).backward()
+            spread = np.zeros_like(array)
+            np.add.at(spread, make(value), 2.0)
+            np.testing.assert_array_equal(x.grad.to_host(), spread)
+        zero = nc.Tensor.full((), 3.0, device=device)
+        np.testing.assert_array_equal(zero[index].to_host(), np.array(3.0)[value])
+    compiled = ag.jit_compile(lambda x: ag.mul(x[index], 2.0))
+    if form is not nc.tensor:  # whose value is data
+        np.testing.assert_array_equal(compiled(nc.tensor(array)).to_host(), array[value] * 2)
+
+
+@pytest.mark.parametrize(
+    ("index", "given"),
+    [
+        (nc.tensor([True]), r"a mask of shape \(1,\)"),
+        (np.array([True, False]), r"a mask of shape \(2,\)"),
+        (nc.tensor([1]), r"an index of shape \(1,\)"),
+        (np.array([1]), r"an index of shape \(1,\)"),
+        ((slice(None), nc.tensor([0, 1])), r"an index of shape \(2,\)"),
+        ((np.array([0, 1]), ...), r"an index of shape \(2,\)"),
+        ([0, 1], "an index of type list"),
+        ([True, False], "an index of type list"),
+        ((True, True), "several bools"),
+        ((True, 0), "a bool beside an int"),
+        ((np.int64(0), nc.tensor(False)), "a bool beside an int"),
+        (1.0, "an index of type float"),
+    ],
+    ids=str,
+)
+def test_an_index_that_is_not_supported_is_refused_by_name(index: Any, given: str) -> None:
+    x = nc.Tensor.zeros((2, 3))
+    with pytest.raises(nc.errors.ArgumentError, match=f"getitem: {given}; expected ints, slices"):
+        x[index]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from netcl_core import DTYPES, Operand, Tensor
+from netcl_core import DTYPES, Operand
 from netcl_core.errors import AttributeValueError, ShapeError, message
 
 
@@ -16,7 +14,7 @@ def powers(x: Any, y: Any) -> tuple[Any, Any]:
     That is for y as a number. A tensor y stays on its device and is not looked at: there a
     negative power of an integer is 0, as integer division would give, but that of 1 or -1.
     """
-    if _is_whole(x) and not isinstance(y, Operand) and _is_whole(y) and not np.ndim(y) and y < 0:
+    if isinstance(y, int) and _is_whole(x) and y < 0:
         given = f"Integers to negative integer powers are not allowed: the power {y}"
         remedy = "Use a float such as -1.0 or astype('float32')"
         raise AttributeValueError(message("pow", given, "0 or more", remedy))
@@ -26,11 +24,7 @@ def powers(x: Any, y: Any) -> tuple[Any, Any]:
 def _is_whole(value: Any) -> bool:
     if isinstance(value, Operand):
         return not DTYPES[value.dtype].floating
-    return isinstance(value, int) or (not isinstance(value, float) and _kind(value) in "biu")
-
-
-def _kind(value: Any) -> str:
-    return str(np.asarray(value).dtype.kind)
+    return isinstance(value, int)
 
 
 def slopes_per_channel(x: Any, weight: Any) -> tuple[Any, Any]:
@@ -50,12 +44,8 @@ def slopes_per_channel(x: Any, weight: Any) -> tuple[Any, Any]:
     aligned = (slopes[0], *[1] * (len(shape) - 2)) if slopes and shape else ()
     if slopes in {(), aligned} or (shape and channels == 1):
         return x, weight
-    if not isinstance(weight, Operand):
-        weight = Tensor.from_host(weight, x.device if isinstance(x, Operand) else None)
     return x, weight.reshape(aligned)
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    if isinstance(value, (int, float)):
-        return ()
-    return tuple(value.shape) if isinstance(value, Operand) else np.shape(value)
+    return tuple(value.shape) if isinstance(value, Operand) else ()

@@ -84,15 +84,16 @@ class Module:
         self._kinds[name] = kind
 
     def register_parameter(self, name: str, parameter: Any) -> None:
-        """Make a Tensor a parameter, also one that needs no gradient (a frozen one)."""
-        self._register(PARAMETER, name, checked_leaf(f"parameter {name!r}", parameter))
+        """Make a Tensor a parameter, also one that needs no gradient (a frozen one), or None."""
+        leaf = None if parameter is None else checked_leaf(f"parameter {name!r}", parameter)
+        self._register(PARAMETER, name, leaf)
 
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
         """Make a Tensor a buffer: it moves with the module and is not trained.
 
-        A persistent buffer is part of `state_dict`.
+        A persistent buffer is part of `state_dict`; None is a buffer to come.
         """
-        value = checked_leaf(f"buffer {name!r}", tensor)
+        value = None if tensor is None else checked_leaf(f"buffer {name!r}", tensor)
         self._register(BUFFER if persistent else TRANSIENT, name, value)
 
     def add_module(self, name: str, module: Any) -> None:
