@@ -102,6 +102,7 @@ KINDS: Final = {
             serves="operator",
             repeats=True,
             shows="label",
+            scaffold="implementation",
         ),
         RecordKind(
             "pattern",
@@ -111,6 +112,7 @@ KINDS: Final = {
             "netcl_core.jit.patterns:PatternRegistrar",
             keys=("dtypes", "priority", "templates", "tolerance"),
             shows="summary",
+            scaffold="pattern",
         ),
         RecordKind(
             "amp_policy",
@@ -120,6 +122,7 @@ KINDS: Final = {
             "netcl_core.ops.registrars:AmpPolicyRegistrar",
             keys=("priority", "storage"),
             shows="summary",
+            scaffold="amp-policy",
         ),
         RecordKind(
             "namespace",
