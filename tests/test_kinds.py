@@ -24,8 +24,9 @@ from netcl_core.autograd import (
 )
 from netcl_core.errors import AmbiguousOpError, MissingOpError, RegistrationError, TemplateError
 from netcl_core.ops import functions
-from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, SCAFFOLDS, record_types, reserved
+from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, SCAFFOLDS, record_types
 from netcl_core.plugins.market.manifests import Provided
+from netcl_core.plugins.names import reserved
 from netcl_core.plugins.registry import registry
 from netcl_core.testing import registration
 from netcl_core.testing.findings import STATIC

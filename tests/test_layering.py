@@ -41,6 +41,7 @@ ACCEPTED = {
     ("netcl_core", "netcl_core.plugins.loading"): "the face is on top; plugins load on first use",
     ("netcl_core", "netcl_core.plugins.manager"): "the same",
     ("netcl_core.plugins.kinds", "?"): "the table names what lies in rooms above by import path",
+    ("netcl_core.plugins.names", "?"): "the faces, whose names are refused, lie above",
     ("netcl_core", "netcl_core.ops.functions"): "the face is on top; ops are made on first use",
     ("netcl_core.plugins", "?"): "PEP 562: `netcl plugins list` imports no NumPy",
     ("netcl_core.plugins.manager", "?"): "the module of a plugin's namespace",

@@ -10,14 +10,14 @@ a provider's rows appear or none does.
 
 from __future__ import annotations
 
-import keyword
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, final
 
 from netcl_core.errors import AmbiguousOpError, RegistrationError, coded, message
-from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, reserved
+from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED
+from netcl_core.plugins.names import check_name
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 
 
@@ -278,7 +278,7 @@ class Transaction:
         and for a second record of the same kind and name from the same provider.
         """
         name = record.name
-        self._check_name(kind, name)
+        check_name(self.provider, kind, name)
         taken = self._own_kinds(name).intersection(KINDS[kind].rivals)
         if taken and not KINDS[kind].repeats and not self.override:
             text = message(
@@ -289,21 +289,6 @@ class Transaction:
             )
             raise coded("NP307", RegistrationError(text))
         self.rows.append(Row(kind, record, self.provider, priority, self.owner))
-
-    def _check_name(self, kind: str, name: Any) -> None:
-        face = KINDS[kind].face
-        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-            text = message(self.provider, f"the {kind} name {name!r} is no identifier", "a name")
-            raise coded("NP306", RegistrationError(text))
-        if face and (name.startswith("_") or name in reserved(face)):
-            own = "begins with an underscore" if name.startswith("_") else "is the core's own"
-            text = message(
-                self.provider,
-                f"the {kind} name {name!r}: {face}.{name} {own}",
-                "a name that is free",
-                "Choose another name",
-            )
-            raise coded("NP312", RegistrationError(text))
 
     def _own_kinds(self, name: str) -> set[str]:
         """The kinds of which the provider has a record of this name, entered or noted."""
