@@ -21,7 +21,7 @@ def report(plugin: Plugin) -> None:
     if plugin.state != "active":
         registry.inactive[canonical(plugin.distribution)] = f"{plugin.state} ({plugin.reason})"
         for row in plugin.manifest.provides if plugin.manifest else ():
-            registry.withheld.setdefault(row.name, canonical(plugin.distribution))
+            registry.withheld.setdefault((row.kind, row.name), canonical(plugin.distribution))
     if plugin.failed:
         complain(plugin, f"{plugin.state} ({described(plugin.code, plugin.reason)})")
     elif plugin.manifest is not None and plugin.manifest.superseded_by:

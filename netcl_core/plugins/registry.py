@@ -111,8 +111,8 @@ class Registry:
         #: The state and the reason of a distribution's plugin that is not active, for messages, by
         #: the distribution's canonical name.
         self.inactive: dict[str, str] = {}
-        #: What such a plugin would bring, by its manifest: the name -> the distribution.
-        self.withheld: dict[str, str] = {}
+        #: What such a plugin would bring, by its manifest: kind and name -> the distribution.
+        self.withheld: dict[tuple[str, str], str] = {}
         #: Why a device is too little for a plugin, by its manifest, or None; by the rows' owner.
         self.limits: dict[str, Callable[[Any], str | None]] = {}
         #: The choices of the lock file that holds, if there is one; see `hold_to`.
