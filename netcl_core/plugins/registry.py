@@ -21,7 +21,7 @@ from netcl_core.plugins.names import check_name
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 
 
-class Record(Protocol):
+class NamedRecord(Protocol):
     """What every record has: the name under which it is looked up."""
 
     @property
@@ -271,7 +271,7 @@ class Transaction:
     override: bool = False
     rows: list[Row] = field(default_factory=list)
 
-    def add(self, kind: str, record: Record, priority: int = 0) -> None:
+    def add(self, kind: str, record: NamedRecord, priority: int = 0) -> None:
         """Note a record.
 
         Raises RegistrationError for a name that is no identifier or that the core has itself,
