@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -188,8 +187,7 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         matrix = click.Command("matrix", callback=lambda: click.echo("cells"), help="Run it.")
         return {"matrix": matrix, "devices": click.Command("devices")}
 
-    fake = SimpleNamespace(plugin_commands=commands)
-    monkeypatch.setitem(sys.modules, "netcl_core.plugins.manager", fake)
+    monkeypatch.setattr(main, "plugin_commands", commands)
     return asked
 
 

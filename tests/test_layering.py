@@ -50,6 +50,7 @@ ACCEPTED = {
         "netcl_core.tensors.functions",
         "netcl_core.ops.functions",
     ): "the face is on top; ops are made on first use",
+    ("netcl_core.plugins.names", "?"): "the faces, whose names are refused, lie above",
     ("netcl_core.plugins", "?"): "PEP 562: `netcl plugins list` imports no NumPy",
     ("netcl_core.plugins.manager", "?"): "the module of a plugin's namespace",
     ("netcl_core.cli.main", "netcl_core.plugins.manager"): "`netcl devices` loads no plugin",

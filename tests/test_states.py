@@ -224,6 +224,25 @@ except AttributeError as error:
     assert "netcl-plugin-t-off is installed but disabled (NETCL_PLUGINS_DISABLE" in text
 
 
+def test_only_who_would_bring_the_op_is_named(tmp_path: Path, python: Any) -> None:
+    """Not who would bring a pattern or an implementation of that name."""
+    rows = "".join(
+        f'[[provides]]\nname = "t_of_two"\nkind = "{kind}"\n'
+        for kind in ("pattern", "implementation")
+    )
+    head = 'schema = 1\n[plugin]\nname = "t_off"\napi = [1, 0]\n'
+    add_good(tmp_path, "t_off", manifest=head + rows)
+    code = """
+import netcl_core.autograd as ag
+try:
+    ag.t_of_two
+except AttributeError as error:
+    print(error)
+"""
+    text = python(code, PYTHONPATH=str(tmp_path), NETCL_PLUGINS_DISABLE="t_off")
+    assert "no installed plugin provides this op" in text and "t-off" not in text
+
+
 # -- the memory ------------------------------------------------------------------------
 
 

@@ -167,6 +167,8 @@ def info(ctx: click.Context, name: str, with_traceback: bool, as_json: bool) -> 
 def why(ctx: click.Context, op: str, device: str | None, dtype: str, as_json: bool) -> None:
     """Show who could compute OP on a device, who does, and the rule that decided.
 
+    OP may also be a training pattern, an amp policy or a namespace: then, who offers it.
+
     Exit code 1 when nobody does.
     """
     ctx.exit(_run("plugins_command", "show_why", op, device, dtype, as_json))

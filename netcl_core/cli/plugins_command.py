@@ -202,7 +202,7 @@ def _print_provides(plugin: Plugin) -> None:
             row.kind,
             {True: "yes", False: "no", None: ""}[row.differentiable],
             str(row.priority),
-            " ".join(row.dtypes),
+            " ".join(row.dtypes) or row.storage,
         )
         for row in plugin.manifest.provides
     ]

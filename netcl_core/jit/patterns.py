@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
@@ -34,16 +34,22 @@ class MatchedOp:
     inputs: tuple[MatchedOp | str, ...]
     attrs: tuple[tuple[str, Any], ...] = ()
 
-    def ops(self) -> Iterator[MatchedOp]:
-        """The ops of the group, those that are read before those that read them."""
-        for each in self.inputs:
-            if isinstance(each, MatchedOp):
-                yield from each.ops()
-        yield self
+    def __post_init__(self) -> None:
+        inputs, attrs = self.inputs, self.attrs
+        fine = _is_name(self.op) and isinstance(inputs, tuple) and isinstance(attrs, tuple)
+        fine = fine and all(isinstance(each, MatchedOp) or _is_name(each) for each in inputs)
+        if not fine or not all(isinstance(each, tuple) and len(each) == 2 for each in attrs):
+            given = f"the op {self.op!r} of {inputs!r:.80} with {attrs!r:.80}"
+            expected = "a name, a tuple of ops and names, and a tuple of (name, value)"
+            raise coded("NP308", RegistrationError(message("MatchedOp", given, expected)))
 
     def __str__(self) -> str:
         attrs = [f"{name}={value!r}" for name, value in self.attrs]
         return f"{self.op}({', '.join([*map(str, self.inputs), *attrs])})"
+
+
+def _is_name(text: Any) -> bool:
+    return isinstance(text, str) and text.isidentifier()
 
 
 #: The graph of a group; or a function that is given the units of a traced region and returns the
@@ -75,10 +81,8 @@ class TrainingPattern:
     doc: str = ""
 
     def __post_init__(self) -> None:
-        if isinstance(self.matcher, MatchedOp):
-            self._check_graph(self.matcher)
-        else:
-            self._insist(callable(self.matcher), f"the matcher {self.matcher!r}", _MATCHER)
+        fine = isinstance(self.matcher, MatchedOp) or callable(self.matcher)
+        self._insist(fine, f"the matcher {self.matcher!r}", _MATCHER)
         self._insist(callable(self.planner), f"the planner {self.planner!r}", "a function")
         for name in ("templates", "dtypes"):
             given = getattr(self, name)
@@ -87,13 +91,6 @@ class TrainingPattern:
             object.__setattr__(self, name, tuple(given))
         for dtype in self.dtypes:
             self._insist(dtype in DTYPES, f"the dtype {dtype!r}", f"one of {', '.join(DTYPES)}")
-
-    def _check_graph(self, matcher: MatchedOp) -> None:
-        for each in matcher.ops():
-            names = [each.op, *(name for name in each.inputs if not isinstance(name, MatchedOp))]
-            for name in names:
-                fine = isinstance(name, str) and name.isidentifier()
-                self._insist(fine, f"{name!r} in {each}", "the name of an op or of a value")
 
     def _insist(self, fine: bool, given: str, expected: str) -> None:
         if not fine:

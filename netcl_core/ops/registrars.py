@@ -10,9 +10,9 @@ from netcl_core.errors import RegistrationError, coded, message
 from netcl_core.ops.amp_policies import AmpPolicy
 from netcl_core.ops.operators import Implementation, Operator
 from netcl_core.plugins.kinds import KINDS, OP_KINDS, record_types
-from netcl_core.plugins.registry import Namespace, Record, Transaction
+from netcl_core.plugins.registry import NamedRecord, Namespace, Transaction
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=NamedRecord)
 
 
 class RecordRegistrar(Generic[R]):

@@ -78,7 +78,8 @@ def providers(*kinds: str) -> dict[str, str]:
 
 def how_to_get(name: str, *kinds: str) -> str | None:
     """What to do about a missing name of one of these kinds; None if nobody is known."""
-    package = registry.withheld.get(name) or providers(*kinds).get(name)
+    withheld = (registry.withheld.get((kind, name)) for kind in kinds)
+    package = next(filter(None, withheld), None) or providers(*kinds).get(name)
     if package is None:
         return None
     state = registry.inactive.get(canonical(package))

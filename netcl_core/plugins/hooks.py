@@ -8,7 +8,7 @@ and is refused: wrappers around the hooks of others, tryfirst and trylast.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, final
@@ -81,16 +81,16 @@ def hook_of(loaded: Any, name: str) -> PluginHook | None:
 
 def _hooks(who: str, loaded: Any) -> Mapping[str, PluginHook]:
     found: dict[str, PluginHook] = {}
-    for name, hook in _marked(loaded):
+    marked = list(_marked(loaded))
+    for name, hook in marked:
         if name in hookspecs.HOOKS or not hook.optional:
             _check_marker(who, name, hook.implementation, name in found)
             found[name] = hook
     wrong = sorted(name for name in found if name not in hookspecs.HOOKS)
-    marked = {hook.implementation.function.__name__ for _, hook in _marked(loaded)}
-    wrong += [name for name in _functions(loaded) if name not in {*found, *marked}]
+    wrong += _unmarked(loaded, [hook.implementation.function for _, hook in marked])
     if wrong:
         raise _wrong_hook(who, wrong[0])
-    if not found:
+    if not marked:
         text = message(
             who,
             f"the plugin {loaded!r} has no hooks",
@@ -109,10 +109,10 @@ def _marked(loaded: Any) -> Iterator[tuple[str, PluginHook]]:
                 yield caller.name, PluginHook(implementation)
 
 
-def _functions(loaded: Any) -> list[str]:
-    """The functions that are named like a hook."""
+def _unmarked(loaded: Any, marked: Sequence[Any]) -> list[str]:
+    """The names of functions that are named like a hook, and are none of the marked ones."""
     members = inspect.getmembers(loaded, inspect.isroutine)
-    return [name for name, _ in members if name.startswith("netcl_")]
+    return [name for name, each in members if name.startswith("netcl_") and each not in marked]
 
 
 def _check_marker(who: str, name: str, made: pluggy.HookImpl, again: bool) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import pkgutil
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -102,6 +101,7 @@ KINDS: Final = {
             serves="operator",
             repeats=True,
             shows="label",
+            scaffold="implementation",
         ),
         RecordKind(
             "pattern",
@@ -111,6 +111,7 @@ KINDS: Final = {
             "netcl_core.jit.patterns:PatternRegistrar",
             keys=("dtypes", "priority", "templates", "tolerance"),
             shows="summary",
+            scaffold="pattern",
         ),
         RecordKind(
             "amp_policy",
@@ -120,6 +121,7 @@ KINDS: Final = {
             "netcl_core.ops.registrars:AmpPolicyRegistrar",
             keys=("priority", "storage"),
             shows="summary",
+            scaffold="amp-policy",
         ),
         RecordKind(
             "namespace",
@@ -157,11 +159,3 @@ def record_types(kind: str) -> tuple[type, ...]:
 def _fetch(path: str) -> Any:
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
-
-
-@functools.cache
-def reserved(face: str) -> frozenset[str]:
-    """The names that a face has itself: nothing that a plugin brings can be called so."""
-    module = importlib.import_module(face)
-    submodules = (each.name for each in pkgutil.iter_modules(module.__path__))
-    return frozenset({"OWN_NAMES", *module.OWN_NAMES, *module.__all__, *submodules})

@@ -16,20 +16,18 @@ from types import ModuleType
 from typing import Any, Final
 
 from netcl_core import config
-from netcl_core.errors import NetclDeprecationWarning, PluginError, PluginWarning, message
-from netcl_core.plugins import hooks, locking
-from netcl_core.plugins.kinds import KINDS, REGISTERED, SHORT_ROAD, registrar
-from netcl_core.plugins.market.failures import code_of, described, plugin_error
+from netcl_core.errors import PluginError, message
+from netcl_core.plugins import complaints, hooks, locking
+from netcl_core.plugins.kinds import KINDS, SHORT_ROAD, registrar
+from netcl_core.plugins.market.failures import code_of, plugin_error
 from netcl_core.plugins.market.finding import PRIMITIVES
 from netcl_core.plugins.market.states import States
 from netcl_core.plugins.market.survey import CORE_PREFIX, Plugin, survey, unknown_names
 from netcl_core.plugins.registry import Transaction, registry
-from netcl_core.plugins.resolution import canonical
 from netcl_core.runtime.rendering import add_prefix, drop_prefix, has_prefix
 
 #: Every plugin of this process: a working or quarantined one by its name, others by their key.
 known: Final[dict[str, Plugin]] = {}
-_told: Final[set[str]] = set()
 #: The hooks that are given a registrar, each once, in the order of the table of kinds.
 _REGISTRATION: Final = tuple(dict.fromkeys(kind.hook for kind in KINDS.values() if kind.registrar))
 
@@ -62,25 +60,10 @@ def load_installed(
                     _take_up(plugin, states)
         finally:
             states.save()
-        complaints = [*unknown_names(found), *_unused()]
+        told = [*unknown_names(found), *complaints.unused()]
         if config.get("plugins-strict"):
-            _insist(complaints)
-        _tell(complaints)
-
-
-def _unused() -> Iterable[str]:
-    """A complaint for each implementation of what is a primitive, by whoever brings that."""
-    for row in (row for kind in REGISTERED for row in registry.rows(kind)):
-        reason = registry.unused(row)
-        if reason and registry.op_rows(row.record.name):  # nobody's may be installed later
-            yield f"NP405: an {row.kind} of {row.id} is never used: {reason}"
-
-
-def _tell(complaints: Iterable[str]) -> None:
-    for text in complaints:
-        if text not in _told:  # once, also for those who turn warnings into errors
-            _told.add(text)
-            warnings.warn(text, PluginWarning, stacklevel=3)
+            complaints.insist(known.values(), told)
+        complaints.tell(told)
 
 
 def rehearse(begin: Callable[[Plugin], None], skip: Sequence[str]) -> None:
@@ -109,7 +92,7 @@ def _take_up(plugin: Plugin, states: States) -> None:
         plugin.fail(plugin_error("NP113", text), "NP113")
     if plugin.state != "found":
         known[plugin.key] = plugin
-        _report(plugin)
+        complaints.report(plugin)
         return
     known[plugin.name] = plugin
     try:
@@ -124,7 +107,7 @@ def _take_up(plugin: Plugin, states: States) -> None:
         )
     else:
         states.clear(plugin.source, plugin.group, plugin.name)
-    _report(plugin)
+    complaints.report(plugin)
 
 
 def _load(plugin: Plugin) -> None:
@@ -160,48 +143,6 @@ def _missing_attribute(error: AttributeError) -> AttributeError:
     if "importlib_metadata" in innermost:
         error.code = "NP205"  # type: ignore[attr-defined]
     return error
-
-
-def _report(plugin: Plugin) -> None:
-    """Warn of a plugin that does not work, and of one that somebody has replaced."""
-    if plugin.state != "active":
-        registry.inactive[canonical(plugin.distribution)] = f"{plugin.state} ({plugin.reason})"
-        for row in plugin.manifest.provides if plugin.manifest else ():
-            registry.withheld.setdefault(row.name, canonical(plugin.distribution))
-    if plugin.failed:
-        complain(plugin, f"{plugin.state} ({described(plugin.code, plugin.reason)})")
-    elif plugin.manifest is not None and plugin.manifest.superseded_by:
-        text = f"{plugin.distribution} is superseded by {plugin.manifest.superseded_by}"
-        warnings.warn(text, NetclDeprecationWarning, stacklevel=2)
-
-
-def complain(plugin: Plugin, state: str) -> None:
-    """Warn that something of a plugin does not work."""
-    text = message(
-        f"plugin {plugin.name!r} of {plugin.distribution} {plugin.version}",
-        state,
-        "",
-        f"Repair, upgrade or uninstall {plugin.distribution}; everything else works",
-    )
-    warnings.warn(text, PluginWarning, stacklevel=2)
-
-
-def _insist(complaints: Sequence[str]) -> None:
-    failed = [
-        f"{each.name} of {each.distribution}: {each.code}: {each.reason}"
-        for each in known.values()
-        if each.failed
-    ]
-    if failed or complaints:
-        raise plugin_error(
-            "NP404",
-            message(
-                "NETCL_PLUGINS_STRICT",
-                "; ".join([*failed, *complaints]),
-                "every plugin to load",
-                "Repair or disable them (NETCL_PLUGINS_DISABLE), or unset the variable",
-            ),
-        )
 
 
 # -- entering one plugin ---------------------------------------------------------------
@@ -276,7 +217,7 @@ def register(plugin: Any, name: str | None = None) -> Plugin:
                 drop_prefix(chosen)
             raise
         known[chosen] = entry
-        _tell(_unused())
+        complaints.tell(complaints.unused())
     return entry
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from netcl_core import config
 from netcl_core.errors import MissingNamespaceError, PluginError, message
-from netcl_core.plugins import loading, locking
+from netcl_core.plugins import complaints, loading, locking
 from netcl_core.plugins.catalogue import how_to_get
 from netcl_core.plugins.kinds import KINDS
 from netcl_core.plugins.market.survey import Plugin
@@ -88,7 +88,7 @@ def plugin_commands(of: Sequence[Plugin] | None = None) -> dict[str, Any]:
             if taken := sorted(added.keys() & commands.keys()):
                 raise PluginError(message(plugin.name, f"the command {taken[0]!r} is taken"))
         except Exception as error:  # a plugin may raise anything; the other commands stay
-            loading.complain(plugin, f"has no commands ({type(error).__name__}: {error})")
+            complaints.complain(plugin, f"has no commands ({type(error).__name__}: {error})")
             continue
         commands |= added
     return commands

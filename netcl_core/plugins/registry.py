@@ -11,21 +11,21 @@ a provider's rows appear or none does.
 from __future__ import annotations
 
 import importlib
-import keyword
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, final
 
 from netcl_core.errors import AmbiguousOpError, RegistrationError, coded, message
-from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, reserved
+from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED
+from netcl_core.plugins.names import check_name
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 
 #: The table of the records that exist for other ops, whatever their kind.
 _PARTS: Final = "part"
 
 
-class Record(Protocol):
+class NamedRecord(Protocol):
     """What every record has: the name under which it is looked up."""
 
     @property
@@ -123,8 +123,8 @@ class Registry:
         #: The state and the reason of a distribution's plugin that is not active, for messages, by
         #: the distribution's canonical name.
         self.inactive: dict[str, str] = {}
-        #: What such a plugin would bring, by its manifest: the name -> the distribution.
-        self.withheld: dict[str, str] = {}
+        #: What such a plugin would bring, by its manifest: kind and name -> the distribution.
+        self.withheld: dict[tuple[str, str], str] = {}
         #: Why a device is too little for a plugin, by its manifest, or None; by the rows' owner.
         self.limits: dict[str, Callable[[Any], str | None]] = {}
         #: The choices of the lock file that holds, if there is one; see `hold_to`.
@@ -291,14 +291,14 @@ class Transaction:
     override: bool = False
     rows: list[Row] = field(default_factory=list)
 
-    def add(self, kind: str, record: Record, priority: int = 0, part_of: str = "") -> None:
+    def add(self, kind: str, record: NamedRecord, priority: int = 0, part_of: str = "") -> None:
         """Note a record, which may exist for another op alone.
 
         Raises RegistrationError for a name that is no identifier or that the core has itself,
         and for a second record of the same kind and name from the same provider.
         """
         name = record.name
-        self._check_name(kind, name, public=not part_of)
+        check_name(self.provider, kind, name, public=not part_of)
         taken = self._own_kinds(name).intersection(KINDS[kind].rivals)
         if taken and not KINDS[kind].repeats and not self.override:
             text = message(
@@ -310,20 +310,6 @@ class Transaction:
             raise coded("NP307", RegistrationError(text))
         self.rows.append(Row(kind, record, self.provider, priority, self.owner, part_of))
 
-    def _check_name(self, kind: str, name: Any, *, public: bool) -> None:
-        face = KINDS[kind].face if public else ""
-        if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-            text = message(self.provider, f"the {kind} name {name!r} is no identifier", "a name")
-            raise coded("NP306", RegistrationError(text))
-        if face and (name.startswith("_") or name in reserved(face)):
-            own = "begins with an underscore" if name.startswith("_") else "is the core's own"
-            text = message(
-                self.provider,
-                f"the {kind} name {name!r}: {face}.{name} {own}",
-                "a name that is free",
-                "Choose another name",
-            )
-            raise coded("NP312", RegistrationError(text))
 
     def _own_kinds(self, name: str) -> set[str]:
         """The kinds of which the provider has a record of this name, entered or noted."""

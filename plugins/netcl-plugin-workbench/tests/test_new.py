@@ -94,7 +94,8 @@ def test_what_is_written(kind: str) -> None:
     assert table["authors"] == [{"name": 'Carl "L" Linné'}]
     assert table["dependencies"] == [f"netcl-core>={nc.__version__},<0.2"]
     assert 'Carl "L" Linné' in (folder / "LICENSE").read_text(encoding="utf-8")
-    assert (package / "templates" / "tulip_bulb.cl.j2").is_file()
+    template = package / "templates" / "tulip_bulb.cl.j2"
+    assert template.is_file() == ("templates" in SCAFFOLDS[kind].keys)
     assert (folder / ".github" / "workflows" / "ci.yml").is_file()
     assert (folder / ".gitignore").is_file()
     left = [
@@ -186,6 +187,7 @@ def test_every_kind_has_its_files() -> None:
     for kind in SCAFFOLDS.values():
         names = Names("tulip", "netcl-plugin-tulip", "netcl_plugin_tulip", "bloom")
         files = project.rendered(kind, names, "nobody")
-        assert "src/netcl_plugin_tulip/templates/bloom.cl.j2" in files
+        template = "src/netcl_plugin_tulip/templates/bloom.cl.j2"
+        assert (template in files) == ("templates" in kind.keys)
         first = project.first_files(kind, names)
         assert first and all(line.split()[0] in files for line in first)

@@ -12,9 +12,10 @@ import click
 
 from netcl_core.errors import message
 from netcl_core.plugins.catalogue import catalogue
-from netcl_core.plugins.kinds import SHORT_ROAD, RecordKind, reserved
+from netcl_core.plugins.kinds import SHORT_ROAD, RecordKind
 from netcl_core.plugins.market.states import States
 from netcl_core.plugins.market.survey import CORE_PREFIX, survey
+from netcl_core.plugins.names import reserved
 from netcl_core.plugins.resolution import canonical
 
 PREFIX: Final = "netcl-plugin-"

@@ -26,6 +26,8 @@ _SUFFIX: Final = ".j2"
 _PART: Final = ".part.j2"
 #: The rows of a README's table of files.
 _FILES: Final = "files.part.j2"
+#: What it brings in one line, for its metadata and its manifest.
+_SUMMARY: Final = "summary.part.j2"
 
 
 def create(folder: Path, kind: RecordKind, names: Names, author: str | None = None) -> list[str]:
@@ -48,6 +50,7 @@ def rendered(kind: RecordKind, names: Names, author: str) -> dict[str, str]:
     """Path -> text of every file of a project."""
     environment, places = _environment(kind)
     context = _context(kind, names, author)
+    context["summary"] = environment.get_template(_SUMMARY).render(context).strip()
     found = {
         path.relative_to(place).as_posix(): None
         for place in places

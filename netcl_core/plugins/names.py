@@ -1,0 +1,33 @@
+"""The names that a record may have: those that the core does not have itself."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import keyword
+import pkgutil
+from typing import Any
+
+from netcl_core.errors import RegistrationError, coded, message
+from netcl_core.plugins.kinds import KINDS
+
+
+@functools.cache
+def reserved(face: str) -> frozenset[str]:
+    """The names that a face has itself: nothing that a plugin brings can be called so."""
+    module = importlib.import_module(face)
+    submodules = (each.name for each in pkgutil.iter_modules(module.__path__))
+    return frozenset({"OWN_NAMES", *module.OWN_NAMES, *module.__all__, *submodules})
+
+
+def check_name(provider: str, kind: str, name: Any, *, public: bool) -> None:
+    """Raise RegistrationError for a name that a record of a kind cannot have."""
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+        text = message(provider, f"the {kind} name {name!r} is no identifier", "a name")
+        raise coded("NP306", RegistrationError(text))
+    face = KINDS[kind].face if public else ""
+    if face and (name.startswith("_") or name in reserved(face)):
+        own = "begins with an underscore" if name.startswith("_") else "is the core's own"
+        given = f"the {kind} name {name!r}: {face}.{name} {own}"
+        text = message(provider, given, "a name that is free", "Choose another name")
+        raise coded("NP312", RegistrationError(text))
