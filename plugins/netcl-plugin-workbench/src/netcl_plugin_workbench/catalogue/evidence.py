@@ -11,8 +11,8 @@ from typing import Any, final
 
 from netcl_core.errors import RecordError, message
 from netcl_core.testing.records import Record, from_json
-from netcl_plugin_workbench.catalogue.metadata import clean
 from netcl_plugin_workbench.matrix.records import CellRecord, read_cell
+from netcl_plugin_workbench.packages.metadata import clean
 
 
 @final

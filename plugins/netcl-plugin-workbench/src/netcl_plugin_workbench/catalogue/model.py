@@ -16,9 +16,9 @@ from netcl_core.plugins.market.manifests import Manifest, Provided, Requires
 from netcl_core.testing.records import Record
 from netcl_plugin_workbench.catalogue.evidence import Evidence, wheel_of, when
 from netcl_plugin_workbench.catalogue.findings import Findings, merge
-from netcl_plugin_workbench.catalogue.metadata import clean_line
-from netcl_plugin_workbench.catalogue.wheels import Wheel
 from netcl_plugin_workbench.matrix.records import RUNTIME, STATES, CellRecord
+from netcl_plugin_workbench.packages.metadata import clean_line
+from netcl_plugin_workbench.packages.wheel import Wheel
 
 #: Kinds that have a page of their own.
 OP_KINDS: Final = ("primitive", "operator")

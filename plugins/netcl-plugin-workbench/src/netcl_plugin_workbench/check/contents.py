@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -12,11 +11,12 @@ from typing import Final
 from netcl_plugin_workbench.check.findings import Finding
 from netcl_plugin_workbench.check.metadata import manifests, read
 from netcl_plugin_workbench.check.subject import Subject, module_of, parts_of
+from netcl_plugin_workbench.packages.record import UNLISTED, record_digest
+from netcl_plugin_workbench.packages.wheel_archive import is_safe
 
 _COMPILED: Final = (".pyc", ".pyo")
 #: What an installer writes beside what the wheel holds.
 _INSTALLERS: Final = ("INSTALLER", "REQUESTED", "direct_url.json")
-_UNLISTED: Final = ("RECORD", "RECORD.jws", "RECORD.p7s")
 #: What of a project's package has to be in its wheel.
 _SHIPPED: Final = frozenset({".py", ".j2", ".cl", ".toml", ".json", ".typed"})
 _MOST: Final = 5
@@ -63,8 +63,7 @@ def _is_test(path: str) -> bool:
 
 
 def _is_outside(path: str) -> bool:
-    parts = parts_of(path)
-    return not parts or ".." in parts or parts[0] == "/" or parts[0].endswith(":")
+    return not is_safe(path)
 
 
 def _is_compiled(path: str) -> bool:
@@ -101,10 +100,12 @@ def _record(subject: Subject) -> Iterator[Finding]:
         yield from _listed("NC102", [f"{each} (not there)" for each in gone])
         return
     there, listed = (
-        {each for each in names if Path(each).name not in _UNLISTED}
+        {each for each in names if Path(each).name not in UNLISTED}
         for names in (subject.packed, subject.recorded)
     )
-    wrong = [f"{each} (not listed)" for each in sorted(there - listed)]
+    twice = [each for each, count in Counter(subject.packed).items() if count > 1]
+    wrong = [f"{each} (there twice)" for each in twice]
+    wrong += [f"{each} (not listed)" for each in sorted(there - listed)]
     wrong += [f"{each} (not there)" for each in sorted(listed - there)]
     wrong += [
         f"{each} (another sha256)"
@@ -116,11 +117,10 @@ def _record(subject: Subject) -> Iterator[Finding]:
 
 def _matches(path: Path, recorded: str) -> bool:
     """Whether a file has the digest of RECORD; what lies elsewhere or has none is not judged."""
-    kind, equals, wanted = recorded.partition("=")
-    if kind != "sha256" or not equals or not path.is_file():
+    if not recorded.startswith("sha256=") or not path.is_file():
         return True
-    found = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest())
-    return found.decode().rstrip("=") == wanted
+    with path.open("rb") as file:
+        return record_digest(file) == recorded
 
 
 def _path(subject: Subject, name: str) -> Path:
