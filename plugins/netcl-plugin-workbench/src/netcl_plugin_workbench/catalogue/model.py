@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from netcl_core.plugins.market.manifests import Manifest, Provided, Requires
-from netcl_core.testing.records import Record
+from netcl_core.testing.records import CheckRecord
 from netcl_plugin_workbench.catalogue.evidence import Evidence, wheel_of, when
 from netcl_plugin_workbench.catalogue.findings import Findings, merge
 from netcl_plugin_workbench.matrix.records import RUNTIME, STATES, CellRecord
@@ -172,10 +172,12 @@ def _filed(
     grouped: Mapping[str, Mapping[Version, Sequence[Wheel]]],
     names: Mapping[str, str],
 ) -> tuple[
-    dict[tuple[str, Version], list[Record]], dict[tuple[str, Version], list[CellRecord]], list[str]
+    dict[tuple[str, Version], list[CheckRecord]],
+    dict[tuple[str, Version], list[CellRecord]],
+    list[str],
 ]:
     """Records and cells by project and version, and texts about those that are of no wheel."""
-    records: dict[tuple[str, Version], list[Record]] = defaultdict(list)
+    records: dict[tuple[str, Version], list[CheckRecord]] = defaultdict(list)
     cells: dict[tuple[str, Version], list[CellRecord]] = defaultdict(list)
     unused = set()
     for one in evidence.everything:
@@ -189,7 +191,7 @@ def _filed(
             unused.add(
                 f"{one.plugin} {one.version}: the record is of another build ({sha256[:12]})"
             )
-        elif isinstance(one, Record):
+        elif isinstance(one, CheckRecord):
             records[name, version].append(one)
         else:
             cells[name, version].append(one)

@@ -61,7 +61,7 @@ class Subject:
 
     @cached_property
     def recorded(self) -> Mapping[str, str]:
-        """Path -> digest (`sha256=...`, or nothing) of what RECORD lists; empty if it is no list."""
+        """Path -> digest (`sha256=...`, or nothing) of what RECORD lists; empty if it is none."""
         try:
             return recorded(self._text("RECORD"))
         except ValueError:  # what the wheel holds is then not listed, which is found

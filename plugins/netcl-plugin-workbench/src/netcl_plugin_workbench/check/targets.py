@@ -12,7 +12,7 @@ from netcl_core.errors import PluginError, TargetError, message
 from netcl_core.plugins.market.finding import Distribution, distributions
 from netcl_core.plugins.resolution import canonical
 from netcl_core.testing.records import Outcome
-from netcl_plugin_workbench.check.findings import Finding
+from netcl_plugin_workbench.check.findings import CheckFinding
 from netcl_plugin_workbench.packages.building import build_wheel, project_table
 from netcl_plugin_workbench.packages.metadata import name_and_version
 from netcl_plugin_workbench.packages.wheel_archive import digest_of, opened
@@ -98,7 +98,7 @@ def _from_project(project: Path, folder: Path, progress: Callable[[str, int, int
     built.mkdir()
     wheel, said = build_wheel(project, built)
     if wheel is None:
-        return Target(name, version, failure=Finding("NC109", said).outcome())
+        return Target(name, version, failure=CheckFinding("NC109", said).outcome())
     return _from_wheel(wheel, folder, str(project), "")
 
 
@@ -111,4 +111,5 @@ def _from_wheel(wheel: Path, folder: Path, project: str, sha256: str) -> Target:
             name, version = name_and_version(archive.data(f"{archive.info()}/METADATA"))
             return Target(name, version, (str(site),), archive.files, project, sha256)
     except PluginError as error:
-        raise TargetError(message(str(wheel), f"it is no wheel ({error})", "a wheel")) from error
+        given = f"it is no wheel ({str(error).rstrip('.')})"
+        raise TargetError(message(str(wheel), given, "a wheel")) from error

@@ -71,7 +71,7 @@ class WheelArchive:
         self.names: tuple[str, ...] = tuple(archive.namelist())
         total = sum(info.file_size for info in archive.infolist())
         if total > TOTAL_LIMIT:
-            raise refusal(f"unpacked it has {total >> 20} MiB", f"at most {TOTAL_LIMIT >> 20}")
+            raise refusal(f"unpacked it has {total >> 20} MiB", f"at most {TOTAL_LIMIT >> 20} MiB")
 
     @property
     def files(self) -> tuple[str, ...]:
