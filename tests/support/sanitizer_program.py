@@ -31,9 +31,10 @@ from sanitizer_cases import (
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.plugins.registry import functions, registry
+from netcl_core.plugins.registry import registry
 from netcl_core.runtime import rendering
 from netcl_core.runtime.kernels import Bound, Kernel, Kernels
+from netcl_core.tensors.functions import functions
 
 
 class Recorder:
