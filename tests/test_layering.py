@@ -121,10 +121,16 @@ ACCEPTED_IN_PLUGINS = {
     },
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
     ("netcl_plugin_workbench", "netcl_plugin_workbench.commands"): "the same",
-    ("netcl_plugin_workbench.check.command", "netcl_plugin_workbench.check.showing"): "the same",
-    ("netcl_plugin_workbench.graph.command", "netcl_plugin_workbench.graph.showing"): "the same",
     (
-        "netcl_plugin_workbench.check.metadata",
+        "netcl_plugin_workbench.check.command",
+        "netcl_plugin_workbench.check.check_output",
+    ): "the same",
+    (
+        "netcl_plugin_workbench.graph.command",
+        "netcl_plugin_workbench.graph.graph_output",
+    ): "the same",
+    (
+        "netcl_plugin_workbench.check.declared",
         "?",
     ): "the tools of the extra `check` are optional",
     (

@@ -8,7 +8,7 @@ from typing import Any
 import mutant_table
 import op_table
 import pytest
-from netcl_plugin_workbench.faults.mutants import WANTED, Trial, Verdict, rows_of
+from netcl_plugin_workbench.faults.mutants import WANTED, MutantVerdict, Trial, rows_of
 
 import netcl_core as nc
 from netcl_core.testing.reference import torch_module
@@ -33,7 +33,7 @@ def test_the_figure_holds_for_a_sample() -> None:
             for fault in faults[one.record.name]:
                 kinds.setdefault(fault.kind, []).append((trial, fault))
     sample = [pair for found in kinds.values() for pair in spread(found, 12)]
-    verdicts: list[Verdict] = [trial.verdict(fault) for trial, fault in sample]
+    verdicts: list[MutantVerdict] = [trial.verdict(fault) for trial, fault in sample]
     missed = [f"{each.op}: {each.kind}: {each.text}" for each in verdicts if not each.caught_by]
     assert len(kinds) == 11 and len(verdicts) > 125
     assert len(missed) <= (1 - WANTED) * len(verdicts), "\n".join(missed)

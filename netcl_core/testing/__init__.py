@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from netcl_core.testing.cases import Case
     from netcl_core.testing.checks import check_values
     from netcl_core.testing.collection import Table, table_of
-    from netcl_core.testing.records import Record
+    from netcl_core.testing.records import CheckRecord
     from netcl_core.testing.reference import TOLERANCE, usable_devices
     from netcl_core.testing.running import RunResult, run_level
     from netcl_core.testing.samples import (
@@ -45,7 +45,7 @@ _NAMES: Final = {
     "Scenario": "scenarios",
     "Table": "collection",
     "table_of": "collection",
-    "Record": "records",
+    "CheckRecord": "records",
     "RunResult": "running",
     "run_level": "running",
     "check_values": "checks",
@@ -67,7 +67,7 @@ __all__ = [
     "Scenario",
     "Table",
     "table_of",
-    "Record",
+    "CheckRecord",
     "RunResult",
     "run_level",
     "check_values",

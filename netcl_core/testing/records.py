@@ -1,4 +1,4 @@
-"""Record: what a check of one plugin found, as immutable data that matrix and catalogue read.
+"""CheckRecord: what a check of one plugin found, as immutable data that matrix and catalogue read.
 
 A record is a JSON object of `schema` 1. Whoever reads one of a newer schema must refuse it;
 unknown keys of the same schema are ignored, so that a field can be added.
@@ -98,7 +98,7 @@ class Roofline:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Record:
+class CheckRecord:
     """One check of one plugin at one level; `state` is `pass` if nothing failed.
 
     Attributes:
@@ -163,7 +163,7 @@ _PARTS: Final[Mapping[str, Any]] = {
 }
 
 
-def from_json(data: Mapping[str, Any]) -> Record:
+def from_json(data: Mapping[str, Any]) -> CheckRecord:
     """A record from JSON data.
 
     Raises RecordError if the data are no record of a check, or of a newer schema.
@@ -175,11 +175,11 @@ def from_json(data: Mapping[str, Any]) -> Record:
         remedy = "Upgrade netcl-core" if isinstance(data.get("schema"), int) else ""
         raise RecordError(message("record", f"schema {data.get('schema')}", str(SCHEMA), remedy))
     try:
-        known = _known(Record, data)
+        known = _known(CheckRecord, data)
         for name, part in _PARTS.items():
             known[name] = tuple(_made(part, row) for row in known.get(name, ()))
         known["notes"] = tuple(known.get("notes", ()))
-        made: Record = _sound(Record(**known))
+        made: CheckRecord = _sound(CheckRecord(**known))
         datetime.fromisoformat(made.date)
         return made
     except (TypeError, AttributeError, ValueError) as error:
@@ -197,7 +197,7 @@ def _sound(made: Any) -> Any:
     for name, wanted in _types(kind).items():
         value = getattr(made, name)
         if not _is_a(value, wanted):
-            raise TypeError(f"{kind.__name__.lower()}.{name} is {value!r:.80}")
+            raise TypeError(f"{kind.__name__}.{name} is {value!r:.80}")
     return made
 
 

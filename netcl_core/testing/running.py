@@ -16,7 +16,7 @@ from netcl_core.testing.collection import Table
 from netcl_core.testing.poison import poisoned
 from netcl_core.testing.records import KernelSource, Outcome, OutcomeState
 from netcl_core.testing.renderings import kernel_sources
-from netcl_core.testing.steps import Step, steps_of
+from netcl_core.testing.steps import CheckStep, steps_of
 from netcl_core.testing.vocabulary import CHECKS
 
 #: What is being done, how much of it is done, and how much there is.
@@ -28,7 +28,7 @@ _BEGINNING: Final = 900
 _END: Final = 500
 
 
-class Failure(NamedTuple):
+class StepFailure(NamedTuple):
     """What went wrong, nothing if the reason is empty; a remedy of None is the check's own."""
 
     reason: str = ""
@@ -75,7 +75,7 @@ def run_level(
     return RunResult(merged(outcomes), kernels)
 
 
-def perform(step: Step) -> Iterator[Outcome]:
+def perform(step: CheckStep) -> Iterator[Outcome]:
     """Make one check; an outcome per op, or per case where there are cases."""
     if step.skip:
         for op in step.ops:
@@ -90,7 +90,7 @@ def perform(step: Step) -> Iterator[Outcome]:
         if any(each.reason for each in alone):
             failures = alone
         else:
-            failures = [Failure(together, failure.remedy)] * len(alone)
+            failures = [StepFailure(together, failure.remedy)] * len(alone)
     seconds = (time.perf_counter() - start) / len(failures)
     if not step.cases:
         state: OutcomeState = "failed" if failure.reason else "passed"
@@ -100,7 +100,7 @@ def perform(step: Step) -> Iterator[Outcome]:
         yield _outcome(step, case.op, state, reason, seconds, each.remedy)
 
 
-def _judged(step: Step, case: Case, reason: str) -> tuple[OutcomeState, str]:
+def _judged(step: CheckStep, case: Case, reason: str) -> tuple[OutcomeState, str]:
     """The state of a case's check, with what it failed by, or was expected to fail by."""
     expected = case.expected_failure(step.check, step.device, step.dtype)
     if expected is None:
@@ -111,7 +111,7 @@ def _judged(step: Step, case: Case, reason: str) -> tuple[OutcomeState, str]:
 
 
 def _outcome(
-    step: Step,
+    step: CheckStep,
     op: str,
     state: OutcomeState,
     reason: str,
@@ -129,20 +129,20 @@ def _outcome(
     return Outcome(step.check, state, op, device, step.dtype, reason, remedy, seconds)
 
 
-def _failure(step: Step, cases: Sequence[Case]) -> Failure:
+def _failure(step: CheckStep, cases: Sequence[Case]) -> StepFailure:
     """What goes wrong in a check."""
     try:
         with poisoned(step.device):
             step.run(cases)
     except AssertionError as error:
-        return Failure(_short(str(error)) or "AssertionError without a text")
+        return StepFailure(_short(str(error)) or "AssertionError without a text")
     except NetclError as error:  # its text ends with what to do
-        return Failure(_short(f"{step}: {type(error).__name__}: {error}"), "")
+        return StepFailure(_short(f"{step}: {type(error).__name__}: {error}"), "")
     except (Exception, SystemExit) as error:  # an op may raise anything
         text = _short(f"{step}: {type(error).__name__}: {error}")
         place = raised_at(error)
-        return Failure(text, f"Correct what raises it{f': {place}' if place else ''}")
-    return Failure()
+        return StepFailure(text, f"Correct what raises it{f': {place}' if place else ''}")
+    return StepFailure()
 
 
 def _short(text: str) -> str:

@@ -46,7 +46,7 @@ _OF_EACH_KIND: Final = 3
 
 @final
 @dataclass(frozen=True, eq=False)
-class Step:
+class CheckStep:
     """One check of a case, of a group of cases, or of an op as a whole.
 
     Attributes:
@@ -76,7 +76,7 @@ class Step:
         return f"{self.check} of {who}{where}{f' in {self.dtype}' if self.dtype else ''}"
 
 
-def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) -> list[Step]:
+def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) -> list[CheckStep]:
     """Every check of a table on some devices.
 
     Args:
@@ -92,11 +92,11 @@ def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) 
         for dtype in DTYPES:
             found += _on_device(table, device, dtype, first, thorough)
         for each in table.scenarios:
-            found.append(Step("scenario", _played(each, device), (), device, op=str(each)))
+            found.append(CheckStep("scenario", _played(each, device), (), device, op=str(each)))
     return found
 
 
-def steps_of_case(case: Case, device: Device, dtype: str) -> Iterator[Step]:
+def steps_of_case(case: Case, device: Device, dtype: str) -> Iterator[CheckStep]:
     """The checks of a case by itself on a device in a dtype."""
     names = dict(_IN_EACH_DTYPE)
     if case.primitive is None or device.backend != "numpy" or len(case.inputs) < 2:
@@ -116,34 +116,34 @@ def _played(scenario: Scenario, device: Device) -> Callable[[Sequence[Case]], An
     return run
 
 
-def _step(check: str, case: Case, device: Device, dtype: str, function: CheckFunction) -> Step:
+def _step(check: str, case: Case, device: Device, dtype: str, function: CheckFunction) -> CheckStep:
     def run(cases: Sequence[Case]) -> None:
         function(cases[0], device, dtype)
 
     skip = case.excuse(check, device, dtype) or ""
-    return Step(check, run, (case,), device, dtype, skip=skip)
+    return CheckStep(check, run, (case,), device, dtype, skip=skip)
 
 
 # -- what no device matters to ---------------------------------------------------------
 
 
-def _of_ops(table: Table) -> Iterator[Step]:
+def _of_ops(table: Table) -> Iterator[CheckStep]:
     """Whether there are cases, and something to compare with; derivatives."""
     wanting = {**table.twins(), **table.problems}
     for op in table.missing():
         wanting[op] = f"{table.provider}:{op}: neither a case nor a reason; expected one of them"
     for op in dict.fromkeys([*table.ops, *wanting]):
-        yield Step("cases", partial(_complain, wanting.get(op, "")), op=op)
+        yield CheckStep("cases", partial(_complain, wanting.get(op, "")), op=op)
     for op in table.ops:
         reasons = [reason for case in table.cases_of(op) if (reason := lacking(case))]
         skip = reasons[0] if reasons else ""
-        yield Step("reference", partial(_complain, ""), op=op, skip=skip)
+        yield CheckStep("reference", partial(_complain, ""), op=op, skip=skip)
     for record in table.primitives():
         if record.backward is not None:
             yield _derivative(record, table.cases_of(record.name))
 
 
-def _derivative(record: AutogradPrimitive, cases: Sequence[Case]) -> Step:
+def _derivative(record: AutogradPrimitive, cases: Sequence[Case]) -> CheckStep:
     """The check of an elementwise op's expressions; any of its cases may excuse it."""
     skip = next(filter(None, (case.excuse("derivative") for case in cases)), "")
     doubted = [case for case in cases if case.expected_failure("derivative", None, "")]
@@ -151,14 +151,14 @@ def _derivative(record: AutogradPrimitive, cases: Sequence[Case]) -> Step:
     def run(_: Sequence[Case]) -> None:
         checks.check_derivative(record)
 
-    return Step("derivative", run, (doubted or cases)[:1], op=record.name, skip=skip)
+    return CheckStep("derivative", run, (doubted or cases)[:1], op=record.name, skip=skip)
 
 
 def _complain(text: str, cases: Sequence[Case]) -> None:
     assert not text, text
 
 
-def _of_cases(table: Table) -> Iterator[Step]:
+def _of_cases(table: Table) -> Iterator[CheckStep]:
     """Refused dtypes and finite differences, on the NumPy path, which needs no device."""
     numpy_path = get_device("cpu")
     for case in table.cases:
@@ -177,7 +177,7 @@ def _slopes(case: Case, device: Device, dtype: str) -> None:
 
 def _on_device(
     table: Table, device: Device, dtype: str, first: bool, thorough: bool
-) -> Iterator[Step]:
+) -> Iterator[CheckStep]:
     """The fused groups, then each case by itself, as far as the device has the dtype."""
     opencl = device.backend == "opencl"
     cases: list[Case] = []
@@ -188,11 +188,11 @@ def _on_device(
         if dtype == "float64" and not device.supports_fp64:
             reason = f"{device} has no float64"
         if reason is not None:
-            yield Step("values", partial(_complain, ""), (case,), device, dtype, skip=reason)
+            yield CheckStep("values", partial(_complain, ""), (case,), device, dtype, skip=reason)
             continue
         cases.append(case)
         if opencl and case.primitive is not None and (why := case.excuse("fused", device, dtype)):
-            yield Step("fused", partial(_complain, ""), (case,), device, dtype, skip=why)
+            yield CheckStep("fused", partial(_complain, ""), (case,), device, dtype, skip=why)
     fusible = [case for case in cases if is_fusible(case, device, dtype)] if opencl else []
     yield from _fused(fusible, device, dtype, first, thorough)
     for case in cases:
@@ -210,18 +210,18 @@ def _on_device(
 
 def _fused(
     cases: Sequence[Case], device: Device, dtype: str, first: bool, thorough: bool
-) -> Iterator[Step]:
+) -> Iterator[CheckStep]:
     for number, group in enumerate(groups(cases, device, dtype)):
         if not (first or thorough or dtype == "float32" or number == _OF_EACH_KIND):
             continue
         check = partial(check_group, device=device, dtype=dtype, broadcast=first or thorough)
-        yield Step("fused", check, group, device, dtype)
+        yield CheckStep("fused", check, group, device, dtype)
         smooth = [
             case
             for case in group
             if case.differentiable and not case.excuse("gradient", device, dtype)
         ]
         if thorough and dtype == "float64" and smooth:
-            yield Step(
+            yield CheckStep(
                 "gradient", partial(check_group_slopes, device=device), smooth, device, dtype
             )

@@ -14,7 +14,7 @@ from netcl_core.testing.collection import Table, table_of, table_with
 from netcl_core.testing.records import Outcome
 from netcl_core.testing.reference import usable_devices
 from netcl_core.testing.running import perform
-from netcl_core.testing.steps import Step, steps_of
+from netcl_core.testing.steps import CheckStep, steps_of
 
 
 @final
@@ -23,7 +23,7 @@ class Item:
     """Steps that make one test, such as all of a case on a device."""
 
     name: str
-    steps: list[Step] = field(default_factory=list)
+    steps: list[CheckStep] = field(default_factory=list)
 
     def __str__(self) -> str:
         return self.name
@@ -58,7 +58,7 @@ def items_of(table: Table, devices: Sequence[Device], *, thorough: bool) -> list
     return list(found.values())
 
 
-def _name(step: Step) -> str:
+def _name(step: CheckStep) -> str:
     if step.device is None:
         return step.ops[0]
     if not step.cases:

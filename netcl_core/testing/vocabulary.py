@@ -17,7 +17,7 @@ from netcl_core.dtypes import DTYPES
 
 @final
 @dataclass(frozen=True, slots=True)
-class Check:
+class KitCheck:
     """What a check looks at, and what an author can do when it fails."""
 
     meaning: str
@@ -26,58 +26,58 @@ class Check:
 
 #: The source is what an author looks at first.
 _SHOWN: Final = "`netcl kernels show OP --device D --dtype T` prints what is run"
-CHECKS: Final[Mapping[str, Check]] = {
-    "cases": Check(
+CHECKS: Final[Mapping[str, KitCheck]] = {
+    "cases": KitCheck(
         "every op of the plugin has a case, or a reason why it needs none",
         "Return a Case for the op from the hook netcl_conformance_cases, or a text that says why "
         "it needs none",
     ),
-    "reference": Check(
+    "reference": KitCheck(
         "something independent of the op says what is right",
         "Give torch= or reference= in the Case",
     ),
-    "derivative": Check(
+    "derivative": KitCheck(
         "an elementwise op's backward is the symbolic derivative of its forward",
         "Correct backward; if the gradient is meant to differ, say so in skip={'derivative': why}",
     ),
-    "gradient": Check(
+    "gradient": KitCheck(
         "the gradient is that of central differences in float64, along a random direction and "
         "for a random covector",
         "Correct backward; where the function has kinks, name them in kinks=",
     ),
-    "refusal": Check(
+    "refusal": KitCheck(
         "a dtype that is not listed is refused with an error of netcl's own",
         "List the dtype in dtypes=, or refuse it with nc.errors.DtypeError",
     ),
-    "values": Check("shape, dtype, output and gradients equal the reference", _SHOWN),
-    "broadcasting": Check(
+    "values": KitCheck("shape, dtype, output and gradients equal the reference", _SHOWN),
+    "broadcasting": KitCheck(
         "an elementwise op's inputs of different shapes, and gradients of each one's own shape",
         _SHOWN,
     ),
-    "fused": Check(
+    "fused": KitCheck(
         "an elementwise op in one kernel with others: sizes, broadcasting, non-finite values",
         "Compare with the check values: if that passes, the expression depends on its neighbours",
     ),
-    "non-finite": Check(
+    "non-finite": KitCheck(
         "NaN, infinities and large values give what the reference gives",
         "Guard the formula where it overflows or cancels",
     ),
-    "strided": Check(
+    "strided": KitCheck(
         "host data with gaps or in Fortran's order give the bits that contiguous data give",
         "Let Tensor.from_host take the data in; look at no array's memory yourself",
     ),
-    "deterministic": Check(
+    "deterministic": KitCheck(
         "the same bits twice", "Add up in a fixed order; leave no element of the result unwritten"
     ),
-    "pruning": Check(
+    "pruning": KitCheck(
         "a gradient for those inputs that ask for one, and the same as with all",
         "Return None where needs is False, and use no gradient for another",
     ),
-    "threads": Check(
+    "threads": KitCheck(
         "four threads at once, each with a tape and inputs of its own, get the bits of one",
         "Keep what belongs to a call in the call, not in a module or on the plugin",
     ),
-    "scenario": Check(
+    "scenario": KitCheck(
         "a use of one of the plugin's namespaces has the outcome that its author states",
         "Run the scenario by itself: its assertion says what differs",
     ),

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import op_table
 from netcl_plugin_workbench.check.full import run_all
 from netcl_plugin_workbench.faults.expression_faults import Fault, expression_faults
-from netcl_plugin_workbench.faults.mutants import WANTED, Verdict, by_kind, rows_of, summary
+from netcl_plugin_workbench.faults.mutants import WANTED, MutantVerdict, by_kind, rows_of, summary
 
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.testing import usable_devices
@@ -41,7 +41,7 @@ class Figure(NamedTuple):
     total: int
 
 
-def lines(found: Sequence[tuple[str, list[Verdict]]]) -> Iterator[str]:
+def lines(found: Sequence[tuple[str, list[MutantVerdict]]]) -> Iterator[str]:
     """The generated part, from the verdicts of each plugin."""
     everything = [verdict for _, verdicts in found for verdict in verdicts]
     caught = sum(bool(each.caught_by) for each in everything)
@@ -91,7 +91,7 @@ def main() -> None:
     if torch_module() is None:
         sys.exit("mutant_table: PyTorch is not installed, and the figure is one with it")
     start = time.monotonic()
-    found: list[tuple[str, list[Verdict]]] = []
+    found: list[tuple[str, list[MutantVerdict]]] = []
     warnings.simplefilter("ignore")
     for table in op_table.tables():
 

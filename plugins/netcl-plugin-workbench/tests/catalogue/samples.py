@@ -14,11 +14,11 @@ from click.testing import CliRunner, Result
 
 from netcl_core.cli.main import netcl
 from netcl_core.testing.records import (
+    CheckRecord,
     DeviceFacts,
     KernelSource,
     Mutants,
     Outcome,
-    Record,
     Roofline,
 )
 
@@ -211,7 +211,7 @@ def source(op: str, way: str = "forward", dtype: str = "float32", note: str = ""
     return SOURCE.format(word="kernel", op=op, way=way, dtype=dtype, note=note)
 
 
-def record(**changes: Any) -> Record:
+def record(**changes: Any) -> CheckRecord:
     """A record of a full check of netcl-plugin-swiglu 0.10.post1."""
     outcomes = [Outcome("manifest", "passed"), Outcome("wheel", "failed", reason="no licence")]
     kernels, roofline = [], []
@@ -248,7 +248,7 @@ def record(**changes: Any) -> Record:
         "roofline": tuple(roofline),
         "notes": (f"It comes without a licence file {EVIL}",),
     }
-    return Record(**(made | changes))
+    return CheckRecord(**(made | changes))
 
 
 def cell(

@@ -14,18 +14,18 @@ from netcl_plugin_workbench.catalogue.views import SIGNS, by_check, matrix, reas
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES
 from samples import INTEL, cell, record
 
-from netcl_core.testing.records import Outcome, OutcomeState, Record
+from netcl_core.testing.records import CheckRecord, Outcome, OutcomeState
 
 OLD, NEW = "2026-01-01T00:00:00+00:00", "2026-02-01T00:00:00+00:00"
 
 
-def states(*records: Record) -> dict[str, str]:
+def states(*records: CheckRecord) -> dict[str, str]:
     return {one.outcome.check: one.outcome.state for one in merge(records).outcomes}
 
 
 def small(
     state: OutcomeState, date: str = NEW, core: str = "0.1.1", check: str = "values"
-) -> Record:
+) -> CheckRecord:
     """A record of one outcome."""
     outcome = Outcome(check, state, "op", "opencl:0", "float32")
     whole = "fail" if state == "failed" else "pass"

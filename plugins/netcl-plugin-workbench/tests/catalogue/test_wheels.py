@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import samples
-from netcl_plugin_workbench.catalogue.metadata import clean, read_metadata
-from netcl_plugin_workbench.catalogue.wheels import read_wheel
+from netcl_plugin_workbench.packages.metadata import clean, read_metadata
+from netcl_plugin_workbench.packages.wheel import read_wheel
 
 
 def test_every_bad_wheel_is_refused_and_named(tmp_path: Path) -> None:

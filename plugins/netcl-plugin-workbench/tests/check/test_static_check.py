@@ -17,19 +17,19 @@ from netcl_plugin_workbench.check.checking import checks_of
 from netcl_plugin_workbench.check.findings import KINDS
 from netcl_plugin_workbench.check.registration import differences
 
-from netcl_core.testing.records import Outcome, Record, from_json
+from netcl_core.testing.records import CheckRecord, Outcome, from_json
 
 SOUND = Faulty("", "", "")
 #: For what hangs, where the parent waits until nothing was heard for so long.
 IMPATIENT = Limits(loading=3, checking=10)
 
 
-def check(target: str, **options: Any) -> Record:
+def check(target: str, **options: Any) -> CheckRecord:
     """A check of the level `static`."""
     return checking.check(target, "static", **options)
 
 
-def failures(record: Record) -> list[Outcome]:
+def failures(record: CheckRecord) -> list[Outcome]:
     return [each for each in record.outcomes if each.state == "failed"]
 
 

@@ -19,7 +19,7 @@ from netcl_plugin_workbench.faults.expression_faults import expression_faults
 from netcl_plugin_workbench.faults.kernel_faults import KernelFault, kernel_faults
 from netcl_plugin_workbench.faults.kernel_mutants import run_kernel_mutants
 from netcl_plugin_workbench.faults.mutants import WANTED, rows_of, run_mutants
-from netcl_plugin_workbench.faults.sanitizer import Job, Simulated
+from netcl_plugin_workbench.faults.sanitizer import Simulated, SimulatorJob
 from netcl_plugin_workbench.faults.substitution import substituted
 
 import netcl_core as nc
@@ -262,7 +262,7 @@ def test_what_the_simulator_says_anyway_catches_nothing(
 ) -> None:
     """It counts for a fault only if the op as it is gives no complaint."""
 
-    def simulate(provider: str, jobs: Sequence[Job], progress: Any) -> list[Simulated]:
+    def simulate(provider: str, jobs: Sequence[SimulatorJob], progress: Any) -> list[Simulated]:
         return [
             Simulated(1, 1, "a race") if job.fault else Simulated(1, 0, without) for job in jobs
         ]

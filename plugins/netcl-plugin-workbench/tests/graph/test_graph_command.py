@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from netcl_plugin_workbench.graph import text
-from netcl_plugin_workbench.graph.graph import KINDS, Box, Edge, Graph, Op
+from netcl_plugin_workbench.graph.graph import KINDS, Box, DrawnOp, Edge, Graph
 from netcl_plugin_workbench.graph.layout import Link, fit, layout
 from netcl_plugin_workbench.graph.svg import _SIZES, to_svg
 
@@ -255,7 +255,7 @@ def test_the_legend_counts_launches_and_names_the_kinds(file: str) -> None:
 
 def test_long_texts_are_shortened_with_the_whole_beside() -> None:
     long = "an_argument_of_a_name_" * 9
-    op = Op("t1", "exp", f"exp({long})", "float32", (2, 3), "a.py:1, in f: exp(x)")
+    op = DrawnOp("t1", "exp", f"exp({long})", "float32", (2, 3), "a.py:1, in f: exp(x)")
     wide = Box("step1", "op", "1 · single op", (op,), 1, note="because " * 30)
     boxes = (Box("argument0", "argument", long), wide, Box("result0", "result", "数" * 60))
     edges = (Edge("argument0", "step1", long, "float32", (2, 3)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import sys
 import zipfile
@@ -46,7 +48,8 @@ def write_wheel(
         points = f"[netcl_core.plugins]\n{stem} = {stem}:plugin\n"
     if points:
         content[f"{info}/entry_points.txt"] = points
-    record = "".join(f"{path},,\n" for path in content) + f"{info}/RECORD,,\n"
+    record = "".join(f"{path},{digest(text)},\n" for path, text in content.items())
+    record += f"{info}/RECORD,,\n"
     folder.mkdir(parents=True, exist_ok=True)
     built = f"-{build}" if build else ""
     path = folder / f"{stem}-{version}{built}-{tag}.whl"
@@ -54,6 +57,12 @@ def write_wheel(
         for each, text in {**content, f"{info}/RECORD": record}.items():
             archive.writestr(zipfile.ZipInfo(each), text)
     return path
+
+
+def digest(text: str) -> str:
+    """As RECORD has it."""
+    raw = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+    return f"sha256={raw.decode().rstrip('=')}"
 
 
 @pytest.fixture

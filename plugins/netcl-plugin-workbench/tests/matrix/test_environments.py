@@ -22,7 +22,7 @@ from netcl_plugin_workbench.matrix.wheelhouse import (
     digest,
     offline_variables,
 )
-from netcl_plugin_workbench.matrix.wheels import read
+from netcl_plugin_workbench.packages.wheel import read_wheel
 
 Write = Callable[..., Path]
 PROGRAM = "import helper, sys\ndef main():\n    print('fake netcl', helper.answer, sys.argv[1:])\n"
@@ -64,7 +64,7 @@ def environment(
     *names: str,
 ) -> Made:
     """An environment of the core and of plugins of a folder, each by its wheel's name."""
-    wheels = [read(next(folder.glob(f"{name}-*.whl"))) for name in ("netcl_core", *names)]
+    wheels = [read_wheel(next(folder.glob(f"{name}-*.whl"))) for name in ("netcl_core", *names)]
     return environments.environment(python, supply, wheels, folder, wheels)
 
 

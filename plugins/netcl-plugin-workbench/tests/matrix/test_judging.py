@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from netcl_plugin_workbench.matrix import judging
 from netcl_plugin_workbench.matrix.environments import _refused
-from netcl_plugin_workbench.matrix.judging import Verdict
+from netcl_plugin_workbench.matrix.judging import CellVerdict
 from netcl_plugin_workbench.matrix.processes import Ended
 from netcl_plugin_workbench.matrix.records import Cell
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES, Presence
@@ -24,7 +24,7 @@ def presence(numpy_path: dict[str, Any]) -> Presence:
     return Presence(RUNTIMES["numpy"], device=numpy_path)
 
 
-def judge(presence: Presence, record: Any, code: int = 0, cell: Cell = CELL) -> Verdict:
+def judge(presence: Presence, record: Any, code: int = 0, cell: Cell = CELL) -> CellVerdict:
     text = record if isinstance(record, str) else json.dumps(record)
     verdict = judging.of_check(cell, Ended(code, text, "last words"), presence)
     assert verdict is not None

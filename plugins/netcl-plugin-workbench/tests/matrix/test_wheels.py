@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from click import UsageError
 from netcl_plugin_workbench.matrix.fitting import choose
-from netcl_plugin_workbench.matrix.plan import shelves, tasks
+from netcl_plugin_workbench.matrix.plan import shelf, shelves, tasks
 from netcl_plugin_workbench.matrix.pythons import Interpreter
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES, Presence
-from netcl_plugin_workbench.matrix.wheels import read, shelf
+from netcl_plugin_workbench.packages.wheel import read_wheel
 from packaging.requirements import Requirement
 from packaging.tags import platform_tags
 
@@ -60,14 +60,18 @@ def test_a_plugin_may_be_named_as_its_manifest_names_it(
 
 
 def test_a_manifest_is_read_from_the_wheel(make_wheel: Write, tmp_path: Path) -> None:
-    points = "[netcl_core.manifest]\ngpu = netcl_plugin_gpu:netcl_plugin.toml\n"
+    points = "[netcl_core.plugins]\ngpu = netcl_plugin_gpu:plugin\n"
+    points += "[netcl_core.manifest]\ngpu = netcl_plugin_gpu:netcl_plugin.toml\n"
     manifest = '[plugin]\nname = "gpu"\n[requires]\ndevice_types = ["gpu"]\n'
     files = {"netcl_plugin_gpu/netcl_plugin.toml": manifest}
     path = make_wheel(tmp_path, "netcl-plugin-gpu", files=files, points=points)
-    wheel = read(path)
+    wheel = read_wheel(path)
     assert wheel.manifest is not None
     assert wheel.manifest.requires.device_types == ("gpu",)
-    assert not wheel.is_plugin  # a manifest alone registers nothing
+    assert wheel.plugins == ("gpu",)
+    alone = points.partition("\n[")[2]
+    path = make_wheel(tmp_path / "alone", "netcl-plugin-gpu", files=files, points=f"[{alone}")
+    assert read_wheel(path).plugins == ()  # a manifest alone registers nothing
 
 
 @pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x03\x04 broken"])
@@ -79,7 +83,7 @@ def test_a_broken_wheel_is_named(tmp_path: Path, content: bytes) -> None:
 
 
 DEEP: dict[str, Any] = {
-    "points": "[netcl_core.manifest]\nbad = bad:deep.toml\n",
+    "points": "[netcl_core.plugins]\nbad = bad\n[netcl_core.manifest]\nbad = bad:deep.toml\n",
     "files": {"bad/deep.toml": f"x = {'[' * 20_000}"},
 }
 
@@ -133,10 +137,10 @@ def test_a_folder_without_wheels_is_named(tmp_path: Path) -> None:
 
 def pick(folder: Path, core: str = "0.1.1", python: str = "3.11.7", version: str = "1.0") -> Any:
     wheels = shelf(folder)
-    named = {(wheel.name, wheel.version): wheel for wheel in wheels}
+    named = {(wheel.name, str(wheel.version)): wheel for wheel in wheels}
     plugin = named["netcl-plugin-a", version]
     return choose(
-        named["netcl-core", core], plugin, python, [each for each in wheels if each.is_plugin]
+        named["netcl-core", core], plugin, python, [each for each in wheels if each.plugins]
     )
 
 

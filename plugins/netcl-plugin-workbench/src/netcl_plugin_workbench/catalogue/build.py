@@ -18,12 +18,12 @@ from netcl_core.errors import PluginError, message
 from netcl_plugin_workbench.catalogue.badges import badges
 from netcl_plugin_workbench.catalogue.evidence import load
 from netcl_plugin_workbench.catalogue.folder import check_target, replacing, write
-from netcl_plugin_workbench.catalogue.metadata import clean
 from netcl_plugin_workbench.catalogue.model import Market, assemble
 from netcl_plugin_workbench.catalogue.pages import pages
 from netcl_plugin_workbench.catalogue.rendering import ASSETS, asset
 from netcl_plugin_workbench.catalogue.simple import index, snapshot
-from netcl_plugin_workbench.catalogue.wheels import Wheel, read_wheel
+from netcl_plugin_workbench.packages.metadata import clean
+from netcl_plugin_workbench.packages.wheel import Wheel, insist_on_manifests, read_wheel
 
 _Item = TypeVar("_Item")
 
@@ -59,6 +59,7 @@ def _read(paths: Sequence[Path], top: Path) -> tuple[list[Wheel], list[tuple[str
         name = clean(path.relative_to(top).as_posix())
         try:
             wheel = read_wheel(path)
+            insist_on_manifests(wheel)
         except PluginError as error:
             refused.append((name, clean(str(error))))
             continue

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, final
 
 from netcl_core.errors import RecordError, message
-from netcl_core.testing.records import Record, from_json
-from netcl_plugin_workbench.catalogue.metadata import clean
+from netcl_core.testing.records import CheckRecord, from_json
 from netcl_plugin_workbench.matrix.records import CellRecord, read_cell
+from netcl_plugin_workbench.packages.metadata import clean
 
 
 @final
@@ -20,12 +20,12 @@ from netcl_plugin_workbench.matrix.records import CellRecord, read_cell
 class Evidence:
     """All that was read, and (file, reason) of what could not be."""
 
-    checks: list[Record] = field(default_factory=list)
+    checks: list[CheckRecord] = field(default_factory=list)
     cells: list[CellRecord] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
 
     @property
-    def everything(self) -> list[Record | CellRecord]:
+    def everything(self) -> list[CheckRecord | CellRecord]:
         """Checks and cells."""
         return [*self.checks, *self.cells]
 
@@ -65,9 +65,9 @@ def _take(data: Any, found: Evidence) -> None:
         found.checks += [from_json(row) for row in rows]
 
 
-def wheel_of(record: Record | CellRecord) -> str:
+def wheel_of(record: CheckRecord | CellRecord) -> str:
     """The sha256 of the wheel that a record is of; empty if it does not say."""
-    if isinstance(record, Record):
+    if isinstance(record, CheckRecord):
         return record.wheel_sha256
     return record.content.get("plugin", "")
 

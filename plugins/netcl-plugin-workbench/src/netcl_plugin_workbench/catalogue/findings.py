@@ -11,12 +11,12 @@ from packaging.version import InvalidVersion, Version
 
 from netcl_core.testing.records import (
     LEVELS,
+    CheckRecord,
     DeviceFacts,
     KernelSource,
     Level,
     Mutants,
     Outcome,
-    Record,
     Roofline,
 )
 from netcl_plugin_workbench.catalogue.evidence import when
@@ -68,7 +68,7 @@ class Kernel:
     where: tuple[Where, ...]
 
 
-def reached(record: Record) -> Level:
+def reached(record: CheckRecord) -> Level:
     """The level that a record's outcomes amount to: `--only` leaves out most of one."""
     found: Level = "run" if any(one.device for one in record.outcomes) else "static"
     if record.mutants or any(one.check == "mutants" for one in record.outcomes):
@@ -81,7 +81,7 @@ def reached(record: Record) -> Level:
 class Findings:
     """What all records of one release say together."""
 
-    records: tuple[Record, ...] = ()
+    records: tuple[CheckRecord, ...] = ()
     outcomes: tuple[Finding, ...] = ()
     kernels: tuple[Kernel, ...] = ()
     mutants: tuple[Mutants, ...] = ()
@@ -94,7 +94,7 @@ class Findings:
         return sorted(found | {where for each in self.kernels for where in each.where})
 
     @property
-    def deepest(self) -> Record | None:
+    def deepest(self) -> CheckRecord | None:
         """The newest record of the highest level that one has reached."""
         return max(
             self.records, key=lambda one: (LEVELS.index(reached(one)), _age(one)), default=None
@@ -129,7 +129,7 @@ def verdict(states: Iterable[str]) -> str:
     return next((state for state in WORDS if state in there), NO_RECORD)
 
 
-def merge(records: Sequence[Record]) -> Findings:
+def merge(records: Sequence[CheckRecord]) -> Findings:
     """What records say together: of two that speak of the same the one of the newer core counts,
     of one core the newer."""
     ordered = sorted(records, key=_age)
@@ -157,7 +157,7 @@ def merge(records: Sequence[Record]) -> Findings:
 
 
 def _outcomes(
-    record: Record, places: dict[str, Where]
+    record: CheckRecord, places: dict[str, Where]
 ) -> dict[tuple[str, str, Where | None, str], Finding]:
     """A record's outcomes; of several for the same, as of an op's cases, the worst."""
     found: dict[tuple[str, str, Where | None, str], Finding] = {}
@@ -174,7 +174,7 @@ def _rank(outcome: Outcome) -> int:
     return _WORST_FIRST.index(outcome.state)
 
 
-def _age(record: Record) -> tuple[Version, datetime, str]:
+def _age(record: CheckRecord) -> tuple[Version, datetime, str]:
     try:
         core = Version(record.core)
     except InvalidVersion:

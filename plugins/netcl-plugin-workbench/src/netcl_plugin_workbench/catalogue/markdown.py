@@ -19,7 +19,7 @@ from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup
 
 from netcl_plugin_workbench.catalogue.code import highlight
-from netcl_plugin_workbench.catalogue.metadata import is_web_address
+from netcl_plugin_workbench.packages.metadata import is_web_address
 
 #: The level of the heading of the section that a document stands in.
 _SECTION: Final = 2

@@ -14,12 +14,12 @@ from packaging.version import InvalidVersion, Version
 
 from netcl_core.plugins.kinds import OP_KINDS
 from netcl_core.plugins.market.manifests import Manifest, Provided, Requires
-from netcl_core.testing.records import Record
+from netcl_core.testing.records import CheckRecord
 from netcl_plugin_workbench.catalogue.evidence import Evidence, wheel_of, when
 from netcl_plugin_workbench.catalogue.findings import Findings, merge
-from netcl_plugin_workbench.catalogue.metadata import clean_line
-from netcl_plugin_workbench.catalogue.wheels import Wheel
 from netcl_plugin_workbench.matrix.records import RUNTIME, STATES, CellRecord
+from netcl_plugin_workbench.packages.metadata import clean_line
+from netcl_plugin_workbench.packages.wheel import Wheel
 
 _PLAIN: Final = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,60}")
 
@@ -171,10 +171,12 @@ def _filed(
     grouped: Mapping[str, Mapping[Version, Sequence[Wheel]]],
     names: Mapping[str, str],
 ) -> tuple[
-    dict[tuple[str, Version], list[Record]], dict[tuple[str, Version], list[CellRecord]], list[str]
+    dict[tuple[str, Version], list[CheckRecord]],
+    dict[tuple[str, Version], list[CellRecord]],
+    list[str],
 ]:
     """Records and cells by project and version, and texts about those that are of no wheel."""
-    records: dict[tuple[str, Version], list[Record]] = defaultdict(list)
+    records: dict[tuple[str, Version], list[CheckRecord]] = defaultdict(list)
     cells: dict[tuple[str, Version], list[CellRecord]] = defaultdict(list)
     unused = set()
     for one in evidence.everything:
@@ -188,7 +190,7 @@ def _filed(
             unused.add(
                 f"{one.plugin} {one.version}: the record is of another build ({sha256[:12]})"
             )
-        elif isinstance(one, Record):
+        elif isinstance(one, CheckRecord):
             records[name, version].append(one)
         else:
             cells[name, version].append(one)

@@ -12,7 +12,6 @@ from netcl_plugin_workbench.catalogue.badges import BADGES
 from netcl_plugin_workbench.catalogue.code import highlight
 from netcl_plugin_workbench.catalogue.findings import Findings, Kernel, Where, reached
 from netcl_plugin_workbench.catalogue.markdown import render_document
-from netcl_plugin_workbench.catalogue.metadata import clean_line
 from netcl_plugin_workbench.catalogue.model import Market, Op, Project
 from netcl_plugin_workbench.catalogue.rendering import gradient, needs, render
 from netcl_plugin_workbench.catalogue.views import (
@@ -27,6 +26,7 @@ from netcl_plugin_workbench.catalogue.views import (
     specimen,
 )
 from netcl_plugin_workbench.matrix.board import together
+from netcl_plugin_workbench.packages.metadata import clean_line
 
 #: The squares of a card; more would not be told apart.
 _STRIP: Final = 96

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from netcl_plugin_workbench.catalogue.model import Market, Project, Release
 from netcl_plugin_workbench.catalogue.rendering import render
-from netcl_plugin_workbench.catalogue.wheels import Wheel
+from netcl_plugin_workbench.packages.wheel import Wheel
 
 _META = {"api-version": "1.1"}
 

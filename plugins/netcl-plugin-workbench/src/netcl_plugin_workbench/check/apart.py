@@ -26,7 +26,7 @@ from netcl_core.plugins.market.trial import ended
 from netcl_core.testing.records import Outcome
 from netcl_core.testing.running import merged
 from netcl_plugin_workbench.check.child import CHECKING, DONE, ERROR, FOUND, LOADING
-from netcl_plugin_workbench.check.findings import Finding, not_loading
+from netcl_plugin_workbench.check.findings import CheckFinding, not_loading
 from netcl_plugin_workbench.check.subject import needed
 
 _POLL: Final = 0.05
@@ -59,7 +59,7 @@ LIMITS: Final = Limits()
 
 @final
 @dataclass(frozen=True, slots=True)
-class Job:
+class CheckJob:
     """What a child is to check.
 
     Attributes:
@@ -128,16 +128,18 @@ class Conversation:
             who = f"the plugin {plugin!r} of {distribution}"
             return not_loading(who, "NP209" if hung else "NP208", how)
         text = f"while checking {self._last[1]}: {how}"
-        return Finding("NC602" if hung else "NC601", text).outcome()
+        return CheckFinding("NC602" if hung else "NC601", text).outcome()
 
     def fault(self, traceback: str) -> Outcome:
         """The outcome of an exception that nobody has caught."""
         what = traceback.strip().splitlines()[-1]
-        return Finding("NC603", f"while checking {self._last[1]}: {what}\n{traceback}").outcome()
+        return CheckFinding(
+            "NC603", f"while checking {self._last[1]}: {what}\n{traceback}"
+        ).outcome()
 
 
 def run(
-    job: Job, progress: Callable[[str, int, int], None], limits: Limits = LIMITS
+    job: CheckJob, progress: Callable[[str, int, int], None], limits: Limits = LIMITS
 ) -> dict[str, list[Any]]:
     """The parts of the record by name, each a list of JSON data.
 
@@ -162,7 +164,7 @@ def run(
 
 
 def _start(
-    job: Job, path: Sequence[str], order: Path, errors: IO[bytes]
+    job: CheckJob, path: Sequence[str], order: Path, errors: IO[bytes]
 ) -> subprocess.Popen[bytes]:
     settings = config.environment(
         plugins=",".join(needed(job.name, path)) or job.name,

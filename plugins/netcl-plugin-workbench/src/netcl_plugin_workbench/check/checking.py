@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from netcl_core.errors import ArgumentError, message
 from netcl_core.testing import records, vocabulary
-from netcl_core.testing.records import LEVELS, Level, Record
+from netcl_core.testing.records import LEVELS, CheckRecord, Level
 from netcl_core.version import VERSION
 from netcl_plugin_workbench.check import apart, full, targets
 from netcl_plugin_workbench.check.findings import STATIC
@@ -33,7 +33,7 @@ def check(
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
     *,
     limits: apart.Limits = apart.LIMITS,
-) -> Record:
+) -> CheckRecord:
     """Check one plugin; whatever is wrong with it stands in the record.
 
     Args:
@@ -55,7 +55,7 @@ def check(
         found = targets.locate(target, Path(folder), progress)
         parts: dict[str, list[Any]] = {}
         if found.failure is None:
-            job = apart.Job(
+            job = apart.CheckJob(
                 found.name,
                 found.path,
                 found.packed,

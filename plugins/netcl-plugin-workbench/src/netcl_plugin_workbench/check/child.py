@@ -26,7 +26,7 @@ from netcl_core.testing.reference import usable_devices
 from netcl_core.testing.renderings import kernel_sources
 from netcl_core.testing.running import run_level
 from netcl_core.testing.vocabulary import CHECKS
-from netcl_plugin_workbench.check import full, metadata, static
+from netcl_plugin_workbench.check import declared, full, static
 from netcl_plugin_workbench.check.subject import find
 
 #: The kinds of lines: what is loaded, what is checked, what was found, what ended it.
@@ -62,7 +62,7 @@ class Reporter:
 
 
 def main(given: Mapping[str, Any]) -> None:
-    """Check one distribution; `given` is what `apart.Job` writes."""
+    """Check one distribution; `given` is what `apart.CheckJob` writes."""
     with Path(given["lines"]).open("a", encoding="utf-8") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         reporter = Reporter(file)
@@ -80,7 +80,7 @@ def _check(given: Mapping[str, Any], reporter: Reporter) -> None:
     only: Sequence[str] = given["only"]
     subject = find(given["name"], given["packed"], given["project"])
     reporter.progress("files and metadata", 0, 1)
-    reporter.found(notes=metadata.notes(subject))
+    reporter.found(notes=declared.notes(subject))
     for outcome in static.read_level(subject, only):
         reporter.found(outcomes=[outcome])
     # Its own memory of failures: the check tries what others leave alone, and changes nothing.

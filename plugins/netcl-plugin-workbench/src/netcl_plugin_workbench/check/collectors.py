@@ -9,7 +9,7 @@ from typing import Any, final
 import pytest
 
 from netcl_core.testing.collectors import FilelessItem
-from netcl_core.testing.records import Level, Outcome, Record
+from netcl_core.testing.records import CheckRecord, Level, Outcome
 from netcl_core.testing.suite import report
 from netcl_plugin_workbench.check import checking
 
@@ -32,7 +32,7 @@ class CheckCollector(pytest.Collector):
     devices: Sequence[str]
 
     @cached_property
-    def record(self) -> Record:
+    def record(self) -> CheckRecord:
         """The record, made when the first test asks for it."""
         return checking.check(self.name, self.level, self.devices)
 

@@ -30,6 +30,6 @@ def check(ctx: click.Context, /, **options: Any) -> None:
     Exit code 1 when something failed, 2 when there is nothing to check, 3 when a tool that
     the check needs is missing.
     """
-    showing = import_module("netcl_plugin_workbench.check.showing")
+    showing = import_module("netcl_plugin_workbench.check.check_output")
     with usage_ends(ctx):
         ctx.exit(showing.show_check(**options))

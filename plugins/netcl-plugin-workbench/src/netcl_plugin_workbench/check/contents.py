@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final
 
-from netcl_plugin_workbench.check.findings import Finding
-from netcl_plugin_workbench.check.metadata import manifests, read
+from netcl_plugin_workbench.check.declared import manifests, read
+from netcl_plugin_workbench.check.findings import CheckFinding
 from netcl_plugin_workbench.check.subject import Subject, module_of, parts_of
+from netcl_plugin_workbench.packages.record import UNLISTED, record_digest
+from netcl_plugin_workbench.packages.wheel_archive import is_safe
 
 _COMPILED: Final = (".pyc", ".pyo")
 #: What an installer writes beside what the wheel holds.
 _INSTALLERS: Final = ("INSTALLER", "REQUESTED", "direct_url.json")
-_UNLISTED: Final = ("RECORD", "RECORD.jws", "RECORD.p7s")
 #: What of a project's package has to be in its wheel.
 _SHIPPED: Final = frozenset({".py", ".j2", ".cl", ".toml", ".json", ".typed"})
 _MOST: Final = 5
 
 
-def check_contents(subject: Subject) -> Iterator[Finding]:
+def check_contents(subject: Subject) -> Iterator[CheckFinding]:
     """Everything that can be said of a list of files, its RECORD and its entry points."""
     if not subject.plugins and not (subject.distribution and subject.distribution.problem):
-        yield Finding("NC101", f"{subject.name} has none")
+        yield CheckFinding("NC101", f"{subject.name} has none")
     yield from _record(subject)
     yield from _missing(subject)
     yield from _modules(subject)
@@ -47,10 +47,10 @@ def _own(subject: Subject) -> list[str]:
     ]
 
 
-def _listed(code: str, paths: list[str]) -> Iterator[Finding]:
+def _listed(code: str, paths: list[str]) -> Iterator[CheckFinding]:
     if paths:
         more = f" and {len(paths) - _MOST} more" if len(paths) > _MOST else ""
-        yield Finding(code, ", ".join(paths[:_MOST]) + more)
+        yield CheckFinding(code, ", ".join(paths[:_MOST]) + more)
 
 
 # -- paths -----------------------------------------------------------------------------
@@ -63,8 +63,7 @@ def _is_test(path: str) -> bool:
 
 
 def _is_outside(path: str) -> bool:
-    parts = parts_of(path)
-    return not parts or ".." in parts or parts[0] == "/" or parts[0].endswith(":")
+    return not is_safe(path)
 
 
 def _is_compiled(path: str) -> bool:
@@ -94,17 +93,19 @@ def _strangers(subject: Subject) -> set[str]:
 # -- what has to be there --------------------------------------------------------------
 
 
-def _record(subject: Subject) -> Iterator[Finding]:
+def _record(subject: Subject) -> Iterator[CheckFinding]:
     """RECORD and the wheel's members name the same files, with the right digests."""
     if subject.packed is None:
         gone = [each for each in _own(subject) if not _path(subject, each).exists()]
         yield from _listed("NC102", [f"{each} (not there)" for each in gone])
         return
     there, listed = (
-        {each for each in names if Path(each).name not in _UNLISTED}
+        {each for each in names if Path(each).name not in UNLISTED}
         for names in (subject.packed, subject.recorded)
     )
-    wrong = [f"{each} (not listed)" for each in sorted(there - listed)]
+    twice = [each for each, count in Counter(subject.packed).items() if count > 1]
+    wrong = [f"{each} (there twice)" for each in twice]
+    wrong += [f"{each} (not listed)" for each in sorted(there - listed)]
     wrong += [f"{each} (not there)" for each in sorted(listed - there)]
     wrong += [
         f"{each} (another sha256)"
@@ -116,18 +117,17 @@ def _record(subject: Subject) -> Iterator[Finding]:
 
 def _matches(path: Path, recorded: str) -> bool:
     """Whether a file has the digest of RECORD; what lies elsewhere or has none is not judged."""
-    kind, equals, wanted = recorded.partition("=")
-    if kind != "sha256" or not equals or not path.is_file():
+    if not recorded.startswith("sha256=") or not path.is_file():
         return True
-    found = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest())
-    return found.decode().rstrip("=") == wanted
+    with path.open("rb") as file:
+        return record_digest(file) == recorded
 
 
 def _path(subject: Subject, name: str) -> Path:
     return Path(str(subject.handle.locate_file(name)))
 
 
-def _missing(subject: Subject) -> Iterator[Finding]:
+def _missing(subject: Subject) -> Iterator[CheckFinding]:
     """The project's files, the manifests that entry points name, the templates of manifests."""
     there = set(subject.files)
     gone = []
@@ -158,7 +158,7 @@ def _project_packages(subject: Subject) -> list[Path]:
     return [place for place in places if place.is_dir()]
 
 
-def _modules(subject: Subject) -> Iterator[Finding]:
+def _modules(subject: Subject) -> Iterator[CheckFinding]:
     """The module of every entry point is a file of the wheel."""
     there = set(subject.files)
     for group, name, value in subject.points:
@@ -167,4 +167,4 @@ def _modules(subject: Subject) -> Iterator[Finding]:
         tries += [f"{module}{suffix}" for suffix in EXTENSION_SUFFIXES]
         inside = any(each.startswith(f"{module}/") for each in there)  # a namespace package
         if not inside and there.isdisjoint(tries):
-            yield Finding("NC104", f"{name} = {value} in {group}")
+            yield CheckFinding("NC104", f"{name} = {value} in {group}")

@@ -29,7 +29,7 @@ STATIC: Final = (
 
 @final
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FindingKind:
     """One kind of finding; `check` is the name of the check that finds it."""
 
     code: str
@@ -38,8 +38,8 @@ class Kind:
     remedy: str
 
 
-def _table(*rows: tuple[str, str, str, str]) -> dict[str, Kind]:
-    return {row[0]: Kind(*row) for row in rows}
+def _table(*rows: tuple[str, str, str, str]) -> dict[str, FindingKind]:
+    return {row[0]: FindingKind(*row) for row in rows}
 
 
 KINDS: Final = _table(
@@ -241,7 +241,7 @@ KINDS: Final = _table(
 
 @final
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """Something wrong; `remedy` is what to do where that is more than its kind's remedy."""
 
     code: str
@@ -264,7 +264,9 @@ class Finding:
         )
 
 
-def judged(check: str, found: Iterable[Finding], op: str = "", dtype: str = "") -> list[Outcome]:
+def judged(
+    check: str, found: Iterable[CheckFinding], op: str = "", dtype: str = ""
+) -> list[Outcome]:
     """The outcomes of one check: its findings, or that it passed."""
     failed = [each.outcome() for each in found]
     return failed or [Outcome(check, "passed", op, "", dtype)]

@@ -15,7 +15,13 @@ from netcl_core.testing.reference import lacking
 from netcl_core.testing.running import Progress
 from netcl_plugin_workbench.check.roofline import rooflines
 from netcl_plugin_workbench.faults.kernel_mutants import run_kernel_mutants
-from netcl_plugin_workbench.faults.mutants import WANTED, Verdict, rows_of, run_mutants, summary
+from netcl_plugin_workbench.faults.mutants import (
+    WANTED,
+    MutantVerdict,
+    rows_of,
+    run_mutants,
+    summary,
+)
 from netcl_plugin_workbench.faults.sanitizer import MISSING, command, sanitize
 
 #: The names of what this level does, for `only`.
@@ -50,7 +56,7 @@ def full_level(
     """
     wanted = only or NAMES
     outcomes = sanitize(table, progress) if "sanitizer" in wanted else []
-    verdicts: list[Verdict] = []
+    verdicts: list[MutantVerdict] = []
     if "mutants" in wanted:
         start = time.perf_counter()
         verdicts = run_all(rows_of(table), table, devices, progress)
@@ -64,9 +70,9 @@ def run_all(
     table: Table,
     devices: Sequence[Device],
     progress: Progress = lambda what, done, total: None,
-) -> list[Verdict]:
+) -> list[MutantVerdict]:
     """Every mutant of some ops: of expressions and wrappers, then of kernels."""
-    found: list[Verdict] = []
+    found: list[MutantVerdict] = []
     for done, row in enumerate(rows):
         progress(f"mutants: {row.record.name}", done, len(rows))
         found += run_mutants(row, table)
@@ -80,7 +86,7 @@ def _where(devices: Sequence[Device]) -> Device | None:
 
 
 def _outcome(
-    table: Table, verdicts: Sequence[Verdict], devices: Sequence[Device], seconds: float
+    table: Table, verdicts: Sequence[MutantVerdict], devices: Sequence[Device], seconds: float
 ) -> Outcome:
     """One for the whole plugin: failed, if too few of its mutants were caught.
 

@@ -30,7 +30,7 @@ from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.rendering import templates_of, unread_arguments
 from netcl_core.testing.cases import Case
 from netcl_core.testing.samples import FLOATS
-from netcl_plugin_workbench.check.findings import Finding
+from netcl_plugin_workbench.check.findings import CheckFinding
 
 SUFFIX: Final = ".cl.j2"
 _SHAPE: Final = (1024,)
@@ -47,7 +47,7 @@ def dtypes_of(promised: Sequence[str]) -> tuple[str, ...]:
 # -- files -----------------------------------------------------------------------------
 
 
-def check_file(template: str) -> Iterator[Finding]:
+def check_file(template: str) -> Iterator[CheckFinding]:
     """A template is valid Jinja, and its macros read their arguments.
 
     `forward` and `backward` share theirs: what either reads is read.
@@ -55,13 +55,15 @@ def check_file(template: str) -> Iterator[Finding]:
     try:
         unread = unread_arguments(template)
     except TemplateError as error:
-        yield Finding("NC401", str(error))
+        yield CheckFinding("NC401", str(error))
         return
     both = set(unread.get("forward", ())) & set(unread.get("backward", unread.get("forward", ())))
     for macro, names in unread.items():
         for name in names if macro != "backward" else ():  # it takes all that forward takes
             if macro != "forward" or name in both:
-                yield Finding("NC403", f"{template}: {macro} never reads its argument {name!r}")
+                yield CheckFinding(
+                    "NC403", f"{template}: {macro} never reads its argument {name!r}"
+                )
 
 
 def templates(prefix: str) -> list[str]:
@@ -72,7 +74,7 @@ def templates(prefix: str) -> list[str]:
 # -- elementwise ops -------------------------------------------------------------------
 
 
-def check_primitive(record: AutogradPrimitive) -> Iterator[Finding]:
+def check_primitive(record: AutogradPrimitive) -> Iterator[CheckFinding]:
     """The expressions of a primitive parse for every choice of its words."""
     try:
         found = list(uses(record))
@@ -83,16 +85,18 @@ def check_primitive(record: AutogradPrimitive) -> Iterator[Finding]:
         parsed = record.parsed(use.arity, use.choices)
         for name, tree in zip(parsed.inputs, parsed.backward or (), strict=False):
             if tree not in (None, ZERO) and GRAD not in names_in(tree):
-                yield Finding("NC403", f"the gradient of {name} does not read grad", record.name)
+                yield CheckFinding(
+                    "NC403", f"the gradient of {name} does not read grad", record.name
+                )
                 return
 
 
-def _wrong_expression(record: AutogradPrimitive, error: Exception) -> Finding:
+def _wrong_expression(record: AutogradPrimitive, error: Exception) -> CheckFinding:
     text = str(error) if isinstance(error, PrimitiveError) else f"{type(error).__name__}: {error}"
     if isinstance(error, TemplateError) or type(error).__module__.startswith("jinja2"):
-        return Finding("NC401", text, record.name)
+        return CheckFinding("NC401", text, record.name)
     wrong = record.arity is not None and _gradient_counts(record) - {record.arity}
-    return Finding("NC404" if wrong else "NC402", text, record.name)
+    return CheckFinding("NC404" if wrong else "NC402", text, record.name)
 
 
 def _gradient_counts(record: AutogradPrimitive) -> set[int]:
@@ -108,13 +112,13 @@ def _gradient_counts(record: AutogradPrimitive) -> set[int]:
     return counts
 
 
-def check_rendering(record: AutogradPrimitive, dtype: str) -> Iterator[Finding]:
+def check_rendering(record: AutogradPrimitive, dtype: str) -> Iterator[CheckFinding]:
     """The kernels of a primitive are rendered in a dtype, forward and backward."""
     try:
         for use in uses(record):
             _render(use, dtype)
     except Exception as error:  # whatever it is, the kernel cannot be made
-        yield Finding("NC405", f"{type(error).__name__}: {error}", record.name, dtype)
+        yield CheckFinding("NC405", f"{type(error).__name__}: {error}", record.name, dtype)
 
 
 def _render(use: Use, dtype: str) -> None:
@@ -138,7 +142,7 @@ def _render(use: Use, dtype: str) -> None:
 # -- structured ops --------------------------------------------------------------------
 
 
-def check_kernels(operator: Operator, cases: Sequence[Case], dtype: str) -> Iterator[Finding]:
+def check_kernels(operator: Operator, cases: Sequence[Case], dtype: str) -> Iterator[CheckFinding]:
     """The kernels of a structured op are rendered in a dtype, for every case that takes it."""
     for case in cases:
         for kind in _KINDS if dtype in case.takes and case.call is None else ():
@@ -148,7 +152,7 @@ def check_kernels(operator: Operator, cases: Sequence[Case], dtype: str) -> Iter
                 sources_of(operator.name, stand_in(kind), dtype, specs, case.attrs)
             except Exception as error:  # whatever it is, the kernel cannot be made
                 text = f"{case} on a {kind}: {type(error).__name__}: {error}"
-                yield Finding("NC405", text, operator.name, dtype)
+                yield CheckFinding("NC405", text, operator.name, dtype)
 
 
 def plannable(cases: Sequence[Case]) -> bool:

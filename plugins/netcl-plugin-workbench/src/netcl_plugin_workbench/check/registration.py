@@ -20,7 +20,7 @@ from netcl_core.plugins.kinds import KINDS, REGISTERED
 from netcl_core.plugins.market.manifests import FILE
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.testing.cases import Case
-from netcl_plugin_workbench.check.findings import Finding
+from netcl_plugin_workbench.check.findings import CheckFinding
 
 #: What a row means that leaves a key out; a key without a default has to be there.
 _DEFAULTS: Final[Mapping[str, Any]] = {"priority": 0, "elementwise": False}
@@ -102,22 +102,22 @@ def pairs(table: Mapping[str, Any]) -> Iterator[str]:
 
 def differences(
     rows: Sequence[Mapping[str, Any]], promised: Sequence[Mapping[str, Any]]
-) -> list[Finding]:
+) -> list[CheckFinding]:
     """Where a manifest's rows differ from those that a registration deserves."""
     mine, theirs = _grouped(rows), _grouped(promised)
     found = [
-        Finding("NC304", f"{kind} {name!r}", name, remedy=_write(mine[kind, name]))
+        CheckFinding("NC304", f"{kind} {name!r}", name, remedy=_write(mine[kind, name]))
         for kind, name in sorted(mine.keys() - theirs.keys())
     ]
     found += [
-        Finding("NC305", f"{kind} {name!r}", name)
+        CheckFinding("NC305", f"{kind} {name!r}", name)
         for kind, name in sorted(theirs.keys() - mine.keys())
     ]
     for kind, name in sorted(mine.keys() & theirs.keys()):
         text = "; ".join(_compared(mine[kind, name], theirs[kind, name]))
         if text:
             remedy = _write(mine[kind, name])
-            found.append(Finding("NC306", f"{kind} {name!r}: {text}", name, "", remedy))
+            found.append(CheckFinding("NC306", f"{kind} {name!r}: {text}", name, "", remedy))
     return found
 
 
@@ -143,7 +143,7 @@ def _rank(row: Mapping[str, Any]) -> tuple[float, list[str]]:
     )
 
 
-def too_old(distribution: str) -> Iterator[Finding]:
+def too_old(distribution: str) -> Iterator[CheckFinding]:
     """Hooks that are younger than the hook API for which a plugin's manifest says it is written."""
     for hook, since in SINCE.items():
         for plugin, own in loading.implementing(hook):
@@ -151,7 +151,7 @@ def too_old(distribution: str) -> Iterator[Finding]:
             if plugin.distribution == distribution and told < since and not own.optional:
                 older, needed = (".".join(map(str, each)) for each in (told, since))
                 given = f"{plugin.name!r} has the hook {hook} of hook API {needed}; it says {older}"
-                yield Finding("NC307", given, remedy=f"Write api = {list(since)} into {FILE}")
+                yield CheckFinding("NC307", given, remedy=f"Write api = {list(since)} into {FILE}")
 
 
 def unused(distribution: str) -> Iterator[Finding]:

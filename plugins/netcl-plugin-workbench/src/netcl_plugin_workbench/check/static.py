@@ -19,19 +19,19 @@ from netcl_core.plugins.market.finding import PRIMITIVES
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.testing.cases import Case
 from netcl_core.testing.records import Outcome
-from netcl_plugin_workbench.check import contents, lint, metadata, registration
-from netcl_plugin_workbench.check.findings import Finding, judged, not_loading
+from netcl_plugin_workbench.check import contents, declared, lint, registration
+from netcl_plugin_workbench.check.findings import CheckFinding, judged, not_loading
 from netcl_plugin_workbench.check.subject import Subject
 
 #: (what, done, total)
 Progress = Callable[[str, int, int], None]
 #: The checks that need the plugin loaded.
 LOADED: Final = ("registration", "templates", "derivative")
-_READ: Final[Mapping[str, Callable[[Subject], Iterable[Finding]]]] = {
+_READ: Final[Mapping[str, Callable[[Subject], Iterable[CheckFinding]]]] = {
     "wheel": contents.check_contents,
-    "metadata": metadata.check_metadata,
-    "licence": metadata.check_licence,
-    "manifest": metadata.check_manifest,
+    "metadata": declared.check_metadata,
+    "licence": declared.check_licence,
+    "manifest": declared.check_manifest,
 }
 
 
@@ -131,14 +131,14 @@ def check_registration(subject: Subject, cases: Sequence[Case]) -> list[Outcome]
 
 def promised_rows(subject: Subject) -> list[Mapping[str, Any]]:
     """All rows of `[[provides]]` of the distribution's manifests."""
-    tables = [metadata.read(path).get("provides") for _, path in metadata.manifests(subject)]
+    tables = [declared.read(path).get("provides") for _, path in declared.manifests(subject)]
     rows = [row for table in tables if isinstance(table, list) for row in table]
     return [row for row in rows if isinstance(row, dict)]
 
 
 def _silent(subject: Subject) -> set[str]:
     """What comes from single primitives without a manifest, which need none."""
-    told = {name for name, _ in metadata.manifests(subject)}
+    told = {name for name, _ in declared.manifests(subject)}
     return {
         op
         for each in plugins.list()
@@ -201,14 +201,14 @@ def _derivative(record: AutogradPrimitive, cases: Sequence[Case]) -> list[Outcom
         return outcomes
     if outcomes[0].state == "failed":
         return [Outcome("derivative", "xfailed", name, reason=expected[0])]
-    return [Finding("NC503", f"its case says: {expected[0]}", name).outcome()]
+    return [CheckFinding("NC503", f"its case says: {expected[0]}", name).outcome()]
 
 
-def _gradient_findings(record: AutogradPrimitive) -> Iterator[Finding]:
+def _gradient_findings(record: AutogradPrimitive) -> Iterator[CheckFinding]:
     try:
         found = verification.check_gradient(record)
     except Exception as error:  # a plugin's callable may raise anything
-        yield Finding("NC502", f"{type(error).__name__}: {error}", record.name)
+        yield CheckFinding("NC502", f"{type(error).__name__}: {error}", record.name)
         return
     for each in found:
-        yield Finding("NC501" if each.point is not None else "NC502", str(each), record.name)
+        yield CheckFinding("NC501" if each.point is not None else "NC502", str(each), record.name)

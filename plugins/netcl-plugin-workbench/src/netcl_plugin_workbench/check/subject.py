@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import email
 import email.message
 import re
@@ -27,6 +26,7 @@ from netcl_core.plugins.market.installed import is_editable
 from netcl_core.plugins.market.manifests import locate
 from netcl_core.plugins.market.requirements import CORE
 from netcl_core.plugins.resolution import canonical
+from netcl_plugin_workbench.packages.record import recorded
 
 #: The extras that name what a plugin's tests and cases need.
 _FOR_TESTS: Final = ("test", "tests", "dev")
@@ -61,9 +61,11 @@ class Subject:
 
     @cached_property
     def recorded(self) -> Mapping[str, str]:
-        """Path -> digest (`sha256=...`, or nothing) of what RECORD lists."""
-        rows = csv.reader(self._text("RECORD").splitlines())
-        return {row[0]: row[1] if len(row) > 1 else "" for row in rows if row}
+        """Path -> digest (`sha256=...`, or nothing) of what RECORD lists; empty if it is none."""
+        try:
+            return recorded(self._text("RECORD"))
+        except ValueError:  # what the wheel holds is then not listed, which is found
+            return {}
 
     @cached_property
     def files(self) -> tuple[str, ...]:

@@ -8,12 +8,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import final
 
-from netcl_core.errors import TargetError, message
+from netcl_core.errors import PluginError, TargetError, message
 from netcl_core.plugins.market.finding import Distribution, distributions
 from netcl_core.plugins.resolution import canonical
 from netcl_core.testing.records import Outcome
-from netcl_plugin_workbench.check import wheels
-from netcl_plugin_workbench.check.findings import Finding
+from netcl_plugin_workbench.check.findings import CheckFinding
+from netcl_plugin_workbench.packages.building import build_wheel, project_table
+from netcl_plugin_workbench.packages.metadata import name_and_version
+from netcl_plugin_workbench.packages.wheel_archive import digest_of, opened
 
 
 @final
@@ -68,7 +70,7 @@ def locate(
     if path.is_dir():
         return _from_project(path.resolve(), folder, progress)
     if path.is_file():
-        return _from_wheel(path, folder, "", wheels.digest(path))
+        return _from_wheel(path, folder, "", digest_of(path))
     raise _unknown(word, is_path)
 
 
@@ -89,20 +91,25 @@ def _unknown(word: str, is_path: bool) -> TargetError:
 
 
 def _from_project(project: Path, folder: Path, progress: Callable[[str, int, int], None]) -> Target:
-    table = wheels.project_table(project).get("project", {})
+    table = project_table(project).get("project", {})
     name, version = str(table.get("name", project.name)), str(table.get("version", ""))
     progress(f"building {name}", 0, 1)
     built = folder / "wheel"
     built.mkdir()
-    wheel, said = wheels.build(project, built)
+    wheel, said = build_wheel(project, built)
     if wheel is None:
-        return Target(name, version, failure=Finding("NC109", said).outcome())
+        return Target(name, version, failure=CheckFinding("NC109", said).outcome())
     return _from_wheel(wheel, folder, str(project), "")
 
 
 def _from_wheel(wheel: Path, folder: Path, project: str, sha256: str) -> Target:
     site = folder / "site"
     site.mkdir()
-    packed = wheels.unpack(wheel, site)
-    name, version = wheels.name_and_version(site, wheel)
-    return Target(name, version, (str(site),), packed, project, sha256)
+    try:
+        with opened(wheel) as archive:
+            archive.unpack(site)
+            name, version = name_and_version(archive.data(f"{archive.info()}/METADATA"))
+            return Target(name, version, (str(site),), archive.files, project, sha256)
+    except PluginError as error:
+        given = f"it is no wheel ({str(error).rstrip('.')})"
+        raise TargetError(message(str(wheel), given, "a wheel")) from error

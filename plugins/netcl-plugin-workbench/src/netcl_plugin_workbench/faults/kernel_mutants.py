@@ -19,8 +19,8 @@ from netcl_plugin_workbench.faults.kernel_faults import (
     kernel_faults,
     seeded,
 )
-from netcl_plugin_workbench.faults.mutants import Trial, Verdict
-from netcl_plugin_workbench.faults.sanitizer import Job, Simulated, command, simulate
+from netcl_plugin_workbench.faults.mutants import MutantVerdict, Trial
+from netcl_plugin_workbench.faults.sanitizer import Simulated, SimulatorJob, command, simulate
 from netcl_plugin_workbench.faults.substitution import substituted
 
 _SANITIZER: Final = "sanitizer"
@@ -31,7 +31,7 @@ def run_kernel_mutants(
     table: Table,
     device: Device | None,
     progress: Progress = lambda what, done, total: None,
-) -> list[Verdict]:
+) -> list[MutantVerdict]:
     """Every kernel fault of some elementwise ops that changes a kernel which their checks run.
 
     Overruns and races meet Oclgrind first, the others the device; what the first does not
@@ -54,7 +54,7 @@ def run_kernel_mutants(
     left = [(row, fault) for row, fault in plain if found.get(fault) == ""]
     if simulator:
         found |= dict(_simulated(table, left, progress))
-    return [Verdict(each.op, each.kind, each.text, check) for each, check in found.items()]
+    return [MutantVerdict(each.op, each.kind, each.text, check) for each, check in found.items()]
 
 
 def _faults(row: Row, table: Table) -> Iterator[KernelFault]:
@@ -96,7 +96,10 @@ def _simulated(
         return
     faults = [fault for _, fault in faulty]
     sound = list(dict.fromkeys(fault.op for fault in faults))
-    jobs = [*(Job(op) for op in sound), *(Job(fault.op, fault) for fault in faults)]
+    jobs = [
+        *(SimulatorJob(op) for op in sound),
+        *(SimulatorJob(fault.op, fault) for fault in faults),
+    ]
     results = simulate(table.provider, jobs, progress)
     complaints = {op for op, found in zip(sound, results, strict=False) if _complains(found)}
     for fault, found in zip(faults, results[len(sound) :], strict=True):

@@ -27,7 +27,7 @@ from netcl_core.testing.collection import Table
 from netcl_core.testing.records import Mutants
 from netcl_core.testing.reference import evaluate
 from netcl_core.testing.running import perform
-from netcl_core.testing.steps import Step, steps_of
+from netcl_core.testing.steps import CheckStep, steps_of
 from netcl_plugin_workbench.faults.expression_faults import Fault, expression_faults
 from netcl_plugin_workbench.faults.operator_faults import operator_faults
 from netcl_plugin_workbench.faults.substitution import substituted
@@ -40,7 +40,7 @@ _OF_THE_TABLE: Final = frozenset({"cases", "reference"})
 
 @final
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MutantVerdict:
     """A mutant's op, its kind of fault, what was changed, and the check that caught it, or ''."""
 
     op: str
@@ -60,7 +60,7 @@ def rows_of(table: Table, only: Sequence[str] = ()) -> list[Row]:
     ]
 
 
-def run_mutants(row: Row, table: Table) -> Iterator[Verdict]:
+def run_mutants(row: Row, table: Table) -> Iterator[MutantVerdict]:
     """Every fault of an op that changes what it computes, on the NumPy path."""
     trial = Trial(row, table, get_device("cpu"))
     if isinstance(row.record, AutogradPrimitive):
@@ -95,10 +95,10 @@ class Trial:
         self.cases = own or [case for case in table.cases if _runs(case, row)]
         self._sound: dict[str, bool] = {}
 
-    def verdict(self, fault: Fault) -> Verdict:
+    def verdict(self, fault: Fault) -> MutantVerdict:
         """What the steps say of a fault."""
         caught = self.caught_by(lambda: substituted(self.row, fault.record))
-        return Verdict(fault.op, fault.kind, fault.text, caught)
+        return MutantVerdict(fault.op, fault.kind, fault.text, caught)
 
     def caught_by(self, fault: Callable[[], AbstractContextManager[Any]]) -> str:
         """The check that complains of the op with a fault and not without it; empty: none."""
@@ -110,7 +110,7 @@ class Trial:
             if self._passes_unspoiled(str(complaint)):
                 return complaint.check
 
-    def _steps(self) -> list[Step]:
+    def _steps(self) -> list[CheckStep]:
         """The steps, made anew each time: a case and a step remember their op's record."""
         table = Table(self.row.provider, [replace(case) for case in self.cases])
         op = self.row.record.name
@@ -135,12 +135,12 @@ class Trial:
         return self._sound[name]
 
 
-def _cost(step: Step) -> tuple[bool, bool]:
+def _cost(step: CheckStep) -> tuple[bool, bool]:
     """The static check first, then float32, in which every check is made."""
     return step.check != "derivative", step.dtype != "float32"
 
 
-def _fails(step: Step) -> bool:
+def _fails(step: CheckStep) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return any(outcome.state == "failed" for outcome in perform(step))
@@ -214,9 +214,9 @@ def _sample(case: Case) -> list[Array]:
 # -- what came out ---------------------------------------------------------------------
 
 
-def summary(verdicts: Sequence[Verdict]) -> list[Mutants]:
+def summary(verdicts: Sequence[MutantVerdict]) -> list[Mutants]:
     """The mutants of each op: how many, how many caught, and the texts of the others."""
-    found: dict[str, list[Verdict]] = {}
+    found: dict[str, list[MutantVerdict]] = {}
     for each in verdicts:
         found.setdefault(each.op, []).append(each)
     return [
@@ -230,7 +230,7 @@ def summary(verdicts: Sequence[Verdict]) -> list[Mutants]:
     ]
 
 
-def by_kind(verdicts: Sequence[Verdict]) -> Mapping[str, tuple[int, int]]:
+def by_kind(verdicts: Sequence[MutantVerdict]) -> Mapping[str, tuple[int, int]]:
     """Per kind of fault: how many were caught, and how many there were."""
     kinds = dict.fromkeys(each.kind for each in verdicts)
     return {

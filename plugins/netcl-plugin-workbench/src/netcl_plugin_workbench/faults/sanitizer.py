@@ -66,7 +66,7 @@ def environment(log: Path) -> dict[str, str]:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Job:
+class SimulatorJob:
     """An op to run, with a fault in one of its kernels or as it is; or a scenario.
 
     An op runs with the kernels of every kind of device, a scenario with those of `kind`.
@@ -134,9 +134,9 @@ def sanitize(
     names = [*called, *played]
     if command() is None:
         return [Outcome("sanitizer", "skipped", op, reason=MISSING) for op in names]
-    found = simulate(table.provider, [Job(op) for op in called], progress)
+    found = simulate(table.provider, [SimulatorJob(op) for op in called], progress)
     kinds = [
-        simulate(table.provider, [Job(name, kind=kind) for name in played], progress)
+        simulate(table.provider, [SimulatorJob(name, kind=kind) for name in played], progress)
         for kind in KINDS
     ]
     found += [_of_both(pair) for pair in zip(*kinds, strict=True)]
@@ -169,7 +169,7 @@ def _outcome(op: str, result: Simulated) -> Outcome:
 
 def simulate(
     provider: str,
-    jobs: Sequence[Job],
+    jobs: Sequence[SimulatorJob],
     progress: Progress = lambda what, done, total: None,
 ) -> list[Simulated]:
     """Run jobs in Oclgrind; one that ends the process costs only itself.
@@ -188,7 +188,7 @@ def simulate(
 
 
 def _one_process(
-    folder: Path, provider: str, jobs: Sequence[Job], progress: Progress
+    folder: Path, provider: str, jobs: Sequence[SimulatorJob], progress: Progress
 ) -> list[Simulated]:
     """The results of as many jobs as one process lives for, the one that it died of included."""
     log, errors = folder / "oclgrind.log", folder / "errors.txt"

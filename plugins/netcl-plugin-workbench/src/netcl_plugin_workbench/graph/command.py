@@ -25,7 +25,7 @@ def graph(ctx: click.Context, /, **options: Any) -> None:
     Without --shapes the inputs are what example_inputs() of the file returns: a list, or a
     dict by name. Exit code 1 when the function cannot be traced.
     """
-    showing = import_module("netcl_plugin_workbench.graph.showing")
+    showing = import_module("netcl_plugin_workbench.graph.graph_output")
     try:
         with usage_ends(ctx):
             showing.show(**options)

@@ -35,7 +35,7 @@ KINDS: Final = {
 
 @final
 @dataclass(frozen=True, slots=True)
-class Op:
+class DrawnOp:
     """One op: the name of its value, how it is computed, and the line that asked for it."""
 
     value: str
@@ -58,7 +58,7 @@ class Box:
     id: str
     kind: str
     title: str
-    ops: tuple[Op, ...] = ()
+    ops: tuple[DrawnOp, ...] = ()
     launches: int = 0
     unit: str = LAUNCH
     note: str = ""
@@ -98,7 +98,7 @@ class Graph:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Names:
+class GraphNames:
     """What the user's code calls the tensors, the numbers, the results and the constants."""
 
     tensors: Sequence[str] = ()
@@ -107,14 +107,14 @@ class Names:
     constants: Mapping[int, str] | None = None
 
 
-def graph_of(function: str, program: Program, names: Names) -> Graph:
+def graph_of(function: str, program: Program, names: GraphNames) -> Graph:
     """The graph of a program."""
-    return _Builder(program, names).graph(function)
+    return _GraphBuilder(program, names).graph(function)
 
 
 @final
-class _Builder:
-    def __init__(self, program: Program, names: Names) -> None:
+class _GraphBuilder:
+    def __init__(self, program: Program, names: GraphNames) -> None:
         self.program = program
         self.names = names
         self.boxes: list[Box] = []
@@ -199,10 +199,10 @@ class _Builder:
         source, value = self.home[node.number], self.values[node.number]
         self.edges.append(Edge(source, target, value, node.dtype, node.shape))
 
-    def _op(self, node: TraceNode) -> Op:
+    def _op(self, node: TraceNode) -> DrawnOp:
         text = f"{node.op_name}({', '.join(self._operands(node))})"
         value = self.values[node.number]
-        return Op(value, node.op_name, text, node.dtype, node.shape, where(node.frame))
+        return DrawnOp(value, node.op_name, text, node.dtype, node.shape, where(node.frame))
 
     def _operands(self, node: TraceNode) -> list[str]:
         """What the op was given, in the order of its signature as far as that is known."""

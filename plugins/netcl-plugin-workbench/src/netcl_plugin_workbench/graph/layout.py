@@ -28,7 +28,7 @@ _ABREAST: Final = 8
 
 @final
 @dataclass(eq=False)
-class Place:
+class BoxPlace:
     """A rectangle in a row: a box, a label, or (without a key) the bend of a long edge."""
 
     row: int
@@ -37,8 +37,8 @@ class Place:
     key: str = ""
     x: float = 0.0  # the middle
     y: float = 0.0  # the top
-    above: list[Place] = field(default_factory=list)
-    below: list[Place] = field(default_factory=list)
+    above: list[BoxPlace] = field(default_factory=list)
+    below: list[BoxPlace] = field(default_factory=list)
 
     @property
     def weight(self) -> float:
@@ -58,30 +58,30 @@ class Link:
 
 @final
 @dataclass(frozen=True)
-class Layout:
+class GraphLayout:
     """Where everything lies: boxes by key, and for each link its label and its path.
 
     A path is a list of points; it runs straight down within a row and bends between two.
     """
 
-    boxes: dict[str, Place]
-    labels: list[Place]
+    boxes: dict[str, BoxPlace]
+    labels: list[BoxPlace]
     paths: list[list[tuple[float, float]]]
     width: float
     height: float
 
 
-def layout(boxes: Mapping[str, Size], links: Sequence[Link]) -> Layout:
+def layout(boxes: Mapping[str, Size], links: Sequence[Link]) -> GraphLayout:
     """Lay out boxes, given in an order in which each comes after those it reads from."""
     rows = _rows(list(boxes), links)
-    places = {key: Place(2 * rows[key], *size, key) for key, size in boxes.items()}
+    places = {key: BoxPlace(2 * rows[key], *size, key) for key, size in boxes.items()}
     sinks = {link.target for link in links}
     chains = [
         _chain(places, link, f"label{number}", link.source in sinks)
         for number, link in enumerate(links)
     ]
     found = dict.fromkeys([*places.values(), *itertools.chain(*chains)])
-    layers: list[list[Place]] = [[] for _ in range(max((p.row for p in found), default=0) + 1)]
+    layers: list[list[BoxPlace]] = [[] for _ in range(max((p.row for p in found), default=0) + 1)]
     for place in found:
         layers[place.row].append(place)
     _sort(layers)
@@ -92,7 +92,7 @@ def layout(boxes: Mapping[str, Size], links: Sequence[Link]) -> Layout:
     labels = [next(place for place in chain[1:-1] if place.key) for chain in chains]
     paths = _paths(layers, chains)
     width = max((place.x + place.width / 2 for place in found), default=0.0)
-    return Layout(places, labels, paths, width, height)
+    return GraphLayout(places, labels, paths, width, height)
 
 
 def _rows(keys: Sequence[str], links: Sequence[Link]) -> dict[str, int]:
@@ -113,10 +113,10 @@ def _rows(keys: Sequence[str], links: Sequence[Link]) -> dict[str, int]:
     return {key: row - first for key, row in rows.items()}
 
 
-def _chain(places: Mapping[str, Place], link: Link, key: str, last: bool) -> list[Place]:
+def _chain(places: Mapping[str, BoxPlace], link: Link, key: str, last: bool) -> list[BoxPlace]:
     """The places of an edge, its boxes included; the label stands in the first gap or the last."""
     source, target = places[link.source], places[link.target]
-    chain = [Place(row, 0.0, 0.0) for row in range(source.row + 1, target.row)]
+    chain = [BoxPlace(row, 0.0, 0.0) for row in range(source.row + 1, target.row)]
     label = chain[-1 if last else 0]
     label.key, (label.width, label.height) = key, link.label
     chain = [source, *chain, target]
@@ -129,7 +129,7 @@ def _chain(places: Mapping[str, Place], link: Link, key: str, last: bool) -> lis
 # -- the order within rows ---------------------------------------------------------------
 
 
-def _sort(layers: list[list[Place]]) -> None:
+def _sort(layers: list[list[BoxPlace]]) -> None:
     """Sort the rows so that few edges cross; the best of several sweeps stays."""
     best, fewest = [list(layer) for layer in layers], _crossings(layers)
     for sweep in range(_SWEEPS):
@@ -144,22 +144,22 @@ def _sort(layers: list[list[Place]]) -> None:
     layers[:] = best
 
 
-def _sort_row(row: list[Place], other: Sequence[Place], down: bool) -> None:
+def _sort_row(row: list[BoxPlace], other: Sequence[BoxPlace], down: bool) -> None:
     """Sort a row by the mean place of its neighbours in the row before it."""
     number = {place: float(i) for i, place in enumerate(other)}
-    wanted: dict[Place, float] = {}
+    wanted: dict[BoxPlace, float] = {}
     for i, place in enumerate(row):
         middle = _mean(place.above if down else place.below, number.get)
         wanted[place] = float(i) if middle is None else middle
     row.sort(key=wanted.__getitem__)
 
 
-def _mean(places: Sequence[Place], value: Callable[[Place], float | None]) -> float | None:
+def _mean(places: Sequence[BoxPlace], value: Callable[[BoxPlace], float | None]) -> float | None:
     values = [found for place in places if (found := value(place)) is not None]
     return sum(values) / len(values) if values else None
 
 
-def _crossings(layers: Sequence[Sequence[Place]]) -> int:
+def _crossings(layers: Sequence[Sequence[BoxPlace]]) -> int:
     """How many pairs of edges between two rows cross."""
     count = 0
     for upper, lower in itertools.pairwise(layers):
@@ -175,7 +175,7 @@ def _crossings(layers: Sequence[Sequence[Place]]) -> int:
 # -- coordinates -------------------------------------------------------------------------
 
 
-def _set_x(layers: Sequence[Sequence[Place]]) -> None:
+def _set_x(layers: Sequence[Sequence[BoxPlace]]) -> None:
     for layer in layers:
         _spread(layer, [0.0] * len(layer))
     for sweep in range(_SWEEPS):
@@ -191,7 +191,7 @@ def _set_x(layers: Sequence[Sequence[Place]]) -> None:
         place.x -= left
 
 
-def _spread(layer: Sequence[Place], wanted: Sequence[float]) -> None:
+def _spread(layer: Sequence[BoxPlace], wanted: Sequence[float]) -> None:
     """Put the places of a row as near to where they want to be as their widths allow."""
     gaps = [(one.width + other.width) / 2 + _SIDE for one, other in itertools.pairwise(layer)]
     found = fit(wanted, gaps, [place.weight for place in layer])
@@ -225,7 +225,7 @@ def fit(
     return [max(low, min(high, mean)) + offset for mean, offset in zip(means, offsets, strict=True)]
 
 
-def _set_y(layers: Sequence[Sequence[Place]]) -> float:
+def _set_y(layers: Sequence[Sequence[BoxPlace]]) -> float:
     """Set the tops of the rows; the gap below one grows with how far its edges run sideways."""
     y = 0.0
     for layer in layers:
@@ -236,11 +236,11 @@ def _set_y(layers: Sequence[Sequence[Place]]) -> float:
     return max((place.y + place.height for layer in layers for place in layer), default=0.0)
 
 
-def _height(layer: Sequence[Place]) -> float:
+def _height(layer: Sequence[BoxPlace]) -> float:
     return max(place.height for place in layer)
 
 
-def _align(place: Place, layer: Sequence[Place], reads: bool) -> None:
+def _align(place: BoxPlace, layer: Sequence[BoxPlace], reads: bool) -> None:
     """In a row of unequal heights: what reads nothing at the bottom, results at the top."""
     room = _height(layer) - place.height
     if not reads:
@@ -253,7 +253,7 @@ def _align(place: Place, layer: Sequence[Place], reads: bool) -> None:
 
 
 def _paths(
-    layers: Sequence[Sequence[Place]], chains: Sequence[list[Place]]
+    layers: Sequence[Sequence[BoxPlace]], chains: Sequence[list[BoxPlace]]
 ) -> list[list[tuple[float, float]]]:
     tops = [min(place.y for place in layer) for layer in layers]
     bottoms = [top + _height(layer) for top, layer in zip(tops, layers, strict=True)]
@@ -270,10 +270,10 @@ def _paths(
     return paths
 
 
-def _ports(chains: Sequence[list[Place]], end: int) -> list[float]:
+def _ports(chains: Sequence[list[BoxPlace]], end: int) -> list[float]:
     """Where each edge touches its box: below its next place if it can, never on another's."""
     towards = 1 if end == 0 else -2
-    groups: dict[Place, list[int]] = {}
+    groups: dict[BoxPlace, list[int]] = {}
     for i, chain in enumerate(chains):
         groups.setdefault(chain[end], []).append(i)
     found = [0.0] * len(chains)

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 from netcl_core.runtime.rendering import render
 from netcl_plugin_workbench.graph import text
 from netcl_plugin_workbench.graph.graph import KINDS, Box, Edge, Graph
-from netcl_plugin_workbench.graph.layout import Layout, Link, Place, layout
+from netcl_plugin_workbench.graph.layout import BoxPlace, GraphLayout, Link, layout
 
 TEMPLATE: Final = "core/graph/graph.svg.j2"
 
@@ -147,7 +147,7 @@ def _add_ops(texts: list[Text], top: float, box: Box) -> float:
     return bottom
 
 
-def _box(box: Box, panel: Panel, place: Place, left: float, top: float) -> dict[str, Any]:
+def _box(box: Box, panel: Panel, place: BoxPlace, left: float, top: float) -> dict[str, Any]:
     x, y = left + place.x - place.width / 2, top + place.y
     return {
         "id": box.id,
@@ -177,7 +177,7 @@ def _label(edge: Edge) -> Panel:
 
 
 def _edges(
-    graph: Graph, found: Layout, labels: Sequence[Panel], left: float, top: float
+    graph: Graph, found: GraphLayout, labels: Sequence[Panel], left: float, top: float
 ) -> list[dict[str, Any]]:
     edges = []
     for edge, path, panel, place in zip(

@@ -28,7 +28,7 @@ from netcl_plugin_workbench.matrix.wheelhouse import (
     offline_variables,
     write,
 )
-from netcl_plugin_workbench.matrix.wheels import Wheel
+from netcl_plugin_workbench.packages.wheel import Wheel
 
 _DISTRIBUTION: Final = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)\.dist-info")
 #: uv says "not found" of what is missing; of what excludes each other it only concludes.

@@ -14,9 +14,9 @@ from typing import Final, final
 from packaging.requirements import Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
-from netcl_plugin_workbench.matrix.wheels import CORE, Wheel
+from netcl_core.plugins.market.requirements import CORE
+from netcl_plugin_workbench.packages.wheel import Wheel
 
 #: The command that a cell runs. Cores up to 0.1.3 have it, for later ones a plugin brings it.
 COMMAND: Final = "plugins check"
@@ -145,12 +145,12 @@ class _Walk:
 
 
 def _brings_the_check(wheel: Wheel) -> bool:
-    rows = wheel.manifest.provides if wheel.manifest else ()
+    rows = (row for each in wheel.manifests for row in each.provides)
     return any(row.kind == "command" and row.name == COMMAND for row in rows)
 
 
 def _newest_first(wheels: Iterable[Wheel]) -> list[Wheel]:
-    return sorted(wheels, key=lambda each: Version(each.version), reverse=True)
+    return sorted(wheels, key=lambda each: each.version, reverse=True)
 
 
 def _minor(python: str) -> str:

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from netcl_core.errors import RecordError
 from netcl_core.plugins.market.manifests import Manifest
-from netcl_core.testing.records import Outcome, Record, from_json
+from netcl_core.testing.records import CheckRecord, Outcome, from_json
 from netcl_plugin_workbench.matrix.processes import Ended
 from netcl_plugin_workbench.matrix.records import Cell, State
 from netcl_plugin_workbench.matrix.runtimes import Presence
@@ -29,22 +29,22 @@ _TIME_OUTS: Final = ("NC602", "NP209")
 
 @final
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CellVerdict:
     """A cell's state with its reason, the last lines of what went wrong, and the check's record."""
 
     state: State
     reason: str = ""
     log: str = ""
-    check: Record | None = None
+    check: CheckRecord | None = None
 
 
-def of_device(manifest: Manifest | None, presence: Presence) -> Verdict | None:
+def of_device(manifest: Manifest | None, presence: Presence) -> CellVerdict | None:
     """Whether the runtime's device is less than the plugin's manifest asks for."""
     if manifest is None or "backend" not in presence.device:
         return None
     device = _Device(**presence.device)
     reason = manifest.requires.unmet(device)
-    return Verdict("unsupported", reason) if reason else None
+    return CellVerdict("unsupported", reason) if reason else None
 
 
 class _Device(SimpleNamespace):
@@ -58,49 +58,49 @@ class _Device(SimpleNamespace):
         return f"{self.name} ({self.platform})"
 
 
-def of_check(cell: Cell, ended: Ended, presence: Presence) -> Verdict | None:
+def of_check(cell: Cell, ended: Ended, presence: Presence) -> CellVerdict | None:
     """What a check's end means; None if only the devices of the environment can tell."""
     if ended.code is None or ended.code < 0:
-        return Verdict("setup_error", f"the check {ended.how}", ended.tail)
+        return CellVerdict("setup_error", f"the check {ended.how}", ended.tail)
     if ended.code == _USAGE and _NO_COMMAND in ended.stderr:
         given = f"core {cell.core} has no `netcl plugins check`"
         reason = f"{given}, and no wheel among the plugins brings it for that core"
-        return Verdict("unsupported", reason, ended.tail)
+        return CellVerdict("unsupported", reason, ended.tail)
     if ended.code == _ENVIRONMENT:
         return None
     try:
         record = from_json(json.loads(ended.stdout))
     except (RecordError, ValueError) as error:
-        return Verdict(
+        return CellVerdict(
             "setup_error", f"the check {ended.how} without a record: {error}", ended.tail
         )
     stranger = _stranger(cell, record, presence)
     if stranger:
-        return Verdict("setup_error", stranger, ended.tail, record)
+        return CellVerdict("setup_error", stranger, ended.tail, record)
     return _of_outcomes(cell, ended, record)
 
 
-def _of_outcomes(cell: Cell, ended: Ended, record: Record) -> Verdict:
+def _of_outcomes(cell: Cell, ended: Ended, record: CheckRecord) -> CellVerdict:
     failed = [each for each in record.outcomes if each.state == "failed"]
     if failed:
         slow = all(each.reason.startswith(_TIME_OUTS) for each in failed)
-        return Verdict("setup_error" if slow else "fail", said(failed[0]), check=record)
+        return CellVerdict("setup_error" if slow else "fail", said(failed[0]), check=record)
     if ended.code != 0 or record.state != "pass":
         text = f"the check {ended.how} and says {record.state!r}, but none of its checks failed"
-        return Verdict("setup_error", text, ended.tail, record)
+        return CellVerdict("setup_error", text, ended.tail, record)
     passed = [each for each in record.outcomes if each.state == "passed"]
     if cell.level == "static":
         passed_here, where = passed, ""
     else:
         passed_here, where = [each for each in passed if each.device], " on its device"
     if passed_here:
-        return Verdict("pass", check=record)
+        return CellVerdict("pass", check=record)
     skipped = next((said(one) for one in record.outcomes if one.state == "skipped"), "")
     reason = f"nothing was checked{where}: {len(record.outcomes)} outcomes, {len(passed)} passed"
-    return Verdict("unsupported", f"{reason}; {skipped}" if skipped else reason, check=record)
+    return CellVerdict("unsupported", f"{reason}; {skipped}" if skipped else reason, check=record)
 
 
-def _stranger(cell: Cell, record: Record, presence: Presence) -> str:
+def _stranger(cell: Cell, record: CheckRecord, presence: Presence) -> str:
     """Why a record is not of this cell; empty if it is."""
     wanted = (canonicalize_name(cell.plugin), cell.version, cell.core)
     given = (canonicalize_name(record.plugin), record.version, record.core)
@@ -113,7 +113,7 @@ def _stranger(cell: Cell, record: Record, presence: Presence) -> str:
     return ""
 
 
-def of_devices(ended: Ended, found: Mapping[str, Any], presence: Presence) -> Verdict:
+def of_devices(ended: Ended, found: Mapping[str, Any], presence: Presence) -> CellVerdict:
     """What a check means that ended with 3, given the devices that its environment sees."""
     names = ("platform", "name")
     refused = [
@@ -123,8 +123,8 @@ def of_devices(ended: Ended, found: Mapping[str, Any], presence: Presence) -> Ve
     ]
     if refused:
         name, reason = refused[0]["name"], refused[0]["reason"]
-        return Verdict("fail", f"the device {name} cannot be used: {reason}", ended.tail)
-    return Verdict("setup_error", f"the check {ended.how}", ended.tail)
+        return CellVerdict("fail", f"the device {name} cannot be used: {reason}", ended.tail)
+    return CellVerdict("setup_error", f"the check {ended.how}", ended.tail)
 
 
 def said(outcome: Outcome) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import jinja2
 
 from netcl_core.config import core_source
-from netcl_core.testing.records import Outcome, Record
+from netcl_core.testing.records import CheckRecord, Outcome
 from netcl_plugin_workbench.matrix.board import Board, Place, counts, together
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES
 from netcl_plugin_workbench.matrix.signs import SIGNS
@@ -88,7 +88,7 @@ def _page(place: Place) -> str:
     )
 
 
-def _by_check(check: Record | None) -> dict[str, Counter[str]]:
+def _by_check(check: CheckRecord | None) -> dict[str, Counter[str]]:
     """Check -> how many of its outcomes are in which state."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for outcome in check.outcomes if check else ():
@@ -96,5 +96,5 @@ def _by_check(check: Record | None) -> dict[str, Counter[str]]:
     return dict(sorted(found.items()))
 
 
-def _failures(check: Record | None) -> list[Outcome]:
+def _failures(check: CheckRecord | None) -> list[Outcome]:
     return [each for each in check.outcomes if each.state == "failed"] if check else []

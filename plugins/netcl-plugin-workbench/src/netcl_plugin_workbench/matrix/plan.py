@@ -11,12 +11,13 @@ from click import UsageError
 from packaging.utils import canonicalize_name
 
 from netcl_core.errors import PluginError, message
+from netcl_core.plugins.market.requirements import CORE
 from netcl_plugin_workbench.matrix.fitting import Choice, best, choose
 from netcl_plugin_workbench.matrix.pythons import Interpreter
 from netcl_plugin_workbench.matrix.records import Cell, CellRecord
 from netcl_plugin_workbench.matrix.runtimes import Presence
 from netcl_plugin_workbench.matrix.wheelhouse import digest
-from netcl_plugin_workbench.matrix.wheels import CORE, Wheel, shelf
+from netcl_plugin_workbench.packages.wheel import Wheel, read_wheel
 
 
 @final
@@ -80,7 +81,7 @@ def shelves(cores: Path, plugins: Path, only: Sequence[str] = ()) -> Shelves:
     """
     found = Shelves(
         tuple(wheel for wheel in shelf(cores) if wheel.name == CORE),
-        tuple(wheel for wheel in shelf(plugins) if wheel.is_plugin),
+        tuple(wheel for wheel in shelf(plugins) if wheel.plugins),
         plugins,
     )
     for folder, wheels, what in ((cores, found.cores, CORE), (plugins, found.plugins, "a plugin")):
@@ -90,12 +91,26 @@ def shelves(cores: Path, plugins: Path, only: Sequence[str] = ()) -> Shelves:
     names = {wheel.name for wheel in found.plugins}
     # By its manifest's name, or, without a manifest, by the usual name of its distribution.
     own = {name.removeprefix("netcl-plugin-"): name for name in names}
-    own |= {wheel.manifest.name: wheel.name for wheel in found.plugins if wheel.manifest}
+    own |= {each.name: wheel.name for wheel in found.plugins for each in wheel.manifests}
     wanted = {own.get(name, canonicalize_name(name)) for name in only} or names
     if missing := sorted(wanted - names):
         given, known = f"no wheel in {plugins} is of {missing[0]}", ", ".join(sorted(names))
         raise UsageError(message("--only", given, f"one of {known}"))
     return replace(found, checked=tuple(each for each in found.plugins if each.name in wanted))
+
+
+def shelf(folder: Path) -> list[Wheel]:
+    """Every wheel of a folder, sorted by name, version and build; PluginError names a bad one."""
+    wheels = map(_read, folder.glob("*.whl"))
+    return sorted(wheels, key=lambda each: (each.name, each.version, each.build))
+
+
+def _read(path: Path) -> Wheel:
+    try:
+        return read_wheel(path)
+    except PluginError as error:
+        remedy = "Build it again, or take it out of the folder"
+        raise PluginError(message(f"wheel {path.name}", str(error), "", remedy)) from error
 
 
 def tasks(
@@ -113,7 +128,7 @@ def tasks(
             for plugin in (each for each in plugins if each in wheels.checked):
                 choice = _choice(core, plugin, python, plugins)
                 for presence in runtimes:
-                    cell = Cell(plugin.name, plugin.version, core.version, core.build,
+                    cell = Cell(plugin.name, str(plugin.version), str(core.version), core.build,
                                 python.minor, presence.runtime.name, level)  # fmt: skip
                     made.append(Task(cell, core, plugin, python, presence, choice))
     return made
@@ -124,7 +139,7 @@ def _one_each(wheels: Sequence[Wheel], python: Interpreter) -> list[Wheel]:
     found: dict[tuple[str, str, str], list[Wheel]] = {}
     for wheel in wheels:
         build = wheel.build if wheel.name == CORE else ""
-        found.setdefault((wheel.name, wheel.version, build), []).append(wheel)
+        found.setdefault((wheel.name, str(wheel.version), build), []).append(wheel)
     return [best(each, python.minor) for each in found.values()]
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, final
 from packaging.version import Version
 
 from netcl_core.errors import RecordError, message
-from netcl_core.testing.records import LEVELS, Record, from_json
+from netcl_core.testing.records import LEVELS, CheckRecord, from_json
 
 SCHEMA: Final = 1
 State: TypeAlias = Literal["pass", "fail", "setup_error", "unsupported"]
@@ -31,7 +31,7 @@ _TYPES: Final[Mapping[str, Any]] = {
     "content": dict,
     "seconds": (int, float),
     "schema": int,
-    "check": (Record, type(None)),
+    "check": (CheckRecord, type(None)),
 }
 
 
@@ -94,7 +94,7 @@ class CellRecord:
     seconds: float = 0.0
     packages: Mapping[str, str] = field(default_factory=dict)
     content: Mapping[str, str] = field(default_factory=dict)
-    check: Record | None = None
+    check: CheckRecord | None = None
     schema: int = SCHEMA
     kind: str = "cell"
 

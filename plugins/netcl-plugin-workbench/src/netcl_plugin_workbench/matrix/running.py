@@ -13,7 +13,7 @@ from typing import Any, final
 
 from netcl_plugin_workbench.matrix import judging
 from netcl_plugin_workbench.matrix.environments import Environments, Made
-from netcl_plugin_workbench.matrix.judging import Verdict
+from netcl_plugin_workbench.matrix.judging import CellVerdict
 from netcl_plugin_workbench.matrix.plan import Task, settled
 from netcl_plugin_workbench.matrix.processes import (
     Ended,
@@ -82,7 +82,7 @@ class Runner:
         self.watch(task.cell, record, kept)
         return Result(record, kept)
 
-    def _made(self, task: Task, supply: Supply) -> tuple[Verdict, Made]:
+    def _made(self, task: Task, supply: Supply) -> tuple[CellVerdict, Made]:
         """Make the environment and check there."""
         if supply.problem:
             return _not_made(supply), Made()
@@ -94,7 +94,7 @@ class Runner:
         with tempfile.TemporaryDirectory(prefix="netcl-matrix-") as work:
             return self._check(task, made, Path(work)), made
 
-    def _check(self, task: Task, made: Made, work: Path) -> Verdict:
+    def _check(self, task: Task, made: Made, work: Path) -> CellVerdict:
         """Run the check as a user would, in an empty folder, with nothing cached."""
         command = ["plugins", "check", task.cell.plugin, "--json"]
         if task.presence.runtime.tool:
@@ -126,14 +126,14 @@ def _wait(waiting: Sequence[Future[Result]]) -> None:
             raise KeyboardInterrupt from None
 
 
-def _known_problem(task: Task) -> Verdict | None:
+def _known_problem(task: Task) -> CellVerdict | None:
     """What is known of a cell before anything of it is made."""
     if task.python.problem:
-        return Verdict("setup_error", task.python.problem)
+        return CellVerdict("setup_error", task.python.problem)
     if task.choice.problem:
-        return Verdict("unsupported", task.choice.problem)
+        return CellVerdict("unsupported", task.choice.problem)
     if task.presence.missing:
-        return Verdict("unsupported", task.presence.missing)
+        return CellVerdict("unsupported", task.presence.missing)
     if task.presence.problem:
         # Its last line is said, too, but is no part of the content: it may name a temporary folder.
         verdict = _with_log("setup_error", task.presence.problem)
@@ -142,13 +142,13 @@ def _known_problem(task: Task) -> Verdict | None:
     return judging.of_device(task.plugin.manifest, task.presence)
 
 
-def _not_made(source: Supply | Made) -> Verdict:
+def _not_made(source: Supply | Made) -> CellVerdict:
     return _with_log("unsupported" if source.excluded else "setup_error", source.problem)
 
 
-def _with_log(state: Any, text: str) -> Verdict:
+def _with_log(state: Any, text: str) -> CellVerdict:
     reason, _, log = text.partition("\n")
-    return Verdict(state, reason, log)
+    return CellVerdict(state, reason, log)
 
 
 def _devices(ended: Ended) -> Mapping[str, Any]:
@@ -161,7 +161,7 @@ def _devices(ended: Ended) -> Mapping[str, Any]:
 
 
 def _record(
-    task: Task, verdict: Verdict, made: Made, content: Mapping[str, str], seconds: float
+    task: Task, verdict: CellVerdict, made: Made, content: Mapping[str, str], seconds: float
 ) -> CellRecord:
     cell, facts = task.cell, task.presence.facts
     for device in verdict.check.devices if verdict.check is not None else ():

@@ -24,6 +24,7 @@ from typing import Final, final
 
 from netcl_plugin_workbench.matrix.processes import Ended, Processes, clean_variables
 from netcl_plugin_workbench.matrix.pythons import Interpreter
+from netcl_plugin_workbench.packages.wheel_archive import digest_of
 
 #: What pip says when versions exclude each other, unlike when something is missing.
 _EXCLUDING: Final = ("ResolutionImpossible", "requires a different Python")
@@ -95,9 +96,7 @@ class Wheelhouse:
         first = self.folder / wheel.name
         if not first.exists() or filecmp.cmp(wheel, first, shallow=False):
             return first
-        with wheel.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-        return self.folder / f"{_REBUILT}{sha256[:16]}" / wheel.name
+        return self.folder / f"{_REBUILT}{digest_of(wheel)[:16]}" / wheel.name
 
     def _remembered(self, key: str) -> Supply | None:
         note = self._note(key)

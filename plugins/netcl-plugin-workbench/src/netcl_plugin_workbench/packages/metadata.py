@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 from urllib.parse import urlsplit
 
-from packaging.metadata import RawMetadata, parse_email
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.metadata import parse_email
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
-from netcl_core.errors import PluginError, message
+from netcl_core.errors import PluginError
+from netcl_plugin_workbench.packages.wheel_archive import refusal
 
 _CONTROLS: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -28,7 +29,8 @@ class Metadata:
 
     Attributes:
         version: In PEP 440's normal form.
-        requires: `Requires-Dist` without those of extras.
+        requirements: Every line `Requires-Dist`.
+        requires: The same as text, without those of extras.
         links: (label, URL); only web and mail addresses.
         readme: The long description; `readme_type` is `text/markdown`, `text/x-rst` or plain.
     """
@@ -39,6 +41,7 @@ class Metadata:
     licence: str = ""
     authors: str = ""
     requires_python: str = ""
+    requirements: tuple[Requirement, ...] = ()
     requires: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     readme: str = ""
@@ -47,17 +50,14 @@ class Metadata:
 
 def read_metadata(raw: bytes) -> Metadata:
     """Read METADATA; raises PluginError for a version or a requirement that pip refuses, too."""
-    fields, unread = _parsed(raw)
-    found: dict[str, Any] = dict(fields)
-    if "name" not in found or "version" not in found:
-        raise _refusal("no name or no version", "both")
+    found, unread = _parsed(raw)
     python = found.get("requires_python", "")
     requires = tuple(found.get("requires_dist", ()))
     try:
         version = str(Version(found["version"]))
         SpecifierSet(python)
-        needed = [text for text in requires if not _is_extra(Requirement(text))]
-    except (InvalidVersion, InvalidSpecifier, InvalidRequirement) as error:
+        requirements = tuple(map(_requirement, requires))
+    except ValueError as error:  # packaging's own are among them
         raise _refusal(str(error), "what packaging can read") from error
     authors = [found.get("author", ""), found.get("author_email", "")]
     kind = found.get("description_content_type", "text/plain").partition(";")[0].strip()
@@ -69,15 +69,36 @@ def read_metadata(raw: bytes) -> Metadata:
         licence=clean_line(found.get("license_expression") or found.get("license", "")),
         authors=clean_line(", ".join(filter(None, authors))),
         requires_python=clean_line(python),
-        requires=tuple(map(clean_line, needed)),
+        requirements=requirements,
+        requires=tuple(
+            clean_line(text)
+            for text, each in zip(requires, requirements, strict=True)
+            if not _is_extra(each)
+        ),
         links=tuple(_links(found)),
         readme=clean(readme),
         readme_type=kind.lower(),
     )
 
 
-def _parsed(raw: bytes) -> tuple[RawMetadata, dict[str, list[str]]]:
-    """The fields, and those that are not as they have to be; raises if the body is no text."""
+def name_and_version(raw: bytes) -> tuple[str, str]:
+    """The two fields that every METADATA has, as they stand there; raises PluginError if not."""
+    found, _ = _parsed(raw)
+    return found["name"], found["version"]
+
+
+def _requirement(text: str) -> Requirement:
+    made = Requirement(text)
+    if made.marker is not None:
+        made.marker.evaluate({"extra": ""})  # what cannot be compared is noticed only so
+    return made
+
+
+def _parsed(raw: bytes) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """The fields, and those that are not as they have to be.
+
+    Raises PluginError without name and version, and if the body is no text.
+    """
     try:
         fields, unread = parse_email(raw)
     except AssertionError:  # of packaging before 26.3, about a body of several parts
@@ -86,7 +107,10 @@ def _parsed(raw: bytes) -> tuple[RawMetadata, dict[str, list[str]]]:
         body = list(unread.get("description", ()))
     if not all(isinstance(part, str) for part in body):
         raise _refusal("a body that is no text", "UTF-8 text")
-    return fields, unread
+    found: dict[str, Any] = dict(fields)
+    if "name" not in found or "version" not in found:
+        raise _refusal("no name or no version", "both")
+    return found, unread
 
 
 def clean(text: str) -> str:
@@ -123,4 +147,4 @@ def is_web_address(url: str) -> bool:
 
 
 def _refusal(given: str, expected: str) -> PluginError:
-    return PluginError(message("the wheel's METADATA", given, expected))
+    return refusal(given, expected, who="the wheel's METADATA")

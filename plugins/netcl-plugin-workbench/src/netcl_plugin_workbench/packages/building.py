@@ -1,20 +1,16 @@
-"""Wheels for a check: built from a project without network, and unpacked as pip would install them.
+"""Builds the wheel of a project, for a check, without network.
 
 A project is built by its own build backend, which has to be installed: nothing is fetched.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -23,8 +19,6 @@ from netcl_core.errors import MissingExtraError, TargetError, message
 
 _SECONDS: Final = 600
 _TAIL: Final = 12
-#: What pip moves from `<name>.data/` to the top level.
-_LIBRARY: Final = re.compile(r"^[^/]+\.data/(?:purelib|platlib)/(.+)$")
 
 
 def project_table(project: Path) -> dict[str, Any]:
@@ -38,7 +32,7 @@ def project_table(project: Path) -> dict[str, Any]:
         raise TargetError(message(str(project), given, expected)) from error
 
 
-def build(project: Path, into: Path) -> tuple[Path | None, str]:
+def build_wheel(project: Path, into: Path) -> tuple[Path | None, str]:
     """The wheel of a project, or None with the end of what the build said.
 
     A copy is built: backends write into the folder, and what an earlier build left there
@@ -100,47 +94,3 @@ def _insist_on_tools(table: Mapping[str, Any]) -> None:
         given = f"the project's build backend {backend!r} is not installed"
         remedy = f"Install it with: pip install {module}"
         raise MissingExtraError(message("netcl plugins check", given, "", remedy))
-
-
-def digest(path: Path) -> str:
-    """The sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def unpack(wheel: Path, into: Path) -> tuple[str, ...]:
-    """Write a wheel's members into a folder; returns their names, odd ones included.
-
-    A member whose path leads out of the folder is not written. Raises TargetError if the
-    file is no wheel.
-    """
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            names = tuple(each for each in archive.namelist() if not each.endswith("/"))
-            for name in names:
-                _write(archive, name, into)
-    except (OSError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:  # or encrypted
-        raise TargetError(message(str(wheel), f"it is no wheel ({error})", "a wheel")) from error
-    return names
-
-
-def _write(archive: zipfile.ZipFile, name: str, into: Path) -> None:
-    moved = _LIBRARY.match(name)
-    path = into / (moved[1] if moved else name)
-    if not path.resolve().is_relative_to(into.resolve()) or "\\" in name:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(archive.read(name))
-
-
-def name_and_version(folder: Path, wheel: Path) -> tuple[str, str]:
-    """What the METADATA of an unpacked wheel say; raises TargetError if there are none."""
-    found = sorted(folder.glob("*.dist-info/METADATA"))
-    text = found[0].read_text(encoding="utf-8", errors="replace") if found else ""
-    fields = dict(re.findall(r"^(Name|Version): *(\S+)", text.partition("\n\n")[0], re.MULTILINE))
-    if len(found) != 1 or len(fields) != 2:
-        given = (
-            f"{len(found)} METADATA files, with {', '.join(fields) or 'neither'} of name, version"
-        )
-        raise TargetError(message(str(wheel), given, "one with both: a wheel"))
-    return fields["Name"], fields["Version"]

@@ -22,7 +22,7 @@ from netcl_core.errors import ArgumentError, FusionError, NetclError, message
 from netcl_core.jit.jit import Jitted, jit_compile, traced
 from netcl_core.tensors.tensor import Tensor
 from netcl_plugin_workbench.graph import names
-from netcl_plugin_workbench.graph.graph import Graph, Names, graph_of
+from netcl_plugin_workbench.graph.graph import Graph, GraphNames, graph_of
 from netcl_plugin_workbench.graph.svg import summary, to_svg
 
 #: The function, of a file or of another function, that gives the inputs of an example.
@@ -183,7 +183,7 @@ def _traced(
     tensors, numbers = names.of_arguments(given)
     constants = names.of_constants(inspect.unwrap(function))
     results = names.of_results(structure)
-    return text, graph_of(name, program, Names(tensors, numbers, results, constants))
+    return text, graph_of(name, program, GraphNames(tensors, numbers, results, constants))
 
 
 def _data(graph: Graph) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from netcl_core.errors import MissingExtraError, message
 from netcl_core.plugins.market.finding import MANIFEST, PLUGINS
 from netcl_core.plugins.market.requirements import CORE
 from netcl_core.plugins.resolution import canonical
-from netcl_plugin_workbench.check.findings import Finding
+from netcl_plugin_workbench.check.findings import CheckFinding
 from netcl_plugin_workbench.check.subject import Subject
 
 SCHEMA: Final = "manifest_schema.json"
@@ -39,18 +39,18 @@ def _tool(module: str, package: str) -> Any:
 # -- metadata and licence --------------------------------------------------------------
 
 
-def check_metadata(subject: Subject) -> Iterator[Finding]:
+def check_metadata(subject: Subject) -> Iterator[CheckFinding]:
     """Requires-Python, and bounds of netcl-core from both sides."""
     if not subject.metadata.get("Requires-Python"):
-        yield Finding("NC203", "there is no Requires-Python")
+        yield CheckFinding("NC203", "there is no Requires-Python")
     ours = [each for each in _requirements(subject) if canonical(each.name) == CORE]
     if not ours:
-        yield Finding("NC204", f"no requirement names {CORE}")
+        yield CheckFinding("NC204", f"no requirement names {CORE}")
     for each in ours:
         used = {specifier.operator for specifier in each.specifier}
         for bounds, what in ((_LOWER, "lower"), (_UPPER, "upper")):
             if not used & bounds:
-                yield Finding("NC204", f"the requirement {str(each)!r} has no {what} bound")
+                yield CheckFinding("NC204", f"the requirement {str(each)!r} has no {what} bound")
 
 
 def _requirements(subject: Subject) -> Iterator[Requirement]:
@@ -64,20 +64,20 @@ def _requirements(subject: Subject) -> Iterator[Requirement]:
             yield made
 
 
-def check_licence(subject: Subject) -> Iterator[Finding]:
+def check_licence(subject: Subject) -> Iterator[CheckFinding]:
     """An SPDX expression in the metadata, and the same one in every manifest."""
     expression = subject.metadata.get("License-Expression")
     given = expression or subject.metadata.get("License") or ""
     licence = _spdx(given)
     if licence is None:
         said = f"{given.splitlines()[0]!r} is no SPDX expression" if given else "there is none"
-        yield Finding("NC201", said)
+        yield CheckFinding("NC201", said)
         return
     for plugin, path in manifests(subject):
         text = str(read(path).get("plugin", {}).get("license", ""))
         if text and _spdx(text) != licence:
             given = f"{path.name} of {plugin!r} says {text!r}, the metadata say {licence!r}"
-            yield Finding("NC202", given)
+            yield CheckFinding("NC202", given)
 
 
 def _spdx(text: str) -> str | None:
@@ -101,7 +101,7 @@ def notes(subject: Subject) -> Iterator[str]:
 # -- the manifest ----------------------------------------------------------------------
 
 
-def check_manifest(subject: Subject) -> Iterator[Finding]:
+def check_manifest(subject: Subject) -> Iterator[CheckFinding]:
     """There for every plugin with hooks, valid, and of the plugin's name.
 
     One that cannot be read at all is left to loading, which reports it with its code.
@@ -110,16 +110,16 @@ def check_manifest(subject: Subject) -> Iterator[Finding]:
     points = subject.distribution.points if subject.distribution else {}
     for group, name in subject.plugins:
         if group == PLUGINS and (MANIFEST, name) not in points:
-            yield Finding("NC301", f"{name!r} has no entry point in {MANIFEST}")
+            yield CheckFinding("NC301", f"{name!r} has no entry point in {MANIFEST}")
     for group, name in points:
         if group == MANIFEST and name not in names:
-            yield Finding("NC303", f"the manifest {name!r} belongs to no plugin of that name")
+            yield CheckFinding("NC303", f"the manifest {name!r} belongs to no plugin of that name")
     for name, path in manifests(subject):
         yield from _schema_findings(name, path)
         said = read(path).get("plugin", {}).get("name")
         if isinstance(said, str) and said != name:
             given = f"{path.name} says name = {said!r}, its entry point is named {name!r}"
-            yield Finding("NC303", given)
+            yield CheckFinding("NC303", given)
 
 
 def manifests(subject: Subject) -> list[tuple[str, Path]]:
@@ -150,8 +150,8 @@ def _validator() -> Any:
     return jsonschema.Draft202012Validator(json.loads(text))
 
 
-def _schema_findings(name: str, path: Path) -> Iterator[Finding]:
+def _schema_findings(name: str, path: Path) -> Iterator[CheckFinding]:
     table = tomllib.loads(path.read_text(encoding="utf-8"))
     for error in sorted(_validator().iter_errors(table), key=lambda each: each.json_path):
         place = error.json_path.removeprefix("$").removeprefix(".") or "the whole"
-        yield Finding("NC302", f"{path.name} of {name!r}: {place}: {error.message}")
+        yield CheckFinding("NC302", f"{path.name} of {name!r}: {place}: {error.message}")

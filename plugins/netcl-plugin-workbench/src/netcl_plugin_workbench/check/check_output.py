@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from netcl_core.cli.tables import print_json, print_table
 from netcl_core.errors import TargetError, message
-from netcl_core.testing.records import Level, Record
+from netcl_core.testing.records import CheckRecord, Level
 from netcl_plugin_workbench.check import checking as check
 from netcl_plugin_workbench.check import targets
 from netcl_plugin_workbench.check.causes import causes
@@ -87,7 +87,7 @@ def _progress() -> Iterator[Any]:
 # -- what is printed -------------------------------------------------------------------
 
 
-def _print_all(records: Sequence[Record]) -> None:
+def _print_all(records: Sequence[CheckRecord]) -> None:
     if not records:
         print("No plugin is installed; give a project folder or a wheel.")
     for number, record in enumerate(records):
@@ -96,7 +96,7 @@ def _print_all(records: Sequence[Record]) -> None:
         _print(record)
 
 
-def _print(record: Record) -> None:
+def _print(record: CheckRecord) -> None:
     found = causes([each for each in record.outcomes if each.state == "failed"])
     failed = [cause.first for cause in found]
     if failed:
@@ -132,7 +132,7 @@ def _first(text: str) -> str:
     return text.partition("\n")[0]
 
 
-def _skipped(record: Record) -> dict[str, str]:
+def _skipped(record: CheckRecord) -> dict[str, str]:
     """Check and reason of what was skipped -> the ops that it concerns."""
     found: dict[str, list[str]] = defaultdict(list)
     for each in record.outcomes:
@@ -148,7 +148,7 @@ def _some(ops: Sequence[str]) -> str:
     return ", ".join(ops[:_MOST_OPS]) + more
 
 
-def summary(record: Record) -> str:
+def summary(record: CheckRecord) -> str:
     """The one line that says how a check ended."""
     counts = {
         state: sum(each.state == state for each in record.outcomes)
