@@ -13,20 +13,24 @@ from typing import Any, Final
 import numpy as np
 
 from netcl_core.codegen.lowering import Plan
-from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.codegen.primitives import AutogradPrimitive, Choices
 from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.codegen.typed_region import TypedRegion, typed_region, typing_of
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device
 from netcl_core.dtypes import category_of_scalar, dtype_name
 from netcl_core.errors import ArgumentError, DtypeError, message
 from netcl_core.ops.operator_call import common_device
+from netcl_core.runtime.memo import Memo
 from netcl_core.tape.gradients import cast_region
 from netcl_core.tape.region_call import PlannedCall
 from netcl_core.tape.tracing import TracedNumber
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Operand, Tensor
 
-_PLANS: Final = 8192
+#: How many plans, and how many combinations of dtypes, an op keeps.
+_PLANS: Final = 1024
+_REGIONS: Final = 256
 _NUMBERS: Final = frozenset({bool, int, float})
 
 
@@ -36,7 +40,8 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
     Data may be Tensors, Nodes, host arrays and Python numbers; a number is a
     scalar argument of the kernel, so that a new value builds nothing.
     """
-    plans: dict[Any, PlannedCall] = {}
+    plans: Memo[Any, PlannedCall] = Memo(_PLANS)
+    regions: Memo[Any, TypedRegion] = Memo(_REGIONS)
     defaults = record.default_attrs()
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -55,11 +60,11 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
                 key.append(value.__class__)
             else:
                 key.append((value,))
-        made = plans.get(tuple(key))
+        whole = tuple(key)
+        made = plans.get(whole)
         if made is None:
-            if len(plans) >= _PLANS:
-                plans.clear()
-            made = plans[tuple(key)] = PlannedCall(_plan(record, data, attrs, scalars), record.name)
+            plan = _plan(record, data, attrs, scalars, regions)
+            made = plans.put(whole, PlannedCall(plan, record.name))
         return made(tensors, scalars, attrs)
 
     call.__name__ = call.__qualname__ = record.name
@@ -157,14 +162,33 @@ def _plan(
     operands: Sequence[Any],
     attrs: dict[str, Any],
     scalars: Sequence[Any],
+    regions: Memo[Any, TypedRegion],
 ) -> Plan:
-    """The region of one step for these operands, planned for their shapes and dtypes."""
+    """The region of one step for these operands, planned for their shapes and dtypes.
+
+    `regions` has those of this record so far.
+    """
     device = common_device(record.name, operands)
     assert device is not None  # there is at least one tensor
+    kinds = tuple(["in" if isinstance(each, Operand) else "scalar" for each in operands])
+    choices = tuple([pair for pair in attrs.items() if not _numeric(pair[1])])
+    tensors = tuple([(x.shape, x.dtype) for x in operands if isinstance(x, Operand)])
+    signature = Signature(tensors, tuple([category_of_scalar(x) for x in scalars]))
+    key = (device, kinds, choices, typing_of(signature))
+    known = regions.get(key)
+    if known is None:
+        region = _region(record, kinds, attrs, choices)
+        known = regions.put(key, typed_region(region, device, signature))
+    return Plan(known.region, device, signature, known)
+
+
+def _region(
+    record: AutogradPrimitive, kinds: Sequence[str], attrs: dict[str, Any], choices: Choices
+) -> Region:
+    """One step of a primitive: operands, then the numbers among its attributes, in order."""
     refs: list[Ref] = []
     counts = {"in": 0, "scalar": 0}
-    for operand in operands:
-        kind = "in" if isinstance(operand, Operand) else "scalar"
+    for kind in kinds:
         refs.append((kind, counts[kind]))
         counts[kind] += 1
     slots: list[tuple[str, int]] = []
@@ -172,14 +196,11 @@ def _plan(
         if _numeric(value):
             slots.append((name, counts["scalar"]))
             counts["scalar"] += 1
-    choices = tuple((name, value) for name, value in attrs.items() if not _numeric(value))
     step = Step(record, tuple(refs), choices, tuple(slots))
-    region = Region(counts["in"], counts["scalar"], (step,), (("step", 0),))
-    tensors = tuple((x.shape, x.dtype) for x in operands if isinstance(x, Operand))
-    return Plan(region, device, Signature(tensors, tuple(category_of_scalar(x) for x in scalars)))
+    return Region(counts["in"], counts["scalar"], (step,), (("step", 0),))
 
 
-_casts: Final[dict[Any, PlannedCall]] = {}
+_casts: Final[Memo[Any, PlannedCall]] = Memo(_PLANS)
 
 
 def astype(x: Any, dtype: Any) -> Any:
@@ -191,11 +212,8 @@ def astype(x: Any, dtype: Any) -> Any:
     key = (operand.shape, operand.dtype, operand.device, dtype)
     made = _casts.get(key)
     if made is None:
-        if len(_casts) >= _PLANS:
-            _casts.clear()
         check_dtype(dtype, operand.device)
         signature = Signature(((operand.shape, operand.dtype),), ())
-        made = _casts[key] = PlannedCall(
-            Plan(cast_region(dtype), operand.device, signature), "astype"
-        )
+        plan = Plan(cast_region(dtype), operand.device, signature)
+        made = _casts.put(key, PlannedCall(plan, "astype"))
     return made((operand,), (), {"dtype": dtype})

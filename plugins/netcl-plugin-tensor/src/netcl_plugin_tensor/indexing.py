@@ -90,8 +90,13 @@ def _reference(x: Any, index: Sequence[Entry]) -> Any:
     return x.reshape(-1)[places]
 
 
+def _picked(index: Sequence[Entry]) -> tuple[int, ...]:
+    """The shape of what an index picks."""
+    return tuple([1 if each[0] == "new" else each[3] for each in index if each[0] != "int"])
+
+
 def _infer(x: Spec, index: Sequence[Entry]) -> Spec:
-    return Spec(_view(x.shape, index).shape, x.dtype)
+    return Spec(_picked(index), x.dtype)
 
 
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
@@ -107,7 +112,7 @@ def _infer_backward(grad: Spec, shape: tuple[int, ...], index: Sequence[Entry]) 
     if len(used) != len(shape) or not all(map(_inside, used, shape)):
         given, expected = f"the index {index} for shape {shape}", "places in that shape"
         raise ShapeError(message("getitem_backward", given, expected))
-    picked = _view(shape, index).shape
+    picked = _picked(index)
     if grad.shape != picked:
         given = f"grad of shape {grad.shape}"
         raise ShapeError(message("getitem_backward", given, f"{picked}, as the index picks"))
