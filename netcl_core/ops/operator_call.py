@@ -110,7 +110,9 @@ class OperatorPlan:
                     f"{out.shape}, as its shape rule says",
                 )
             )
-        flat = np.array(result, DTYPES[out.dtype].numpy, order="C").reshape(-1)
+        # What owns its memory is fresh, since the inputs are views here.
+        copy = None if result.flags.owndata else True
+        flat = np.array(result, DTYPES[out.dtype].numpy, order="C", copy=copy).reshape(-1)
         return Tensor(flat, out.shape, out.dtype, self.device)
 
 
