@@ -103,7 +103,8 @@ def _erfc(x: Array) -> Array:
 
 
 def _central(x: Array) -> Array:
-    return x + x * _ratio(_CENTRE_TERMS, x * x)
+    found: Array = x + x * _ratio(_CENTRE_TERMS, x * x)
+    return found
 
 
 def _near(size: Array) -> Array:
@@ -128,7 +129,7 @@ def _ratio(terms: tuple[Sequence[float], Sequence[float]], x: Array) -> Array:
 
 
 def _polynomial(terms: Sequence[float], x: Array) -> Array:
-    found: Array = x * terms[-1]
+    found = x * terms[-1]
     for term in terms[-2:0:-1]:
         found += term
         found *= x

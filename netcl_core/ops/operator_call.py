@@ -131,7 +131,7 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
                 tuple(attrs.values()),
                 thread.chosen,
             )
-            made = plans.get(key)
+            made = plans.look(key)
             if made is None:
                 specs = tuple(None if x is None else Spec(x.shape, x.dtype) for x in operands)
                 made = plans.put(key, OperatorPlan(operator, device, specs, attrs))

@@ -61,7 +61,7 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
             else:
                 key.append((value,))
         whole = tuple(key)
-        made = plans.get(whole)
+        made = plans.look(whole)
         if made is None:
             plan = _plan(record, data, attrs, scalars, regions)
             made = plans.put(whole, PlannedCall(plan, record.name))
@@ -210,7 +210,7 @@ def astype(x: Any, dtype: Any) -> Any:
     if operand.dtype == dtype:
         return operand
     key = (operand.shape, operand.dtype, operand.device, dtype)
-    made = _casts.get(key)
+    made = _casts.look(key)
     if made is None:
         check_dtype(dtype, operand.device)
         signature = Signature(((operand.shape, operand.dtype),), ())
