@@ -161,7 +161,7 @@ def test_chunks(device: Any) -> None:
     units = device.compute_units
     for size in (1, 255, 1 << 10, (1 << 17) + 3, 1 << 20, (1 << 22) + 5):
         plan = planned("x0 + 1", np.broadcast_to(np.float32(0), (size,)))
-        launch = plan.forward._launch
+        launch = plan.forward.launch
         assert launch is not None
         (items,) = launch.global_size
         chunk = int.from_bytes(launch.constants[1], "little")
