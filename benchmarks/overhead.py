@@ -46,7 +46,7 @@ def raw_launch(device: nc.Device, x: nc.Tensor, y: nc.Tensor) -> Callable[[], ob
     """The same addition as a bare enqueue: kernel, arguments and geometry prepared."""
     cl = opencl_module()
     plan = _plan(x, y)
-    launch = plan.forward._launch
+    launch = plan.forward.launch
     program = cache.build(device, launch.source, "raw")
     kernel = cl.Kernel(program, launch.entry)
     out = nc.Tensor.empty(x.shape, device=device)

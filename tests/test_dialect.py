@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import netcl_core as nc
-from netcl_core.codegen import lowering
+from netcl_core.codegen import typed_region
 from netcl_core.codegen.dialect import ON_CPUS, ON_GPUS, PLAIN, Dialect, dialect_of
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
@@ -43,7 +43,7 @@ def dialect(
     chosen = DIALECTS[request.param]
     if chosen in ON_GPUS.values() and chosen is not dialect_of(device):
         pytest.skip(f"{device.platform} has other instructions")
-    monkeypatch.setattr(lowering, "dialect_of", lambda device: chosen)
+    monkeypatch.setattr(typed_region, "dialect_of", lambda device: chosen)
     return chosen
 
 
@@ -161,7 +161,7 @@ def test_chunks(device: Any) -> None:
     units = device.compute_units
     for size in (1, 255, 1 << 10, (1 << 17) + 3, 1 << 20, (1 << 22) + 5):
         plan = planned("x0 + 1", np.broadcast_to(np.float32(0), (size,)))
-        launch = plan.forward._launch
+        launch = plan.forward.launch
         assert launch is not None
         (items,) = launch.global_size
         chunk = int.from_bytes(launch.constants[1], "little")

@@ -11,6 +11,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from netcl_core.codegen.dialect import Dialect
+from netcl_core.codegen.error_function import erf, erfc
 from netcl_core.codegen.expressions import COMPARISONS
 from netcl_core.codegen.ssa import INTEGERS, Block, Value
 from netcl_core.dtypes import NUMPY_OF_COMPUTE
@@ -177,15 +178,6 @@ class OpenCLPrinter:
         return f"{helper}_{self.width if wide else 1}"
 
 
-def _elementwise(function: Callable[[float], float]) -> Callable[[Any], Any]:
-    ufunc = np.frompyfunc(function, 1, 1)
-
-    def apply(x: Any) -> Any:
-        return np.asarray(ufunc(x)).astype(np.asarray(x).dtype)
-
-    return apply
-
-
 def _round(x: Any) -> Any:
     """Halves away from zero, as in C."""
     whole = np.trunc(x)
@@ -218,8 +210,8 @@ NUMPY_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "sign": lambda x: np.where(np.isnan(x), x.dtype.type(0), np.sign(x)),  # 0 for NaN, as in C
     "round": _round,
     "fma": lambda x, y, z: x * y + z,
-    "erf": _elementwise(math.erf),
-    "erfc": _elementwise(math.erfc),
+    "erf": erf,
+    "erfc": erfc,
 }
 _NUMPY_LOGICAL: Final = {"&&": "logical_and", "||": "logical_or", "!": "logical_not"}
 

@@ -209,6 +209,8 @@ class Slots:
         parameter list after its own buffers; `prologue` and `epilogue` (None: the kernel
         reads in0 and writes out0 itself) have `call(width, index, value)`.
         """
+        if self.prologue is None and self.epilogue is None:
+            return dict(_NO_CONTEXT)
         widths = (1, width) if width > 1 else (1,)
         helpers: set[str] = set()
         functions = [
@@ -216,9 +218,9 @@ class Slots:
         ]
         called = render(_HELPERS, helpers=sorted(helpers), widths=widths) if helpers else ""
         return {
-            "slot_functions": "\n".join([called, *functions]) if functions else "",
-            "slot_buffers": [text for _, text in self.buffers],
-            "slot_numbers": [text for _, text in self.numbers],
+            "slot_functions": "\n".join([called, *functions]),
+            "slot_buffers": tuple([text for _, text in self.buffers]),
+            "slot_numbers": tuple([text for _, text in self.numbers]),
             "prologue": None if self.prologue is None else self.prologue.caller,
             "epilogue": None if self.epilogue is None else self.epilogue.caller,
         }
@@ -229,6 +231,8 @@ class Slots:
         Of its own buffers the input that the prologue replaces and the output that the
         epilogue writes are left out.
         """
+        if self.prologue is None and self.epilogue is None:
+            return (*buffers, *numbers)
         replaced = [("in", 0)] if self.prologue is not None else []
         replaced += [("out", 0)] if self.epilogue is not None else []
         own = [arg for arg in buffers if arg not in replaced]
@@ -236,4 +240,12 @@ class Slots:
         return (*own, *slots, *(arg for arg, _ in self.numbers), *numbers)
 
 
+#: The context of a kernel into which nothing is rendered.
+_NO_CONTEXT: Final[dict[str, Any]] = {
+    "slot_functions": "",
+    "slot_buffers": (),
+    "slot_numbers": (),
+    "prologue": None,
+    "epilogue": None,
+}
 NO_SLOTS: Final = Slots()

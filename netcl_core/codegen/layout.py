@@ -78,6 +78,8 @@ def _strides(shape: Shape, out: Shape) -> list[int]:
 
 def collapse(shapes: Sequence[Shape], out: Shape) -> Layout:
     """Merge the dimensions of a broadcast into as few as possible."""
+    if shapes.count(out) == len(shapes):  # no broadcast: one row
+        return Layout(math.prod(out), (), ("full",) * len(shapes), ((),) * len(shapes))
     table = [_strides(shape, out) for shape in shapes]
     dims: list[int] = []
     columns: list[list[int]] = []

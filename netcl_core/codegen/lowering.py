@@ -11,31 +11,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.codegen.dialect import dialect_of
-from netcl_core.codegen.generation import (
-    Generated,
-    Needs,
-    Style,
-    backward_source,
-    forward_source,
-)
+from netcl_core.codegen.generation import Generated, Needs, Style
 from netcl_core.codegen.layout import Layout, Shape, Sizes, collapse, renamed
-from netcl_core.codegen.region import (
-    Region,
-    Signature,
-    differentiable,
-    infer,
-)
+from netcl_core.codegen.region import Region, Signature, Types
+from netcl_core.codegen.typed_region import Form, TypedRegion, typed_region
 from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE, Dtype
-from netcl_core.runtime.launch import Launch, pack, shared_kernel
+from netcl_core.runtime.launch import Launch, pack
 from netcl_core.runtime.stream import stream_of
 
 #: The shape of each output's gradient, which may be broadcast; None: it has none.
@@ -58,19 +46,20 @@ class Plan:
     are the stages that compute them and the inputs' gradients.
     """
 
-    def __init__(self, region: Region, device: Device, signature: Signature) -> None:
-        self.region = region
+    __slots__ = ("_backward", "_forward", "device", "shape", "signature", "size", "typed")
+
+    def __init__(
+        self,
+        region: Region,
+        device: Device,
+        signature: Signature,
+        typed: TypedRegion | None = None,
+    ) -> None:
+        self.typed = typed = typed or typed_region(region, device, signature)
         self.device = device
         self.signature = signature
-        self.types, self.shape = infer(region, signature)
+        self.shape = typed.shape(signature)
         self.size = math.prod(self.shape)
-        self.differentiable = any(DTYPES[dtype].floating for dtype in self.types.outputs) and any(
-            step.parsed.backward is not None for step in region.steps
-        )
-        self.results = tuple(DTYPES[dtype] for dtype in self.types.outputs)
-        self._dialect = dialect_of(device)
-        self._full: Grads = (self.shape,) * len(region.outputs)
-        self._sources: dict[Any, Generated] = {}  # shared by all sizes
         self._forward: Stage | None = None
         self._backward: dict[tuple[Needs, Grads], Stage] = {}
 
@@ -79,14 +68,29 @@ class Plan:
 
         They are broadcast alike, so that all but the geometry is as it was.
         """
-        made = copy(self)
         tensors = [(renamed(shape, sizes), dtype) for shape, dtype in self.signature.tensors]
-        made.signature = replace(self.signature, tensors=tuple(tensors))
-        made.shape = renamed(self.shape, sizes)
-        made.size = math.prod(made.shape)
-        made._full = (made.shape,) * len(self.region.outputs)
-        made._forward, made._backward = None, {}
-        return made
+        signature = replace(self.signature, tensors=tuple(tensors))
+        return Plan(self.region, self.device, signature, self.typed)
+
+    @property
+    def region(self) -> Region:
+        """What is computed."""
+        return self.typed.region
+
+    @property
+    def types(self) -> Types:
+        """The dtypes of all values."""
+        return self.typed.types
+
+    @property
+    def results(self) -> tuple[Dtype, ...]:
+        """The dtypes of the outputs."""
+        return self.typed.results
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients flow through it at all."""
+        return self.typed.differentiable
 
     def allocate(self, size: int, dtype: Dtype) -> Any:
         """A buffer of the device."""
@@ -98,12 +102,8 @@ class Plan:
         if self._forward is None:
             shapes = [shape for shape, _ in self.signature.tensors]
             layout = collapse(shapes, self.shape)
-            key = self._style(layout), layout.key
-            source = self._sources.get(key)
-            if source is None:
-                source = forward_source(self.region, self.types, *key, self._dialect)
-                self._sources[key] = source
-            self._forward = Stage(self, source, layout, shapes)
+            form = self.typed.forward(self._style(layout), layout.key)
+            self._forward = Stage(self, form, layout, shapes)
         return self._forward
 
     def backward(self, needs: Needs, grads: Grads | None = None) -> Stage:
@@ -111,32 +111,28 @@ class Plan:
 
         `grads` are the shapes of the outputs' gradients; default: that of the outputs.
         """
-        grads = self._full if grads is None else grads
+        grads = (self.shape,) * len(self.typed.results) if grads is None else grads
         stage = self._backward.get((needs, grads))
         if stage is None:
-            given = tuple(shape is not None for shape in grads)
+            given = tuple([shape is not None for shape in grads])
             shapes = [shape for shape, _ in self.signature.tensors]
             shapes += [self.shape if shape is None else shape for shape in grads]
             layout = collapse(shapes, self.shape)
-            key = needs, given, self._style(layout), layout.key
-            source = self._sources.get(key)
-            if source is None:
-                source = backward_source(self.region, self.types, *key, self._dialect)
-                self._sources[key] = source
-            stage = self._backward[needs, grads] = Stage(self, source, layout, shapes)
+            form = self.typed.backward(needs, given, self._style(layout), layout.key)
+            stage = self._backward[needs, grads] = Stage(self, form, layout, shapes)
         return stage
 
     def flows(self, needs: Needs) -> tuple[bool, ...]:
         """Of each output, whether its gradient reaches an input that needs one."""
-        found = differentiable(self.region, self.types, needs)
-        return tuple(ref in found for ref in self.region.outputs)
+        return self.typed.flows(needs)
 
     def _style(self, layout: Layout) -> Style:
         if self.device.backend == "numpy":
             return "numpy"
-        width = 4 if self.device.kind == "gpu" else 16
-        aligned = not layout.dims or layout.length % width == 0
-        return f"{'aligned' if aligned else 'vector'}{width}"
+        gpu = self.device.kind == "gpu"
+        if not layout.dims or layout.length % (4 if gpu else 16) == 0:
+            return "aligned4" if gpu else "aligned16"
+        return "vector4" if gpu else "vector16"
 
 
 @final
@@ -147,33 +143,46 @@ class Stage:
     the scalars and the buffers to fill.
     """
 
-    def __init__(
-        self, plan: Plan, generated: Generated, layout: Layout, shapes: Sequence[Shape]
-    ) -> None:
-        self.generated = generated
+    __slots__ = ("_last", "_launch", "form", "layout", "plan", "shapes")
+
+    def __init__(self, plan: Plan, form: Form, layout: Layout, shapes: Sequence[Shape]) -> None:
+        self.form = form
         self.plan = plan
-        self.shapes = tuple(shapes)
-        self.writes = generated.writes
-        self.reads = tuple(index for kind, index in generated.reads if kind == "in")
-        places = tuple((int(kind != "in"), index) for kind, index in generated.reads)
-        in_order = places == tuple((0, i) for i in range(plan.region.inputs))
-        self._places = None if in_order else places  # None: all inputs in their order
-        who = plan.region.name
-        self._scalars = tuple((index, plan.types.scalars[index]) for index in generated.scalars)
-        self._who = who
+        self.layout = layout
+        self.shapes = shapes
         self._last: tuple[Any, Sequence[bytes]] = ((), ())
         self._launch: Launch | None = None
-        if generated.width and generated.writes and plan.size:
-            items, constants = _geometry(layout, plan, generated)
-            local = (GPU_LOCAL,) if plan.device.kind == "gpu" else (1,)
+
+    @property
+    def generated(self) -> Generated:
+        """The source, and what it reads and writes."""
+        return self.form.generated
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """The inputs that it reads."""
+        return self.form.reads
+
+    @property
+    def writes(self) -> tuple[tuple[int, str], ...]:
+        """What it writes: the number and the dtype of each result."""
+        return self.form.generated.writes
+
+    @property
+    def launch(self) -> Launch | None:
+        """The kernel with its geometry; None: there is nothing to launch."""
+        kernel = self.form.kernel
+        if self._launch is None and kernel is not None and self.plan.size:
+            items, constants = _geometry(self.layout, self.plan, self.form.generated)
+            local = (GPU_LOCAL,) if self.plan.device.kind == "gpu" else (1,)
             rounded = -(-items // local[0]) * local[0]
-            kernel = shared_kernel(plan.device, generated.text, generated.entry)
-            self._launch = Launch(kernel, (rounded,), local, constants, who)
+            self._launch = Launch(kernel, (rounded,), local, constants, self.form.who)
+        return self._launch
 
     @property
     def direct(self) -> Launch | None:
         """The launch, if its buffers are just all inputs in order and then the results."""
-        return self._launch if self._places is None and not self._scalars else None
+        return self.launch if self.form.places is None and not self.form.scalars else None
 
     def __call__(
         self,
@@ -182,15 +191,15 @@ class Stage:
         scalars: Sequence[Any],
         targets: Sequence[Any],
     ) -> None:
-        launch = self._launch
+        launch, form = self._launch or self.launch, self.form
         if launch is not None:
-            if self._places is None:
+            if form.places is None:
                 buffers = [*inputs, *targets]
             else:
                 given = (inputs, grads)
-                buffers = [given[which][i] for which, i in self._places]
+                buffers = [given[which][i] for which, i in form.places]
                 buffers += targets
-            packed = self._packed(scalars) if self._scalars else ()
+            packed = self._packed(scalars) if form.scalars else ()
             stream_of(self.plan.device).launch(launch, buffers, packed)
         elif self.writes and self.plan.size:
             self._run_numpy(inputs, grads, scalars, targets)
@@ -200,7 +209,7 @@ class Stage:
         held = self._last
         if held[0] is scalars:
             return held[1]
-        packed = [pack(scalars[i], ctype, self._who) for i, ctype in self._scalars]
+        packed = [pack(scalars[i], ctype, self.form.who) for i, ctype in self.form.scalars]
         if type(scalars) is tuple:
             self._last = scalars, packed
         return packed
@@ -212,17 +221,17 @@ class Stage:
         scalars: Sequence[Any],
         targets: Sequence[Any],
     ) -> None:
-        plan, function = self.plan, self.generated.function
+        plan, form, function = self.plan, self.form, self.form.generated.function
         args: list[Any] = []
-        for slot, i in self.generated.reads:
+        for slot, i in form.generated.reads:
             first = slot == "in"
             shape = self.shapes[i if first else plan.region.inputs + i]
             dtype = plan.types.inputs[i] if first else plan.types.outputs[i]
             array = (inputs[i] if first else grads[i]).reshape(shape)
             args.append(array.astype(NUMPY_OF_COMPUTE[DTYPES[dtype].compute], copy=False))
         args += [
-            np.frombuffer(pack(scalars[i], c, self._who), NUMPY_OF_COMPUTE[c])[0]
-            for i, c in self._scalars
+            np.frombuffer(pack(scalars[i], c, form.who), NUMPY_OF_COMPUTE[c])[0]
+            for i, c in form.scalars
         ]
         assert function is not None  # a stage without a launch is a NumPy stage
         with np.errstate(all="ignore"):
@@ -254,7 +263,7 @@ def _geometry(layout: Layout, plan: Plan, generated: Generated) -> tuple[int, li
     return items, [pack(n, "ulong", generated.entry) for n in numbers]
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def plan(region: Region, device: Device, signature: Signature) -> Plan:
     """The plan of a region for one use; equal uses share it, the least used are dropped."""
     return Plan(region, device, signature)

@@ -57,7 +57,7 @@ def reduction_kernels(
 
 def reduction_stretch(shape: Sequence[int], axes: Sequence[int]) -> int:
     """How many contiguous elements a vector of a reduction never leaves: those of one run."""
-    space = merge(shape, axes)
+    space = merge(tuple(shape), tuple(axes))
     dims = space.lost if space.inner_lost else space.kept
     return dims[-1][0] if dims else 1
 

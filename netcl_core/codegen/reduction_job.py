@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, final
 
 from netcl_core.codegen.inline import NO_SLOTS, Slots
@@ -51,7 +52,8 @@ class Space:
         return math.prod(size for size, _ in self.lost)
 
 
-def merge(shape: Sequence[int], axes: Sequence[int]) -> Space:
+@lru_cache(maxsize=256)  # a plan asks several times
+def merge(shape: tuple[int, ...], axes: tuple[int, ...]) -> Space:
     """The space of a reduction of a contiguous tensor; sizes 1 drop out, neighbours join."""
     merged: list[tuple[int, bool]] = []
     for axis, size in enumerate(shape):

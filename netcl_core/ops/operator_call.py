@@ -176,7 +176,7 @@ class OperatorCall:
             if shapes != [spec.shape for spec in specs]:
                 raise self._misshapen(shapes, specs)
             flat = [
-                np.array(part, DTYPES[spec.dtype].numpy, order="C").reshape(-1)
+                _fresh(np.asarray(part), DTYPES[spec.dtype].numpy)
                 for part, spec in zip(parts, specs, strict=True)
             ]
         return [
@@ -283,6 +283,12 @@ class OperatorCall:
         return [next(parts) if need else None for need in saved.needs]
 
 
+def _fresh(array: Any, dtype: Any) -> Any:
+    """A flat array of a reference's result, whose memory is no input's."""
+    copy = None if array.flags.owndata else True  # the inputs are views there
+    return np.array(array, dtype, order="C", copy=copy).reshape(-1)
+
+
 # -- the function of an op -------------------------------------------------------------------
 
 
@@ -297,7 +303,7 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
             operands, attrs = bind(*args, **kwargs)
             device = common_device(operator.name, operands) or default_device()
             inputs, key = call_key(operands, device, attrs)
-            made = calls.get(key)
+            made = calls.look(key)
             if made is None:
                 try:
                     specs = specs_of(operands, inputs)

@@ -16,11 +16,13 @@ import numpy as np
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.codegen.typed_region import TypedRegion, typed_region, typing_of
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device
 from netcl_core.dtypes import category_of_scalar, dtype_name
 from netcl_core.errors import ArgumentError, DtypeError, NetclError, message
 from netcl_core.ops.operator_call import common_device
+from netcl_core.runtime.memo import Memo
 from netcl_core.tape.apply import apply
 from netcl_core.tape.gradients import cast_region
 from netcl_core.tape.region_call import RegionCall
@@ -28,7 +30,9 @@ from netcl_core.tape.tracing import TracedNumber, refused
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Operand, Tensor
 
-_PLANS: Final = 8192
+#: How many plans, and how many combinations of dtypes, an op keeps.
+_PLANS: Final = 1024
+_REGIONS: Final = 256
 _NUMBERS: Final = frozenset({bool, int, float})
 _PLAIN: Final = _NUMBERS | {TracedNumber}
 
@@ -39,7 +43,8 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
     Data may be Tensors, Nodes, host arrays and Python numbers; a number is a
     scalar argument of the kernel, so that a new value builds nothing.
     """
-    plans: dict[Any, RegionCall] = {}
+    plans: Memo[Any, RegionCall] = Memo(_PLANS)
+    regions: Memo[Any, TypedRegion] = Memo(_REGIONS)
     defaults = record.default_attrs()
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -58,16 +63,15 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
                 key.append(value.__class__)
             else:
                 key.append((value,))
-        made = plans.get(tuple(key))
+        whole = tuple(key)
+        made = plans.look(whole)
         if made is None:
-            if len(plans) >= _PLANS:
-                plans.clear()
             try:
-                plan = _plan(record, data, attrs, scalars)
+                plan = _plan(record, data, attrs, scalars, regions)
             except NetclError:
                 refused(tensors)
                 raise
-            made = plans[tuple(key)] = RegionCall(plan, record.name)
+            made = plans.put(whole, RegionCall(plan, record.name))
         return apply(made, tensors, scalars, attrs)
 
     call.__name__ = call.__qualname__ = record.name
@@ -181,19 +185,33 @@ def _plan(
     operands: Sequence[Any],
     attrs: dict[str, Any],
     scalars: Sequence[Any],
+    regions: Memo[Any, TypedRegion],
 ) -> Plan:
-    """The region of one step for these operands, planned for their shapes and dtypes."""
+    """The region of one step for these operands, planned for their shapes and dtypes.
+
+    `regions` has those of this record so far.
+    """
     device = common_device(record.name, operands)
     assert device is not None  # there is at least one tensor
-    region = record_region(record, [isinstance(x, Operand) for x in operands], attrs)
-    tensors = tuple((x.shape, x.dtype) for x in operands if isinstance(x, Operand))
-    return Plan(region, device, Signature(tensors, tuple(category_of_scalar(x) for x in scalars)))
+    kinds = tuple([isinstance(each, Operand) for each in operands])
+    choices = tuple([pair for pair in attrs.items() if not _numeric(pair[1])])
+    tensors = tuple([(x.shape, x.dtype) for x in operands if isinstance(x, Operand)])
+    signature = Signature(tensors, tuple([category_of_scalar(x) for x in scalars]))
+    key = (device, kinds, choices, typing_of(signature))
+    known = regions.get(key)
+    if known is None:
+        region = record_region(record, kinds, attrs)
+        known = regions.put(key, typed_region(region, device, signature))
+    return Plan(known.region, device, signature, known)
 
 
 def record_region(
     record: AutogradPrimitive, tensors: Sequence[bool], attrs: Mapping[str, Any]
 ) -> Region:
-    """A primitive alone as a region; `tensors` says which operands are no Python numbers."""
+    """A primitive alone as a region: operands, then the numbers among its attributes, in order.
+
+    `tensors` says which operands are no Python numbers.
+    """
     refs: list[Ref] = []
     counts = {"in": 0, "scalar": 0}
     for is_tensor in tensors:
@@ -210,7 +228,7 @@ def record_region(
     return Region(counts["in"], counts["scalar"], (step,), (("step", 0),))
 
 
-_casts: Final[dict[Any, RegionCall]] = {}
+_casts: Final[Memo[Any, RegionCall]] = Memo(_PLANS)
 
 
 def astype(x: Any, dtype: Any) -> Any:
@@ -220,13 +238,10 @@ def astype(x: Any, dtype: Any) -> Any:
     if operand.dtype == dtype:
         return operand
     key = (operand.shape, operand.dtype, operand.device, dtype)
-    made = _casts.get(key)
+    made = _casts.look(key)
     if made is None:
-        if len(_casts) >= _PLANS:
-            _casts.clear()
         check_dtype(dtype, operand.device)
         signature = Signature(((operand.shape, operand.dtype),), ())
-        made = _casts[key] = RegionCall(
-            Plan(cast_region(dtype), operand.device, signature), "astype"
-        )
+        plan = Plan(cast_region(dtype), operand.device, signature)
+        made = _casts.put(key, RegionCall(plan, "astype"))
     return apply(made, [operand], (), {"dtype": dtype})

@@ -310,7 +310,6 @@ class Transaction:
             raise coded("NP307", RegistrationError(text))
         self.rows.append(Row(kind, record, self.provider, priority, self.owner, part_of))
 
-
     def _own_kinds(self, name: str) -> set[str]:
         """The kinds of which the provider has a record of this name, entered or noted."""
         rows = [row for row in self.rows if row.record.name == name]

@@ -115,7 +115,7 @@ class Launch:
     are given here as packed bytes.
     """
 
-    __slots__ = ("constants", "global_size", "kernel", "local_size", "who")
+    __slots__ = ("constants", "global_size", "kernel", "local_size", "of_thread", "who")
 
     def __init__(
         self,
@@ -126,6 +126,7 @@ class Launch:
         who: str = "",
     ) -> None:
         self.kernel = kernel
+        self.of_thread = kernel.of_thread
         self.global_size = global_size
         self.local_size = local_size
         self.constants = constants

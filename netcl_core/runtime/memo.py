@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar, final
 
 Key = TypeVar("Key")
@@ -19,11 +19,13 @@ class Memo(Generic[Key, Value]):
     `put` gives both of them the first one.
     """
 
-    __slots__ = ("_lock", "_values", "maxsize")
+    __slots__ = ("_lock", "_values", "look", "maxsize")
 
     def __init__(self, maxsize: int) -> None:
         self.maxsize = maxsize
         self._values: OrderedDict[Key, Value] = OrderedDict()
+        #: `get` for the hottest paths: a value that is only looked at ages from when it was made.
+        self.look: Callable[[Key], Value | None] = self._values.get
         self._lock = threading.RLock()  # comparing keys may run Python, which may come back here
 
     def get(self, key: Key) -> Value | None:

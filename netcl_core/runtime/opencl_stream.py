@@ -49,18 +49,16 @@ class OpenCLStream:
             raise out_of_memory(self.device, size * dtype.itemsize, error) from error
 
     def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
-        made = launch.kernel.of_thread.get(get_ident())
+        made = launch.of_thread.get(get_ident())
         if made is None or made.last is not launch:
             made = launch.prepared(len(buffers) + len(scalars))
         kernel, set_arg = made.kernel, made.set_arg
-        index = 0
         try:
-            for buffer in buffers:
+            for index, buffer in enumerate(buffers):
                 set_arg(index, buffer)
-                index += 1
-            for scalar in scalars:
-                kernel._set_arg_buf(index, scalar)
-                index += 1
+            if scalars:
+                for index, scalar in enumerate(scalars, start=len(buffers)):
+                    kernel._set_arg_buf(index, scalar)
             event = self._enqueue(self._queue, kernel, launch.global_size, launch.local_size)
         except self._no_memory as error:  # of buffers that are only made now
             raise out_of_memory(self.device, None, error) from error

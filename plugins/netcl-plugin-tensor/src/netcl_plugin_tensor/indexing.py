@@ -109,16 +109,30 @@ def _view(shape: Sequence[int], index: Sequence[Entry]) -> strided.View:
     return strided.View(tuple(sizes), tuple(strides), offset)
 
 
+def _numpy_index(index: Sequence[Entry]) -> tuple[Any, ...]:
+    """The entries as NumPy takes them."""
+    found: list[Any] = []
+    for entry in index:
+        if entry[0] == "slice":
+            _, start, step, length = entry
+            stop = start + step * length
+            found.append(slice(start, stop if stop >= 0 else None, step) if length else slice(0, 0))
+        else:
+            found.append(entry[1] if entry[0] == "int" else None)
+    return tuple(found)
+
+
 def _reference(x: Any, index: Sequence[Entry]) -> Any:
-    view = _view(x.shape, index)
-    places = np.full(view.shape, view.offset, dtype=np.int64)
-    for axis, (size, stride) in enumerate(zip(view.shape, view.strides, strict=True)):
-        places += (np.arange(size) * stride).reshape([-1] + [1] * (len(view.shape) - axis - 1))
-    return x.reshape(-1)[places]
+    return x[_numpy_index(index)]
+
+
+def _picked(index: Sequence[Entry]) -> tuple[int, ...]:
+    """The shape of what an index picks."""
+    return tuple([1 if each[0] == "new" else each[3] for each in index if each[0] != "int"])
 
 
 def _infer(x: Spec, index: Sequence[Entry]) -> Spec:
-    return Spec(_view(x.shape, index).shape, x.dtype)
+    return Spec(_picked(index), x.dtype)
 
 
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
@@ -134,7 +148,7 @@ def _infer_backward(grad: Spec, shape: tuple[int, ...], index: Sequence[Entry]) 
     if len(used) != len(shape) or not all(map(_inside, used, shape)):
         given, expected = f"the index {index} for shape {shape}", "places in that shape"
         raise ShapeError(message("getitem_backward", given, expected))
-    picked = _view(shape, index).shape
+    picked = _picked(index)
     if grad.shape != picked:
         given = f"grad of shape {grad.shape}"
         raise ShapeError(message("getitem_backward", given, f"{picked}, as the index picks"))
@@ -151,8 +165,7 @@ def _inside(entry: Entry, size: int) -> bool:
 
 def _reference_backward(grad: Any, shape: Sequence[int], index: Sequence[Entry]) -> Any:
     out = np.zeros(shape, grad.dtype)
-    places = _reference(np.arange(out.size).reshape(shape), index)
-    out.reshape(-1)[places] = grad
+    out[_numpy_index(index)] = grad
     return out
 
 
