@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, final
 
@@ -71,7 +69,8 @@ class Plan:
         self.allocate = backend_of(device).allocate
         self._dialect = dialect_of(device)
         self._full: Grads = (self.shape,) * len(region.outputs)
-        self._sources: dict[Any, Generated] = {}  # shared by all sizes
+        self._sources: dict[Any, Generated] = {}  # shared by all sizes, and so are the flows
+        self._flows: dict[Needs, tuple[bool, ...]] = {}
         self._forward: Stage | None = None
         self._backward: dict[tuple[Needs, Grads], Stage] = {}
 
@@ -80,9 +79,12 @@ class Plan:
 
         They are broadcast alike, so that all but the geometry is as it was.
         """
-        made = copy(self)
-        tensors = [(renamed(shape, sizes), dtype) for shape, dtype in self.signature.tensors]
-        made.signature = replace(self.signature, tensors=tuple(tensors))
+        made = object.__new__(Plan)
+        made.__dict__.update(self.__dict__)
+        old = self.signature
+        tensors = tuple([(renamed(shape, sizes), dtype) for shape, dtype in old.tensors])
+        shape = None if old.shape is None else renamed(old.shape, sizes)
+        made.signature = Signature(tensors, old.scalars, shape)
         made.shape = renamed(self.shape, sizes)
         made.size = math.prod(made.shape)
         made._full = (made.shape,) * len(self.region.outputs)
@@ -125,8 +127,11 @@ class Plan:
 
     def flows(self, needs: Needs) -> tuple[bool, ...]:
         """Of each output, whether its gradient reaches an input that needs one."""
-        found = differentiable(self.region, self.types, needs)
-        return tuple(ref in found for ref in self.region.outputs)
+        known = self._flows.get(needs)
+        if known is None:
+            found = differentiable(self.region, self.types, needs)
+            known = self._flows[needs] = tuple([ref in found for ref in self.region.outputs])
+        return known
 
     def _style(self, layout: Layout) -> Style:
         if self.device.backend == "numpy":

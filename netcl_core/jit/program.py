@@ -7,7 +7,6 @@ nodes, so gradients flow through a program as through any ops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, final
 
@@ -143,7 +142,8 @@ class RegionStep:
 
     def resized(self, sizes: Sizes) -> RegionStep:
         """The same step for other sizes: nothing but shapes is worked out again."""
-        made = copy(self)
+        made = object.__new__(RegionStep)
+        made.__dict__.update(self.__dict__)
         made.call = PlannedCall(self.call.plan.resized(sizes), self.call.name)
         made._sizes = sizes
         return made
@@ -271,7 +271,8 @@ class Program:
         """
         if any(is_small(shape) != is_small(renamed(shape, sizes)) for shape in self._shapes):
             return None
-        made = copy(self)
+        made = object.__new__(Program)
+        made.__dict__.update(self.__dict__)
         made._sizes = sizes
         made.steps = [step.resized(sizes) for step in self.steps if isinstance(step, RegionStep)]
         made.direct = made._direct()
