@@ -122,6 +122,13 @@ def test_arguments_are_made_anew_or_left_alone(name: str) -> None:
     assert ("not fused, it runs" not in ag.jit_compile(read).explain(make(leaf(1.0)))) is fused
 
 
+def test_a_counter_keeps_its_counts() -> None:
+    compiled = ag.jit_compile(lambda x, counts: x * (counts["a"] + 1), strict=True)
+    for word in ("aab", "ab", "aaab", "aab"):
+        counts = collections.Counter(word)
+        assert first(compiled(nc.tensor([1.0]), counts)) == 1 + counts["a"]
+
+
 # -- side effects ------------------------------------------------------------------------------
 
 
