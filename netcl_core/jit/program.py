@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, final
 from netcl_core.codegen.layout import Sizes, renamed
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
 from netcl_core.device.device import Device
 from netcl_core.dtypes import category_of_scalar
 from netcl_core.jit.fused_operator import FusedOperator, Neighbour
@@ -49,7 +49,7 @@ class _RegionBuilder:
     def __init__(self, unit: Unit) -> None:
         self.inputs = unit.inputs
         self.refs: dict[int, Ref] = {x.number: ("in", i) for i, x in enumerate(self.inputs)}
-        self.steps: list[Step] = []
+        self.steps: list[PrimitiveStep] = []
         self.scalars: list[Any] = []
         for node in unit.nodes:
             self._inline(node)
@@ -60,7 +60,7 @@ class _RegionBuilder:
         region = region_of(node)
         result = operands[0] if region is None else self._copy(region, operands, node)
         if node.cut:
-            self.steps.append(Step(DETACH, (result,)))
+            self.steps.append(PrimitiveStep(DETACH, (result,)))
             result = ("step", len(self.steps) - 1)
         self.refs[node.number] = result
 
@@ -77,7 +77,7 @@ class _RegionBuilder:
         for step in region.steps:
             refs = tuple(moved(ref) for ref in step.operands)
             attrs = tuple((name, slot + slots) for name, slot in step.attrs)
-            self.steps.append(Step(step.primitive, refs, step.choices, attrs, step.cast))
+            self.steps.append(PrimitiveStep(step.primitive, refs, step.choices, attrs, step.cast))
         return moved(region.outputs[0])
 
     def region(self) -> Region:

@@ -14,7 +14,7 @@ import numpy as np
 
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device
 from netcl_core.dtypes import category_of_scalar, dtype_name
@@ -178,7 +178,7 @@ def _plan(
             slots.append((name, counts["scalar"]))
             counts["scalar"] += 1
     choices = tuple((name, value) for name, value in attrs.items() if not _numeric(value))
-    step = Step(record, tuple(refs), choices, tuple(slots))
+    step = PrimitiveStep(record, tuple(refs), choices, tuple(slots))
     region = Region(counts["in"], counts["scalar"], (step,), (("step", 0),))
     tensors = tuple((x.shape, x.dtype) for x in operands if isinstance(x, Operand))
     return Plan(region, device, Signature(tensors, tuple(category_of_scalar(x) for x in scalars)))

@@ -10,7 +10,7 @@ from typing import Any, Final, final
 
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device, get_device
 from netcl_core.dtypes import DTYPES, category_of_scalar
@@ -198,7 +198,7 @@ def region_of(
     choices = tuple((k, v) for k, v in attrs.items() if k not in numbers)
     slots = tuple((name, slot) for slot, name in enumerate(numbers))
     refs: tuple[Ref, ...] = tuple(("in", i) for i in range(len(inputs)))
-    step = Step(record, refs, choices, slots)
+    step = PrimitiveStep(record, refs, choices, slots)
     region = Region(len(inputs), len(numbers), (step,), (("step", 0),))
     categories = tuple(category_of_scalar(value) for value in numbers.values())
     tensors = tuple((spec.shape, spec.dtype) for spec in inputs)
