@@ -25,7 +25,7 @@ def names_of(code: CodeType) -> _Names:
                 used.add(step.argval)
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
                 read.add(step.argval)
-            elif step.opname == "LOAD_CONST" and type(step.argval) is int:
+            elif step.opname in ("LOAD_CONST", "LOAD_SMALL_INT") and type(step.argval) is int:
                 level = step.argval  # the level of an import stands before its name
             elif step.opname == "IMPORT_NAME":
                 parts = step.argval.split(".")
