@@ -18,7 +18,7 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.codegen.lowering import Plan
-from netcl_core.codegen.region import Region, Signature, Step
+from netcl_core.codegen.region import PrimitiveStep, Region, Signature
 from netcl_core.device.device import opencl_module
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime import programs as cache
@@ -62,7 +62,7 @@ def raw_launch(device: nc.Device, x: nc.Tensor, y: nc.Tensor) -> Callable[[], ob
 
 def _plan(x: nc.Tensor, y: nc.Tensor) -> Plan:
     record = registry.find_op("add").record
-    region = Region(2, 0, (Step(record, (("in", 0), ("in", 1))),), (("step", 0),))
+    region = Region(2, 0, (PrimitiveStep(record, (("in", 0), ("in", 1))),), (("step", 0),))
     tensors = ((x.shape, x.dtype), (y.shape, y.dtype))
     return Plan(region, x.device, Signature(tensors, ()))
 

@@ -13,7 +13,7 @@ from netcl_core.codegen import typed_region
 from netcl_core.codegen.dialect import ON_CPUS, ON_GPUS, PLAIN, Dialect, dialect_of
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.codegen.region import Region, Signature, Step
+from netcl_core.codegen.region import PrimitiveStep, Region, Signature
 from netcl_core.device.device_table import get_device
 from netcl_core.errors import DeviceError
 from netcl_core.tape.gradients import run_plan
@@ -51,7 +51,7 @@ def planned(text: str, *arrays: Any) -> Plan:
     """A plan of one expression for these arrays."""
     record = AutogradPrimitive("p", lambda x, a: text, None, len(arrays))
     operands = tuple(("in", i) for i in range(len(arrays)))
-    region = Region(len(arrays), 0, (Step(record, operands),), (("step", 0),))
+    region = Region(len(arrays), 0, (PrimitiveStep(record, operands),), (("step", 0),))
     tensors = tuple((array.shape, array.dtype.name) for array in arrays)
     return Plan(region, nc.default_device(), Signature(tensors, ()))
 

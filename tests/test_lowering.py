@@ -16,7 +16,7 @@ import netcl_core.autograd as ag
 from netcl_core.codegen.expressions import FUNCTIONS
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
 from netcl_core.device.device_table import get_device
 from netcl_core.errors import DeviceError, DtypeError
 from netcl_core.ops.primitive_function import primitive_function
@@ -61,7 +61,9 @@ def primitive(
 
 def chain(records: list[AutogradPrimitive], *operands: tuple[Ref, ...], inputs: int) -> Region:
     """A region whose only output is its last step."""
-    steps = tuple(Step(record, refs) for record, refs in zip(records, operands, strict=True))
+    steps = tuple(
+        PrimitiveStep(record, refs) for record, refs in zip(records, operands, strict=True)
+    )
     return Region(inputs, 0, steps, (("step", len(steps) - 1),))
 
 
@@ -89,14 +91,14 @@ def apply(record: AutogradPrimitive, *arrays: Any) -> Any:
 _PRINT = """
 from netcl_core.codegen.generation import backward_source, forward_source
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.codegen.region import Region, Signature, Step, infer
+from netcl_core.codegen.region import Region, Signature, PrimitiveStep, infer
 
 mul = AutogradPrimitive("mul", lambda x, a: f"{x[0]} * {x[1]}",
                         lambda x, g, a, o: [f"{g} * {x[1]}", f"{g} * {x[0]}"], 2)
 act = AutogradPrimitive("act", lambda x, a: f"RELU({x[0]}) + SIGMOID({x[0]})",
                         lambda x, g, a, o: [f"{g} * {o} * {x[0]}"], 1)
-steps = (Step(mul, (("in", 0), ("in", 1))), Step(act, (("step", 0),)),
-         Step(mul, (("step", 1), ("step", 0))))
+steps = (PrimitiveStep(mul, (("in", 0), ("in", 1))), PrimitiveStep(act, (("step", 0),)),
+         PrimitiveStep(mul, (("step", 1), ("step", 0))))
 region = Region(2, 0, steps, (("step", 2), ("step", 0)))
 types, shape = infer(region, Signature((((3, 5), "float32"), ((5,), "float16")), ()))
 key = (1, ("full", "rows"))
@@ -141,7 +143,8 @@ def test_every_function_in_every_type(device: Any, dtype: str) -> None:
         for name, arity in FUNCTIONS.items()
     ]
     steps = tuple(
-        Step(record, tuple(("in", i) for i in range(record.arity or 0))) for record in records
+        PrimitiveStep(record, tuple(("in", i) for i in range(record.arity or 0)))
+        for record in records
     )
     region = Region(3, 0, steps, tuple(("step", k) for k in range(len(steps))))
     x = np.linspace(0.05, 0.95, 37) if floating else np.linspace(1, 5, 37)

@@ -12,7 +12,13 @@ from typing import Any, Final, TypeAlias, final
 
 from netcl_core.codegen.dialect import PLAIN, Dialect
 from netcl_core.codegen.emit import NUMPY_NAMES, OpenCLPrinter, Source, numpy_source
-from netcl_core.codegen.region import Program, Region, Types, backward_program, forward_program
+from netcl_core.codegen.region import (
+    KernelProgram,
+    Region,
+    Types,
+    backward_program,
+    forward_program,
+)
 from netcl_core.dtypes import DTYPES, Dtype
 from netcl_core.runtime.rendering import render
 
@@ -28,7 +34,7 @@ _WIDTHS: Final = {"vector16": 16, "aligned16": 16, "vector4": 4, "aligned4": 4}
 class Generated:
     """A rendered kernel (or NumPy function) and the slots that it reads and writes."""
 
-    def __init__(self, program: Program, text: str, entry: str, width: int) -> None:
+    def __init__(self, program: KernelProgram, text: str, entry: str, width: int) -> None:
         self.text = text
         self.entry = entry
         self.width = width
@@ -82,7 +88,7 @@ def _entry(region: Region, phase: str) -> str:
 
 
 def _generate(
-    program: Program, types: Types, style: Style, key: Any, dialect: Dialect, entry: str
+    program: KernelProgram, types: Types, style: Style, key: Any, dialect: Dialect, entry: str
 ) -> Generated:
     roots = [value for _, _, value in program.stores]
     if style == "numpy":
@@ -99,7 +105,7 @@ class _OpenCLText:
 
     def __init__(
         self,
-        program: Program,
+        program: KernelProgram,
         types: Types,
         key: tuple[int, tuple[str, ...]],
         width: int,

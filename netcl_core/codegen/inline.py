@@ -15,7 +15,7 @@ from netcl_core.codegen.dialect import PLAIN, Dialect
 from netcl_core.codegen.emit import OpenCLPrinter, Source
 from netcl_core.codegen.generation import load_text, number, store_text
 from netcl_core.codegen.layout import Layout, Shape, collapse
-from netcl_core.codegen.region import Program, Region, Types, forward_program
+from netcl_core.codegen.region import KernelProgram, Region, Types, forward_program
 from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.kernels import Arg
 from netcl_core.runtime.rendering import render
@@ -67,7 +67,7 @@ class Inline:
         return collapse(self.shapes, self.shape)
 
     @property
-    def _program(self) -> Program:
+    def _program(self) -> KernelProgram:
         return forward_program(self.region, self.types)
 
     @property

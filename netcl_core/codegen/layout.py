@@ -78,8 +78,9 @@ def _strides(shape: Shape, out: Shape) -> list[int]:
 
 def collapse(shapes: Sequence[Shape], out: Shape) -> Layout:
     """Merge the dimensions of a broadcast into as few as possible."""
-    if shapes.count(out) == len(shapes):  # no broadcast: one row
-        return Layout(math.prod(out), (), ("full",) * len(shapes), ((),) * len(shapes))
+    total = math.prod(out)
+    if all(shape == out for shape in shapes):  # the usual case, without a detour
+        return Layout(total, (), ("full",) * len(shapes), ((),) * len(shapes))
     table = [_strides(shape, out) for shape in shapes]
     dims: list[int] = []
     columns: list[list[int]] = []
@@ -96,10 +97,9 @@ def collapse(shapes: Sequence[Shape], out: Shape) -> Layout:
             dims.append(size)
             columns.append(column)
     if not dims:
-        return Layout(math.prod(out), (), ("full",) * len(table), ((),) * len(table))
+        return Layout(total, (), ("full",) * len(table), ((),) * len(table))
     outer = tuple(dims[:-1])
     strides = tuple(tuple(column[i] for column in columns[:-1]) for i in range(len(table)))
-    total = math.prod(out)
     kinds = tuple(_kind(math.prod(shape), total, columns[-1][i]) for i, shape in enumerate(shapes))
     return Layout(dims[-1], outer, kinds, strides)
 

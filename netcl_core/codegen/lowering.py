@@ -69,7 +69,9 @@ class Plan:
         They are broadcast alike, so that all but the geometry is as it was.
         """
         tensors = [(renamed(shape, sizes), dtype) for shape, dtype in self.signature.tensors]
-        signature = replace(self.signature, tensors=tuple(tensors))
+        shape = self.signature.shape
+        shape = None if shape is None else renamed(shape, sizes)
+        signature = replace(self.signature, tensors=tuple(tensors), shape=shape)
         return Plan(self.region, self.device, signature, self.typed)
 
     @property

@@ -17,7 +17,7 @@ Ref: TypeAlias = tuple[str, int]
 
 @final
 @dataclass(frozen=True, slots=True)
-class Step:
+class PrimitiveStep:
     """One primitive in a region.
 
     `choices` are the attributes that steer the expression (words, absent ones);
@@ -44,7 +44,7 @@ class Region:
 
     inputs: int
     scalars: int
-    steps: tuple[Step, ...]
+    steps: tuple[PrimitiveStep, ...]
     outputs: tuple[Ref, ...]
 
     @property
@@ -131,7 +131,7 @@ def infer(region: Region, signature: Signature) -> tuple[Types, Shape]:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Program:
+class KernelProgram:
     """An SSA program: loads, then values, then what is stored.
 
     `stores` are `(slot, dtype, value)`; `loads` the tensor slots that are read.
@@ -167,7 +167,7 @@ class _Builder:
             self._forward(k, step)
         self.block.origin = -1
 
-    def _forward(self, k: int, step: Step) -> None:
+    def _forward(self, k: int, step: PrimitiveStep) -> None:
         block, compute = self.block, self.types.computes[k]
         block.origin = k
         scope = {
@@ -250,7 +250,7 @@ def differentiable(region: Region, types: Types, needs: Sequence[bool]) -> set[R
     return found
 
 
-def forward_program(region: Region, types: Types) -> Program:
+def forward_program(region: Region, types: Types) -> KernelProgram:
     """The program that computes the outputs `out<i>`."""
     builder = _Builder(region, types)
     return _finish(builder.block, tuple(builder.output(i) for i in range(len(region.outputs))))
@@ -258,7 +258,7 @@ def forward_program(region: Region, types: Types) -> Program:
 
 def backward_program(
     region: Region, types: Types, needs: Sequence[bool], given: Sequence[bool]
-) -> Program:
+) -> KernelProgram:
     """The program that computes `grad<i>` of the needed inputs; the forward is recomputed.
 
     `given` says which outputs have a gradient.
@@ -284,8 +284,8 @@ def _finish(
     block: Block,
     stores: tuple[tuple[str, str, int], ...],
     passes: tuple[tuple[int, int], ...] = (),
-) -> Program:
+) -> KernelProgram:
     live = [block.values[n] for n in block.live(value for _, _, value in stores)]
     loads = tuple(str(value.payload) for value in live if value.op == "load")
     scalars = tuple(str(value.payload) for value in live if value.op == "scalar")
-    return Program(block, stores, loads, scalars, passes)
+    return KernelProgram(block, stores, loads, scalars, passes)

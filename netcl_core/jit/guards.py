@@ -7,7 +7,6 @@ compared at each call. What cannot be found so (`impure`) is not traced.
 
 from __future__ import annotations
 
-import dis
 import functools
 import logging
 import operator
@@ -20,7 +19,6 @@ from enum import EnumMeta
 from importlib.util import resolve_name
 from types import (
     BuiltinFunctionType,
-    CodeType,
     FunctionType,
     MappingProxyType,
     MemberDescriptorType,
@@ -32,6 +30,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from netcl_core.jit.impure import refuse
+from netcl_core.jit.names import names_of
 from netcl_core.jit.watch import PLAIN, TooMuchError, Watch
 from netcl_core.tape import frames
 from netcl_core.tape.tracing import TraceBreak
@@ -166,7 +165,7 @@ class Guards:
         if frames.is_own(module) or module.partition(".")[0] == "numpy":
             return  # our ops depend on their arguments and the registry alone
         space = function.__globals__
-        read, names, imported = _names(function.__code__)
+        read, names, imported = names_of(function.__code__)
         self.names |= names
         for name in ("__code__", "__defaults__", "__kwdefaults__"):
             self._expect(getattr, function, name)
@@ -279,34 +278,6 @@ def _has_buffer(value: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-_Names = tuple[frozenset[str], frozenset[str], frozenset[tuple[int, str]]]
-
-
-@functools.lru_cache(maxsize=1024)
-def _names(code: CodeType) -> _Names:
-    """The names of globals that code reads, all it uses, and the modules that it imports."""
-    read: set[str] = set()
-    used: set[str] = set()
-    imported: set[tuple[int, str]] = set()
-    stack = [code]
-    while stack:
-        code = stack.pop()
-        level = 0
-        for step in dis.get_instructions(code):
-            if step.opcode in dis.hasname and not step.opname.startswith(("STORE_", "DELETE_")):
-                used.add(step.argval)
-            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                read.add(step.argval)
-            elif step.opname == "LOAD_CONST" and type(step.argval) is int:
-                level = step.argval  # the level of an import stands before its name
-            elif step.opname == "IMPORT_NAME":
-                parts = step.argval.split(".")
-                used.update(parts)
-                imported |= {(level, step.argval), (level, parts[0])}
-        stack += [const for const in code.co_consts if isinstance(const, CodeType)]
-    return frozenset(read), frozenset(used), frozenset(imported)
 
 
 def _watched(value: Any) -> bool:

@@ -7,10 +7,13 @@ ones look the program up and run it. What cannot be traced runs as it stands.
 from __future__ import annotations
 
 import functools
+import sys
 import types
 import warnings
 from collections import namedtuple
 from collections.abc import Callable
+from copy import deepcopy
+from pickle import PicklingError
 from typing import Any, final
 
 from netcl_core.device.device_table import default_device
@@ -61,6 +64,34 @@ class Jitted:
 
     def __repr__(self) -> str:
         return f"<jit_compile of {self._function!r}>"
+
+    def __copy__(self) -> Jitted:
+        return Jitted(self._function, self.strict)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Jitted:
+        """The same function, of a bound method that of the copied object, with no programs yet."""
+        made = memo[id(self)] = object.__new__(Jitted)
+        made.__init__(deepcopy(self._function, memo), self.strict)
+        return made
+
+    def __reduce__(self) -> Any:
+        """By name: its own if it stands there (a decorated function), else its function's."""
+        function = self._function
+        if not isinstance(function, types.FunctionType):
+            return Jitted, (function, self.strict)  # a bound method, an object: pickle knows
+        found = _at(function.__module__, function.__qualname__)
+        if found is self:
+            return function.__qualname__
+        if found is not function:
+            raise PicklingError(
+                message(
+                    f"pickle of {self!r}",
+                    f"{function.__module__}.{function.__qualname__} is not this function",
+                    "a function that can be imported by its name",
+                    "Define it at the top of a module or in a class there",
+                )
+            )
+        return Jitted, (function, self.strict)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if thread.tracer is not None:  # part of another function's program
@@ -207,6 +238,14 @@ def traced(jitted: Jitted, args: Any, kwargs: Any) -> tuple[Program, Structure]:
     if entry.program is None:
         raise FusionError(describe(jitted._function, None, entry.reason))
     return entry.program, entry.structure
+
+
+def _at(module: str | None, path: str) -> Any:
+    """What stands at a dotted path of a module; None: nothing."""
+    found: Any = sys.modules.get(module or "")
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found
 
 
 def _with_zero_gradients(results: list[Any], unused: list[Any]) -> list[Any]:

@@ -14,7 +14,7 @@ from typing import Final, final
 
 from netcl_core.codegen.expressions import Apply, walk
 from netcl_core.codegen.layout import Sizes
-from netcl_core.codegen.region import Region, Step
+from netcl_core.codegen.region import PrimitiveStep, Region
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.tracing import TraceNode
 
@@ -244,7 +244,7 @@ def is_cheap(unit: Unit) -> bool:
 _CHEAP: Final = frozenset({"neg", "fabs", "sign", "floor", "ceil", "fmax", "fmin", "isnan"})
 
 
-def _steps(unit: Unit) -> list[Step]:
+def _steps(unit: Unit) -> list[PrimitiveStep]:
     regions = (region_of(node) for node in unit.nodes)
     return [step for region in regions if region is not None for step in region.steps]
 

@@ -7,14 +7,13 @@ nodes, so gradients flow through a program as through any ops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, final
 
 from netcl_core.codegen.layout import Sizes, renamed
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
 from netcl_core.device.device import Device
 from netcl_core.dtypes import category_of_scalar
 from netcl_core.jit.fused_operator import FusedOperatorCall, Neighbour
@@ -51,7 +50,7 @@ class _RegionBuilder:
     def __init__(self, unit: Unit) -> None:
         self.inputs = unit.inputs
         self.refs: dict[int, Ref] = {x.number: ("in", i) for i, x in enumerate(self.inputs)}
-        self.steps: list[Step] = []
+        self.steps: list[PrimitiveStep] = []
         self.scalars: list[Any] = []
         for node in unit.nodes:
             self._inline(node)
@@ -62,7 +61,7 @@ class _RegionBuilder:
         region = region_of(node)
         result = operands[0] if region is None else self._copy(region, operands, node)
         if node.cut:
-            self.steps.append(Step(DETACH, (result,)))
+            self.steps.append(PrimitiveStep(DETACH, (result,)))
             result = ("step", len(self.steps) - 1)
         self.refs[node.number] = result
 
@@ -79,7 +78,7 @@ class _RegionBuilder:
         for step in region.steps:
             refs = tuple(moved(ref) for ref in step.operands)
             attrs = tuple((name, slot + slots) for name, slot in step.attrs)
-            self.steps.append(Step(step.primitive, refs, step.choices, attrs, step.cast))
+            self.steps.append(PrimitiveStep(step.primitive, refs, step.choices, attrs, step.cast))
         return moved(region.outputs[0])
 
     def region(self) -> Region:
@@ -144,7 +143,8 @@ class RegionStep:
 
     def resized(self, sizes: Sizes) -> RegionStep:
         """The same step for other sizes: nothing but shapes is worked out again."""
-        made = copy(self)
+        made = object.__new__(RegionStep)
+        made.__dict__.update(self.__dict__)
         made.call = RegionCall(self.call.plan.resized(sizes), self.call.name)
         made._sizes = sizes
         return made
@@ -293,7 +293,8 @@ class Program:
         """
         if any(is_small(shape) != is_small(renamed(shape, sizes)) for shape in self._shapes):
             return None
-        made = copy(self)
+        made = object.__new__(Program)
+        made.__dict__.update(self.__dict__)
         made._sizes = sizes
         made.steps = [step.resized(sizes) for step in self.steps if isinstance(step, RegionStep)]
         made.direct = made._direct()

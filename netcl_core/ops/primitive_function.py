@@ -15,7 +15,7 @@ import numpy as np
 
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
 from netcl_core.codegen.typed_region import TypedRegion, typed_region, typing_of
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device
@@ -224,7 +224,7 @@ def record_region(
             slots.append((name, counts["scalar"]))
             counts["scalar"] += 1
     choices = tuple((name, value) for name, value in attrs.items() if not _numeric(value))
-    step = Step(record, tuple(refs), choices, tuple(slots))
+    step = PrimitiveStep(record, tuple(refs), choices, tuple(slots))
     return Region(counts["in"], counts["scalar"], (step,), (("step", 0),))
 
 

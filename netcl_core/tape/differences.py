@@ -54,8 +54,8 @@ def slopes(f: Callable[[float], Array], most: float) -> Slopes:
     middle = middle.astype(np.float64)
     steps = (start * factor ** -np.arange(_COUNT)).reshape(-1, *(1,) * middle.ndim)
     with np.errstate(all="ignore"):
-        right = np.stack([f(step) for step in steps.reshape(-1)]).astype(np.float64)
-        left = np.stack([f(-step) for step in steps.reshape(-1)]).astype(np.float64)
+        right = np.stack([f(step) for step in steps.reshape(-1).tolist()]).astype(np.float64)
+        left = np.stack([f(-step) for step in steps.reshape(-1).tolist()]).astype(np.float64)
         rounding = 4 * unit * (np.abs(middle) + np.maximum(np.abs(right), np.abs(left))) / steps
         up = _limit((right - middle) / steps, rounding, factor, unit, steps)
         down = _limit((middle - left) / steps, rounding, factor, unit, steps)

@@ -37,7 +37,7 @@ _WIDE: Final = 1e-3
 @final
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """The bounds of a group's slope, what its gradient gives, and how far its first element goes."""
+    """The bounds of a group's slope, what its gradient gives, how far its first element goes."""
 
     given: float
     low: float

@@ -7,6 +7,7 @@ with care.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, final
 
 import numpy as np
@@ -77,6 +78,10 @@ class ElementwiseTrial:
         given = [x if i == index else a for i, a in enumerate(arrays)]
         return _rows(self.trial.forward.run(given), x)
 
+    def _along(self, arrays: Sequence[Array], index: int, scale: Array, step: float) -> Array:
+        """The results where one input is moved by `step` of its scale."""
+        return self._results(arrays, index, arrays[index] + step * scale)
+
     def _bounds(
         self,
         index: int,
@@ -145,10 +150,8 @@ class ElementwiseTrial:
         value = np.abs(self._results(arrays, index, x))
         best: Any = None
         for scale in scales:
-            measured = slopes(
-                lambda t, scale=scale: self._results(arrays, index, x + t * scale),
-                rounding.most_bend,
-            )
+            along = partial(self._along, arrays, index, scale)
+            measured = slopes(along, rounding.most_bend)
             with np.errstate(all="ignore"):
                 low, high, size = (y / scale for y in (measured.low, measured.high, measured.size))
                 size = np.where(np.isfinite(size), size, 0)

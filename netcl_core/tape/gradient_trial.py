@@ -50,7 +50,7 @@ class Rounding:
 
     @property
     def relative(self) -> float:
-        """Of a gradient that is a product of what it is made of; 64 units for OpenCL's functions."""
+        """Of a gradient that is a product of what it is made of; 64 units for OpenCL functions."""
         return 8 * self.stored + 64 * min(self.inner, 2.0**-24)
 
     @property

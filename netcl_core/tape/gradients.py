@@ -19,7 +19,7 @@ from netcl_core.codegen.lowering import Plan, allocate_results, plan
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.codegen.reduction import SUM, reduction_kernels
 from netcl_core.codegen.reduction_numpy import tree_sum
-from netcl_core.codegen.region import Region, Signature, Step
+from netcl_core.codegen.region import PrimitiveStep, Region, Signature
 from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.kernels import Bound, Spec
@@ -28,9 +28,9 @@ from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Tensor
 
 _SUM: Final = AutogradPrimitive("accumulate", lambda args, _: f"{args[0]} + {args[1]}", None, 2)
-_ACCUMULATE: Final = Region(2, 0, (Step(_SUM, (("in", 0), ("in", 1))),), (("step", 0),))
+_ACCUMULATE: Final = Region(2, 0, (PrimitiveStep(_SUM, (("in", 0), ("in", 1))),), (("step", 0),))
 _SAME: Final = AutogradPrimitive("astype", lambda args, _: args[0], lambda _, grad, *__: [grad], 1)
-_EXPAND: Final = Region(1, 0, (Step(_SAME, (("in", 0),)),), (("step", 0),))
+_EXPAND: Final = Region(1, 0, (PrimitiveStep(_SAME, (("in", 0),)),), (("step", 0),))
 
 
 @final
@@ -96,7 +96,7 @@ def accumulate(total: Tensor, term: Tensor, *, in_place: bool) -> Tensor:
 @lru_cache(maxsize=len(DTYPES))
 def cast_region(dtype: str) -> Region:
     """The region of a conversion to a dtype."""
-    return Region(1, 0, (Step(_SAME, (("in", 0),), cast=dtype),), (("step", 0),))
+    return Region(1, 0, (PrimitiveStep(_SAME, (("in", 0),), cast=dtype),), (("step", 0),))
 
 
 def expand(tensor: Tensor, shape: Shape) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from netcl_core.codegen.lowering import plan
-from netcl_core.codegen.region import Ref, Region, Signature, Step
+from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
 from netcl_core.device.device import Device
 from netcl_core.dtypes import category_of_scalar
 from netcl_core.tape.gradients import run_plan
@@ -174,7 +174,7 @@ def _run(
 
 def _region(cases: Sequence[Case]) -> tuple[Region, list[Any]]:
     """A region with one step per case, and the values of its scalar arguments."""
-    steps: list[Step] = []
+    steps: list[PrimitiveStep] = []
     scalars: list[Any] = []
     count = 0
     for case in cases:
@@ -185,7 +185,7 @@ def _region(cases: Sequence[Case]) -> tuple[Region, list[Any]]:
         slots = tuple((name, len(scalars) + k) for k, name in enumerate(numbers))
         choices = tuple((name, v) for name, v in attrs.items() if name not in numbers)
         refs: tuple[Ref, ...] = tuple(("in", count + k) for k in range(len(case.inputs)))
-        steps.append(Step(record, refs, choices, slots))
+        steps.append(PrimitiveStep(record, refs, choices, slots))
         scalars += numbers.values()
         count += len(case.inputs)
     outputs: tuple[Ref, ...] = tuple(("step", k) for k in range(len(steps)))

@@ -1,6 +1,6 @@
 """How often check_numerics refuses a right gradient and passes a wrong one, over every op.
 
-    python tests/support/anomaly_figures.py [--inputs 2000] [--dtype float32] [--device cpu] [op ...]
+    python tests/support/anomaly_figures.py [--inputs 2000] [--dtype float32] [--device cpu] [op]
 
 The inputs are those of the first-party plugins' conformance cases: as they are drawn, of mixed
 sizes, and at kinks (whole numbers, zeros, ties).

@@ -112,11 +112,11 @@ def test_only_wanted_gradients_are_computed(device: Any, launches: list[str]) ->
 
 def test_backward_source_holds_only_wanted_gradients() -> None:
     from netcl_core.codegen.lowering import plan
-    from netcl_core.codegen.region import Region, Signature, Step
+    from netcl_core.codegen.region import PrimitiveStep, Region, Signature
     from netcl_core.plugins.registry import registry
 
     record = registry.find_op("mul").record
-    region = Region(2, 0, (Step(record, (("in", 0), ("in", 1))),), (("step", 0),))
+    region = Region(2, 0, (PrimitiveStep(record, (("in", 0), ("in", 1))),), (("step", 0),))
     made = plan(region, nc.default_device(), Signature((((8,), "float32"),) * 2, ()))
     stage = made.backward((True, False))
     assert stage.writes == ((0, "float32"),)

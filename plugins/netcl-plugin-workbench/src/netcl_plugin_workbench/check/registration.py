@@ -154,12 +154,14 @@ def too_old(distribution: str) -> Iterator[CheckFinding]:
                 yield CheckFinding("NC307", given, remedy=f"Write api = {list(since)} into {FILE}")
 
 
-def unused(distribution: str) -> Iterator[Finding]:
+def unused(distribution: str) -> Iterator[CheckFinding]:
     """Implementations that nothing can ever use."""
     for row in (row for kind in REGISTERED for row in registry.rows(kind)):
         reason = registry.unused(row) if row.provider == distribution else ""
         if reason:
-            yield Finding("NC308", f"{row.kind} {row.record.name!r}: {reason}", row.record.name)
+            yield CheckFinding(
+                "NC308", f"{row.kind} {row.record.name!r}: {reason}", row.record.name
+            )
 
 
 def _write(rows: Sequence[Mapping[str, Any]]) -> str:
