@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from random import Random
 from typing import Any
 
 from netcl_core.runtime.memo import Memo
@@ -52,3 +53,33 @@ def test_threads_share_a_memo() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert wrong == [] and len(memo) == 8
+
+
+def test_the_order_of_use_is_exact() -> None:
+    """As that of a list in which every use moves a key to the end."""
+    random = Random(1)
+    for size in (1, 2, 7):
+        memo: Memo[int, int] = Memo(size)
+        used: list[int] = []
+        for _ in range(2000):
+            key = random.randrange(12)
+            if random.random() < 0.1:
+                memo.drop(key)
+                used = [each for each in used if each != key]
+                continue
+            assert memo.get(key) == (key if key in used else None)
+            if key not in used:
+                memo.put(key, key)
+            used = [*(each for each in used if each != key), key][-size:]
+            assert sorted(memo) == sorted(used)
+        assert len(memo._heap) <= 2 * size + 1
+
+
+def test_keys_that_cannot_be_ordered() -> None:
+    memo: Memo[object, int] = Memo(3)
+    for i in range(50):
+        key = object()
+        memo.put(key, i)
+        memo.drop(key)
+        memo.put(key, i + 1)
+        assert memo.get(key) == i + 1

@@ -68,11 +68,10 @@ class Watch:
     def holds(self) -> bool:
         """Whether everything is still as it was."""
         try:
-            return (
-                (all(map(is_, map(call, self._reads), self._expected)) or self._reads_alike())
-                and (all(map(is_, chain.from_iterable(self._views), self._items)) or self._alike())
-                and all(bits.same() for bits in self._arrays)
-            )
+            same = all(map(is_, map(call, self._reads), self._expected)) or self._reads_alike()
+            if same and self._views:
+                same = all(map(is_, chain.from_iterable(self._views), self._items)) or self._alike()
+            return same and (not self._arrays or all(bits.same() for bits in self._arrays))
         except RuntimeError:  # a container changes while it is read
             return False
 

@@ -84,7 +84,7 @@ def _served(
         if device.backend == "numpy":
             return None, []
         inputs, key = call_key(operands, device, attrs)
-        made = calls.look(key)
+        made = calls.get(key)
         if made is None:
             made = calls.put(key, _made(operator, device, specs_of(operands, inputs), attrs))
     except (TypeError, ValueError):  # metadata that is no key, data that is none: as it is written

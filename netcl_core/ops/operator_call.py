@@ -303,7 +303,7 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
             operands, attrs = bind(*args, **kwargs)
             device = common_device(operator.name, operands) or default_device()
             inputs, key = call_key(operands, device, attrs)
-            made = calls.look(key)
+            made = calls.get(key)
             if made is None:
                 try:
                     specs = specs_of(operands, inputs)

@@ -64,7 +64,7 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
             else:
                 key.append((value,))
         whole = tuple(key)
-        made = plans.look(whole)
+        made = plans.get(whole)
         if made is None:
             try:
                 plan = _plan(record, data, attrs, scalars, regions)
@@ -238,7 +238,7 @@ def astype(x: Any, dtype: Any) -> Any:
     if operand.dtype == dtype:
         return operand
     key = (operand.shape, operand.dtype, operand.device, dtype)
-    made = _casts.look(key)
+    made = _casts.get(key)
     if made is None:
         check_dtype(dtype, operand.device)
         signature = Signature(((operand.shape, operand.dtype),), ())

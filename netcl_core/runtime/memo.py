@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar, final
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Any, Generic, TypeVar, final
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -16,44 +17,59 @@ class Memo(Generic[Key, Value]):
     """At most `maxsize` values by key; the least recently used one goes first.
 
     Threads may share it. Two that miss the same key at once both make a value, and
-    `put` gives both of them the first one.
+    `put` gives both of them the first one. A hit is one look-up: it only notes the time.
     """
 
-    __slots__ = ("_lock", "_values", "look", "maxsize")
+    __slots__ = ("_heap", "_lock", "_ticks", "_values", "maxsize")
 
     def __init__(self, maxsize: int) -> None:
         self.maxsize = maxsize
-        self._values: OrderedDict[Key, Value] = OrderedDict()
-        #: `get` for the hottest paths: a value that is only looked at ages from when it was made.
-        self.look: Callable[[Key], Value | None] = self._values.get
+        self._values: dict[Key, list[Any]] = {}  # the value, and when it was used last
+        self._heap: list[tuple[int, Any, Any]] = []  # by a use that may be long past
+        self._ticks = itertools.count()
         self._lock = threading.RLock()  # comparing keys may run Python, which may come back here
 
     def get(self, key: Key) -> Value | None:
         """The value of a key, which is now the most recently used; None: there is none."""
-        with self._lock:
-            value = self._values.get(key)
-            if value is not None:
-                self._values.move_to_end(key)
-            return value
+        found = self._values.get(key)
+        if found is None:
+            return None
+        found[1] = next(self._ticks)
+        return found[0]  # type: ignore[no-any-return]  # a Value
 
     def put(self, key: Key, value: Value) -> Value:
         """Keep a value under a new key; what is kept there already stays, and is returned."""
         with self._lock:
-            kept = self._values.setdefault(key, value)
-            self._values.move_to_end(key)
-            while len(self._values) > self.maxsize:
-                self._values.popitem(last=False)
-            return kept
+            made = [value, next(self._ticks)]
+            kept = self._values.setdefault(key, made)
+            if kept is made:
+                heappush(self._heap, (made[1], key, made))
+                while len(self._values) > self.maxsize:
+                    self._drop_oldest()
+            return kept[0]  # type: ignore[no-any-return]  # a Value
+
+    def _drop_oldest(self) -> None:
+        used, key, kept = self._heap[0]
+        if self._values.get(key) is not kept:  # dropped before
+            heappop(self._heap)
+        elif kept[1] != used:  # used since
+            heapreplace(self._heap, (kept[1], key, kept))
+        else:
+            heappop(self._heap)
+            del self._values[key]
 
     def drop(self, key: Key) -> None:
         """Forget the value of a key, if there is one."""
         with self._lock:
-            self._values.pop(key, None)
+            if self._values.pop(key, None) and len(self._heap) > 2 * self.maxsize:
+                self._heap = [each for each in self._heap if self._values.get(each[1]) is each[2]]
+                heapify(self._heap)
 
     def clear(self) -> None:
         """Forget all."""
         with self._lock:
             self._values.clear()
+            self._heap.clear()
 
     def __len__(self) -> int:
         return len(self._values)
