@@ -25,7 +25,7 @@ class Memo(Generic[Key, Value]):
     def __init__(self, maxsize: int) -> None:
         self.maxsize = maxsize
         self._values: dict[Key, list[Any]] = {}  # the value, and when it was used last
-        self._heap: list[tuple[int, Any, Any]] = []  # by a use that may be long past
+        self._heap: list[Any] = []  # by a use that may be long past
         self._ticks = itertools.count()
         self._lock = threading.RLock()  # comparing keys may run Python, which may come back here
 
@@ -40,8 +40,8 @@ class Memo(Generic[Key, Value]):
     def put(self, key: Key, value: Value) -> Value:
         """Keep a value under a new key; what is kept there already stays, and is returned."""
         with self._lock:
-            made = [value, next(self._ticks)]
-            kept = self._values.setdefault(key, made)
+            made: list[Any] = [value, next(self._ticks)]
+            kept: list[Any] = self._values.setdefault(key, made)
             if kept is made:
                 heappush(self._heap, (made[1], key, made))
                 while len(self._values) > self.maxsize:
