@@ -129,16 +129,21 @@ def _lowered(device: Device, kernel: Kernel) -> _Lowered:
     context = kernel.context
     kinds = tuple([kind for kind, _ in kernel.args])
     types = tuple([type(value) for value in context.values()])
-    if not _PLAIN.issuperset(types) and not all(map(_plain, types, context.values())):
+    if not _PLAIN.issuperset(types) and not _are_texts(
+        [value for value in context.values() if type(value) not in _PLAIN]
+    ):
         return _lower(device, kernel, kinds)
     name = (device, kernel.template, kernel.entry, rendering.edition())
     key = (name, kinds, types, *context.items())
     return _lowerings.get(key) or _lowerings.put(key, _lower(device, kernel, kinds))
 
 
-def _plain(kind: type, value: Any) -> bool:
-    """Whether a value and its type say how it prints."""
-    return kind in _PLAIN or (kind is tuple and (not value or {str}.issuperset(map(type, value))))
+def _are_texts(values: Sequence[Any]) -> bool:
+    """Whether all are tuples of texts, which are equal only where they print alike, too."""
+    return all(
+        type(value) is tuple and (not value or {str}.issuperset(map(type, value)))
+        for value in values
+    )
 
 
 def _lower(device: Device, kernel: Kernel, kinds: Sequence[str]) -> _Lowered:
