@@ -49,7 +49,8 @@ class Memo(Generic[Key, Value]):
             return kept[0]  # type: ignore[no-any-return]  # a Value
 
     def _drop_oldest(self) -> None:
-        used, key, kept = self._heap[0]
+        entry: tuple[int, Key, list[Any]] = self._heap[0]
+        used, key, kept = entry
         if self._values.get(key) is not kept:  # dropped before
             heappop(self._heap)
         elif kept[1] != used:  # used since
