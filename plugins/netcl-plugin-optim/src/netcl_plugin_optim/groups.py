@@ -7,15 +7,8 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 from netcl_core import DTYPES, Tensor
-from netcl_core.autograd import Node, no_grad
-from netcl_core.errors import (
-    ArgumentError,
-    AttributeValueError,
-    DeviceError,
-    DtypeError,
-    ShapeError,
-    message,
-)
+from netcl_core.autograd import Node
+from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, message
 
 #: Settings by name, and under "params" a list of tensors.
 Group: TypeAlias = dict[str, Any]
@@ -61,23 +54,6 @@ def _leaves(who: str, params: Any) -> list[Tensor]:
             raise DtypeError(message(who, f"a {leaf.dtype} parameter", "a floating dtype"))
         found.append(leaf)
     return found
-
-
-def check_gradient(who: str, p: Tensor) -> None:
-    """Hold that a gradient has its parameter's shape and place, and make its dtype the same.
-
-    Raises ShapeError or DeviceError.
-    """
-    grad: Any = p.grad
-    if grad.shape != p.shape:
-        given = f"a gradient of shape {grad.shape}"
-        raise ShapeError(message(f"{who}.step", given, f"{p.shape}, as its parameter"))
-    if grad.device is not p.device:
-        given = f"a gradient on {grad.device!r} of a parameter on {p.device!r}"
-        raise DeviceError(message(f"{who}.step", given, "both on one device"))
-    if grad.dtype != p.dtype:
-        with no_grad():
-            p.grad = grad.astype(p.dtype).value
 
 
 def non_negative(who: str, group: Group, *names: str) -> None:

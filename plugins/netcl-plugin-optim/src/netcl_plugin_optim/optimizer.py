@@ -13,7 +13,7 @@ import numpy as np
 
 from netcl_core import Tensor
 from netcl_core.errors import message
-from netcl_plugin_optim.groups import Group, check_gradient, parameter_groups
+from netcl_plugin_optim.groups import Group, parameter_groups
 from netcl_plugin_optim.placement import Placement
 from netcl_plugin_optim.slabs import OptimizerStateError, Rule
 
@@ -72,16 +72,10 @@ class Optimizer(ABC):
         """Update every parameter that has a gradient; does not wait for the device.
 
         One launch for all parameters that share a group, device, dtype and count of
-        steps (24 at most). Raises ShapeError or DeviceError if a gradient does not fit
-        its parameter, before anything is changed.
+        steps (24 at most).
         """
-        work = []
         for group in self.param_groups:
             due = [p for p in group["params"] if p.grad is not None and p.size]
-            for p in due:
-                check_gradient(type(self).__name__, p)
-            work.append((group, due))
-        for group, due in work:
             batches = self._placement.batches(group["params"], due, self._states(group))
             for (slab, steps), slots in batches.items():
                 slab.step(slots, self._rule(group, steps + 1))
