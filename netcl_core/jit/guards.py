@@ -266,7 +266,7 @@ def _is_scanned(kind: type) -> bool:
 def _is_called(name: str, member: Any) -> bool:
     """Whether Python calls a method by itself: `__call__`, `__getitem__`, `forward`."""
     special = name == "forward" or (name[:2] == name[-2:] == "__")
-    return special and isinstance(member, (FunctionType, *_PROPERTIES))
+    return special and (callable(member) or isinstance(member, _PROPERTIES))
 
 
 def _has_buffer(value: Any) -> bool:

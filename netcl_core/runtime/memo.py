@@ -40,17 +40,20 @@ class Memo(Generic[Key, Value]):
     def put(self, key: Key, value: Value) -> Value:
         """Keep a value under a new key; what is kept there already stays, and is returned."""
         with self._lock:
-            made = [value, next(self._ticks)]
+            used = next(self._ticks)
+            made = [value, used]
             kept = self._values.setdefault(key, made)
             if kept is made:
-                heappush(self._heap, (made[1], key, made))
+                entered: tuple[int, Any, Any] = (used, key, made)
+                heappush(self._heap, entered)
                 while len(self._values) > self.maxsize:
                     self._drop_oldest()
             return kept[0]  # type: ignore[no-any-return]  # a Value
 
     def _drop_oldest(self) -> None:
-        used, key, kept = self._heap[0]
-        if self._values.get(key) is not kept:  # dropped before
+        used, key, entered = self._heap[0]
+        kept = self._values.get(key)
+        if kept is None or kept is not entered:  # dropped before
             heappop(self._heap)
         elif kept[1] != used:  # used since
             heapreplace(self._heap, (kept[1], key, kept))
