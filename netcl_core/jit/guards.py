@@ -64,6 +64,9 @@ class Guards:
         except TooMuchError:
             reason = "the function reads more objects than can be watched"
             raise TraceBreak("jit_compile", reason) from None
+        except Exception as error:  # of an object's own code, or objects within objects for ever
+            reason = f"what the function reads cannot be watched ({type(error).__name__}: {error})"
+            raise TraceBreak("jit_compile", reason) from None
         self._seen.clear()
         self.hold = self._watch.holds
 
