@@ -322,3 +322,53 @@ def test_wrong_shapes_are_told_in_every_call() -> None:
     for _ in range(2):
         with pytest.raises(ShapeError, match="add"):
             compiled(nc.Tensor.ones((2,)), nc.Tensor.ones((3,)))
+
+
+# -- hostile things ----------------------------------------------------------------------------
+
+
+class Angry:
+    """An object whose code raises whatever it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ValueError(name)
+
+
+def _deep(depth: int) -> Any:
+    found: Any = [2.0]
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+def _ring() -> Any:
+    found: list[Any] = [2.0]
+    found.append(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    "make", [Angry, lambda: _deep(20000), _ring], ids=["angry", "deep", "ring"]
+)
+def test_what_is_held_cannot_break_a_call(make: Any) -> None:
+    held = make()
+    compiled = ag.jit_compile(lambda x: x * (2 if held is not None else 3))
+    assert [first(compiled(nc.tensor([1.0]))) for _ in range(2)] == [2, 2]
+
+
+@pytest.mark.parametrize("make", [lambda: _deep(20000), _ring], ids=["deep", "ring"])
+def test_what_is_given_cannot_break_a_call(make: Any) -> None:
+    compiled = ag.jit_compile(lambda x, held: x * (2 if held is not None else 3))
+    assert [first(compiled(nc.tensor([1.0]), make())) for _ in range(2)] == [2, 2]
+
+
+def test_a_result_that_contains_itself() -> None:
+    def function(x: Any) -> Any:
+        found: list[Any] = [x * 2]
+        found.append(found)
+        return found
+
+    compiled = ag.jit_compile(function)
+    for _ in range(2):
+        found = compiled(nc.tensor([1.0]))
+        assert first(found[0]) == 2 and found[1] is found

@@ -218,6 +218,17 @@ def test_large_and_small_are_shared_out_as_in_a_trace(traces: list[Any]) -> None
     assert len(traces) == 2 + 2 + 4  # recorded, not recorded, fresh
 
 
+def test_an_op_whose_result_is_not_used_still_refuses_its_operands() -> None:
+    def function(x: Any) -> Any:
+        ag.reshape(x, (2, 2))
+        return x * 2
+
+    compiled = ag.jit_compile(function)
+    same(compiled, data(4))
+    with pytest.raises(nc.errors.ShapeError, match="reshape"):
+        compiled(nc.Tensor.ones((5,)))
+
+
 def test_numbers_vary_beside_sizes(traces: list[Any]) -> None:
     compiled = ag.jit_compile(lambda x, k, n: x * k + (x if n > 2 else -x))
     plain = compiled.__wrapped__

@@ -40,16 +40,19 @@ class Arguments:
         self.objects: list[Any] = []
         self._places: list[int] = []  # of the shapes in the key
         key: list[Any] = []
-        for x in args:
-            if isinstance(x, Operand):  # the usual case, without a detour
-                self.tensors.append(x)
-                self._places.append(len(key))
-                key += (x.shape, x.dtype, x.device, x.requires_grad)
-            else:
+        try:
+            for x in args:
+                if isinstance(x, Operand):  # the usual case, without a detour
+                    self.tensors.append(x)
+                    self._places.append(len(key))
+                    key += (x.shape, x.dtype, x.device, x.requires_grad)
+                else:
+                    self._add(x, key)
+            for name, x in kwargs.items():
+                key.append(name)
                 self._add(x, key)
-        for name, x in kwargs.items():
-            key.append(name)
-            self._add(x, key)
+        except RecursionError:
+            raise TraceBreak("jit_compile", "an argument that contains itself") from None
         self.key = tuple(key)
 
     def _add(self, x: Any, key: list[Any]) -> None:

@@ -64,6 +64,9 @@ class Guards:
         except TooMuchError:
             reason = "the function reads more objects than can be watched"
             raise TraceBreak("jit_compile", reason) from None
+        except Exception as error:  # of an object's own code, or objects within objects for ever
+            reason = f"what the function reads cannot be watched ({type(error).__name__}: {error})"
+            raise TraceBreak("jit_compile", reason) from None
         self._seen.clear()
         self.hold = self._watch.holds
 
@@ -266,7 +269,7 @@ def _is_scanned(kind: type) -> bool:
 def _is_called(name: str, member: Any) -> bool:
     """Whether Python calls a method by itself: `__call__`, `__getitem__`, `forward`."""
     special = name == "forward" or (name[:2] == name[-2:] == "__")
-    return special and isinstance(member, (FunctionType, *_PROPERTIES))
+    return special and (callable(member) or isinstance(member, _PROPERTIES))
 
 
 def _has_buffer(value: Any) -> bool:

@@ -275,7 +275,7 @@ class Program:
         self.random = [node for node in nodes if node.op_name == RANDOM and node.number in used]
         self.direct = self._direct()
         #: Whether tensors of any other sizes, broadcast alike, may be given to it once resized.
-        self.any_sizes = not self.random and all(isinstance(x, RegionStep) for x in self.steps)
+        self.any_sizes = not self.random and all(is_leaf(x) or is_elementwise(x) for x in nodes)
         shapes = {node.shape for unit in units for node in unit.nodes}
         self._shapes = shapes if len(shapes) > 1 else set()
 

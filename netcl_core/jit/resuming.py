@@ -52,22 +52,26 @@ def plain(value: Any) -> Any:
     return value.read() if type(value) is TracedNumber else value
 
 
-def given_back(found: Any, context: TracingContext) -> Any:
-    """A result with operands and numbers in place of their symbols, in tuples, lists and dicts."""
+def given_back(found: Any, context: TracingContext, outer: tuple[int, ...] = ()) -> Any:
+    """A result with operands and numbers in place of their symbols, in tuples, lists and dicts.
+
+    `outer` are those around it, by id: one may contain itself.
+    """
     kind = type(found)
     if kind is TracedNumber:
         return found.read()
     if kind is Node:
-        for node in context.nodes:
-            if context.symbols.get(node.number) is found:
-                return node.tensor
+        nodes = (node for node in context.nodes if context.symbols.get(node.number) is found)
+        return next((node.tensor for node in nodes), found)
+    if id(found) in outer:
         return found
+    outer = (*outer, id(found))
     if kind is list:
-        found[:] = [given_back(each, context) for each in found]
+        found[:] = [given_back(each, context, outer) for each in found]
     elif kind is dict:
-        found.update({name: given_back(each, context) for name, each in found.items()})
+        found.update({name: given_back(each, context, outer) for name, each in found.items()})
     elif isinstance(found, tuple):
-        parts = [given_back(each, context) for each in found]
+        parts = [given_back(each, context, outer) for each in found]
         if any(new is not old for new, old in zip(parts, found, strict=True)):
             return kind._make(parts) if hasattr(kind, "_make") else kind(parts)
     return found

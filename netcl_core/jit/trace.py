@@ -97,6 +97,8 @@ class Trace:
                     self.entry.structure = results_of(found, results)
                 except TraceBreak as reason:
                     context.interrupt(reason.op, reason.reason)
+                except RecursionError:
+                    context.interrupt("return", "a result that contains itself")
             if self.ran:
                 self.result = given_back(found, context)
                 return []

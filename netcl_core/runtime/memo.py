@@ -25,7 +25,7 @@ class Memo(Generic[Key, Value]):
     def __init__(self, maxsize: int) -> None:
         self.maxsize = maxsize
         self._values: dict[Key, list[Any]] = {}  # the value, and when it was used last
-        self._heap: list[Any] = []  # by a use that may be long past
+        self._heap: list[tuple[int, Any, Any]] = []  # by a use that may be long past
         self._ticks = itertools.count()
         self._lock = threading.RLock()  # comparing keys may run Python, which may come back here
 
@@ -40,18 +40,20 @@ class Memo(Generic[Key, Value]):
     def put(self, key: Key, value: Value) -> Value:
         """Keep a value under a new key; what is kept there already stays, and is returned."""
         with self._lock:
-            made: list[Any] = [value, next(self._ticks)]
-            kept: list[Any] = self._values.setdefault(key, made)
+            used = next(self._ticks)
+            made = [value, used]
+            kept = self._values.setdefault(key, made)
             if kept is made:
-                heappush(self._heap, (made[1], key, made))
+                entered: tuple[int, Any, Any] = (used, key, made)
+                heappush(self._heap, entered)
                 while len(self._values) > self.maxsize:
                     self._drop_oldest()
             return kept[0]  # type: ignore[no-any-return]  # a Value
 
     def _drop_oldest(self) -> None:
-        entry: tuple[int, Key, list[Any]] = self._heap[0]
-        used, key, kept = entry
-        if self._values.get(key) is not kept:  # dropped before
+        used, key, entered = self._heap[0]
+        kept = self._values.get(key)
+        if kept is None or kept is not entered:  # dropped before
             heappop(self._heap)
         elif kept[1] != used:  # used since
             heapreplace(self._heap, (kept[1], key, kept))
