@@ -15,7 +15,6 @@ import pytest
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import (
-    AnomalyError,
     ArgumentError,
     DeviceError,
     DtypeError,
@@ -349,46 +348,6 @@ def test_operands_on_two_devices() -> None:
     y = nc.Tensor.ones(2, device=second)
     with pytest.raises(DeviceError, match=rf"add: operands on .*\.to\('{first}'\)"):
         ag.add(x, y)
-
-
-# -- anomaly mode -----------------------------------------------------------------------
-
-
-def test_a_nan_gradient_is_found_with_the_mode_around_backward_alone() -> None:
-    x = leaf(-1.0)
-    loss = ag.sum(ag.sqrt(x) * 1.0)
-    with ag.detect_anomaly(), pytest.raises(RuntimeError, match=r"backward of sqrt.*ag\.sqrt\(x\)"):
-        loss.backward()
-
-
-def test_creation_traces_are_kept_while_the_mode_is_on() -> None:
-    with ag.detect_anomaly():
-        y = leaf(1) * 2
-    assert any("test_engine.py" in line for line in y.creation_trace)
-    assert (leaf(1) * 2).creation_trace is None
-
-
-def test_check_numerics_finds_a_gradient_that_is_off() -> None:
-    x = leaf(1, 2, 3)
-    wrong = ag.apply_op(
-        lambda v: (v * v).value, lambda g: [(g * x * 1554.0).value], x, op_name="off_by_777"
-    )
-    with (
-        ag.detect_anomaly(check_numerics=True),
-        pytest.raises(AnomalyError, match=r"off_by_777.*finite difference"),
-    ):
-        wrong.backward(np.ones(3, "float32"))
-    with ag.detect_anomaly(check_numerics=True):
-        ag.sum(ag.exp(x) * ag.tanh(x)).backward()
-
-
-def test_set_detect_anomaly_is_the_process_switch() -> None:
-    ag.set_detect_anomaly(True)
-    try:
-        with pytest.raises(AnomalyError):
-            ag.sum(ag.sqrt(leaf(-1.0))).backward()
-    finally:
-        ag.set_detect_anomaly(False)
 
 
 # -- values -----------------------------------------------------------------------------

@@ -484,19 +484,12 @@ def test_a_mutated_input_of_a_region_is_noticed(device: Any) -> None:
     assert host(x.grad) == [1, 1]
 
 
-def test_tape_nodes_and_anomaly_mode(cpu: None) -> None:
+def test_tape_nodes(cpu: None) -> None:
     compiled = ag.jit_compile(lambda x: ag.log(x * 2) + 1)
     with ag.Tape() as tape:
         compiled(leaf([1.0]))
     assert [node.op_name for node in tape.nodes] == ["fused(mul, log, add)"]
     assert "test_jit.py" in tape.nodes[0].where
-    loss = ag.sum(ag.jit_compile(lambda x: ag.sqrt(x) * 2)(leaf([-1.0])))
-    with ag.detect_anomaly(), pytest.raises(RuntimeError, match=r"fused\(sqrt, mul\)"):
-        loss.backward()
-    with ag.detect_anomaly(check_numerics=True):
-        x = leaf([0.5, 1.5])
-        found = ag.jit_compile(lambda x: (ag.exp(x) * x, ag.tanh(x)))(x)
-        ag.sum(found[0] * found[1]).backward()
 
 
 # -- shapes and dtypes -------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from netcl_core.testing import usable_devices
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ENGINE: Final = "tests/test_engine.py"
+ANOMALY: Final = "tests/test_anomaly.py"
 STRESS: Final = "tests/test_stress.py"
 JIT: Final = "tests/test_jit.py"
 KEYS: Final = "tests/test_jit_keys.py"
@@ -55,9 +56,9 @@ ELSEWHERE: Final[dict[str, tuple[str, str]]] = {
     "a bare @no_grad is a TypeError":
         (ENGINE, "test_no_grad_in_its_three_forms"),
     "anomaly mode around backward alone has an empty trace":
-        (ENGINE, "test_a_nan_gradient_is_found_with_the_mode_around_backward_alone"),
+        (ANOMALY, "test_a_nan_gradient_is_found_with_the_mode_around_backward_alone"),
     "a gradient off by 777x passes the anomaly check":
-        (ENGINE, "test_check_numerics_finds_a_gradient_that_is_off"),
+        (ANOMALY, "test_check_numerics_finds_a_gradient_that_is_off"),
     "a mutated input silently gives a wrong gradient":
         (ENGINE, "test_a_mutated_input_is_noticed"),
     "a non-scalar loss is silently seeded with ones":

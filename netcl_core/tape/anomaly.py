@@ -36,7 +36,8 @@ def check_numerics(node: Any, upstream: Sequence[Any], gradients: Sequence[Tenso
     doubt = find_doubt(node, upstream, gradients)
     if doubt is None:
         return
-    at = f" at {doubt.element}" if doubt.element else ""
+    at = " along a direction" if doubt.element is None else f" at {doubt.element}"
+    at = "" if doubt.element == () else at
     measured = f"{doubt.low:.6g}"
     if f"{doubt.high:.6g}" != measured:
         measured += f" to {doubt.high:.6g}"

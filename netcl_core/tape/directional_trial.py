@@ -2,8 +2,7 @@
 
 The elements of an input are put into groups of about equal weight, and a group is moved in the
 direction of its gradient's signs, so that nothing cancels: `<gradient, v> = d/dt <g, f(x + t v)>`.
-A group that contradicts is halved until one element stands accused; what no half confirms was
-a kink that several elements share.
+A group that contradicts is halved until one element stands accused.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from netcl_core.tape.gradient_trial import (
     Doubt,
     GradientTrial,
     Rounding,
+    hull,
     rounding_of,
     times,
 )
@@ -37,16 +37,25 @@ _WIDE: Final = 1e-3
 @final
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """The bounds of a group's slope, what its gradient gives, how far its first element goes."""
+    """The bounds of a group's slope, and what its gradient gives.
+
+    `reach` is how far its first element goes, `length` how far all of them together.
+    """
 
     given: float
     low: float
     high: float
     reach: float
+    length: float
 
     @property
     def contradicts(self) -> bool:
         return self.given < self.low or self.given > self.high
+
+    @property
+    def spread(self) -> float:
+        """How far the bounds are apart, for moves of one length."""
+        return (self.high - self.low) / self.length
 
     @property
     def wide(self) -> bool:
@@ -81,7 +90,7 @@ class DirectionalTrial:
             if self._clear(group):
                 continue
             verdict = self._judge(group)
-            if verdict.contradicts and (found := self._accused(group, verdict)):
+            if verdict.contradicts and (found := self._convicted(group, verdict)):
                 return found
             if verdict.wide:
                 late.append((group, verdict))
@@ -96,7 +105,7 @@ class DirectionalTrial:
         usable = usable[np.argsort(weights, kind="stable")]
         work = self.x.size + self.trial.upstream.size
         count = int(np.clip(_WORK // max(work, 1), *_GROUPS))
-        return (each for each in np.array_split(usable, count) if each.size)
+        yield from (each for each in (usable, *np.array_split(usable, count)) if each.size)
 
     def _scale(self, group: Array, least: float) -> Array:
         """The size of each element; of zeros that of a usual one."""
@@ -106,9 +115,12 @@ class DirectionalTrial:
         return np.maximum(np.where(size == 0, usual, size), least)
 
     def _direction(self, group: Array, least: float) -> Array:
+        """How far each element goes; equal ones with gradients of one sign go together."""
         ways = np.sign(self.given[group])
         ways = np.where(ways == 0, self.random.choice([-1.0, 1.0], group.size), ways)
-        found: Array = ways * self._scale(group, least) * self.random.uniform(0.5, 1.5, group.size)
+        scale = self._scale(group, least)
+        turn, start = self.random.uniform(1, 9), self.random.uniform(0, 6)
+        found: Array = ways * scale * (1 + 0.5 * np.sin(turn * self.x[group] / scale + start))
         return found
 
     def _line(
@@ -140,11 +152,10 @@ class DirectionalTrial:
 
     def _judge(self, group: Array) -> _Verdict:
         """The bounds of a group by steps of its elements' size, or of 1 where these tell more."""
-        found = [self._judge_with(group, least) for least in (0.0, 1.0)]
-        return min(found, key=lambda each: each.high - each.low)
+        found = [self._judge_along(group, self._direction(group, least)) for least in (0.0, 1.0)]
+        return min(found, key=lambda each: each.spread)
 
-    def _judge_with(self, group: Array, least: float) -> _Verdict:
-        direction = self._direction(group, least)
+    def _judge_along(self, group: Array, direction: Array) -> _Verdict:
         weights = self.trial.upstream
         lows, highs, beyond = [], [], 0.0
         for point in self.trial.points(self.trial.arrays, self.random):
@@ -155,16 +166,14 @@ class DirectionalTrial:
             value = np.abs(f(0.0).astype(np.float64))
             bend = np.where(weights == 0, 0, np.abs(weights) * value * measured.bend)
             beyond = max(beyond, float(bend.sum()))
-        low, high = np.min(lows, axis=0), np.max(highs, axis=0)
-        width = np.where(np.isfinite(high - low), high - low, 0)
-        low, high = times(weights, low - width, high + width)
+        low, high = times(weights, *hull(lows, highs))
         sizes = np.maximum(np.abs(low), np.abs(high))
         margin = self._margin(group, direction, float(sizes.sum()), beyond)
         middle = abs(float(low.sum() + high.sum())) / 2
         margin += 8 * self.rounding.stored * middle if np.isfinite(middle) else 0.0
         given = float((self.given[group] * direction).sum())
         bounds = float(low.sum()) - margin, float(high.sum()) + margin
-        return _Verdict(given, *bounds, float(direction[0]))
+        return _Verdict(given, *bounds, float(direction[0]), float(np.abs(direction).sum()))
 
     def _margin(self, group: Array, direction: Array, size: float, bent: float) -> float:
         """What rounding may add: to sums of so large terms, and to results that bend so much."""
@@ -187,6 +196,22 @@ class DirectionalTrial:
             size = np.abs(full) + np.abs(middle)
             apart = np.maximum(np.abs(half + back), np.abs(full - 2 * half))
             return bool((apart <= 1e-12 * size)[np.isfinite(size)].all())
+
+    def _convicted(self, group: Array, verdict: _Verdict) -> Doubt | None:
+        """The element that is wrong; or the whole group, if equal elements that go together say so.
+
+        Of equal elements that share a maximum each may have any part of its gradient, but not
+        all of them together. Elements at other kinks contradict along some directions only.
+        """
+        if found := self._accused(group, verdict):
+            return found
+        for aligned in (True, False, True, False):
+            direction = self._direction(group, 0.0)
+            verdict = self._judge_along(group, direction if aligned else np.abs(direction))
+            if not verdict.contradicts:
+                return None
+        ends = verdict.low / verdict.length, verdict.high / verdict.length
+        return Doubt(self.index, None, verdict.given / verdict.length, *ends)
 
     def _accused(self, group: Array, verdict: _Verdict) -> Doubt | None:
         """The element of a group whose gradient contradicts by itself."""

@@ -17,6 +17,7 @@ from netcl_core.tape.gradient_trial import (
     Doubt,
     GradientTrial,
     Rounding,
+    hull,
     rounding_of,
     times,
 )
@@ -122,12 +123,11 @@ class ElementwiseTrial:
             points = self._shifted(index, arrays, error, low, high)
             found += [self._slopes_at(index, point, rounding, error) for point in points]
             low, high, margin = self._hull(found)
-        width = np.where(np.isfinite(high - low), high - low, 0)
-        return low - width, high + width, margin
+        return low, high, margin
 
     def _hull(self, found: Sequence[Any]) -> tuple[Array, Array, Array]:
-        lows, highs, margins = (np.stack(each) for each in zip(*found, strict=True))
-        return lows.min(axis=0), highs.max(axis=0), margins.max(axis=0)
+        lows, highs, margins = zip(*found, strict=True)
+        return *hull(lows, highs), np.max(margins, axis=0)
 
     def _forward_error(self, points: Sequence[Sequence[Array]]) -> Array:
         """How far the forward's own rounding takes it off, at most, at any of the points."""

@@ -30,10 +30,13 @@ _STALE: Final = {"float16": 2e-2, "float32": 2e-3, "float64": 1e-6}
 @final
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A gradient that contradicts the forward: of which input, where, and what was measured."""
+    """A gradient that contradicts the forward: of which input, where, and what was measured.
+
+    Without an element it is that of several along a direction of length 1.
+    """
 
     index: int
-    element: tuple[int, ...]
+    element: tuple[int, ...] | None
     given: float
     low: float
     high: float
@@ -145,6 +148,19 @@ def _flat(gradient: Any) -> Array:
     if gradient is None:
         return np.zeros(1)
     return np.asarray(whole(gradient).to_host(), np.float64).reshape(-1)
+
+
+def hull(lows: Sequence[Array], highs: Sequence[Array]) -> tuple[Array, Array]:
+    """The bounds around several points, as far beyond as the points differ from each other.
+
+    How wide they are at one point (at a kink) adds nothing.
+    """
+    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
+    with np.errstate(all="ignore"):
+        single = np.max(np.subtract(highs, lows), axis=0)
+        apart = np.maximum(high - low - single, 0)
+    apart = np.where(np.isfinite(apart), apart, 0)
+    return low - apart, high + apart
 
 
 def times(weights: Array, low: Array, high: Array) -> tuple[Array, Array]:
