@@ -13,7 +13,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.config import core_source
 from netcl_core.errors import BuildError
-from netcl_core.runtime import binaries
+from netcl_core.runtime import programs
 from netcl_core.runtime import programs as cache
 from netcl_core.runtime.memo import Memo
 
@@ -66,7 +66,7 @@ def test_the_least_used_entries_go(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         entry = tmp_path / f"{name}.bin"
         entry.write_bytes(bytes(600_000))
         os.utime(entry, (1e9 - age, 1e9 - age))
-    binaries.prune(tmp_path)
+    programs.prune(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["new.bin"]
 
 
@@ -113,8 +113,8 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    binaries.write("entry", b"12345678")
-    assert binaries.read("entry") is None
+    programs.write_binary("entry", b"12345678")
+    assert programs.read_binary("entry") is None
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
@@ -123,7 +123,7 @@ def test_what_an_ended_process_was_writing_goes(tmp_path: Path) -> None:
     for path in (old, new):
         path.touch()
     os.utime(old, (1e9, 1e9))
-    binaries.prune(tmp_path)
+    programs.prune(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["new.tmp"]
 
 
@@ -134,13 +134,13 @@ def test_a_write_seldom_looks_at_every_file(
     monkeypatch.setenv("NETCL_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NETCL_CACHE_SIZE_MB", "1")
     pruned: list[Path] = []
-    prune = binaries.prune
-    monkeypatch.setattr(binaries, "prune", lambda place: pruned.append(place) or prune(place))
+    prune = programs.prune
+    monkeypatch.setattr(programs, "prune", lambda place: pruned.append(place) or prune(place))
     for i in range(100):
-        binaries.write(f"{i}", bytes(5000))
+        programs.write_binary(f"{i}", bytes(5000))
     assert len(pruned) < 8
     for i in range(100, 400):
-        binaries.write(f"{i}", bytes(5000))
+        programs.write_binary(f"{i}", bytes(5000))
     assert sum(path.stat().st_size for path in tmp_path.rglob("*.bin")) < 1.2 * 2**20
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import netcl_core as nc
-from netcl_core.codegen import typed_region
-from netcl_core.codegen.dialect import ON_CPUS, ON_GPUS, PLAIN, Dialect, dialect_of
+from netcl_core.codegen import generation
+from netcl_core.codegen.emit import ON_CPUS, ON_GPUS, PLAIN, Dialect, dialect_of
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.codegen.region import PrimitiveStep, Region, Signature
@@ -43,7 +43,7 @@ def dialect(
     chosen = DIALECTS[request.param]
     if chosen in ON_GPUS.values() and chosen is not dialect_of(device):
         pytest.skip(f"{device.platform} has other instructions")
-    monkeypatch.setattr(typed_region, "dialect_of", lambda device: chosen)
+    monkeypatch.setattr(generation, "dialect_of", lambda device: chosen)
     return chosen
 
 

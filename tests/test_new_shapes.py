@@ -13,8 +13,9 @@ import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.runtime import launch, programs, rendering
+from netcl_core.runtime import programs, rendering
 from netcl_core.runtime.kernels import Bound, Kernel, Kernels
+from netcl_core.runtime.opencl_stream import SharedKernel, shared_kernel
 
 OPENCL = [device for device in nc.devices() if device.backend == "opencl" and not device.simulator]
 
@@ -136,5 +137,5 @@ def test_launches_of_one_kernel_keep_their_own_numbers(device: nc.Device) -> Non
     for _ in range(2):
         for i in (0, 3, 3, 1, 0):
             assert x[i].to_host().tolist() == list(range(8 * i, 8 * i + 8))
-    assert isinstance(launch.shared_kernel(device, "a", "b"), launch.SharedKernel)
-    assert launch.shared_kernel(device, "a", "b") is launch.shared_kernel(device, "a", "b")
+    assert isinstance(shared_kernel(device, "a", "b"), SharedKernel)
+    assert shared_kernel(device, "a", "b") is shared_kernel(device, "a", "b")

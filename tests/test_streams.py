@@ -253,7 +253,7 @@ def _assignments(tree: ast.Module) -> Iterator[ast.stmt]:
 def test_the_search_finds_a_patch() -> None:
     text = "from netcl_core.runtime import memory\nmemory._pools[device] = pool\n"
     assert len(list(_assignments(ast.parse(text)))) == 1
-    text = "from netcl_core.runtime.launch import Launch\nLaunch.__call__ = counted\n"
+    text = "from netcl_core.runtime.opencl_stream import Launch\nLaunch.__call__ = counted\n"
     assert len(list(_assignments(ast.parse(text)))) == 1
 
 

@@ -19,7 +19,7 @@ from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.errors import MissingOpError, ShapeError
 from netcl_core.runtime import memory
 from netcl_core.runtime import programs as cache
-from netcl_core.runtime.launch import SharedKernel
+from netcl_core.runtime.opencl_stream import SharedKernel
 from netcl_core.testing import usable_devices
 
 THREADS = 8

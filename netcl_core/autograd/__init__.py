@@ -34,7 +34,7 @@ from netcl_core.ops.operators import (
     composite,
 )
 from netcl_core.plugins.registry import registry as _registry
-from netcl_core.tape.apply import apply_op
+from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread
 from netcl_core.tape.modes import (
     detect_anomaly,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcl_core.tape.apply import apply_op
+from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.modes import (
     detect_anomaly,
     no_grad,

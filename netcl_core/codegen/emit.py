@@ -10,11 +10,47 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.codegen.dialect import Dialect
 from netcl_core.codegen.error_function import erf, erfc
 from netcl_core.codegen.expressions import COMPARISONS
 from netcl_core.codegen.ssa import INTEGERS, Block, Value
+from netcl_core.device.device import Device
 from netcl_core.dtypes import NUMPY_OF_COMPUTE
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Dialect:
+    """The helpers of `functions.cl.j2` that stand for functions of float, by function.
+
+    `recip` is 1 / x.
+    """
+
+    name: str
+    helpers: Mapping[str, str]
+
+
+PLAIN: Final = Dialect("plain", {})
+#: What CPU platforms speak, by the beginning of their name.
+ON_CPUS: Final[Mapping[str, Dialect]] = {
+    "Intel": Dialect("intel", {"exp": "exp_native", "tanh": "tanh_rational"}),
+    "Portable Computing Language": Dialect(
+        "pocl", {"exp": "exp_polynomial", "tanh": "tanh_rational"}
+    ),
+}
+#: The same on GPUs.
+ON_GPUS: Final[Mapping[str, Dialect]] = {
+    "NVIDIA": Dialect("nvidia", {"exp": "exp_native", "recip": "recip_native"}),
+}
+
+
+def dialect_of(device: Device) -> Dialect:
+    """The dialect of a device's runtime."""
+    if not device.simulator:
+        for start, dialect in (ON_GPUS if device.kind == "gpu" else ON_CPUS).items():
+            if device.platform.startswith(start):
+                return dialect
+    return PLAIN
+
 
 _LANE: Final = {"mask4": "int", "mask8": "long"}
 _INFIX: Final = COMPARISONS | {"+", "-", "*", "/", "&&", "||", "&"}

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from netcl_core.codegen.dialect import PLAIN, Dialect
-from netcl_core.codegen.emit import OpenCLPrinter, Source
+from netcl_core.codegen.emit import PLAIN, Dialect, OpenCLPrinter, Source
 from netcl_core.codegen.generation import load_text, number, store_text
 from netcl_core.codegen.layout import Layout, Shape, collapse
 from netcl_core.codegen.region import KernelProgram, Region, Types, forward_program

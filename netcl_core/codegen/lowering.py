@@ -17,13 +17,12 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.codegen.generation import Generated, Needs, Style
+from netcl_core.codegen.generation import Form, Generated, Needs, Style, TypedRegion, typed_region
 from netcl_core.codegen.layout import Layout, Shape, Sizes, collapse, renamed
 from netcl_core.codegen.region import Region, Signature, Types
-from netcl_core.codegen.typed_region import Form, TypedRegion, typed_region
 from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE, Dtype
-from netcl_core.runtime.launch import Launch, pack
+from netcl_core.runtime.opencl_stream import Launch, pack
 from netcl_core.runtime.stream import stream_of
 
 #: The shape of each output's gradient, which may be broadcast; None: it has none.

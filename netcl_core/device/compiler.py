@@ -1,18 +1,19 @@
-"""Calls a driver's compiler: a bare program from source or binary, built, or its log."""
+"""Calls a driver's compiler: a bare program from source, built, or its log."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
-def built(cl: Any, program: Any, options: str = "") -> Any:
-    """A `pyopencl._cl._Program`, built.
+def from_source(cl: Any, context: Any, source: str, options: str = "") -> Any:
+    """The built `pyopencl._cl._Program` of a source.
 
     It goes past `pyopencl.Program`, whose cache on disk has no bound and one lock for all
     processes, and which warns of whatever a compiler says of a program that it takes.
 
     Raises the driver's `pyopencl.Error`, with the compiler's log in its text.
     """
+    program = cl._cl._Program(context, source)
     try:
         program._build(options=options.encode(), devices=None)
     except cl.Error as error:
@@ -21,16 +22,6 @@ def built(cl: Any, program: Any, options: str = "") -> Any:
         record = cl._cl._ErrorRecord(msg=text, code=error.code, routine=error.routine)
         raise cl.RuntimeError(record) from error
     return program
-
-
-def from_source(cl: Any, context: Any, source: str, options: str = "") -> Any:
-    """The built program of a source; raises as `built` does."""
-    return built(cl, cl._cl._Program(context, source), options)
-
-
-def from_binary(cl: Any, context: Any, device: Any, binary: bytes) -> Any:
-    """The built program of a binary; raises as `built` does."""
-    return built(cl, cl._cl._Program(context, [device], [binary]))
 
 
 def _logs(cl: Any, program: Any) -> Any:

@@ -47,13 +47,13 @@ class Device:
 
     __slots__ = (
         "__weakref__",
-        "_context",
+        "_is_open",
         "_lock",
         "_probes",
-        "_queue",
         "backend",
         "cl_device",
         "compute_units",
+        "context",
         "driver_version",
         "extensions",
         "id",
@@ -63,6 +63,7 @@ class Device:
         "name",
         "opencl_c",
         "platform",
+        "queue",
         "simulator",
         "vendor",
     )
@@ -81,12 +82,15 @@ class Device:
     simulator: bool
     opencl_c: tuple[int, int]
     cl_device: pyopencl.Device | None
+    #: The device's own context, and its one in-order queue, which all threads share; made on
+    #: first use; None on the NumPy path.
+    context: pyopencl.Context | None
+    queue: pyopencl.CommandQueue | None
 
     def __init__(self, cl_device: pyopencl.Device | None = None) -> None:
         self.cl_device = cl_device
         self._lock = threading.RLock()
-        self._context: pyopencl.Context | None = None
-        self._queue: pyopencl.CommandQueue | None = None
+        self._is_open = False
         self._probes: dict[str, Probe] = {}
         if cl_device is None:
             self._describe_numpy()
@@ -113,23 +117,19 @@ class Device:
         self.local_mem_bytes = found.local_mem_size
         self.opencl_c = _language(found.opencl_c_version)
 
-    @property
-    def context(self) -> pyopencl.Context | None:
-        """The device's own context, made on first use; None on the NumPy path."""
-        return self._opened()[0]
-
-    @property
-    def queue(self) -> pyopencl.CommandQueue | None:
-        """The device's one in-order queue, shared by all threads; None on the NumPy path."""
-        return self._queue if self._queue is not None else self._opened()[1]
-
-    def _opened(self) -> tuple[pyopencl.Context | None, pyopencl.CommandQueue | None]:
+    def __getattr__(self, name: str) -> Any:
+        """`context` and `queue`, when they are asked for the first time; then they are slots."""
+        if name not in {"context", "queue"}:
+            raise AttributeError(f"a Device has no attribute {name!r}")
         with self._lock:
-            if self._queue is None and self.cl_device is not None:
-                cl = opencl_module()
-                self._context = cl.Context([self.cl_device])
-                self._queue = cl.CommandQueue(self._context, self.cl_device)
-            return self._context, self._queue
+            if not self._is_open:
+                context = queue = None
+                if self.cl_device is not None:
+                    cl = opencl_module()
+                    context = cl.Context([self.cl_device])
+                    queue = cl.CommandQueue(context, self.cl_device)
+                self.context, self.queue, self._is_open = context, queue, True
+        return getattr(self, name)
 
     @property
     def probe(self) -> Probe:

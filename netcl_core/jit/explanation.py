@@ -17,7 +17,7 @@ from netcl_core.jit.program import (
     Program,
     RegionStep,
 )
-from netcl_core.tape.frames import describe as where
+from netcl_core.tape.node import describe_frame as where
 from netcl_core.tape.tracing import TraceBreak
 
 

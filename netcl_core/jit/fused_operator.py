@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from netcl_core.codegen.dialect import dialect_of
+from netcl_core.codegen.emit import dialect_of
 from netcl_core.codegen.generation import Needs
 from netcl_core.codegen.inline import Inline, Slots
 from netcl_core.codegen.lowering import Plan

@@ -32,7 +32,7 @@ import numpy as np
 from netcl_core.jit.impure import refuse
 from netcl_core.jit.names import names_of
 from netcl_core.jit.watch import PLAIN, TooMuchError, Watch
-from netcl_core.tape import frames
+from netcl_core.tape.node import is_own
 from netcl_core.tape.tracing import TraceBreak
 from netcl_core.tensors.tensor import Operand
 
@@ -110,7 +110,7 @@ class Guards:
             self._of_metaclass(value)
         elif isinstance(value, Iterator):
             raise TraceBreak("jit_compile", f"the function reads an iterator ({kind.__name__})")
-        elif hasattr(value, "__wrapped__") and frames.is_own(kind.__module__):
+        elif hasattr(value, "__wrapped__") and is_own(kind.__module__):
             self._walk(value.__wrapped__)  # a compiled function: what it wraps counts
         else:
             self._container(value)
@@ -165,7 +165,7 @@ class Guards:
 
     def _function(self, function: FunctionType) -> None:
         module = function.__module__ or ""
-        if frames.is_own(module) or module.partition(".")[0] == "numpy":
+        if is_own(module) or module.partition(".")[0] == "numpy":
             return  # our ops depend on their arguments and the registry alone
         space = function.__globals__
         read, names, imported = names_of(function.__code__)
@@ -288,7 +288,7 @@ def _watched(value: Any) -> bool:
     name = value.__name__ if isinstance(value, ModuleType) else value.__module__
     root = (name or "").partition(".")[0]
     stable = root in sys.stdlib_module_names and root != "__main__"
-    return not (stable or root == "numpy" or frames.is_own(root))
+    return not (stable or root == "numpy" or is_own(root))
 
 
 def _contents(cell: Any) -> Any:

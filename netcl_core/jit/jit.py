@@ -23,8 +23,9 @@ from netcl_core.jit.entries import MAX_PROGRAMS, Entries, Entry
 from netcl_core.jit.explanation import Lowered, describe, lower, skipped
 from netcl_core.jit.program import Program
 from netcl_core.jit.trace import Trace
-from netcl_core.tape.apply import apply, apply_op
-from netcl_core.tape.frames import describe as where
+from netcl_core.tape.apply import apply
+from netcl_core.tape.function_call import apply_op
+from netcl_core.tape.node import describe_frame as where
 from netcl_core.tape.state import process, thread
 from netcl_core.tape.tracing import TraceBreak
 from netcl_core.tensors.tensor import Tensor

@@ -16,7 +16,6 @@ from netcl_core.ops.operator_call import (
     CALLS,
     OperatorCall,
     call_key,
-    common_device,
     deliver,
     specs_of,
 )
@@ -24,7 +23,7 @@ from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.memo import Memo
-from netcl_core.tape.apply import apply
+from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.node import Node
 from netcl_core.tape.tracing import TraceBreak, TracingContext
 from netcl_core.tensors.tensor import Operand, Tensor

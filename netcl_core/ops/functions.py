@@ -23,7 +23,7 @@ from netcl_core.ops.primitive_function import astype, primitive_function
 from netcl_core.plugins.catalogue import how_to_get, providers
 from netcl_core.plugins.kinds import OP_KINDS
 from netcl_core.plugins.registry import registry
-from netcl_core.tape.apply import apply_op
+from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import move
 from netcl_core.tape.tape import backward
 from netcl_core.tensors.functions import functions

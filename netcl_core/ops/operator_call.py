@@ -13,15 +13,15 @@ import numpy as np
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device, get_device
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import DeviceError, GradientError, RegistrationError, message
+from netcl_core.errors import GradientError, RegistrationError, message
 from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
 from netcl_core.ops.operators import Attrs, Implementation, Operator, Request, Saved
 from netcl_core.runtime.host_calls import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Spec
-from netcl_core.runtime.launch import Launch
 from netcl_core.runtime.memo import Memo
+from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import stream_of
-from netcl_core.tape.apply import Needs, apply
+from netcl_core.tape.apply import Needs, apply, common_device
 from netcl_core.tape.exact_forward import ExactForward
 from netcl_core.tape.gradients import whole
 from netcl_core.tape.modes import enable_grad, no_grad
@@ -360,26 +360,6 @@ def specs_of(operands: Sequence[Any], inputs: Sequence[Any]) -> tuple[Spec | Non
 
 def _spec(operand: Any) -> Spec:
     return Spec(operand.shape, operand.dtype)
-
-
-def common_device(who: str, operands: Sequence[Any]) -> Device | None:
-    """The device of all operands that have one; raises DeviceError if they differ."""
-    device: Device | None = None
-    for operand in operands:
-        if isinstance(operand, Operand):
-            own = operand.device
-            if device is None:
-                device = own
-            elif own is not device:
-                raise DeviceError(
-                    message(
-                        who,
-                        f"operands on {device!r} and on {own!r}",
-                        "all on one device",
-                        f"Move one of them with .to('{device}')",
-                    )
-                )
-    return device
 
 
 def as_operand(value: Any, device: Device) -> Any:

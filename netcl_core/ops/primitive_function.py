@@ -13,17 +13,16 @@ from typing import Any, Final
 
 import numpy as np
 
+from netcl_core.codegen.generation import TypedRegion, typed_region, typing_of
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
-from netcl_core.codegen.typed_region import TypedRegion, typed_region, typing_of
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device
 from netcl_core.dtypes import category_of_scalar, dtype_name
 from netcl_core.errors import ArgumentError, DtypeError, NetclError, message
-from netcl_core.ops.operator_call import common_device
 from netcl_core.runtime.memo import Memo
-from netcl_core.tape.apply import apply
+from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.gradients import cast_region
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.tracing import TracedNumber, refused

@@ -16,7 +16,8 @@ from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, message
 from netcl_core.runtime import rendering
-from netcl_core.runtime.launch import (
+from netcl_core.runtime.memo import Memo
+from netcl_core.runtime.opencl_stream import (
     Launch,
     Packer,
     SharedKernel,
@@ -25,7 +26,6 @@ from netcl_core.runtime.launch import (
     packers_of,
     shared_kernel,
 )
-from netcl_core.runtime.memo import Memo
 from netcl_core.runtime.rendering import render
 from netcl_core.runtime.stream import stream_of
 

@@ -10,7 +10,7 @@ import numpy as np
 from netcl_core.device.device import Device
 from netcl_core.dtypes import Dtype
 from netcl_core.errors import DeviceError, message
-from netcl_core.runtime.launch import Launch
+from netcl_core.runtime.opencl_stream import Launch
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -1,12 +1,17 @@
-"""The stream of an OpenCL device: pooled buffers and commands on the device's one queue.
+"""One kernel launch, prepared as far as possible before its buffers are known.
 
-Threads share it. The queue takes commands in the order in which they are enqueued, and a
-buffer that one thread frees is used by the next owner's commands only after those that are
-in the queue already; kernel objects belong to one thread each.
+A `Launch` is a kernel, a geometry and constant arguments; a stream runs it. Launches of
+equal source and entry point share the `SharedKernel`, so that another shape is only other
+numbers. Kernel objects are made per thread, because an OpenCL kernel object holds its
+arguments: shared between threads, one thread would launch with the buffers of another.
 """
 
 from __future__ import annotations
 
+import math
+import struct
+import sys
+import threading
 from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any, Final, TypeAlias, final
@@ -15,9 +20,158 @@ import numpy as np
 
 from netcl_core.device.device import Device, opencl_module
 from netcl_core.dtypes import Dtype
-from netcl_core.runtime.launch import Launch
+from netcl_core.errors import DeviceError, DtypeError, message
+from netcl_core.runtime import programs, signatures
+from netcl_core.runtime.memo import Memo
 from netcl_core.runtime.memory import out_of_memory, pool
 from netcl_core.runtime.uploads import Uploads
+
+#: pyopencl looks up code in a database on disk when it makes a kernel object, and threads
+#: that do this together have crashed in it.
+_creation: Final = threading.Lock()
+Packer: TypeAlias = Callable[..., bytes]
+_FORMATS: Final = {"float": "f", "double": "d", "int": "i", "long": "q", "ulong": "Q"}
+_PACK: Final[dict[str, Packer]] = {
+    ctype: struct.Struct(code).pack for ctype, code in _FORMATS.items()
+}
+#: So many threads may have a kernel object of one kernel before all are made anew.
+_THREADS: Final = 64
+#: The largest double: an int beyond it is no number to OpenCL.
+_LARGEST: Final = sys.float_info.max
+
+
+def pack(value: Any, ctype: str, who: str) -> bytes:
+    """A Python number as the bytes of a kernel argument; raises DtypeError if it does not fit."""
+    try:
+        return _PACK[ctype](value)
+    except OverflowError:
+        if ctype == "float" and abs(value) <= _LARGEST:
+            return _PACK[ctype](math.copysign(math.inf, value))  # as in NumPy
+    except struct.error:
+        pass
+    raise DtypeError(message(who, f"the scalar {value!r} as {ctype}", f"a value that fits {ctype}"))
+
+
+def pack_all(
+    numbers: Sequence[tuple[str, Any]], packers: Sequence[Packer], who: str
+) -> list[bytes]:
+    """Several numbers, each with its type, as `pack` does; `packers` are those of the types."""
+    try:
+        return [to_bytes(number) for to_bytes, (_, number) in zip(packers, numbers, strict=True)]
+    except (OverflowError, struct.error):
+        return [pack(number, ctype, who) for ctype, number in numbers]
+
+
+def packers_of(ctypes: Sequence[str]) -> list[Packer]:
+    """What makes bytes of numbers of these types."""
+    return [_PACK[ctype] for ctype in ctypes]
+
+
+@final
+class KernelObject:
+    """A thread's kernel object, and the launch whose constants are set in it."""
+
+    __slots__ = ("args", "kernel", "last", "set_arg")
+
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
+        self.set_arg = kernel.set_arg
+        self.args: int = kernel.num_args
+        self.last: Launch | None = None
+
+
+@final
+class SharedKernel:
+    """An entry point of a source on a device, with a kernel object for each thread."""
+
+    __slots__ = ("device", "entry", "of_thread", "source")
+
+    def __init__(self, device: Device, source: str, entry: str) -> None:
+        self.device = device
+        self.source = source
+        self.entry = entry
+        self.of_thread: dict[int, KernelObject] = {}
+
+    def make(self, who: str) -> KernelObject:
+        """This thread's kernel object; the program is built if it is not."""
+        program = programs.build(self.device, self.source, who)
+        with _creation:
+            made = KernelObject(opencl_module().Kernel(program, self.entry))
+        if len(self.of_thread) > _THREADS:  # threads come and go
+            self.of_thread.clear()
+        self.of_thread[get_ident()] = made
+        return made
+
+
+_kernels: Final[Memo[tuple[Device, str, str], SharedKernel]] = Memo(programs.MEMORY_ENTRIES)
+
+
+def shared_kernel(device: Device, source: str, entry: str) -> SharedKernel:
+    """The kernel of this name, the same object for equal sources."""
+    key = (device, source, entry)
+    return _kernels.get(key) or _kernels.put(key, SharedKernel(device, source, entry))
+
+
+@final
+class Launch:
+    """A kernel with its geometry and constants: a stream runs it with buffers and packed scalars.
+
+    Kernel arguments stand in the order: buffers, scalars, then the constants that
+    are given here as packed bytes.
+    """
+
+    __slots__ = ("constants", "global_size", "kernel", "local_size", "of_thread", "who")
+
+    def __init__(
+        self,
+        kernel: SharedKernel,
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...] | None = None,
+        constants: Sequence[bytes] = (),
+        who: str = "",
+    ) -> None:
+        self.kernel = kernel
+        self.of_thread = kernel.of_thread
+        self.global_size = global_size
+        self.local_size = local_size
+        self.constants = constants
+        self.who = who or kernel.entry
+
+    @property
+    def entry(self) -> str:
+        """The name of the kernel."""
+        return self.kernel.entry
+
+    @property
+    def source(self) -> str:
+        """The rendered OpenCL C."""
+        return self.kernel.source
+
+    def of(self, source: str) -> Launch:
+        """The same launch of another source."""
+        kernel = shared_kernel(self.kernel.device, source, self.kernel.entry)
+        return Launch(kernel, self.global_size, self.local_size, self.constants, self.who)
+
+    def prepared(self, first: int) -> KernelObject:
+        """This thread's kernel object with the constants set, after `first` other arguments."""
+        cl = opencl_module()
+        try:
+            made = self.kernel.of_thread.get(get_ident()) or self.kernel.make(self.who)
+            made.last = None  # in case that setting fails half-way
+            given = first + len(self.constants)
+            if made.args != given:
+                raise self.misfit(f"{given} arguments are given")
+            for index, constant in enumerate(self.constants, start=first):
+                made.kernel._set_arg_buf(index, constant)
+        except cl.Error as error:
+            raise self.misfit(error) from error
+        made.last = self
+        return made
+
+    def misfit(self, problem: object) -> DeviceError:
+        """The error that says why the kernel cannot be used so."""
+        return signatures.misfit(self.who, self.kernel.source, self.kernel.entry, problem)
+
 
 Array: TypeAlias = np.ndarray[Any, Any]
 #: So many commands are enqueued before the host waits for those that are as many back: a

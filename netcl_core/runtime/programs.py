@@ -6,14 +6,18 @@ and its driver version.
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from netcl_core import config
 from netcl_core.device import compiler
 from netcl_core.device.device import Device, opencl_module
 from netcl_core.errors import BuildError, message
-from netcl_core.runtime import binaries
 from netcl_core.runtime.memo import Memo
 from netcl_core.runtime.rendering import digest
 
@@ -47,14 +51,14 @@ def clear() -> None:
 def _load_or_build(device: Device, source: str, who: str) -> Any:
     kept = bool(config.get("cache"))
     name = digest(source, OPTIONS, device.platform, device.name, device.driver_version)
-    binary = binaries.read(name) if kept else None
+    binary = read_binary(name) if kept else None
     program = None if binary is None else _loaded(device, binary)
     if program is not None:
         return program
     program = _compile(device, source, who)
     (binary,) = program.get_info(opencl_module().program_info.BINARIES)
     if kept:
-        binaries.write(name, binary)
+        write_binary(name, binary)
     return _lean(device, program, binary)
 
 
@@ -62,7 +66,9 @@ def _loaded(device: Device, binary: bytes) -> Any:
     """The program of a binary; None if this driver does not take it (any more)."""
     cl = opencl_module()
     try:
-        return compiler.from_binary(cl, device.context, device.cl_device, binary)
+        program = cl._cl._Program(device.context, [device.cl_device], [binary])
+        program._build(options=b"", devices=None)
+        return program
     except cl.Error:
         return None
 
@@ -95,3 +101,92 @@ def _compile(device: Device, source: str, who: str) -> Any:
             )
             + f"\n{numbered}\n{error}"
         ) from error
+
+
+#: Seconds after which a file that was being written belongs to a process that is no more.
+_ABANDONED_S: Final = 3600
+#: The bytes that this process may still write before it looks at the folder's size again.
+_room: dict[Path, int] = {}
+
+
+def folder() -> Path:
+    """The folder of the entries (it need not exist yet)."""
+    return config.cache_root() / "programs"
+
+
+def read_binary(name: str) -> bytes | None:
+    """The entry of a name, now the most recently used; None if there is none to be read."""
+    path = _path(name)
+    try:
+        binary = path.read_bytes()
+        os.utime(path)
+    except OSError:  # not there, or not ours: it is built
+        return None
+    return binary
+
+
+def write_binary(name: str, binary: bytes) -> None:
+    """Keep an entry; a disk that is full or read-only only costs the next process a build."""
+    path = _path(name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, binary)
+        _room[path.parent] = _room.get(path.parent, 0) - len(binary)
+        if _room[path.parent] < 0:
+            _room[path.parent] = prune(path.parent)
+    except OSError:
+        return
+
+
+def _path(name: str) -> Path:
+    return folder() / f"{name}.bin"
+
+
+def _replace(path: Path, binary: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    aside = Path(temporary)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(binary)
+        aside.replace(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def prune(place: Path) -> int:
+    """Bring a folder below its bound; returns the bytes that may be written before the next time.
+
+    That is part of the room that is left, since other processes write there too.
+    """
+    bound = config.get("cache-size-mb") << 20
+    _clear_abandoned(place)
+    entries = sorted(_entries(place))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in entries:
+        if total <= bound:
+            break
+        path.unlink(missing_ok=True)
+        total -= size
+    return int(max(0, bound - total) // 8)
+
+
+def _entries(place: Path) -> Iterator[tuple[float, int, Path]]:
+    """When each entry was used last, its size and its path."""
+    for path in place.glob("*.bin"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:  # another process removed it
+            continue
+        yield status.st_mtime, status.st_size, path
+
+
+def _clear_abandoned(place: Path) -> None:
+    """Remove what processes that ended while they wrote have left behind."""
+    oldest = time.time() - _ABANDONED_S
+    for path in place.glob("*.tmp"):
+        try:
+            if path.stat().st_mtime < oldest:
+                path.unlink()
+        except OSError:  # it has just become an entry, or is somebody else's
+            continue

@@ -16,9 +16,8 @@ import numpy as np
 
 from netcl_core.device.device import Device
 from netcl_core.dtypes import Dtype
-from netcl_core.runtime.launch import Launch
 from netcl_core.runtime.numpy_stream import NumpyStream
-from netcl_core.runtime.opencl_stream import OpenCLStream
+from netcl_core.runtime.opencl_stream import Launch, OpenCLStream
 
 
 class Stream(Protocol):

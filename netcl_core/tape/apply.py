@@ -8,24 +8,19 @@ neighbours in its kernel, or a pair of Python functions.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeAlias, final
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
 
 from netcl_core.device.device import Device
-from netcl_core.device.device_table import get_device
-from netcl_core.dtypes import DTYPES
-from netcl_core.errors import GradientError, message
+from netcl_core.errors import DeviceError, message
 from netcl_core.runtime.kernels import Spec
-from netcl_core.tape import frames
 from netcl_core.tape.exact_forward import ExactForward
-from netcl_core.tape.node import Node
+from netcl_core.tape.node import Node, user_frame
 from netcl_core.tape.state import process, thread
-from netcl_core.tape.tape import Tape, get_current_tape, recorder
-from netcl_core.tensors.host_data import Array
+from netcl_core.tape.tape import Tape, recorder
 from netcl_core.tensors.tensor import Operand, Tensor
 
 Needs: TypeAlias = tuple[bool, ...]
-_CURRENT: Final = object()
 
 
 class Call(Protocol):
@@ -118,12 +113,15 @@ def apply(
         needs,
         kept,
         tuple([(inputs[i], inputs[i].version) for i in saves]) if saves else (),
-        frames.user_frame(),
+        user_frame(),
         first,
     )
     if (state.anomaly or process.anomaly)[0]:
         node.creation_trace = traceback.format_stack()[:-1]
-    tape.record(node)
+    if tape.implicit:
+        node.tape = tape
+    else:
+        tape.record(node)
     return _others(node, value, flows, tape) if several else node
 
 
@@ -149,131 +147,21 @@ def _others(node: Node, values: Sequence[Tensor], flows: Needs, tape: Tape) -> l
     return found
 
 
-# -- a pair of Python functions -----------------------------------------------------------
-
-
-@final
-class FunctionCall:
-    """A forward and a backward function as a call, for one use.
-
-    `args` are the function's arguments as given; those that are Operands are the call's inputs.
-    """
-
-    keeps = False
-    results = None
-
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        grad_fn: Callable[..., Any] | None,
-        args: Sequence[Any],
-        name: str,
-        saves: Sequence[int] | None,
-    ) -> None:
-        self.fn = fn
-        self.grad_fn = grad_fn
-        self.name = name
-        self.args = args
-        self.places = [i for i, arg in enumerate(args) if isinstance(arg, Operand)]
-        self.device = args[self.places[0]].device if self.places else None
-        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
-        self._saves = range(len(args)) if saves is None else saves
-
-    def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
-        args = list(self.args)
-        for place, value in zip(self.places, inputs, strict=True):
-            args[place] = value
-        value = self.fn(*args)
-        if type(value) is Node:  # fn called ops itself; grad_fn is what counts
-            value = value.value
-        if value.requires_grad:  # fn handed a leaf through: the result is a value of its own
-            value = value.alias(value.shape)
-        return value
-
-    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
-        return self.run(inputs, scalars), None
-
-    def flows(self, needs: Needs) -> Needs:
-        return (self.grad_fn is not None and True in needs,)
-
-    def saves(self, needs: Needs) -> tuple[int, ...]:
-        return tuple(i for i, place in enumerate(self.places) if place in self._saves)
-
-    def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
-        assert self.grad_fn is not None  # else nothing flows
-        parts = self.grad_fn(grads[0])
-        if not isinstance(parts, (list, tuple)) or len(parts) != len(self.args):
-            given = len(parts) if isinstance(parts, (list, tuple)) else type(parts).__name__
-            raise GradientError(
-                message(
-                    f"backward of {self.name}",
-                    f"grad_fn returned {given}",
-                    f"{len(self.args)} gradients, one per input",
+def common_device(who: str, operands: Sequence[Any]) -> Device | None:
+    """The device of all operands that have one; raises DeviceError if they differ."""
+    device: Device | None = None
+    for operand in operands:
+        if isinstance(operand, Operand):
+            own = operand.device
+            if device is None:
+                device = own
+            elif own is not device:
+                raise DeviceError(
+                    message(
+                        who,
+                        f"operands on {device!r} and on {own!r}",
+                        "all on one device",
+                        f"Move one of them with .to('{device}')",
+                    )
                 )
-            )
-        return [parts[place] for place in self.places]
-
-    def exact(self, node: Node) -> ExactForward:
-        """In float64, or in the operands' dtypes if the function does not take that."""
-
-        def run(arrays: Sequence[Any]) -> list[Array]:
-            try:
-                return [self._on_host(node, arrays, "float64")]
-            except Exception:  # it may be made for one dtype, and refuse others in any way
-                return [self._on_host(node, arrays, None)]
-
-        return ExactForward(run, None, node.value.shape)
-
-    def _on_host(self, node: Node, arrays: Sequence[Any], dtype: str | None) -> Array:
-        given = []
-        for x, array in zip(node.inputs, arrays, strict=True):
-            wide = dtype is not None and DTYPES[x.dtype].floating
-            place = x.device if not wide or x.device.supports_fp64 else get_device("cpu")
-            given.append(Tensor.from_host(array, place, dtype if wide else x.dtype))
-        found: Array = self.run(given, ()).to_host()
-        return found
-
-
-def apply_op(
-    fn: Callable[..., Tensor],
-    grad_fn: Callable[..., Sequence[Any]] | None,
-    *args: Any,
-    tape: Any = _CURRENT,
-    op_name: str | None = None,
-    attrs: dict[str, Any] | None = None,
-    saves: Sequence[int] | None = None,
-) -> Any:
-    """Run a pair of Python functions as an op and record it.
-
-    Example:
-        >>> double = lambda x: ag.apply_op(
-        ...     lambda x: x.value * 2, lambda grad: [grad * 2], x, op_name="double")
-        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
-        >>> ag.sum(double(x)).backward()
-        >>> x.grad.numpy()
-        array([2., 2.], dtype=float32)
-
-    Args:
-        fn: The forward function; it gets Tensors where `args` holds Nodes.
-        grad_fn: `(grad_out) -> [gradient or None per argument]`; None: no gradient.
-        args: Nodes, Tensors, or plain values.
-        tape: The tape to record on; default: the current one; None: record nothing.
-        op_name: The op's name; default: the name of the calling function.
-        attrs: The op's metadata, for tracers.
-        saves: Which arguments `grad_fn` reads (default: all); changing one of these in
-            place before backward raises MutationError there.
-
-    Returns:
-        A Node; the raw Tensor if grad mode is off.
-    """
-    call = FunctionCall(
-        fn, None if tape is None else grad_fn, args, op_name or frames.caller_name(), saves
-    )
-    operands = [args[place] for place in call.places]
-    if tape is _CURRENT or tape is None or tape is get_current_tape():
-        return apply(call, operands, (), attrs)
-    before, thread.tape = thread.tape, tape
-    try:
-        return apply(call, operands, (), attrs)
-    finally:
-        thread.tape = before
+    return device

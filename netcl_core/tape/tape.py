@@ -25,7 +25,7 @@ class Tape:
         self.enabled = True
         self.retain_grads = retain_grads
         self._nodes: list[Node] = []
-        self._weak = False
+        self.implicit = False
         self._first = 0
         self._outer = Entries()
 
@@ -36,7 +36,7 @@ class Tape:
         Those of the implicit tape are the ones that still live. It keeps no list, which
         every op would pay for, but asks Python's collector: for looking, not for loops.
         """
-        if not self._weak:
+        if not self.implicit:
             return self._nodes
         mine = (each for each in gc.get_objects() if type(each) is Node and each.tape is self)
         return sorted((node for node in mine if node.number >= self._first), key=_number)
@@ -45,7 +45,7 @@ class Tape:
         """Append a node, unless the tape is not enabled."""
         if not self.enabled:
             return
-        if self._weak:
+        if self.implicit:
             node.tape = self
         else:
             self._nodes.append(node)
@@ -79,9 +79,12 @@ def recorder() -> Tape:
     if thread.tape is None:
         if thread.implicit is None:
             thread.implicit = Tape()
-            thread.implicit._weak = True
+            thread.implicit.implicit = True
         thread.tape = thread.implicit
     return thread.tape  # type: ignore[no-any-return]  # a Tape
+
+
+recorder()  # of the thread that imports netcl; other threads get theirs with their first op
 
 
 def get_current_tape() -> Tape:

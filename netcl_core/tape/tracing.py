@@ -18,8 +18,7 @@ from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import FusionError, message
 from netcl_core.runtime.kernels import Spec
-from netcl_core.tape import frames
-from netcl_core.tape.node import Node
+from netcl_core.tape.node import Node, user_frame
 from netcl_core.tape.state import process, thread
 from netcl_core.tensors import random_state as randomness
 from netcl_core.tensors.tensor import Operand, watch
@@ -43,7 +42,7 @@ class TraceBreak(BaseException):
         super().__init__(f"{op}: {reason}")
         self.op = op
         self.reason = reason
-        self.frame = frames.user_frame()
+        self.frame = user_frame()
         if thread.tracer is not None:
             thread.tracer.broken = thread.tracer.broken or self
 
@@ -316,7 +315,7 @@ class TracingContext:
         self, name: str, inputs: Sequence[TraceNode], result: Spec, device: Any, attrs: Any = None
     ) -> TraceNode:
         node = TraceNode(name, inputs, result.shape, result.dtype, attrs, device)
-        node.frame = frames.user_frame()
+        node.frame = user_frame()
         if not DTYPES[node.dtype].floating:
             node.requires_grad = False
         if self.grad != self._recording():
@@ -327,7 +326,7 @@ class TracingContext:
         """The same value without a gradient."""
         node = TraceNode("detach", (source,), source._shape, source.dtype, device=source.device)
         node.cut, node.requires_grad = True, False
-        node.frame = frames.user_frame()
+        node.frame = user_frame()
         return self._symbol(node)
 
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, final
 
 from netcl_core.device.device import Device
-from netcl_core.runtime.launch import Launch
+from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
 
 

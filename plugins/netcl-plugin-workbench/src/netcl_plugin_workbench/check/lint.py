@@ -13,7 +13,7 @@ from typing import Final
 
 from netcl_core.autograd import AutogradPrimitive
 from netcl_core.codegen.derivative import ZERO
-from netcl_core.codegen.dialect import PLAIN
+from netcl_core.codegen.emit import PLAIN
 from netcl_core.codegen.expressions import names_in
 from netcl_core.codegen.generation import backward_source, forward_source
 from netcl_core.codegen.layout import collapse

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, final
 
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.device.device import Device
-from netcl_core.runtime.launch import Launch
+from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
 
 Direction = Literal["forward", "backward"]

@@ -17,7 +17,7 @@ from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.dtypes import DTYPES
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import primitive_function
-from netcl_core.tape.apply import apply_op
+from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread
 from netcl_core.tensors.tensor import Operand
 from netcl_core.testing.samples import is_floating

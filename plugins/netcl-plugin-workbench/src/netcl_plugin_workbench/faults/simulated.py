@@ -26,7 +26,7 @@ from netcl_core.dtypes import DTYPES, Dtype
 from netcl_core.errors import BuildError, DeviceError
 from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import registry
-from netcl_core.runtime.launch import Launch
+from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
 from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.testing.cases import Case

@@ -15,7 +15,7 @@ from netcl_core.jit.program import (
     RegionStep,
 )
 from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.tape.frames import describe as where
+from netcl_core.tape.node import describe_frame as where
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.tracing import CONSTANT, RANDOM, TracedNumber, TraceNode
 

@@ -1,0 +1,146 @@
+"""FunctionCall: a pair of Python functions as an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, final
+
+from netcl_core.device.device_table import get_device
+from netcl_core.dtypes import DTYPES
+from netcl_core.errors import GradientError, message
+from netcl_core.tape.apply import Needs, apply
+from netcl_core.tape.exact_forward import ExactForward
+from netcl_core.tape.node import Node, caller_name
+from netcl_core.tape.state import thread
+from netcl_core.tape.tape import get_current_tape
+from netcl_core.tensors.host_data import Array
+from netcl_core.tensors.tensor import Operand, Tensor
+
+_CURRENT: Final = object()
+
+
+@final
+class FunctionCall:
+    """A forward and a backward function as a call, for one use.
+
+    `args` are the function's arguments as given; those that are Operands are the call's inputs.
+    """
+
+    keeps = False
+    results = None
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        grad_fn: Callable[..., Any] | None,
+        args: Sequence[Any],
+        name: str,
+        saves: Sequence[int] | None,
+    ) -> None:
+        self.fn = fn
+        self.grad_fn = grad_fn
+        self.name = name
+        self.args = args
+        self.places = [i for i, arg in enumerate(args) if isinstance(arg, Operand)]
+        self.device = args[self.places[0]].device if self.places else None
+        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+        self._saves = range(len(args)) if saves is None else saves
+
+    def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
+        args = list(self.args)
+        for place, value in zip(self.places, inputs, strict=True):
+            args[place] = value
+        value = self.fn(*args)
+        if type(value) is Node:  # fn called ops itself; grad_fn is what counts
+            value = value.value
+        if value.requires_grad:  # fn handed a leaf through: the result is a value of its own
+            value = value.alias(value.shape)
+        return value
+
+    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
+        return self.run(inputs, scalars), None
+
+    def flows(self, needs: Needs) -> Needs:
+        return (self.grad_fn is not None and True in needs,)
+
+    def saves(self, needs: Needs) -> tuple[int, ...]:
+        return tuple(i for i, place in enumerate(self.places) if place in self._saves)
+
+    def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
+        assert self.grad_fn is not None  # else nothing flows
+        parts = self.grad_fn(grads[0])
+        if not isinstance(parts, (list, tuple)) or len(parts) != len(self.args):
+            given = len(parts) if isinstance(parts, (list, tuple)) else type(parts).__name__
+            raise GradientError(
+                message(
+                    f"backward of {self.name}",
+                    f"grad_fn returned {given}",
+                    f"{len(self.args)} gradients, one per input",
+                )
+            )
+        return [parts[place] for place in self.places]
+
+    def exact(self, node: Node) -> ExactForward:
+        """In float64, or in the operands' dtypes if the function does not take that."""
+
+        def run(arrays: Sequence[Any]) -> list[Array]:
+            try:
+                return [self._on_host(node, arrays, "float64")]
+            except Exception:  # it may be made for one dtype, and refuse others in any way
+                return [self._on_host(node, arrays, None)]
+
+        return ExactForward(run, None, node.value.shape)
+
+    def _on_host(self, node: Node, arrays: Sequence[Any], dtype: str | None) -> Array:
+        given = []
+        for x, array in zip(node.inputs, arrays, strict=True):
+            wide = dtype is not None and DTYPES[x.dtype].floating
+            place = x.device if not wide or x.device.supports_fp64 else get_device("cpu")
+            given.append(Tensor.from_host(array, place, dtype if wide else x.dtype))
+        found: Array = self.run(given, ()).to_host()
+        return found
+
+
+def apply_op(
+    fn: Callable[..., Tensor],
+    grad_fn: Callable[..., Sequence[Any]] | None,
+    *args: Any,
+    tape: Any = _CURRENT,
+    op_name: str | None = None,
+    attrs: dict[str, Any] | None = None,
+    saves: Sequence[int] | None = None,
+) -> Any:
+    """Run a pair of Python functions as an op and record it.
+
+    Example:
+        >>> double = lambda x: ag.apply_op(
+        ...     lambda x: x.value * 2, lambda grad: [grad * 2], x, op_name="double")
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> ag.sum(double(x)).backward()
+        >>> x.grad.numpy()
+        array([2., 2.], dtype=float32)
+
+    Args:
+        fn: The forward function; it gets Tensors where `args` holds Nodes.
+        grad_fn: `(grad_out) -> [gradient or None per argument]`; None: no gradient.
+        args: Nodes, Tensors, or plain values.
+        tape: The tape to record on; default: the current one; None: record nothing.
+        op_name: The op's name; default: the name of the calling function.
+        attrs: The op's metadata, for tracers.
+        saves: Which arguments `grad_fn` reads (default: all); changing one of these in
+            place before backward raises MutationError there.
+
+    Returns:
+        A Node; the raw Tensor if grad mode is off.
+    """
+    call = FunctionCall(
+        fn, None if tape is None else grad_fn, args, op_name or caller_name(), saves
+    )
+    operands = [args[place] for place in call.places]
+    if tape is _CURRENT or tape is None or tape is get_current_tape():
+        return apply(call, operands, (), attrs)
+    before, thread.tape = thread.tape, tape
+    try:
+        return apply(call, operands, (), attrs)
+    finally:
+        thread.tape = before
