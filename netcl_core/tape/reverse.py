@@ -96,6 +96,7 @@ def run_backward(
         start = _seed(root, seed)
         taken.add(id(start.buffer))
         push(target_of(root), start)
+    unrecorded = no_grad()
     while heap:
         node = heapq.heappop(heap)[1]
         gradient = sums.pop(node)
@@ -106,7 +107,7 @@ def run_backward(
         if retain and not isinstance(gradient, Parts):
             node.grad = gradient
             taken.add(id(gradient.buffer))
-        with no_grad():
+        with unrecorded:
             parts = _gradients(node, gradient)
         for parent, part in zip(node.inputs, parts, strict=True):
             if part is not None and isinstance(parent, Operand) and parent.requires_grad:
