@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_workbench.check import registration
 from netcl_plugin_workbench.check.findings import STATIC
 
 import netcl_core as nc
@@ -30,7 +31,6 @@ from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, SCAFFOLDS, rec
 from netcl_core.plugins.market.manifests import Provided
 from netcl_core.plugins.names import reserved
 from netcl_core.plugins.registry import registry
-from netcl_plugin_workbench.check import registration
 
 ROOT = Path(__file__).resolve().parent.parent
 

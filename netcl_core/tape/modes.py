@@ -40,15 +40,17 @@ class _GradOverride:
     """
 
     mode: bool
+    _outer: Entries
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
-        return super().__new__(cls) if function is None else cls()(function)
+        if function is not None:
+            return cls()(function)
+        made = super().__new__(cls)
+        made._outer = Entries()
+        return made
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return held(type(self), type(self).__name__, function)
-
-    def __init__(self, function: Callable[..., Any] | None = None) -> None:
-        self._outer = Entries()
 
     def __enter__(self) -> None:
         self._outer.push(thread.grad)

@@ -6,6 +6,7 @@ One object, so that an op finds everything that concerns it in one place.
 from __future__ import annotations
 
 import threading
+from threading import get_ident
 from typing import Any, Final, final
 
 
@@ -50,17 +51,16 @@ class Entries(dict[int, list[Any]]):
 
     def push(self, before: Any) -> None:
         """Note what stood before this thread entered."""
-        self.setdefault(threading.get_ident(), []).append(before)
+        number = get_ident()
+        if number in self:
+            self[number].append(before)
+        else:
+            self[number] = [before]
 
     def restored(self, now: Any) -> Any:
         """What stood before the last entry of this thread; `now` if another thread entered."""
-        number = threading.get_ident()
-        entries = self.get(number)
-        if entries is None:
-            return now
-        if len(entries) == 1:
-            del self[number]
-        return entries.pop()
+        entries = self.get(get_ident())
+        return entries.pop() if entries else now
 
 
 thread: Final = ThreadState()

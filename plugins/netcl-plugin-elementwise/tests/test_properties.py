@@ -23,7 +23,9 @@ SLOW = settings(max_examples=12, deadline=None, derandomize=True)
 SHAPES = hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=6, max_side=5)
 WIDE = hnp.array_shapes(min_dims=1, max_dims=2, min_side=0, max_side=300)
 FLOATING = [case for case in CASES if "float32" in case.takes]
-TWO = [x for x in FLOATING if len(x.inputs) == 2 and not x.excuse("broadcasting")]
+#: Those that take any shapes that broadcast.
+FREE = [case for case in FLOATING if not case.excuse("broadcasting")]
+TWO = [case for case in FREE if len(case.inputs) == 2]
 
 
 @FAST
@@ -44,7 +46,7 @@ def test_any_broadcast_on_opencl(shapes: Any) -> None:
 
 
 @FAST
-@given(case=st.sampled_from(FLOATING), shape=WIDE, dtype=st.sampled_from(FLOATS))
+@given(case=st.sampled_from(FREE), shape=WIDE, dtype=st.sampled_from(FLOATS))
 def test_any_shape(case: Case, shape: tuple[int, ...], dtype: str) -> None:
     check_values(case, [shape] * len(case.inputs), nc.get_device("cpu"), dtype)
 
