@@ -33,7 +33,8 @@ def check_numerics(node: Any, upstream: Any, gradients: Sequence[Tensor | None])
         upstream: The gradient of its result, or the Parts of several.
         gradients: A Tensor of the input's shape, or None, for each input.
     """
-    doubt = find_doubt(node, upstream, gradients)
+    with np.errstate(all="ignore"):  # what overflows or is no number is not judged
+        doubt = find_doubt(node, upstream, gradients)
     if doubt is None:
         return
     at = " along a direction" if doubt.element is None else f" at {doubt.element}"
