@@ -144,9 +144,9 @@ REDUCTIONS: Sequence[Case] = [
       for op in ("amax", "amin") for dim in DIMS),
     *(Case(op, (TIES,), op, shapes=REDUCED, dtypes=ALL, skip=AT_TIES | AT_NAN)
       for op in ("max", "min")),
-    *(Case(op, (X,), lambda t, x, op=op, dim=dim: getattr(t, op)(x, dim).values, note=f"values{dim}",
+    *(Case(op, (X,), lambda t, x, op=op, dim=dim: getattr(t, op)(x, dim).values, dtypes=ALL,
            call=lambda x, op=op, dim=dim: getattr(ag, op)(x, dim).values, shapes=REDUCED,
-           dtypes=ALL)
+           note=f"values{dim}")
       for op in ("max", "min") for dim in (0, -1)),
     *(Case(op, (TIES,), lambda t, x, op=op: getattr(t, op)(x, 1, True).indices, note="indices",
            call=lambda x, op=op: getattr(ag, op)(x, 1, True).indices, shapes=REDUCED, dtypes=ALL,
@@ -157,9 +157,6 @@ REDUCTIONS: Sequence[Case] = [
     Case("topk", (X,), lambda t, x: t.topk(x, 3, -1).values,
          call=lambda x: ag.topk(x, 3, -1).values, shapes=each((5, 17, 19), (3,), (2, 3, 1, 5, 7)),
          dtypes=ALL),
-    Case("topk", (X,), lambda t, x: t.topk(x, 2, 1).indices, note="indices", dtypes=ALL,
-         call=lambda x: ag.topk(x, 2, 1).indices, shapes=each((5, 17, 19), (3, 2)),
-         differentiable=False),
     *(reduction(op, dim, shapes=REDUCED, inputs=TIES, dtypes=ALL, differentiable=False,
                 torch=lambda t, x, op=op, dim=dim: getattr(x, op)(dim))
       for op in ("argmax", "argmin") for dim in (None, 0, 1, -1)),
