@@ -153,6 +153,12 @@ def test_public_functions_and_classes_have_an_example(face: str) -> None:
     assert lacking == set(WITHOUT_EXAMPLE[face].split())
 
 
+def test_every_room_is_in_the_table() -> None:
+    rooms = {path.parent.name for path in (ROOT / "netcl_core").glob("*/__init__.py")}
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE)) == rooms
+
+
 @pytest.mark.parametrize("code", failures.FAILURES)
 def test_every_kind_of_plugin_failure_is_documented(code: str) -> None:
     assert f'<a id="{code.lower()}"></a>{code} |' in page("plugin-errors.md")

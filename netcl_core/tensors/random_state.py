@@ -54,7 +54,7 @@ def host_generator() -> np.random.Generator:
 
 
 def random_state(device: Device) -> Tensor:
-    """A fresh state for one kernel; what ops call is `autograd.tracing.random_state`."""
+    """A fresh state for one kernel; what ops call is `tape.tracing.random_state`."""
     with _lock:
         number = _process.count
         _process.count += 1
