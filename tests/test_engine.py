@@ -241,6 +241,22 @@ def test_set_current_tape_and_tape_none() -> None:
     assert not unrecorded.requires_grad
 
 
+@pytest.mark.parametrize(
+    "through",
+    [
+        lambda x: x.to("cpu"),
+        lambda x: ag.apply_op(lambda v: v * 1.0, lambda g: [g * 1.0], x, op_name="own"),
+    ],
+    ids=["to", "apply_op"],
+)
+def test_a_function_of_ones_own_gets_a_whole_gradient(through: Any) -> None:
+    """That of a sum is a Spread, which only the engine knows how to use."""
+    x = leaf(1, 2, 3)
+    for times in (1, 2):
+        ag.sum(through(x)).backward()
+        assert host(x.grad) == [times] * 3
+
+
 # -- modes ----------------------------------------------------------------------------
 
 

@@ -39,6 +39,11 @@ Bind: TypeAlias = Callable[..., tuple[Sequence[Any], dict[str, Any]]]
 class Request:
     """What is to be computed where: all that an implementation may base its plan on.
 
+    >>> x = nc.Spec((2, 3), "float32")
+    >>> request = ag.Request("total", nc.get_device("cpu"), (x,), (nc.Spec((2,), "float32"),), {})
+    >>> request.inputs[0].shape, request.output.shape
+    ((2, 3), (2,))
+
     Attributes:
         operator: The op's name.
         device: Where.
@@ -70,6 +75,10 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Requirements:
     """What an implementation needs; empty sets and None mean: anything.
+
+    >>> needs = ag.Requirements(device_kinds=("gpu",), dtypes=("float32",))
+    >>> needs.unmet_everywhere(nc.get_device("cpu"))
+    'it needs a gpu, cpu is a cpu'
 
     `reject` looks at the whole request and returns a reason against it, or None.
     """
@@ -104,6 +113,16 @@ class Requirements:
 @dataclass(frozen=True, eq=False)
 class Implementation:
     """One way to compute an operator on OpenCL devices.
+
+    >>> def plan(request):
+    ...     args = (("in", 0), ("out", 0), ("ulong", request.output.size))
+    ...     return nc.Kernels((nc.Kernel("mine/copy.cl.j2", "copy", args, (request.output.size,)),))
+    >>> one_pass = ag.Implementation("layer_norm", "one pass", plan, priority=1)
+    >>> one_pass.requires.unmet_everywhere(nc.default_device())
+
+    Its kernels get contiguous buffers in C order, of the shapes and dtypes in the request. Inputs
+    are read only, and one buffer may be two of them; outputs (and residuals, where `keep` asks for
+    these) share memory with nothing, and every element of them is written.
 
     Args:
         operator: The name of anybody's operator.
@@ -149,6 +168,14 @@ class Implementation:
 class Saved:
     """What a backward may read.
 
+    >>> x, y = nc.tensor([1.0, 2.0]), nc.tensor([1.0, 4.0])
+    >>> saved = ag.Saved((x,), (y,), {"p": 2}, (True,))
+    >>> saved.output is y, saved.attrs["p"], saved.needs
+    (True, 2, (True,))
+
+    The tensors are those of the call, and others hold them, too: none may be written to. What
+    `saves` leaves out may have been changed since, and only its shape and dtype count.
+
     Attributes:
         inputs: The operands as Tensors, None for an absent one.
         outputs: The results.
@@ -174,8 +201,15 @@ class Saved:
 class Operator:
     """A structured op; call it as the function `ag.<name>`.
 
+    >>> twice = ag.Operator("twice", bind=lambda x: ((x,), {}), infer=lambda x: x,
+    ...     reference=lambda x: 2 * x, backward=lambda saved, grad: [2 * grad])
+    >>> with nc.use_device("cpu"):
+    ...     twice(nc.tensor([1.0, 2.0])).numpy()
+    array([2., 4.], dtype=float32)
+
     All functions get and give Tensors, arrays or Specs as said; none needs to know of devices,
-    tapes, traces or grad mode. Nothing that they are given may be written to.
+    tapes, traces or grad mode. Nothing that they are given may be written to. Results share no
+    buffer with an operand unless `view` says so; a `reference` may give back what it was given.
 
     Args:
         name: The op's name.

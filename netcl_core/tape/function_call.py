@@ -115,15 +115,18 @@ def apply_op(
 
     Example:
         >>> double = lambda x: ag.apply_op(
-        ...     lambda x: x.value * 2, lambda grad: [grad * 2], x, op_name="double")
+        ...     lambda x: x * 2, lambda grad: [grad * 2], x, op_name="double")
         >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
         >>> ag.sum(double(x)).backward()
         >>> x.grad.numpy()
         array([2., 2.], dtype=float32)
 
     Args:
-        fn: The forward function; it gets Tensors where `args` holds Nodes.
-        grad_fn: `(grad_out) -> [gradient or None per argument]`; None: no gradient.
+        fn: The forward function; it gets Tensors where `args` holds Nodes, and returns a Tensor.
+            It may return an input itself. Ops that it calls are not what is recorded.
+        grad_fn: `(grad_out) -> [gradient or None per argument]`; None: no gradient. `grad_out` is
+            a Tensor of the result's shape and dtype; each gradient has its argument's shape and
+            may be `grad_out` itself. Neither may be written to. It runs with grad mode off.
         args: Nodes, Tensors, or plain values.
         tape: The tape to record on; default: the current one; None: record nothing.
         op_name: The op's name; default: the name of the calling function.
@@ -133,6 +136,8 @@ def apply_op(
 
     Returns:
         A Node; the raw Tensor if grad mode is off.
+
+    Raises, at backward, GradientError for a wrong number or shape of gradients.
     """
     call = FunctionCall(
         fn, None if tape is None else grad_fn, args, op_name or caller_name(), saves

@@ -37,6 +37,10 @@ _EXPAND: Final = Region(1, 0, (PrimitiveStep(_SAME, (("in", 0),)),), (("step", 0
 class Spread:
     """A gradient that is constant along some dimensions, kept small until it is needed whole.
 
+    >>> ones = ag.Spread(nc.tensor([[1.0]]), (2, 3))  # six elements, one number
+    >>> ones.shape, ones.value.shape
+    ((2, 3), (1, 1))
+
     `value` has size 1 along these dimensions; `shape` is the full shape. The gradient of
     a sum is one: an elementwise kernel reads the single elements where they stand.
     """

@@ -75,6 +75,11 @@ def next_number() -> int:
 class Node(Operand):
     """One value of the graph: the result of a call, or a leaf made by `ag.tensor`.
 
+    >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = x * 3
+    >>> y.op_name, y.is_leaf, y.parents[0] is x
+    ('mul', False, True)
+
     Of a call with several results the first that a gradient reaches is the node that holds the
     record; the others name it as their `source`.
 

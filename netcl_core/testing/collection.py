@@ -31,6 +31,10 @@ T = TypeVar("T", Case, Scenario)
 class Table:
     """The cases of one plugin.
 
+    >>> table = Table("netcl-plugin-mine", [Case("sin", [normal()], reference=np.sin)])
+    >>> table.ops
+    ['sin']
+
     Attributes:
         provider: The plugin's distribution.
         internal: Ops that need no case, with the reason.
