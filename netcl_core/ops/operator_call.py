@@ -226,6 +226,7 @@ class OperatorCall:
         assert backward is not None  # else nothing flows
         wanted = [bool(each) for each in self.operands(needs)]
         saved = Saved(
+            self.name,
             tuple(self.operands(inputs)),
             tuple(kept[:count]),
             self.attrs,

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from netcl_core.codegen.inline import NO_SLOTS, Slots
 from netcl_core.device.device import Device
-from netcl_core.errors import DeviceError, RegistrationError, message
+from netcl_core.errors import DeviceError, MutationError, RegistrationError, message
 from netcl_core.plugins.registry import registry, winner_of
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 from netcl_core.runtime.host_calls import HostCall
@@ -150,18 +150,31 @@ class Saved:
     """What a backward may read.
 
     Attributes:
+        operator: The op's name.
         inputs: The operands as Tensors, None for an absent one.
-        outputs: The results.
+        results: The results as they were kept; to be read as `outputs`.
         attrs: The metadata.
         needs: For each operand whether its gradient is wanted.
         residuals: What was kept for the backward alone.
     """
 
+    operator: str
     inputs: tuple[Any, ...]
-    outputs: tuple[Any, ...]
+    results: tuple[Any, ...]
     attrs: Attrs
     needs: tuple[bool, ...]
     residuals: tuple[Any, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The results; raises MutationError if one was changed in place since."""
+        for each in self.results:
+            if each.version:  # that of a tensor that nobody has changed is 0
+                given = f"a result of shape {each.shape} was changed in place"
+                remedy = "Call backward before the change, or change a copy"
+                who = f"backward of {self.operator}"
+                raise MutationError(message(who, given, "results as they were", remedy))
+        return self.results
 
     @property
     def output(self) -> Any:

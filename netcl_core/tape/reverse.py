@@ -239,10 +239,13 @@ def _check_root(root: Any) -> None:
     if not isinstance(root, Operand):
         raise ArgumentError(message("backward", f"{type(root).__name__}", "a Node or a Tensor"))
     if not root.requires_grad:
+        given = "no input of this value requires a gradient"
+        if type(root) is Node and root.op_name is not None:
+            given = f"no gradient flows through this {root.dtype} result of {root.op_name}"
         raise GradientError(
             message(
                 "backward",
-                "no input of this value requires a gradient",
+                given,
                 "a value computed with grad mode on from a leaf with requires_grad=True",
                 "Set requires_grad=True before the forward pass, and pass the Node that it made",
             )
