@@ -14,6 +14,8 @@ from row_facts import GIVEN, KEPT, NAME, PART, PREFIX, ROW_FACTS, RowFacts
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_core import HostCall
+from netcl_core.autograd import Implementation
 from netcl_core.errors import (
     GradientError,
     MissingOpError,
@@ -318,5 +320,27 @@ def test_a_reference_that_forgets_a_result(device: nc.Device) -> None:
 def test_a_backward_of_the_wrong_length(device: nc.Device) -> None:
     record = replace(ROW_FACTS, name="short", backward=lambda saved, *grads: [None])
     x, w = leaves("float32")
-    with pytest.raises(GradientError, match="backward of short: it returned 1; expected 2"):
+    with pytest.raises(
+        GradientError, match="backward of short: it returned 1; expected 2 gradients"
+    ):
         ag.sum(record(x, w).length).backward()
+
+
+def test_a_host_call_fills_all_results_and_residuals(device: nc.Device) -> None:
+    """Only the last buffer was handed to it, and the others kept what was in memory."""
+    if device.kind != "cpu" or device.backend != "opencl":
+        pytest.skip("host calls are for OpenCL on CPUs")
+
+    def run(inputs: Any, total: Any, place: Any, peak: Any, *inverse: Any) -> None:
+        results = ROW_FACTS.reference(*inputs)
+        for target, value in zip((total, place, peak, *inverse), results, strict=False):
+            target[...] = value
+
+    on_host = Implementation(NAME, "on the host", lambda request: HostCall(run))
+    record = replace(ROW_FACTS, implementations=(on_host,))
+    x, w = leaves("float32")
+    found = record(x, w)
+    close(found.length, np.sqrt(1 + (W * X * X).sum(1)), "float32")
+    assert found.place.to_host().tolist() == X.argmax(1).tolist()
+    ag.sum(found.length).backward()
+    close(x.grad, expected(1, 0)[0], "float32")

@@ -19,7 +19,7 @@ from netcl_core.ops.operator_call import (
     deliver,
     specs_of,
 )
-from netcl_core.ops.operators import Operator
+from netcl_core.ops.operators import Operator, several
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.memo import Memo
@@ -84,10 +84,10 @@ def _served(
             return None, []
         inputs, key = call_key(operands, device, attrs)
         made = calls.get(key)
-        if made is None:
-            made = calls.put(key, _made(operator, device, specs_of(operands, inputs), attrs))
     except (TypeError, ValueError):  # metadata that is no key, data that is none: as it is written
         return None, []
+    if made is None:
+        made = calls.put(key, _made(operator, device, specs_of(operands, inputs), attrs))
     return (None, []) if made is _FUNCTION else (made, inputs)
 
 
@@ -108,12 +108,12 @@ def _results(
 ) -> tuple[Spec, ...] | None:
     """Shapes and dtypes of the results: by the operator's rule, else by a trace of its function.
 
-    None where the function cannot be traced, or gives something else than tensors.
+    None where the function cannot be traced, refuses its arguments (and will say so itself), or
+    gives something else than tensors.
     """
-    if operator.infer is not None:
-        found = operator.infer(*specs, **attrs)
-        return found if isinstance(found, tuple) else (found,)
     try:
+        if operator.infer is not None:
+            return several(operator.infer(*specs, **attrs))
         with TracingContext() as context:
             stand_ins = [
                 None
@@ -124,7 +124,7 @@ def _results(
             result = operator.decomposed(stand_ins, attrs)
             if context.broken is not None:
                 return None
-    except TraceBreak:
+    except (TraceBreak, *MISTAKES):
         return None
     results = result if isinstance(result, (tuple, list)) else (result,)
     if not all(isinstance(each, (Node, Operand)) for each in results):

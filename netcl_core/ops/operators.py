@@ -182,6 +182,11 @@ class Saved:
         return self.outputs[0]
 
 
+def several(found: Spec | tuple[Spec, ...]) -> tuple[Spec, ...]:
+    """What a shape rule gave, as a tuple: it may be one Spec alone."""
+    return found if isinstance(found, tuple) else (found,)
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Operator:
@@ -277,6 +282,16 @@ class Operator:
             _offers[self] = version, found
         return found
 
+    def source_of(self, implementation: Implementation | None) -> str:
+        """Who computes with an implementation or (None) with the operator itself, for errors."""
+        offers = [each for each in self.offers() if each.item is implementation]
+        if implementation is not None:
+            provider = offers[0].provider if offers else UNKNOWN
+            return f"the implementation {implementation.label!r} ({provider})"
+        rows = registry.op_rows(self.name, parts=True)
+        found = [row.provider for row in rows if row.record is self]
+        return f"the operator's backward ({(*found, UNKNOWN)[0]})"
+
     def _offers(self) -> list[Offer]:
         provider, owner = next(
             (
@@ -341,7 +356,14 @@ _offers: Final[WeakKeyDictionary[Operator, tuple[int, list[Offer]]]] = WeakKeyDi
 def _unfit(request: Request, offer: Offer) -> str | None:
     """Why an offered implementation cannot serve a request, or None; a function always can."""
     limit = registry.limit(offer.owner, request.device)
-    return limit or (None if offer.item is None else offer.item.requires.unmet(request))
+    if limit or offer.item is None:
+        return limit
+    try:
+        return offer.item.requires.unmet(request)  # type: ignore[no-any-return]  # a text
+    except Exception as error:
+        given = f"{offer.label!r} ({offer.provider})"
+        error.add_note(f"{offer.op}: while the implementation {given} was asked what it needs")
+        raise
 
 
 def composite(
