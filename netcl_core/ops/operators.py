@@ -124,6 +124,7 @@ class Implementation:
             place of the operator's.
         residuals: With a `backward` of its own, `(request) -> (Spec, ...)`: what the kernels write
             after the outputs for it alone, such as row statistics; `saved.residuals` holds them.
+        parts: Operators and primitives that this `backward` alone uses, as of an Operator.
     """
 
     operator: str
@@ -137,6 +138,7 @@ class Implementation:
     rereads: bool = False
     backward: Callable[..., Sequence[Any]] | None = None
     residuals: Callable[[Request], tuple[Spec, ...]] | None = None
+    parts: Sequence[Any] = ()
 
     @property
     def name(self) -> str:
