@@ -22,6 +22,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.autograd import Implementation, Requirements
 from netcl_core.errors import (
+    ArgumentError,
     DeviceError,
     GradientError,
     MissingOpError,
@@ -84,14 +85,15 @@ def close(found: Any, wanted: Any, dtype: str) -> None:
 
 
 class Net(nn.Module):  # type: ignore[misc]  # a namespace is typed by its plugin
-    """A linear layer with a norm behind it."""
+    """Two linear layers and a norm between them."""
 
     def __init__(self) -> None:
+        self.inner = nn.Linear(10, 10)
         self.norm = nn.LayerNorm(10)
         self.out = nn.Linear(10, 10)
 
     def forward(self, x: Any) -> Any:
-        return self.out(self.norm(ag.mul(x, 2.0)))
+        return self.out(self.norm(ag.relu(self.inner(x))))
 
 
 # -- chosen, right, and really run ---------------------------------------------------------
@@ -201,10 +203,15 @@ def test_it_is_shown(device: nc.Device, rowwise: None) -> None:
         assert (used.provider, used.label, used.priority) == ("rowwise", LABEL, 5)
         last = said.candidates[-1]
         assert (last.provider, last.label) == (f"netcl-plugin-{owner}", "decomposition")
-    shown = sources("layer_norm", inputs=[Spec((6, 10), "float32"), *[Spec((10,), "float32")] * 2],
-                    attrs={"normalized_shape": (10,)})  # fmt: skip
+    specs = [Spec((6, 10), "float32"), Spec((10,), "float32"), Spec((10,), "float32")]
+    attrs = {"normalized_shape": (10,)}
+    shown = sources("layer_norm", inputs=specs, attrs=attrs)
     assert [each.entry for each in shown.sources] == ["rowwise_norm"]
     assert shown.implementation == LABEL
+    shown = sources("layer_norm", inputs=specs, attrs=attrs, backward=True)
+    assert [each.entry for each in shown.sources] == ["norm_backward"]
+    with pytest.raises(ArgumentError, match="layer_norm: it was given"):
+        sources("layer_norm", inputs=specs)
 
 
 def test_its_parts_are_no_ops(rowwise: None) -> None:
@@ -294,6 +301,9 @@ def test_errors_tell_whose_they_are(
                 function(x, target).backward()
             notes = " ".join(caught.value.__notes__)
             assert "cross_entropy" in notes and "'odd' (oddities)" in notes
+            if name == "requirements raise":  # it is asked before anybody is chosen
+                assert "Without oddities the op is computed by others" in notes
+                continue
             assert "nc.prefer takes another" in notes
             with nc.prefer("rowwise:cross_entropy"):
                 function(x, target).backward()
@@ -323,6 +333,10 @@ def test_nothing_is_half_registered(bring: Callable[..., None]) -> None:
     assert not registry.op_rows("rowwise_norm_backward", parts=True)
 
 
+#: What the project requires for its tests: the plugins whose operators it implements.
+OWNERS = '    "netcl-plugin-losses",\n    "netcl-plugin-tensor",'
+
+
 # -- as a project of its own ---------------------------------------------------------------
 
 
@@ -337,6 +351,10 @@ def project(tmp_path: Path) -> Path:
     source = Path(netcl_plugin_rowwise.__file__).parent
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(source, package, dirs_exist_ok=True, ignore=ignored)
+    settings = folder / "pyproject.toml"
+    text = settings.read_text(encoding="utf-8")
+    tensor = next(line for line in text.splitlines() if "netcl-plugin-tensor" in line)
+    settings.write_text(text.replace(tensor, OWNERS), encoding="utf-8")
     return folder
 
 
@@ -350,12 +368,35 @@ def test_the_project_is_found_and_used(project: Path, tmp_path: Path) -> None:
         assert used["provider"] == "netcl-plugin-rowwise"
 
 
-@pytest.mark.packaging  # the check builds a wheel
-def test_the_project_passes_its_check(project: Path) -> None:
+def checked(project: Path) -> dict[str, Any]:
+    """The record of `netcl plugins check`."""
     command = ["netcl_core.cli.main", "plugins", "check", ".", "--json"]
     done = checkouts.call(command, project, "")
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    record = json.loads(done.stdout)
-    assert record["state"] == "pass"
-    passed = {each["op"] for each in record["outcomes"] if each["check"] == "registration"}
-    assert passed == {"layer_norm", "cross_entropy"}
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.packaging  # the check builds a wheel
+def test_the_project_passes_its_check(project: Path) -> None:
+    record = checked(project)
+    assert record["state"] == "pass", [x for x in record["outcomes"] if x["state"] == "failed"]
+    passed = [each for each in record["outcomes"] if each["state"] == "passed"]
+    for op in ("layer_norm", "cross_entropy"):
+        checks = {each["check"] for each in passed if each["op"] == op}
+        assert checks >= {"registration", "values", "gradient"}, checks
+
+
+@pytest.mark.packaging  # the check builds a wheel
+def test_an_operator_whose_plugin_is_not_named_fails_alone(project: Path) -> None:
+    """The check ended with a line on stderr, and all that it had found was lost."""
+    settings = project / "pyproject.toml"
+    text = settings.read_text(encoding="utf-8")
+    settings.write_text(text.replace('    "netcl-plugin-losses",\n', ""), encoding="utf-8")
+    record = checked(project)
+    failed = {
+        (each["op"], each["check"]) for each in record["outcomes"] if each["state"] == "failed"
+    }
+    assert failed and {op for op, _ in failed} == {"cross_entropy"}
+    passed = {each["op"] for each in record["outcomes"] if each["state"] == "passed"}
+    assert "layer_norm" in passed

@@ -60,11 +60,16 @@ def composed_call(
 ) -> OperatorCall | None:
     """The call of an implementation that would serve on a device; None: the function does.
 
-    `tensors` may lie elsewhere: only their shapes and dtypes are looked at.
+    `tensors` are the first operands; they may lie elsewhere, since only their shapes and dtypes
+    are looked at.
     """
     if operator.bind is None or device.backend == "numpy":
         return None
-    operands, metadata = operator.bind(*tensors, **attrs)
+    if operator.operands and len(tensors) <= len(operator.operands):
+        named = dict(zip(operator.operands, tensors, strict=False))
+        operands, metadata = operator.bind(**named, **attrs)
+    else:
+        operands, metadata = operator.bind(*tensors, **attrs)
     specs = specs_of(operands, [x for x in operands if x is not None])
     made = _made(operator, device, specs, metadata)
     return None if made is _FUNCTION else made

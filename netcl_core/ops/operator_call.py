@@ -16,6 +16,7 @@ from netcl_core.dtypes import DTYPES
 from netcl_core.errors import PluginError, RegistrationError, message
 from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
 from netcl_core.ops.operators import (
+    OTHERS,
     Attrs,
     Implementation,
     Operator,
@@ -129,17 +130,25 @@ class OperatorCall:
 
     def _tell(self, error: Exception, what: str) -> None:
         """Note in an error of a plugin's code whose code it is, and how to do without it."""
-        remedy = f"`netcl plugins why {self.name}` lists all who offer it, nc.prefer takes another."
-        error.add_note(f"{self.name}: while {what}. {remedy}")
+        error.add_note(f"{self.name}: while {what}")
+        error.add_note(OTHERS.format(op=self.name))
 
     @property
     def residuals(self) -> tuple[Spec, ...]:
         """What is written after the results for the gradients alone."""
         if self.launches and self.implementation.backward is not None:
-            own = self.implementation.residuals
-            return () if own is None else several(own(self.request))
+            return self._own_residuals(self.implementation)
         declared = self.operator.residuals
         return () if declared is None else several(declared(*self.specs, **self.attrs))
+
+    def _own_residuals(self, implementation: Implementation) -> tuple[Spec, ...]:
+        if implementation.residuals is None:
+            return ()
+        try:
+            return several(implementation.residuals(self.request))
+        except Exception as error:
+            self._tell(error, f"{self.operator.source_of(implementation)} was asked what it keeps")
+            raise
 
     @property
     def launched(self) -> list[Launch]:
@@ -216,8 +225,8 @@ class OperatorCall:
 
     # -- gradients -----------------------------------------------------------------------
 
-    def _backward(self) -> Callable[..., Sequence[Any]] | None:
-        """The implementation's own gradients, else the operator's, else its decomposition's."""
+    def rule(self) -> Callable[..., Sequence[Any]] | None:
+        """The implementation's own backward, else the operator's, else its decomposition's."""
         own = self.implementation.backward if self.launches else None
         if own is not None or self.operator.backward is not None:
             return own or self.operator.backward
@@ -225,12 +234,12 @@ class OperatorCall:
 
     def flows(self, needs: Needs) -> Needs:
         """Of each result, whether its gradient reaches an input that needs one."""
-        reached = True in needs and self._backward() is not None
+        reached = True in needs and self.rule() is not None
         return tuple([reached and DTYPES[spec.dtype].floating for spec in self.results])
 
     def saves(self, needs: Needs) -> tuple[int, ...]:
         """Which inputs the gradients read."""
-        own = self._backward() is self.operator.backward
+        own = self.rule() is self.operator.backward
         saves = self.operator.saves if own else None
         return tuple([k for k, i in enumerate(self.present) if saves is None or i in saves])
 
@@ -243,7 +252,7 @@ class OperatorCall:
         self, inputs: Sequence[Any], kept: Sequence[Any], grads: Sequence[Any], needs: Needs
     ) -> list[Any]:
         """The same from what the gradients read: the inputs, and the results with residuals."""
-        backward, count = self._backward(), len(self.results)
+        backward, count = self.rule(), len(self.results)
         assert backward is not None  # else nothing flows
         wanted = [bool(each) for each in self.operands(needs)]
         saved = Saved(

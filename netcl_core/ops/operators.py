@@ -30,6 +30,8 @@ UNKNOWN: Final = "with the operator"
 #: somebody brings goes before it.
 DECOMPOSITION: Final = "decomposition"
 _LAST: Final = -1_000_000
+#: What to do if a record of an op is wrong, for notes in errors.
+OTHERS: Final = "`netcl plugins why {op}` lists all who offer it, nc.prefer takes another."
 Attrs: TypeAlias = Mapping[str, Any]
 Bind: TypeAlias = Callable[..., tuple[Sequence[Any], dict[str, Any]]]
 
@@ -365,6 +367,7 @@ def _unfit(request: Request, offer: Offer) -> str | None:
     except Exception as error:
         given = f"{offer.label!r} ({offer.provider})"
         error.add_note(f"{offer.op}: while the implementation {given} was asked what it needs")
+        error.add_note(f"Without {offer.provider} the op is computed by others")
         raise
 
 
