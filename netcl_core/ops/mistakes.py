@@ -60,14 +60,19 @@ def raise_named(
 def misfit(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether the arguments do not fit a function's signature and annotations.
 
-    What annotations leave open may be tensors, arrays, numbers, None and sequences of these.
+    What annotations leave open may be tensors, arrays, numbers and sequences of these, and None
+    where that is the default.
     """
+    signature = inspect.signature(function)
     try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
+        given = signature.bind(*args, **kwargs).arguments
     except TypeError:
         return True
-    hints = _hints(function)
-    return not all(_fits(value, hints.get(name, Any)) for name, value in bound.arguments.items())
+    hints, parameters = _hints(function), signature.parameters
+    return not all(
+        (value is None and parameters[name].default is None) or _fits(value, hints.get(name, Any))
+        for name, value in given.items()
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -98,11 +103,14 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _is_data(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Operand):
+        return True
+    if isinstance(value, (list, tuple)) and any(isinstance(each, Operand) for each in value):
         return all(map(_is_data, value))
-    if isinstance(value, np.ndarray):
-        return value.dtype.kind in "biuf" and value.dtype.name in DTYPES
-    return value is None or isinstance(value, (Operand, np.generic, bool, int, float))
+    try:
+        return np.asarray(value).dtype.name in DTYPES
+    except ValueError:  # a ragged list
+        return False
 
 
 def names_an_op(error: Exception) -> bool:

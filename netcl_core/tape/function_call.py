@@ -9,7 +9,7 @@ from netcl_core.device.device_table import get_device
 from netcl_core.dtypes import DTYPES
 from netcl_core.tape.apply import Needs, apply
 from netcl_core.tape.exact_forward import ExactForward
-from netcl_core.tape.gradients import checked
+from netcl_core.tape.gradients import checked, whole
 from netcl_core.tape.node import Node, caller_name
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import get_current_tape
@@ -69,7 +69,7 @@ class FunctionCall:
     def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
         assert self.grad_fn is not None  # else nothing flows
         operands = [x if isinstance(x, Operand) else None for x in self.args]
-        parts = checked(self.name, self.grad_fn(grads[0]), operands, "grad_fn")
+        parts = checked(self.name, self.grad_fn(whole(grads[0])), operands, "grad_fn")
         return [parts[place] for place in self.places]
 
     def exact(self, node: Node) -> ExactForward:

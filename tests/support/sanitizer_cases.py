@@ -96,7 +96,6 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((5, 7)), (slice(3, 1),)),
         call(T((3, 4, 5), "float16"), (..., -1)),
     ),
-    "getitem_backward": (call(T((3, 2)), (5, 7), (("slice", 4, -2, 3), ("slice", 1, 3, 2))),),
     "cat": (
         each((T((3, 5)), T((3, 0)), T((3, 19))), 1),
         call((T((1, 2, 3), "bool"), T((4, 2, 3), "bool"))),
@@ -121,10 +120,6 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         each(T((5, 7)), 1, T((3, 2), "int64", (6, 0, 1, 1, 6, 6))),
         call(T((4, 3, 5)), 0, T((2, 3, 1), "int32", (3, 0, 1, 2, 3, 3))),
     ),
-    "add_at_index": (
-        each(T((4, 7)), index(4, 4, 0, 4, 2), 0, "gather", True, (5, 7)),
-        call(T((0, 7)), index(0), 0, "gather", True, (5, 7)),
-    ),
     "embedding": (call(T((2, 3), "int32", (0, 4, 4, 1, 0, 4)), T((5, 19))),),
     "one_hot": (call(T((3,), "int64", (0, 6, 2)), 7),),
     # reductions: one pass and two, both inner axes, several axes, all
@@ -148,8 +143,11 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((2100, 3)), 0),
     ),
     "mean": (each(T((3, 31)), (0, 1), True), call(T((600, 3)), 0)),
-    "max": (each(T((5, 31)), 0), call(T((8500,), "int32")), call(T((3, 19, 5), "int64"), 1)),
-    "min": (each(T((5, 31)), 1), call(T((20, 3), "uint8"), 0)),
+    "amax": (each(T((5, 31)), 0), call(T((8500,), "int32")), call(T((3, 19, 5), "int64"), 1)),
+    "amin": (each(T((5, 31)), 1), call(T((20, 3), "uint8"), 0)),
+    "max": (each(T((5, 31)), 0), call(T((3, 19, 5), "int64"), 1), call(T((31,)))),
+    "min": (each(T((5, 31)), 1, True), call(T((20, 3), "uint8"), 0)),
+    "topk": (each(T((5, 31)), 3, 1), call(T((3, 19, 5), "int32"), 19, 1), call(T((31,)), 0)),
     "prod": (each(T((5, 31)), 1), call(T((0, 3)), 0), call(T((7, 5), "int32"), 0)),
     # scans and softmax
     "argmax": (each(T((5, 31)), 1), call(T((5, 7), "uint8")), call(T((3, 5, 2)), 1, True)),
@@ -164,23 +162,16 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((2, 4500))),
     ),
     "log_softmax": (each(T((3, 31)), 1), each(T((2, 5, 31)), 1), call(T((40, 1)), 0)),
-    "softmax_backward": (each(T((3, 31)), T((3, 31)), 1), call(T((3, 5, 2)), T((3, 5, 2)), 1)),
-    "log_softmax_backward": (each(T((3, 31)), T((3, 31)), 1), call(T((9, 19)), T((9, 19)), 0)),
     # rows standardised: shared work-groups, tails of teams, rows too long for registers
-    "norm_rows": (
-        each(T((5, 31)), T((31,)), T((31,))),
-        each(T((3, 64)), T((64,))),
-        call(T((40, 2, 6)), T((2, 6)), T((2, 6)), 2, 1e-5, False),
-        call(T((2, 4500)), T((4500,)), T((4500,))),
-        call(T((31,))),
+    "layer_norm": (
+        each(T((5, 31)), (31,), T((31,)), T((31,))),
+        each(T((3, 64)), (64,), T((64,))),
+        call(T((2, 4500)), (4500,), T((4500,)), T((4500,))),
+        call(T((31,)), 31),
     ),
-    "norm_rows_backward": (
-        each(T((5, 31)), T((5, 31)), T((31,)), 1, 1e-5, True),
-        call(T((3, 64)), T((3, 64)), None, 1, 1e-5, False),
-    ),
-    "random_mask": (
-        each(T((3, 31)), T((2,), "int64", (7, 3)), 0.5),
-        call(T((1031,)), T((2,), "int64", (7, 3)), 1.0),
+    "rms_norm": (
+        call(T((40, 2, 6)), (2, 6), T((2, 6))),
+        each(T((3, 64)), (64,), T((64,))),
     ),
     # products: tails of tiles and of item rows, vectors, transposes, broadcast batches, no inner
     "matmul": (
@@ -205,7 +196,29 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((2, 3, 5)), T((4, 5))),
         call(T((5,)), T((33, 5)), T((33,))),
     ),
-    # losses by rows
+    "cross_entropy": (call(T((5, 31)), T((5, 31))), call(T((5, 31)), LABELS, T((31,)))),
+    "batch_norm": (call(T((4, 3, 5)), None, None, T((3,)), T((3,)), training=True),),
+}
+
+#: Calls of the ops that exist for others alone: gradients, rows of losses, masks.
+PARTS: Final[dict[str, tuple[Call, ...]]] = {
+    "getitem_backward": (call(T((3, 2)), (5, 7), (("slice", 4, -2, 3), ("slice", 1, 3, 2))),),
+    "add_at_index": (
+        each(T((4, 7)), index(4, 4, 0, 4, 2), 0, "gather", True, (5, 7)),
+        call(T((0, 7)), index(0), 0, "gather", True, (5, 7)),
+    ),
+    "softmax_backward": (each(T((3, 31)), T((3, 31)), 1), call(T((3, 5, 2)), T((3, 5, 2)), 1)),
+    "log_softmax_backward": (each(T((3, 31)), T((3, 31)), 1), call(T((9, 19)), T((9, 19)), 0)),
+    "max_along": (each(T((5, 31)), 0), call(T((3, 19, 5), "int64"), 1)),
+    "min_along": (call(T((20, 3), "uint8"), 0),),
+    "norm_rows_backward": (
+        each(T((5, 31)), T((5, 31)), T((31,)), 1, 1e-5, True, ("weight", "bias")),
+        call(T((3, 64)), T((3, 64)), None, 1, 1e-5, False, ()),
+    ),
+    "random_mask": (
+        each(T((3, 31)), T((2,), "int64", (7, 3)), 0.5),
+        call(T((1031,)), T((2,), "int64", (7, 3)), 1.0),
+    ),
     "cross_entropy_rows": (
         each(T((5, 31)), LABELS),
         each(T((5, 31)), LABELS, T((31,)), -100, 0.1),
@@ -232,8 +245,6 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(LABELS, None, -100, "float16"),
         call(WRONG, T((31,)), -100, "float32"),
     ),
-    "cross_entropy": (call(T((5, 31)), T((5, 31))), call(T((5, 31)), LABELS, T((31,)))),
-    "batch_norm": (call(T((4, 3, 5)), None, None, T((3,)), T((3,)), training=True),),
 }
 
 #: Steps of each optimizer: settings, the parameters' sizes (with tails; more than one launch
@@ -269,10 +280,8 @@ COMPOSITES: Final = {
     "masked_fill": "where with a scalar",
     "var": "mean, square and sum",
     "std": "sqrt of var",
-    "logsumexp": "max, exp, sum and log",
+    "logsumexp": "amax, exp, sum and log",
     "l2_normalize": "square, sum, sqrt, clamp and div",
-    "layer_norm": "mean, square and rsqrt, as batch_norm; norm_rows on GPUs",
-    "rms_norm": "mean, square and rsqrt, as batch_norm; norm_rows on GPUs",
     "group_norm": "layer_norm after a reshape",
     "dropout": "random_mask with a fresh state",
     "mse_loss": "squared_error_elements and a reduction",
@@ -321,7 +330,7 @@ FUSED: Final[tuple[tuple[Callable[..., Any], tuple[T, ...]], ...]] = (
     (lambda x, y: ag.sum(ag.exp(x) * y), (T((5, 31)), T((5, 31)))),
     (lambda x, y: ag.mean(ag.exp(x) * y, -1) * 2.0, (T((5, 47)), T((47,)))),
     (lambda x, y: ag.tanh(ag.sum(x - y, 0)), (T((37, 47)), T((37, 1)))),
-    (lambda x: ag.max(x * x, (0, 2)), (T((3, 18, 35)),)),
+    (lambda x: ag.amax(x * x, (0, 2)), (T((3, 18, 35)),)),
     (lambda x, y: ag.softmax(x * y + 1.0, -1) - y, (T((5, 47)), T((5, 1)))),
     (lambda x: ag.log_softmax(x * 0.5, 0) * 2.0, (T((5, 35)),)),
     (lambda x, w: ag.layer_norm(x * 2.0, (47,), w, w) + x, (T((5, 47)), T((47,)))),

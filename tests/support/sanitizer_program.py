@@ -21,6 +21,7 @@ from sanitizer_cases import (
     FLOATING,
     FUSED,
     OPTIMIZERS,
+    PARTS,
     STRUCTURED,
     Call,
     T,
@@ -81,7 +82,8 @@ class Recorder:
 def run(name: str, each: Call, dtype: str) -> None:
     """One call and its gradient."""
     args = [made(value, dtype) for value in each.args]
-    result = getattr(ag, name)(*args, **each.kwargs)
+    function = functions.of_record(registry.op_rows(name, parts=True)[0].record)
+    result = function(*args, **each.kwargs)
     for part in result if isinstance(result, tuple) else (result,):
         if part.requires_grad:
             part.backward(nc.Tensor.ones(part.shape, part.dtype))
@@ -94,7 +96,7 @@ def calls() -> Iterator[tuple[str, Call]]:
             yield row.record.name, each
     for each in layout_calls():
         yield "maximum", each
-    for name, some in STRUCTURED.items():
+    for name, some in (STRUCTURED | PARTS).items():
         for each in some:
             yield name, each
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from netcl_core.errors import AttributeValueError, ShapeError, message
+
+#: Axes as users give them; None: all.
+Dims: TypeAlias = int | Sequence[int] | None
 
 
 def shape_of(value: Any) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import netcl_core.autograd as ag
 from netcl_core import Operand
 from netcl_core.autograd import composite
-from netcl_core.errors import ArgumentError, ShapeError, message
+from netcl_core.errors import ArgumentError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import shape_of
 from netcl_plugin_tensor.norm_rows import EPSILON, NORM_ROWS_BACKWARD, rows_implementation
 from netcl_plugin_tensor.statistics import variance, wide_dtype
@@ -48,19 +48,27 @@ def _standardize(x: Any, over: Sequence[int], eps: float) -> Any:
 
 
 def layer_norm(
-    x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+    x: Any,
+    normalized_shape: int | Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
 ) -> Any:
     """`(x - mean) / sqrt(var + eps) * weight + bias` over the last axes (Ba et al. 2016)."""
     over = _trailing("layer_norm", x, normalized_shape)
     return _affine(_standardize(x, over, eps), weight, bias)
 
 
-def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+def rms_norm(
+    x: Any, normalized_shape: int | Sequence[int], weight: Any = None, eps: float | None = None
+) -> Any:
     """`x / sqrt(mean(x^2) + eps) * weight` over the last axes (Zhang, Sennrich 2019).
 
     `eps` None: the machine epsilon of x's dtype.
     """
     over = _trailing("rms_norm", x, normalized_shape)
+    if eps is None and x.dtype not in EPSILON:
+        raise DtypeError(message("rms_norm", f"a {x.dtype} tensor", "a floating dtype"))
     added = EPSILON[x.dtype] if eps is None else eps
 
     def scaled(x: Any) -> Any:

@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Kernel, Kernels, Spec, Tensor
+from netcl_core import Kernel, Kernels, Operand, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
-from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
+from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, plain_shape, shape_of
 from netcl_plugin_tensor.strided import fill
 
@@ -24,6 +24,8 @@ TEMPLATE: Final = "tensor/lines.cl.j2"
 _STORAGE: Final = {"bool": "uchar", "uint8": "uchar", "int32": "int", "int64": "long",
                    "float16": "half", "float32": "float", "float64": "double"}  # fmt: skip
 _INDICES: Final = ("uint8", "int32", "int64")
+#: More classes than any memory holds are a mistake.
+_MOST_CLASSES: Final = 1 << 31
 
 
 def _check(inputs: Sequence[Any], attrs: Any) -> None:
@@ -180,6 +182,12 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
 def embedding(input: Any, weight: Any) -> Any:
     """Rows of `weight` (count, features) picked by class indices of any shape."""
     shape = shape_of(input)
+    if not isinstance(weight, Operand):
+        raise ArgumentError(
+            message(
+                "embedding", f"weight is a {type(weight).__name__}", "a tensor (count, features)"
+            )
+        )
     index = ag.as_operand(input, weight.device)
     flat = ag.index_select(weight, 0, ag.reshape(index, (math.prod(shape),)))
     return ag.reshape(flat, (*shape, shape_of(weight)[1]))
@@ -198,6 +206,9 @@ def one_hot(x: Any, num_classes: int = -1) -> Any:
     if low < 0 or high >= classes:
         wrong = low if low < 0 else high
         raise AttributeValueError(message("one_hot", f"the index {wrong}", f"0 to {classes - 1}"))
+    if classes > _MOST_CLASSES:
+        expected = f"at most {_MOST_CLASSES} classes"
+        raise AttributeValueError(message("one_hot", f"num_classes={num_classes}", expected))
     names = Tensor.from_host(np.arange(classes, dtype=np.int64), index.device)
     return ag.eq(ag.unsqueeze(index, -1), names).astype("int64")
 

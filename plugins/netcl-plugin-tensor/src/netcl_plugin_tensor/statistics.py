@@ -19,7 +19,7 @@ from netcl_core.autograd import (
     composite,
     reduction_kernels,
 )
-from netcl_plugin_tensor.axes import axes, reduced, shape_of
+from netcl_plugin_tensor.axes import Dims, axes, reduced, shape_of
 from netcl_plugin_tensor.strided import fill
 
 PRODUCT: Final = Combine(
@@ -67,7 +67,7 @@ def _prod_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
 # -- composites --------------------------------------------------------------------------
 
 
-def var(x: Any, dim: Any = None, correction: float = 1, keepdim: bool = False) -> Any:
+def var(x: Any, dim: Dims = None, correction: float = 1, keepdim: bool = False) -> Any:
     """The variance over one, several or all axes: sum((x - mean)^2) / max(0, n - correction)."""
     return _as_given(x, variance("var", x, dim, correction, keepdim))
 
@@ -98,12 +98,12 @@ def _inverse(count: float) -> float:
     return 1.0 / count if count > 0 else math.inf
 
 
-def std(x: Any, dim: Any = None, correction: float = 1, keepdim: bool = False) -> Any:
+def std(x: Any, dim: Dims = None, correction: float = 1, keepdim: bool = False) -> Any:
     """The standard deviation: the square root of `var`."""
     return _as_given(x, ag.sqrt(variance("std", x, dim, correction, keepdim)))
 
 
-def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
+def logsumexp(x: Any, dim: Dims, keepdim: bool = False) -> Any:
     """log(sum(exp(x))) over one or several axes, without overflow."""
     over = axes("logsumexp", dim, len(shape_of(x)))
     top = ag.amax(x, over, True).detach()
@@ -113,7 +113,7 @@ def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
     return total if keepdim else ag.reshape(total, reduced(shape_of(x), over, False))
 
 
-def l2_normalize(x: Any, dim: Any = -1, eps: float = 1e-12) -> Any:
+def l2_normalize(x: Any, dim: Dims = -1, eps: float = 1e-12) -> Any:
     """`x / max(sqrt(sum(x^2)), eps)` along one or several axes."""
     over = axes("l2_normalize", dim, len(shape_of(x)))
     wide = ag.astype(x, "float32") if wide_dtype(x) else x
