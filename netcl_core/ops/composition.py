@@ -45,7 +45,8 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
             if made is not None:
                 return deliver(operator, apply(made, inputs, (), made.attrs))
         try:
-            return function(*args, **kwargs)
+            found = function(*args, **kwargs)
+            return deliver(operator, list(found)) if type(found) is tuple else found
         except MISTAKES as error:
             if not isinstance(error, NetclError) and not misfit(function, args, kwargs):
                 error.add_note(f"raised inside the op {operator.name}, by what it is made of")

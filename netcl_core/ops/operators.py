@@ -255,6 +255,11 @@ class Operator:
                 expected = "bind, infer and reference, or a function of other ops"
                 raise RegistrationError(message(self.name, given, expected))
         elif self.bind is None and self.operands:
+            parameters = self.signature.parameters
+            unknown = [repr(each) for each in self.operands if each not in parameters]
+            if unknown:
+                given, known = f"no parameter {' and '.join(unknown)}", ", ".join(parameters)
+                raise RegistrationError(message(self.name, given, f"operands among {known}"))
             object.__setattr__(self, "bind", _bound_by_name(self.function, self.operands))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
