@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from netcl_core.codegen.inline import NO_SLOTS, Slots
 from netcl_core.device.device import Device
-from netcl_core.errors import DeviceError, RegistrationError, message
+from netcl_core.errors import DeviceError, MutationError, RegistrationError, message
 from netcl_core.plugins.registry import registry, winner_of
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 from netcl_core.runtime.host_calls import HostCall
@@ -30,6 +30,8 @@ UNKNOWN: Final = "with the operator"
 #: somebody brings goes before it.
 DECOMPOSITION: Final = "decomposition"
 _LAST: Final = -1_000_000
+#: What to do if a record of an op is wrong, for notes in errors.
+OTHERS: Final = "`netcl plugins why {op}` lists all who offer it, nc.prefer takes another."
 Attrs: TypeAlias = Mapping[str, Any]
 Bind: TypeAlias = Callable[..., tuple[Sequence[Any], dict[str, Any]]]
 
@@ -143,6 +145,7 @@ class Implementation:
             place of the operator's.
         residuals: With a `backward` of its own, `(request) -> (Spec, ...)`: what the kernels write
             after the outputs for it alone, such as row statistics; `saved.residuals` holds them.
+        parts: Operators and primitives that this `backward` alone uses, as of an Operator.
     """
 
     operator: str
@@ -156,6 +159,7 @@ class Implementation:
     rereads: bool = False
     backward: Callable[..., Sequence[Any]] | None = None
     residuals: Callable[[Request], tuple[Spec, ...]] | None = None
+    parts: Sequence[Any] = ()
 
     @property
     def name(self) -> str:
@@ -177,23 +181,41 @@ class Saved:
     `saves` leaves out may have been changed since, and only its shape and dtype count.
 
     Attributes:
+        operator: The op's name.
         inputs: The operands as Tensors, None for an absent one.
-        outputs: The results.
+        results: The results as they were kept; to be read as `outputs`.
         attrs: The metadata.
         needs: For each operand whether its gradient is wanted.
         residuals: What was kept for the backward alone.
     """
 
+    operator: str
     inputs: tuple[Any, ...]
-    outputs: tuple[Any, ...]
+    results: tuple[Any, ...]
     attrs: Attrs
     needs: tuple[bool, ...]
     residuals: tuple[Any, ...] = ()
 
     @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The results; raises MutationError if one was changed in place since."""
+        for each in self.results:
+            if each.version:  # that of a tensor that nobody has changed is 0
+                given = f"a result of shape {each.shape} was changed in place"
+                remedy = "Call backward before the change, or change a copy"
+                who = f"backward of {self.operator}"
+                raise MutationError(message(who, given, "results as they were", remedy))
+        return self.results
+
+    @property
     def output(self) -> Any:
         """The first result, for most the only one."""
         return self.outputs[0]
+
+
+def several(found: Spec | tuple[Spec, ...]) -> tuple[Spec, ...]:
+    """What a shape rule gave, as a tuple: it may be one Spec alone."""
+    return found if isinstance(found, tuple) else (found,)
 
 
 @final
@@ -267,6 +289,11 @@ class Operator:
                 expected = "bind, infer and reference, or a function of other ops"
                 raise RegistrationError(message(self.name, given, expected))
         elif self.bind is None and self.operands:
+            parameters = self.signature.parameters
+            unknown = [repr(each) for each in self.operands if each not in parameters]
+            if unknown:
+                given, known = f"no parameter {' and '.join(unknown)}", ", ".join(parameters)
+                raise RegistrationError(message(self.name, given, f"operands among {known}"))
             object.__setattr__(self, "bind", _bound_by_name(self.function, self.operands))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -297,6 +324,16 @@ class Operator:
             version, found = registry.version, self._offers()
             _offers[self] = version, found
         return found
+
+    def source_of(self, implementation: Implementation | None) -> str:
+        """Who computes with an implementation or (None) with the operator itself, for errors."""
+        offers = [each for each in self.offers() if each.item is implementation]
+        if implementation is not None:
+            provider = offers[0].provider if offers else UNKNOWN
+            return f"the implementation {implementation.label!r} ({provider})"
+        rows = registry.op_rows(self.name, parts=True)
+        found = [row.provider for row in rows if row.record is self]
+        return f"the operator's backward ({(*found, UNKNOWN)[0]})"
 
     def _offers(self) -> list[Offer]:
         provider, owner = next(
@@ -362,7 +399,15 @@ _offers: Final[WeakKeyDictionary[Operator, tuple[int, list[Offer]]]] = WeakKeyDi
 def _unfit(request: Request, offer: Offer) -> str | None:
     """Why an offered implementation cannot serve a request, or None; a function always can."""
     limit = registry.limit(offer.owner, request.device)
-    return limit or (None if offer.item is None else offer.item.requires.unmet(request))
+    if limit or offer.item is None:
+        return limit
+    try:
+        return offer.item.requires.unmet(request)  # type: ignore[no-any-return]  # a text
+    except Exception as error:
+        given = f"{offer.label!r} ({offer.provider})"
+        error.add_note(f"{offer.op}: while the implementation {given} was asked what it needs")
+        error.add_note(f"Without {offer.provider} the op is computed by others")
+        raise
 
 
 def composite(

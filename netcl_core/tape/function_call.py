@@ -7,10 +7,9 @@ from typing import Any, Final, final
 
 from netcl_core.device.device_table import get_device
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import GradientError, message
 from netcl_core.tape.apply import Needs, apply
 from netcl_core.tape.exact_forward import ExactForward
-from netcl_core.tape.gradients import whole
+from netcl_core.tape.gradients import checked, whole
 from netcl_core.tape.node import Node, caller_name
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import get_current_tape
@@ -69,16 +68,8 @@ class FunctionCall:
 
     def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
         assert self.grad_fn is not None  # else nothing flows
-        parts = self.grad_fn(whole(grads[0]))
-        if not isinstance(parts, (list, tuple)) or len(parts) != len(self.args):
-            given = len(parts) if isinstance(parts, (list, tuple)) else type(parts).__name__
-            raise GradientError(
-                message(
-                    f"backward of {self.name}",
-                    f"grad_fn returned {given}",
-                    f"{len(self.args)} gradients, one per input",
-                )
-            )
+        operands = [x if isinstance(x, Operand) else None for x in self.args]
+        parts = checked(self.name, self.grad_fn(whole(grads[0])), operands, "grad_fn")
         return [parts[place] for place in self.places]
 
     def exact(self, node: Node) -> ExactForward:

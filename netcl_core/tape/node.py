@@ -157,7 +157,7 @@ class Node(Operand):
 
     @property
     def grad_fn(self) -> Callable[..., Sequence[Any]] | None:
-        """`(gradient of this value) -> [gradient per input]`, unchecked; None for a leaf."""
+        """`(gradient of this value) -> [gradient per input]`; None for a leaf."""
         if self.call is None:
             return None
         node, place = self if self.source is None else self.source, self.index

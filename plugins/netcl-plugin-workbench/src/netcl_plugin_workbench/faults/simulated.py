@@ -107,7 +107,9 @@ def choose(rank: int, note: Callable[[Sequence[Any], Any], None] = lambda all, o
 
     def select(operator: Operator, request: Any, chosen: Any = ()) -> Any:
         candidates = [offer.item for offer in operator.offers()]
-        fitting = [each for each in candidates if each.requires.unmet(request) is None]
+        fitting = [  # None is the operator's own function of other ops, which fits always
+            each for each in candidates if each is None or each.requires.unmet(request) is None
+        ]
         if not fitting:
             given = f"{operator.name} on the simulator as a {request.device.kind}"
             raise DeviceError(f"{given}: none of its implementations fits")
