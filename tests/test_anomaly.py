@@ -22,7 +22,7 @@ for plugin in ("elementwise", "tensor", "linalg", "losses"):
 INPUTS = 8
 DEVICES = usable_devices()
 CASES = figures.all_cases()
-STRUCTURED = ("max", "prod", "softmax", "matmul", "linear", "cumsum", "gather")
+STRUCTURED = ("amax", "prod", "softmax", "matmul", "linear", "cumsum", "gather")
 
 
 def leaf(values: Any, dtype: str = "float32", device: Any = None) -> nc.Tensor:
@@ -49,10 +49,12 @@ def times(factor: Any, function: Callable[..., Any], *inputs: nc.Tensor) -> Any:
     return ag.apply_op(forward, backward, *inputs, op_name="suspect")
 
 
-def checked(result: Any, seed: int = 0) -> None:
+def checked(result: Any, seed: int = 0, *, finite: bool = True) -> None:
     """A backward pass under check_numerics with a random upstream gradient."""
     grad = np.random.default_rng(seed).standard_normal(result.shape).astype(result.dtype)
-    with ag.detect_anomaly(check_numerics=True):
+    mode = ag.detect_anomaly(check_numerics=True)
+    mode._mode = (finite, True)
+    with mode:
         result.backward(grad)
 
 
@@ -94,7 +96,7 @@ def test_creation_traces_are_kept_while_the_mode_is_on() -> None:
     x = leaf([[1.0, 2.0], [3.0, 4.0]])
     with ag.detect_anomaly():
         assert traced(x * 2)
-        assert traced(ag.max(x, 1))
+        assert traced(ag.amax(x, 1))
         assert traced(ag.apply_op(lambda v: v, lambda g: [g], x))
     assert (x * 2).creation_trace is None
 
@@ -127,11 +129,11 @@ def test_check_numerics_finds_a_gradient_that_is_off() -> None:
 
 @pytest.mark.parametrize("factor", [1.01, 0.99, -1.0, 0.0, 388.0])
 @pytest.mark.parametrize(
-    "function", [ag.tanh, lambda x: ag.softmax(x, 1), lambda x: ag.max(x, 1), ag.square],
-    ids=["tanh", "softmax", "max", "square"],
+    "function", [ag.tanh, lambda x: ag.softmax(x, 1), lambda x: ag.amax(x, 1), ag.square],
+    ids=["tanh", "softmax", "amax", "square"],
 )  # fmt: skip
 def test_a_factor_on_every_gradient_is_seen(function: Callable[..., Any], factor: float) -> None:
-    for seed in range(20):
+    for seed in range(5):
         values = np.random.default_rng(seed).standard_normal((3, 5))
         checked(function(leaf(values)), seed)
         with pytest.raises(AnomalyError, match="suspect"):
@@ -160,14 +162,26 @@ def test_one_of_several_inputs_and_one_tensor_twice() -> None:
         checked(product)
 
 
-def test_results_of_one_region_are_checked_together(monkeypatch: pytest.MonkeyPatch) -> None:
+class Scaled:
+    """A call whose gradients are 1 % too large."""
+
+    def __init__(self, call: Any) -> None:
+        self.right = call
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.right, name)
+
+    def gradients(self, *args: Any) -> list[Any]:
+        found = self.right.gradients(*args)
+        return [None if each is None else ag.mul(figures.whole(each), 1.01).value for each in found]
+
+
+def test_results_of_one_region_are_checked_together() -> None:
     both = ag.jit_compile(lambda x: (ag.exp(x) * x, ag.tanh(x)))
     found = both(leaf([0.5, 1.5]))
     checked(found[0] * found[1])
     found = both(leaf([0.5, 1.5]))
-    (bundle,) = found[0].parents
-    right = bundle.grad_fn
-    monkeypatch.setattr(bundle, "grad_fn", lambda g: [(right(g)[0] * 1.01).value], raising=True)
+    found[0].call = Scaled(found[0].call)
     with pytest.raises(AnomalyError, match=r"fused\(exp, mul, tanh\)"):
         checked(found[0] * found[1])
 
@@ -179,24 +193,16 @@ def test_a_fused_operator_is_checked(device: Any) -> None:
     for function in (
         lambda x, w: ag.sum(ag.relu(x * w), 1) * 2 + 1,
         lambda x, w: ag.softmax(ag.tanh(x) * 3, 1) * w,
-        lambda x, w: ag.tanh(ag.max(x * 2, 1)),
+        lambda x, w: ag.tanh(ag.amax(x * 2, 1)),
     ):
         result = ag.jit_compile(function)(x, w)
         checked(result)
         result = ag.jit_compile(function)(x, w)
-        if not result.op_name.startswith("fused") or not isinstance(result.fn, Callable):  # type: ignore[arg-type]
+        if not result.op_name.startswith("fused"):
             continue
-        right = result.grad_fn
-        result.grad_fn = lambda g, right=right: [
-            None if each is None else ag.mul(ag.expand(each, x.shape), 1.0) * 1.01
-            if False else ag.mul(_whole(each), 1.01) for each in right(g)
-        ]  # fmt: skip
+        result.call = Scaled(result.call)
         with pytest.raises(AnomalyError, match="fused"):
             checked(result)
-
-
-def _whole(part: Any) -> Any:
-    return figures.whole(part)
 
 
 # -- right gradients --------------------------------------------------------------------
@@ -217,7 +223,7 @@ def _whole(part: Any) -> Any:
         (ag.sqrt, [0.0, 1e-37, 1e-12, 4.0]),
         (lambda x: ag.clamp(x, 0.1, 0.7), [0.1, 0.7, 0.0999999, 0.4, 1.0]),
         (lambda x: ag.hard_tanh(x, -0.3, 0.3), [-0.3, 0.3, 0.30000004, 0.0, 1.0]),
-        (lambda x: ag.max(x, -1), [[1.0, 1.0, 0.5], [2.0, 1.9999999, 2.0]]),
+        (lambda x: ag.amax(x, -1), [[1.0, 1.0, 0.5], [2.0, 1.9999999, 2.0]]),
         (lambda x: ag.prod(x, -1), [[0.0, 2.0, 3.0], [0.0, 0.0, 1.0], [1e-8, 1e8, 2.0]]),
         (lambda x: ag.softmax(x, -1), [[0.0, 0.0, 0.0], [30.0, 1.0, -40.0], [1e-9, 5.0, 5.0]]),
         (lambda x: ag.softmax(x, -1), [[-np.inf, 0.0, 1.0]]),
@@ -236,12 +242,8 @@ def test_kinks_steps_edges_and_mixed_sizes_are_no_anomaly(
     with np.errstate(all="ignore"):
         x = leaf(values, dtype, device)
     result = function(x)
-    mode = ag.detect_anomaly(check_numerics=True)
-    mode._mode = (False, True)  # NaN is the other check's
     for seed in range(3):
-        grad = np.random.default_rng(seed).standard_normal(result.shape).astype(dtype)
-        with mode:
-            result.backward(grad)
+        checked(result, seed, finite=False)
 
 
 def test_an_input_that_was_changed_where_backward_does_not_read_it() -> None:
@@ -264,7 +266,7 @@ def test_large_tensors() -> None:
 def test_nothing_that_was_saved_is_touched() -> None:
     """The check ran the forward again through the op itself, whose output it kept instead."""
     x = leaf([[3.0, 1.0, 2.0], [1.0, 5.0, 4.0]])
-    for function in (lambda x: ag.max(x, -1), lambda x: ag.softmax(x, 1), ag.tanh):
+    for function in (lambda x: ag.amax(x, -1), lambda x: ag.softmax(x, 1), ag.tanh):
         result = function(x)
         seed = np.ones(result.shape, "float32")
         (before,) = ag.grad(result, x, nc.tensor(seed))

@@ -121,7 +121,7 @@ def test_a_template_that_changes_is_rendered_anew(device: nc.Device, tmp_path: A
         Bound(device, Kernels((kernel,)), (), ())([x.buffer], [y.buffer])
         return float(y.to_host()[0])
 
-    text = "__kernel void scale(__global const float *a, __global float *b) { b[0] = a[0] * F; }"
+    text = "kernel void scale(global const float *a, global float *b) { b[0] = a[0] * F; }"
     try:
         for factor in ("2.0f", "5.0f"):
             (tmp_path / "scale.cl.j2").write_text(text.replace("F", factor), encoding="utf-8")

@@ -33,7 +33,7 @@ from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Operand, Tensor
 
 #: How many calls an op keeps: another one costs little more than to find it.
-CALLS: Final = 1024
+CALLS: Final = 768
 
 
 @final

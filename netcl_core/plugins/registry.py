@@ -84,8 +84,12 @@ def winner_of(op: str, decision: Decision) -> Any:
     return decision.winner.item
 
 
+#: Fills the tables, once somebody asks for what no manifest of a loaded plugin brings.
+_LOADER: Final = "netcl_core.plugins.loading"
+
+
 def _load_installed() -> None:
-    importlib.import_module("netcl_core.plugins.loading").load_installed()
+    importlib.import_module(_LOADER).load_installed()
 
 
 def _ambiguous(name: str, tied: Sequence[Offer]) -> AmbiguousOpError:

@@ -33,7 +33,8 @@ def check_numerics(node: Any, upstream: Sequence[Any], gradients: Sequence[Tenso
         upstream: The gradient of each result, or None.
         gradients: A Tensor of the input's shape, or None, for each input.
     """
-    doubt = find_doubt(node, upstream, gradients)
+    with np.errstate(all="ignore"):  # what overflows or is no number is not judged
+        doubt = find_doubt(node, upstream, gradients)
     if doubt is None:
         return
     at = " along a direction" if doubt.element is None else f" at {doubt.element}"

@@ -53,18 +53,17 @@ def slopes(f: Callable[[float], Array], most: float) -> Slopes:
     start, factor = _GRIDS[middle.dtype.name]
     middle = middle.astype(np.float64)
     steps = (start * factor ** -np.arange(_COUNT)).reshape(-1, *(1,) * middle.ndim)
-    with np.errstate(all="ignore"):
-        right = np.stack([f(step) for step in steps.reshape(-1).tolist()]).astype(np.float64)
-        left = np.stack([f(-step) for step in steps.reshape(-1).tolist()]).astype(np.float64)
-        rounding = 4 * unit * (np.abs(middle) + np.maximum(np.abs(right), np.abs(left))) / steps
-        up = _limit((right - middle) / steps, rounding, factor, unit, steps)
-        down = _limit((middle - left) / steps, rounding, factor, unit, steps)
-        both = _limit((right - left) / (2 * steps), rounding, factor**2, unit, steps)
-        low, high = _bounds(up, down, both)
-        jump = _jumps(right, middle, rounding, steps) | _jumps(left, middle, rounding, steps)
-        unknown = jump | ~np.isfinite(low) | ~np.isfinite(high)
-        low, high = np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high)
-        return Slopes(low, high, _bend(left, middle, right, unit, start, both[0], most))
+    right = np.stack([f(step) for step in steps.reshape(-1).tolist()]).astype(np.float64)
+    left = np.stack([f(-step) for step in steps.reshape(-1).tolist()]).astype(np.float64)
+    rounding = 4 * unit * (np.abs(middle) + np.maximum(np.abs(right), np.abs(left))) / steps
+    up = _limit((right - middle) / steps, rounding, factor, unit, steps)
+    down = _limit((middle - left) / steps, rounding, factor, unit, steps)
+    both = _limit((right - left) / (2 * steps), rounding, factor**2, unit, steps)
+    low, high = _bounds(up, down, both)
+    jump = _jumps(right, middle, rounding, steps) | _jumps(left, middle, rounding, steps)
+    unknown = jump | ~np.isfinite(low) | ~np.isfinite(high)
+    low, high = np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high)
+    return Slopes(low, high, _bend(left, middle, right, unit, start, both[0], most))
 
 
 def _limit(values: Array, rounding: Array, factor: float, unit: float, steps: Array) -> Array:

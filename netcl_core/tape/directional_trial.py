@@ -28,8 +28,8 @@ _STEP: Final = 2.0**-14
 _GROUPS: Final = (4, 32)
 #: So many elements are computed for all groups, or as few groups are made as there may be.
 _WORK: Final = 1 << 22
-#: How many groups are halved at most.
-_HALVED: Final = 256
+#: How many groups are looked at in halves, at most.
+_HALVED: Final = 64
 #: Bounds that are wider, by the slope, hide what one element does: they are halved, too.
 _WIDE: Final = 1e-3
 
@@ -144,21 +144,27 @@ class DirectionalTrial:
         f = self._line(self.trial.arrays, group, direction)
         ends = [f(k * _STEP).astype(np.float64) for k in (1, -1, 2, -2)]
         weights = self.trial.upstream
-        with np.errstate(all="ignore"):
-            slope = (8 * (ends[0] - ends[1]) - (ends[2] - ends[3])) / (12 * _STEP)
-            total = float(np.where(weights == 0, 0, weights * slope).sum())
-            given = float((self.given[group] * direction).sum())
+        slope = (8 * (ends[0] - ends[1]) - (ends[2] - ends[3])) / (12 * _STEP)
+        total = float(np.where(weights == 0, 0, weights * slope).sum())
+        given = float((self.given[group] * direction).sum())
         return abs(given - total) <= max(8 * self.rounding.stored, 2e-5) * abs(total)
 
     def _judge(self, group: Array) -> _Verdict:
         """The bounds of a group by steps of its elements' size, or of 1 where these tell more."""
-        found = [self._judge_along(group, self._direction(group, least)) for least in (0.0, 1.0)]
+        directions = [self._direction(group, least) for least in (0.0, 1.0)]
+        first = self._judge_along(group, directions[0], around=False)
+        if not (first.contradicts or first.wide):
+            return first
+        found = [self._judge_along(group, direction) for direction in directions]
         return min(found, key=lambda each: each.spread)
 
-    def _judge_along(self, group: Array, direction: Array) -> _Verdict:
+    def _judge_along(self, group: Array, direction: Array, *, around: bool = True) -> _Verdict:
+        """The bounds along a direction, at the inputs alone or also around them."""
+        arrays = self.trial.arrays
+        points = self.trial.points(arrays, self.random) if around else [arrays]
         weights = self.trial.upstream
         lows, highs, beyond = [], [], 0.0
-        for point in self.trial.points(self.trial.arrays, self.random):
+        for point in points:
             f = self._line(point, group, direction)
             measured = slopes(f, self.rounding.most_bend)
             lows.append(measured.low)
@@ -168,34 +174,41 @@ class DirectionalTrial:
             beyond = max(beyond, float(bend.sum()))
         low, high = times(weights, *hull(lows, highs))
         sizes = np.maximum(np.abs(low), np.abs(high))
-        margin = self._margin(group, direction, float(sizes.sum()), beyond)
+        margin = self._margin(group, direction, sizes, beyond)
         middle = abs(float(low.sum() + high.sum())) / 2
         margin += 8 * self.rounding.stored * middle if np.isfinite(middle) else 0.0
         given = float((self.given[group] * direction).sum())
         bounds = float(low.sum()) - margin, float(high.sum()) + margin
         return _Verdict(given, *bounds, float(direction[0]), float(np.abs(direction).sum()))
 
-    def _margin(self, group: Array, direction: Array, size: float, bent: float) -> float:
+    def _margin(self, group: Array, direction: Array, sizes: Array, bent: float) -> float:
         """What rounding may add: to sums of so large terms, and to results that bend so much."""
         single = min(self.rounding.inner, 2.0**-24)
-        inner = 64 * single + 4 * single * np.sqrt(self.trial.upstream.size)
+        inner = np.full_like(sizes, 64 * single + 4 * single * np.sqrt(sizes.size))
         outer = 16 * single
         if self.rounding.inner > single:  # float16 is kept between one kernel and the next
-            inner += 0.0 if self._is_linear(group) else 3 * self.rounding.inner
+            inner += self.rounding.inner if self._is_linear(group) else self._kept()
             outer += 2 * self.rounding.inner
         upstream = 1 + float(np.abs(self.trial.upstream).max(initial=0.0))
         tiny = self.rounding.tiny * upstream * float(np.abs(direction).sum())
-        return float((inner * size if np.isfinite(size) else 0.0) + outer * bent + tiny)
+        return float(np.where(np.isfinite(sizes), inner * sizes, 0).sum() + outer * bent + tiny)
+
+    def _kept(self) -> Array:
+        """How far results are off, by their size, that a gradient is made of in float16."""
+        results = np.stack([each.reshape(-1) for each in self.trial.results])
+        weights = np.abs(self.trial.upstream)
+        faint = self.rounding.tiny / (np.abs(results) * np.minimum(weights, 1))
+        found: Array = 3 * self.rounding.inner + np.minimum(np.nan_to_num(faint, nan=1.0), 1.0)
+        return found
 
     def _is_linear(self, group: Array) -> bool:
         """Whether large steps say so: then a gradient is not made of rounded results."""
         f = self._line(self.trial.arrays, group, self._direction(group, 0.0))
-        with np.errstate(all="ignore"):
-            middle = f(0.0)
-            half, back, full = (f(t) - middle for t in (0.5, -0.5, 1.0))
-            size = np.abs(full) + np.abs(middle)
-            apart = np.maximum(np.abs(half + back), np.abs(full - 2 * half))
-            return bool((apart <= 1e-12 * size)[np.isfinite(size)].all())
+        middle = f(0.0)
+        half, back, full = (f(t) - middle for t in (0.5, -0.5, 1.0))
+        size = (np.abs(full) + np.abs(middle)).max(initial=0.0)
+        apart = np.maximum(np.abs(half + back), np.abs(full - 2 * half)).max(initial=0.0)
+        return bool(apart <= 1e-10 * size)
 
     def _convicted(self, group: Array, verdict: _Verdict) -> Doubt | None:
         """The element that is wrong; or the whole group, if equal elements that go together say so.
@@ -225,7 +238,8 @@ class DirectionalTrial:
             halves.append((half, self._judge(half)))
         halves.sort(key=lambda each: not each[1].contradicts)
         for half, found in halves:
-            if (found.contradicts or found.wide) and (accused := self._accused(half, found)):
+            follow = found.contradicts or (found.wide and not verdict.contradicts)
+            if follow and (accused := self._accused(half, found)):
                 return accused
         return None
 

@@ -7,8 +7,7 @@ with care.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
@@ -26,6 +25,8 @@ from netcl_core.tensors.host_data import Array
 #: The step of the first look, and of how many elements the second one takes care at a time.
 _STEP: Final = 2.0**-12
 _AT_A_TIME: Final = 1 << 15
+#: The smallest and the largest slope, and the margin beyond them.
+_Bounds: TypeAlias = tuple[Array, Array, Array]
 
 
 @final
@@ -64,14 +65,13 @@ class ElementwiseTrial:
     def _clear(self, index: int, owner: Array, given: Array, rounding: Rounding) -> Array:
         """Which elements agree with a central difference of fourth order."""
         x = self.flat[index]
-        with np.errstate(all="ignore"):
-            scale = np.maximum(np.abs(x), 1e-4)
-            ends = [self._results(self.flat, index, x + k * _STEP * scale) for k in (1, -1, 2, -2)]
-            slope = (8 * (ends[0] - ends[1]) - (ends[2] - ends[3])) / (12 * _STEP * scale)
-            terms = np.where(self.trial.upstream == 0, 0, self.trial.upstream * slope).sum(axis=0)
-            total = np.bincount(owner, terms, given.size)
-            margin = max(8 * rounding.stored, 2e-5)
-            found: Array = np.abs(given - total) <= margin * np.abs(total)
+        scale = np.maximum(np.abs(x), 1e-4)
+        ends = [self._results(self.flat, index, x + k * _STEP * scale) for k in (1, -1, 2, -2)]
+        slope = (8 * (ends[0] - ends[1]) - (ends[2] - ends[3])) / (12 * _STEP * scale)
+        terms = np.where(self.trial.upstream == 0, 0, self.trial.upstream * slope).sum(axis=0)
+        total = np.bincount(owner, terms, given.size)
+        margin = max(8 * rounding.stored, 2e-5)
+        found: Array = np.abs(given - total) <= margin * np.abs(total)
         return found
 
     def _results(self, arrays: Sequence[Array], index: int, x: Array) -> Array:
@@ -97,8 +97,7 @@ class ElementwiseTrial:
         upstream = self.trial.upstream[:, members]
         low, high, margin = self._slopes(index, arrays, rounding, random)
         least, most = times(upstream, low, high)
-        with np.errstate(all="ignore"):
-            beyond = np.where(upstream == 0, 0, np.abs(upstream) * margin)
+        beyond = np.where(upstream == 0, 0, np.abs(upstream) * margin)
         beyond = beyond + rounding.tiny * (1 + np.abs(upstream))
         place = np.searchsorted(some, owner[members])
 
@@ -112,7 +111,7 @@ class ElementwiseTrial:
 
     def _slopes(
         self, index: int, arrays: Sequence[Array], rounding: Rounding, random: np.random.Generator
-    ) -> tuple[Array, Array, Array]:
+    ) -> _Bounds:
         """The bounds of each result's slopes around some elements, and the margin beyond them."""
         points = self.trial.points(arrays, random)
         error = self._forward_error(points)
@@ -125,7 +124,7 @@ class ElementwiseTrial:
             low, high, margin = self._hull(found)
         return low, high, margin
 
-    def _hull(self, found: Sequence[Any]) -> tuple[Array, Array, Array]:
+    def _hull(self, found: Sequence[_Bounds]) -> _Bounds:
         lows, highs, margins = zip(*found, strict=True)
         return *hull(lows, highs), np.max(margins, axis=0)
 
@@ -134,45 +133,49 @@ class ElementwiseTrial:
         coarse = self.trial.forward.coarse
         assert coarse is not None  # it is elementwise
         apart = []
-        with np.errstate(all="ignore"):
-            for point in points:
-                exact = _rows(self.trial.forward.run(point), point[0])
-                apart.append(np.abs(_rows(coarse(point), point[0]) - exact))
+        for point in points:
+            exact = _rows(self.trial.forward.run(point), point[0])
+            apart.append(np.abs(_rows(coarse(point), point[0]) - exact))
         found: Array = np.nan_to_num(np.max(apart, axis=0), nan=0, posinf=0)
         return found
 
     def _slopes_at(
         self, index: int, arrays: Sequence[Array], rounding: Rounding, error: Array
-    ) -> tuple[Array, Array, Array]:
+    ) -> _Bounds:
         """The same at one point: by steps of the element's size, or of 1 where these tell more."""
         x = arrays[index]
-        scales = [np.where(x == 0, 1.0, np.abs(x)), np.maximum(np.abs(x), 1.0)]
+        scales = np.where(x == 0, 1.0, np.abs(x)), np.maximum(np.abs(x), 1.0)
+        fine, coarse = (
+            self._slopes_with(index, arrays, scale, rounding, error) for scale in scales
+        )
+        better = ~(coarse[1] - coarse[0] >= fine[1] - fine[0])
+        low, high, margin = (np.where(better, b, a) for a, b in zip(fine, coarse, strict=True))
+        return low, high, margin
+
+    def _slopes_with(
+        self,
+        index: int,
+        arrays: Sequence[Array],
+        scale: Array,
+        rounding: Rounding,
+        error: Array,
+    ) -> _Bounds:
+        """The same by steps of one size."""
+        x = arrays[index]
         value = np.abs(self._results(arrays, index, x))
-        best: Any = None
-        for scale in scales:
-            along = partial(self._along, arrays, index, scale)
-            measured = slopes(along, rounding.most_bend)
-            with np.errstate(all="ignore"):
-                low, high, size = (y / scale for y in (measured.low, measured.high, measured.size))
-                size = np.where(np.isfinite(size), size, 0)
-                doubtful = (16 * rounding.inner * value + 4 * error) * measured.bend / scale
-                margin = rounding.relative * size + np.nan_to_num(doubtful)
-                if best is None:
-                    best = low, high, margin
-                else:
-                    better = ~(high - low >= best[1] - best[0])
-                    pairs = zip((low, high, margin), best, strict=True)
-                    best = tuple(np.where(better, new, old) for new, old in pairs)
-        return best  # type: ignore[no-any-return]  # three arrays
+        measured = slopes(lambda t: self._results(arrays, index, x + t * scale), rounding.most_bend)
+        size = np.where(np.isfinite(measured.size), measured.size, 0)
+        doubtful = (16 * rounding.inner * value + 4 * error) * measured.bend
+        margin = rounding.relative * size + np.nan_to_num(doubtful)
+        return measured.low / scale, measured.high / scale, margin / scale
 
     def _shifted(
         self, index: int, arrays: Sequence[Array], error: Array, low: Array, high: Array
     ) -> list[list[Array]]:
         """Where a forward lies that cancels: as far off as its error says, to both sides."""
         x = arrays[index]
-        with np.errstate(all="ignore"):
-            slope = np.maximum(np.abs(low), np.abs(high))
-            shift = np.nan_to_num((2 * error / slope).max(axis=0), nan=0, posinf=np.inf)
+        slope = np.maximum(np.abs(low), np.abs(high))
+        shift = np.nan_to_num((2 * error / slope).max(axis=0), nan=0, posinf=np.inf)
         shift = np.minimum(shift, 1.25 * np.abs(x))
         return [[x + way * shift if i == index else a for i, a in enumerate(arrays)]
                 for way in (1, -1)]  # fmt: skip

@@ -73,8 +73,7 @@ def _of_region(plan: Plan, scalars: Sequence[Any], *, exact: bool) -> Evaluate:
 
     def run(arrays: Sequence[Any]) -> list[Array]:
         args = [arrays[i].astype(_compute(types.inputs[i]), copy=False) for _, i in reads]
-        with np.errstate(all="ignore"):
-            found = function(*args, *(values[i] for i in slots))
+        found = function(*args, *(values[i] for i in slots))
         return [np.asarray(each, np.float64) for each in found]
 
     return run

@@ -10,6 +10,7 @@ from netcl_core.dtypes import DTYPES
 from netcl_core.errors import GradientError, message
 from netcl_core.tape.apply import Needs, apply
 from netcl_core.tape.exact_forward import ExactForward
+from netcl_core.tape.gradients import whole
 from netcl_core.tape.node import Node, caller_name
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import get_current_tape
@@ -68,7 +69,7 @@ class FunctionCall:
 
     def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
         assert self.grad_fn is not None  # else nothing flows
-        parts = self.grad_fn(grads[0])
+        parts = self.grad_fn(whole(grads[0]))
         if not isinstance(parts, (list, tuple)) or len(parts) != len(self.args):
             given = len(parts) if isinstance(parts, (list, tuple)) else type(parts).__name__
             raise GradientError(

@@ -53,7 +53,7 @@ class Rounding:
 
     @property
     def relative(self) -> float:
-        """Of a gradient that is a product of what it is made of; 64 units for OpenCL functions."""
+        """Of a product: a few roundings, and 64 units for the functions of OpenCL."""
         return 8 * self.stored + 64 * min(self.inner, 2.0**-24)
 
     @property
@@ -101,10 +101,9 @@ class GradientTrial:
         if not DTYPES[value.dtype].floating:
             return True
         now, then = np.broadcast_to(self.results[0], value.shape), value.to_host()
-        with np.errstate(all="ignore"):
-            known = np.isfinite(now) & np.isfinite(then)
-            apart = np.abs(now - then.astype(np.float64))[known]
-            largest = np.abs(now[known]).max(initial=0.0)
+        known = np.isfinite(now) & np.isfinite(then)
+        apart = np.abs(now - then.astype(np.float64))[known]
+        largest = np.abs(now[known]).max(initial=0.0)
         return bool(apart.max(initial=0.0) > _STALE[value.dtype] * largest)
 
     @property
@@ -139,9 +138,8 @@ class GradientTrial:
         dtype = DTYPES[x.dtype]
         kept = NUMPY_OF_COMPUTE[dtype.compute] if elementwise else dtype.numpy
         unit = float(np.finfo(kept).eps) / 2
-        with np.errstate(all="ignore"):
-            moved = array * (1 + _SPREAD * unit * random.uniform(-1, 1, array.shape))
-            return moved.astype(kept).astype(np.float64)
+        moved = array * (1 + _SPREAD * unit * random.uniform(-1, 1, array.shape))
+        return moved.astype(kept).astype(np.float64)
 
 
 def _flat(gradient: Any) -> Array:
@@ -156,17 +154,15 @@ def hull(lows: Sequence[Array], highs: Sequence[Array]) -> tuple[Array, Array]:
     How wide they are at one point (at a kink) adds nothing.
     """
     low, high = np.min(lows, axis=0), np.max(highs, axis=0)
-    with np.errstate(all="ignore"):
-        single = np.max(np.subtract(highs, lows), axis=0)
-        apart = np.maximum(high - low - single, 0)
+    single = np.max(np.subtract(highs, lows), axis=0)
+    apart = np.maximum(high - low - single, 0)
     apart = np.where(np.isfinite(apart), apart, 0)
     return low - apart, high + apart
 
 
 def times(weights: Array, low: Array, high: Array) -> tuple[Array, Array]:
     """Bounds times weights; what has no weight does not count, even if it has no bounds."""
-    with np.errstate(all="ignore"):
-        ends = np.stack([weights * low, weights * high])
+    ends = np.stack([weights * low, weights * high])
     return (
         np.where(weights == 0, 0.0, ends.min(axis=0)),
         np.where(weights == 0, 0.0, ends.max(axis=0)),

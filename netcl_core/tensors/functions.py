@@ -10,6 +10,9 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
+#: The room above that says how functions are made, once one is needed.
+_MAKER: Final = "netcl_core.ops.functions"
+
 
 @final
 class OpFunctions(dict[str, Callable[..., Any]]):
@@ -43,9 +46,9 @@ class OpFunctions(dict[str, Callable[..., Any]]):
         return held[1]
 
     def _wired(self) -> OpFunctions:
-        """Itself, once the room of the ops, which lies above, has said how functions are made."""
+        """Itself, once it is known how functions are made."""
         if "build" not in vars(self):
-            importlib.import_module("netcl_core.ops.functions")
+            importlib.import_module(_MAKER)
         return self
 
     def op_names(self) -> Sequence[str]:

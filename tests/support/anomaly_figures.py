@@ -1,6 +1,6 @@
 """How often check_numerics refuses a right gradient and passes a wrong one, over every op.
 
-    python tests/support/anomaly_figures.py [--inputs 2000] [--dtype float32] [--device cpu] [op]
+    python tests/support/anomaly_figures.py [--inputs 2000] [--dtype float32] [op ...]
 
 The inputs are those of the first-party plugins' conformance cases: as they are drawn, of mixed
 sizes, and at kinks (whole numbers, zeros, ties).
@@ -138,7 +138,7 @@ def _visible(right: Any, wrong: Any) -> bool:
 
 @contextmanager
 def judged(figures: Figures, every: int = 1) -> Iterator[None]:
-    """Backward passes inside check right gradients, and wrong ones at every so manieth node."""
+    """Backward passes inside check right gradients, and wrong ones one node in every so many."""
     real = anomaly.check_numerics
 
     def check(node: Any, upstream: Any, gradients: Sequence[Any]) -> None:
@@ -157,8 +157,6 @@ def judged(figures: Figures, every: int = 1) -> Iterator[None]:
 
     anomaly.check_numerics = check
     try:
-        with ag.detect_anomaly(False):
-            pass
         yield
     finally:
         anomaly.check_numerics = real
@@ -191,9 +189,9 @@ def run(case: Case, dtype: str, number: int, device: Any, figures: Figures, ever
         if not result.requires_grad or not result.size:
             return
         seed = random.standard_normal(result.shape).astype(result.dtype)
-        thread_mode = ag.detect_anomaly(True, check_numerics=True)
-        thread_mode._mode = (False, True)  # NaN is none of our concern
-        with judged(figures, every), thread_mode:
+        mode = ag.detect_anomaly(check_numerics=True)
+        mode._mode = (False, True)  # NaN is the other check's
+        with judged(figures, every), mode:
             ag.backward(result, seed)
 
 

@@ -209,6 +209,8 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
     ),
     "softmax_backward": (each(T((3, 31)), T((3, 31)), 1), call(T((3, 5, 2)), T((3, 5, 2)), 1)),
     "log_softmax_backward": (each(T((3, 31)), T((3, 31)), 1), call(T((9, 19)), T((9, 19)), 0)),
+    "max_along": (each(T((5, 31)), 0), call(T((3, 19, 5), "int64"), 1)),
+    "min_along": (call(T((20, 3), "uint8"), 0),),
     "norm_rows_backward": (
         each(T((5, 31)), T((5, 31)), T((31,)), 1, 1e-5, True, ("weight", "bias")),
         call(T((3, 64)), T((3, 64)), None, 1, 1e-5, False, ()),

@@ -13,6 +13,7 @@ X = normal()
 TIES = whole(-4, 4)
 ALL = ("bool", *INTEGERS, *FLOATS)
 AT_TIES = {"gradient": "ties are kinks"}
+AT_NAN = {"non-finite": "PyTorch sends the gradient of NaN to every NaN, amax to none"}
 Shape = tuple[int, ...]
 
 
@@ -127,7 +128,7 @@ def reduction(op: str, dim: Any, inputs: Any = X, torch: Any = None, **rest: Any
 
     def there(t: Any, x: Any) -> Any:
         over = tuple(range(x.ndim)) if dim is None else dim
-        return getattr(t, {"max": "amax", "min": "amin"}.get(op, op))(x, dim=over)  # fmt: skip
+        return getattr(t, op)(x, dim=over)
 
     return Case(op, (inputs,), torch or there, call=lambda x: getattr(ag, op)(x, dim),
                 note=str(dim).replace(" ", ""), **rest)  # fmt: skip
@@ -140,7 +141,22 @@ REDUCTIONS: Sequence[Case] = [
     *(reduction("sum", dim, shapes=SUMMED, dtypes=ALL) for dim in DIMS),
     *(reduction("mean", dim, shapes=REDUCED) for dim in DIMS),
     *(reduction(op, dim, shapes=REDUCED, inputs=TIES, dtypes=ALL, skip=AT_TIES)
-      for op in ("max", "min") for dim in DIMS),
+      for op in ("amax", "amin") for dim in DIMS),
+    *(Case(op, (TIES,), op, shapes=REDUCED, dtypes=ALL, skip=AT_TIES | AT_NAN)
+      for op in ("max", "min")),
+    *(Case(op, (X,), lambda t, x, op=op, dim=dim: getattr(t, op)(x, dim).values, dtypes=ALL,
+           call=lambda x, op=op, dim=dim: getattr(ag, op)(x, dim).values, shapes=REDUCED,
+           note=f"values{dim}")
+      for op in ("max", "min") for dim in (0, -1)),
+    *(Case(op, (TIES,), lambda t, x, op=op: getattr(t, op)(x, 1, True).indices, note="indices",
+           call=lambda x, op=op: getattr(ag, op)(x, 1, True).indices, shapes=REDUCED, dtypes=ALL,
+           differentiable=False) for op in ("max", "min")),
+    *(Case("topk", (X,), lambda t, x, largest=largest: t.topk(x, 1, 0, largest).values,
+           call=lambda x, largest=largest: ag.topk(x, 1, 0, largest).values,
+           shapes=REDUCED, note=f"1{largest}", dtypes=ALL) for largest in (True, False)),
+    Case("topk", (X,), lambda t, x: t.topk(x, 3, -1).values,
+         call=lambda x: ag.topk(x, 3, -1).values, shapes=each((5, 17, 19), (3,), (2, 3, 1, 5, 7)),
+         dtypes=ALL),
     *(reduction(op, dim, shapes=REDUCED, inputs=TIES, dtypes=ALL, differentiable=False,
                 torch=lambda t, x, op=op, dim=dim: getattr(x, op)(dim))
       for op in ("argmax", "argmin") for dim in (None, 0, 1, -1)),
@@ -190,13 +206,13 @@ NORMS: Sequence[Case] = [
     Case("rms_norm", (X, X), lambda t, x, w: t.nn.functional.rms_norm(x, (5,), w, 1e-6),
          call=lambda x, w: ag.rms_norm(x, 5, w, 1e-6),
          shapes=[[(4, 6, 5), (5,)], [(5,), (5,)], [(2, 1, 3, 1, 5), (5,)]]),
-    Case("norm_rows", (X, X, X), lambda t, x, w, b: t.nn.functional.layer_norm(x, w.shape, w, b),
-         call=lambda x, w, b: ag.norm_rows(x, w, b, w.ndim),
+    Case("layer_norm", (X, X, X), lambda t, x, w, b: t.nn.functional.layer_norm(x, w.shape, w, b),
+         call=lambda x, w, b: ag.layer_norm(x, w.shape, w, b), note="rows",
          shapes=[[(4, 6, 5), (5,), (5,)], [(8,)] * 3, [(2, 1, 3, 4, 8), (4, 8), (4, 8)],
                  [(0, 6), (6,), (6,)], [(3, 1031), (1031,), (1031,)]]),
-    Case("norm_rows", (X, X), lambda t, x, w: t.nn.functional.rms_norm(x, w.shape, w, 1e-6),
-         call=lambda x, w: ag.norm_rows(x, w, dims=w.ndim, eps=1e-6, centered=False),
-         shapes=[[(4, 6, 5), (5,)], [(8,), (8,)], [(2, 4100), (4100,)]], note="rms"),
+    Case("rms_norm", (X, X), lambda t, x, w: t.nn.functional.rms_norm(x, w.shape, w, 1e-6),
+         call=lambda x, w: ag.rms_norm(x, w.shape, w, 1e-6), note="rows",
+         shapes=[[(4, 6, 5), (5,)], [(8,), (8,)], [(2, 4100), (4100,)]]),
     Case("group_norm", (X, X, X), lambda t, x, w, b: t.nn.functional.group_norm(x, 2, w, b),
          call=lambda x, w, b: ag.group_norm(x, 2, w, b),
          shapes=[[(4, 6, 5), (6,), (6,)], [(1, 2, 3), (2,), (2,)],
@@ -220,17 +236,9 @@ NORMS: Sequence[Case] = [
                "threads": "the seed is the process's, for all threads"}),
 ]  # fmt: skip
 
-INTERNAL = {
-    "getitem_backward": "the gradient of getitem",
-    "add_at_index": "the gradient of gather, index_select and embedding",
-    "softmax_backward": "the gradient of softmax",
-    "log_softmax_backward": "the gradient of log_softmax",
-    "norm_rows_backward": "the gradient of norm_rows",
-    "random_mask": "what dropout is made of",
-}
 CASES = [*SHAPES, *INDEXING, *JOINING, *SELECTING, *REDUCTIONS, *SOFT, *NORMS]
 
 
-def cases(op: str) -> Sequence[Case] | str:
-    """The cases of an op, or why it needs none."""
-    return INTERNAL.get(op) or [case for case in CASES if case.op == op]
+def cases(op: str) -> Sequence[Case]:
+    """The cases of an op."""
+    return [case for case in CASES if case.op == op]

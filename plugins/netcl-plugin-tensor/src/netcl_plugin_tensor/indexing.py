@@ -118,7 +118,7 @@ def _numpy_index(index: Sequence[Entry]) -> tuple[Any, ...]:
             stop = start + step * length
             found.append(slice(start, stop if stop >= 0 else None, step) if length else slice(0, 0))
         else:
-            found.append(entry[1] if entry[0] == "int" else None)
+            found.append(entry[1] if entry[0] == "int" else (None if entry[1] else False))
     return tuple(found)
 
 
@@ -128,7 +128,7 @@ def _reference(x: Any, index: Sequence[Entry]) -> Any:
 
 def _picked(index: Sequence[Entry]) -> tuple[int, ...]:
     """The shape of what an index picks."""
-    return tuple([1 if each[0] == "new" else each[3] for each in index if each[0] != "int"])
+    return tuple([each[1] if each[0] == "new" else each[3] for each in index if each[0] != "int"])
 
 
 def _infer(x: Spec, index: Sequence[Entry]) -> Spec:
