@@ -2,9 +2,9 @@
 
     python tests/support/op_table.py [distribution ...]
 
-With distributions named, the sections of all others stay as they are. It runs the cases of all plugins on all devices, which takes minutes, so that `make docs` leaves
-it alone and `make op-table` runs it. Exits with 1 if anything fails, such as that an op has neither
-a case nor a reason.
+With distributions named, the sections of all others stay as they are. It runs the cases of all
+plugins on all devices, which takes minutes, so that `make docs` leaves it alone and `make op-table`
+runs it. Exits with 1 if anything fails, such as that an op has neither a case nor a reason.
 """
 
 from __future__ import annotations

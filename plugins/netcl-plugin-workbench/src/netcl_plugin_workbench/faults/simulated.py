@@ -103,18 +103,21 @@ def watched(device: Device, log: Path) -> AbstractContextManager[SimulatedStream
 
 
 def choose(rank: int, note: Callable[[Sequence[Any], Any], None] = lambda all, one: None) -> None:
-    """Let every operator use its `rank`-th fitting implementation (or its last)."""
+    """Let every operator use its `rank`-th fitting implementation (or its last).
+
+    The last of a composite is its own function: None, for which `note` is not called.
+    """
 
     def select(operator: Operator, request: Any, chosen: Any = ()) -> Any:
-        candidates = [offer.item for offer in operator.offers()]
-        fitting = [  # None is the operator's own function of other ops, which fits always
-            each for each in candidates if each is None or each.requires.unmet(request) is None
-        ]
+        offered = [offer.item for offer in operator.offers()]
+        candidates = [each for each in offered if each is not None]
+        fitting = [e for e in offered if e is None or e.requires.unmet(request) is None]
         if not fitting:
             given = f"{operator.name} on the simulator as a {request.device.kind}"
             raise DeviceError(f"{given}: none of its implementations fits")
         found = fitting[min(rank, len(fitting) - 1)]
-        note(candidates, found)
+        if found is not None:
+            note(candidates, found)
         return found
 
     Operator.select = select  # type: ignore[method-assign,assignment]  # of this process only
