@@ -108,7 +108,12 @@ __all__ = [
 
 
 def tensor(array_like: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """A tensor with a copy of host data: `Tensor.from_host`."""
+    """A tensor with a copy of host data: `Tensor.from_host`.
+
+    >>> nc.tensor([[1, 2], [3, 4]], device="cpu")
+    Tensor([[1, 2],
+            [3, 4]], shape=(2, 2), dtype=int32, device=cpu)
+    """
     made: Tensor = __getattr__("Tensor").from_host(array_like, *args, **kwargs)
     return made
 

@@ -60,6 +60,9 @@ DEFAULT_OF_CATEGORY: Final = ("bool", "int32", "float32")
 def dtype_name(dtype: Any, who: str = "dtype") -> str:
     """The canonical name of a dtype given as name, NumPy dtype or Python type.
 
+    >>> nc.dtype_name(float), nc.dtype_name(np.int64)
+    ('float32', 'int64')
+
     Raises DtypeError for dtypes that netcl does not have, complex and object included.
     """
     if isinstance(dtype, str) and dtype in DTYPES:

@@ -38,7 +38,7 @@ def python() -> Callable[..., str]:
             timeout=120,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout.strip()
 
     return run

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import broken
+import examples
 import generate
 import matrix_page
 import pytest
@@ -21,7 +22,10 @@ from netcl_core.plugins.market import failures
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-_FENCE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^```(python|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+#: The modules whose names are for everybody, and what their examples are run by.
+FACES = ("netcl_core", "netcl_core.autograd", "netcl_core.plugins", "netcl_core.testing")
+HELP = str(ROOT / "tests" / "support")
 #: Plugins that bring a command and nothing that runs on a device: their cells are grey.
 NO_DEVICE = {"netcl-plugin-train", "netcl-plugin-workbench"}
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)[^)]*\)")
@@ -104,17 +108,55 @@ def _blocks() -> Iterator[object]:
         for match in _FENCE.finditer(text):
             line = text[: match.start()].count("\n") + 2
             name = f"{path.relative_to(ROOT)}:{line}"
-            yield pytest.param("\n" * (line - 1) + match[1], name, id=name)
+            yield pytest.param("\n" * (line - 1) + match[2], match[1], name, id=name)
 
 
-@pytest.mark.parametrize(("code", "name"), list(_blocks()))
-def test_code_blocks_run(python: Callable[..., str], tmp_path: Path, code: str, name: str) -> None:
+@pytest.mark.parametrize(("code", "kind", "name"), list(_blocks()))
+def test_code_blocks_run(
+    python: Callable[..., str], tmp_path: Path, code: str, kind: str, name: str
+) -> None:
     script = tmp_path / "block.py"
     script.write_text(code, encoding="utf-8")
+    if kind == "pycon":
+        python(f"import examples; examples.check_text({str(script)!r}, {name!r})", PYTHONPATH=HELP)
+        return
     python(
         f"from pathlib import Path; text = Path({str(script)!r}).read_text(encoding='utf-8')\n"
         f"exec(compile(text, {name!r}, 'exec'))"
     )
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_examples_of_docstrings_run(python: Callable[..., str], face: str) -> None:
+    python(f"import examples; examples.check_face({face!r})", PYTHONPATH=HELP)
+
+
+#: Public functions and classes that say enough without an example, or have it elsewhere.
+WITHOUT_EXAMPLE = {
+    "netcl_core": "Bound HostCall NamespaceRegistrar Operand OperatorRegistrar PatternRegistrar "
+    "PrimitiveRegistrar default_device host_generator",
+    "netcl_core.autograd": "Combine RowTeams Slots TraceNode get_current_tape is_grad_enabled "
+    "reduction_kernels row_teams set_detect_anomaly",
+    "netcl_core.plugins": "Explanation Plugin PluginWarning add_templates doctor_checks "
+    "load_installed plugin_commands sources unlocked unregister",
+    "netcl_core.testing": "CheckRecord RunResult table_of",
+}
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_public_functions_and_classes_have_an_example(face: str) -> None:
+    lacking = {
+        name.removeprefix(f"{face}.")
+        for name, each in examples.public(face)
+        if ">>>" not in (inspect.getdoc(each) or "")
+    }
+    assert lacking == set(WITHOUT_EXAMPLE[face].split())
+
+
+def test_every_room_is_in_the_table() -> None:
+    rooms = {path.parent.name for path in (ROOT / "netcl_core").glob("*/__init__.py")}
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE)) == rooms
 
 
 @pytest.mark.parametrize("code", failures.FAILURES)

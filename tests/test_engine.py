@@ -241,6 +241,22 @@ def test_set_current_tape_and_tape_none() -> None:
     assert not unrecorded.requires_grad
 
 
+@pytest.mark.parametrize(
+    "through",
+    [
+        lambda x: x.to("cpu"),
+        lambda x: ag.apply_op(lambda v: v * 1.0, lambda g: [g * 1.0], x, op_name="own"),
+    ],
+    ids=["to", "apply_op"],
+)
+def test_a_function_of_ones_own_gets_a_whole_gradient(through: Any) -> None:
+    """That of a sum is a Spread, which only the engine knows how to use."""
+    x = leaf(1, 2, 3)
+    for times in (1, 2):
+        ag.sum(through(x)).backward()
+        assert host(x.grad) == [times] * 3
+
+
 # -- modes ----------------------------------------------------------------------------
 
 
@@ -333,6 +349,37 @@ def test_wrong_gradients_of_a_grad_fn_are_named() -> None:
     shape = ag.apply_op(lambda v: v, lambda g: [nc.Tensor.zeros(3)], x, op_name="bent")
     with pytest.raises(GradientError, match=r"backward of bent: a gradient of shape \(3,\)"):
         shape.backward(np.ones(2, "float32"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int32"])
+def test_a_gradient_arrives_in_the_dtype_of_its_value(dtype: str) -> None:
+    """Of float64 the kernel of the op before read every other half, of float16 beyond the end."""
+    for device in nc.devices():
+        if dtype == "float64" and not device.supports_fp64:
+            continue
+        with nc.use_device(device):
+            x = nc.tensor([1.0, 2.0, 3.0], requires_grad=True)
+            doubled = ag.apply_op(
+                lambda y: y.detach(),
+                lambda grad: [nc.Tensor.full((3,), 2, dtype)],
+                ag.mul(x, x),
+                op_name="doubled",
+            )
+            ag.sum(doubled).backward()
+            assert x.grad.to_host().tolist() == [4, 8, 12]
+
+
+def test_what_is_no_gradient() -> None:
+    x = nc.tensor([1.0, 2.0], requires_grad=True)
+    for given, text in ((np.ones(2), "a ndarray for a gradient"), (2.0, "a float for a gradient")):
+        y = ag.apply_op(lambda y: y.detach(), lambda grad, g=given: [g], x, op_name="odd")
+        with pytest.raises(GradientError, match=f"backward of odd: {text}"):
+            ag.sum(y).backward()
+    if nc.default_device().backend == "opencl":
+        there = nc.tensor([1.0, 2.0], "cpu")
+        y = ag.apply_op(lambda y: y.detach(), lambda grad: [there], x, op_name="moved")
+        with pytest.raises(GradientError, match="backward of moved: a gradient on <Device cpu"):
+            ag.sum(y).backward()
 
 
 def test_only_floating_tensors_can_require_gradients() -> None:

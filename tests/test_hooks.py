@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 import pytest
+from netcl_plugin_workbench.check import registration
 
 import netcl_core as nc
 from netcl_core.errors import PluginError, RegistrationError
 from netcl_core.plugins import hooks, loading
 from netcl_core.plugins.registry import registry
-from netcl_core.testing import registration
 
 
 @pytest.fixture

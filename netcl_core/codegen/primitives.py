@@ -51,6 +51,16 @@ class Parsed:
 class AutogradPrimitive:
     """An elementwise op as scalar C expressions.
 
+    >>> cube = ag.AutogradPrimitive("cube", lambda x, attrs: f"{x[0]} * {x[0]} * {x[0]}",
+    ...     lambda x, grad, attrs, out: [f"3 * {x[0]} * {x[0]} * {grad}"], arity=1)
+    >>> cube(nc.tensor([2.0])).item()
+    8.0
+
+    Expressions speak of one element: the core broadcasts the inputs (NumPy's rule), promotes their
+    dtypes, computes float16 in float32, and sums gradients to each input's shape. `forward` and
+    `backward` make text, once per choice of words, and never see data, devices or the grad mode.
+    The result has a buffer of its own. Raises PrimitiveError where a field or expression is wrong.
+
     Args:
         name: The op's name, an identifier.
         forward: `(inputs, attrs) -> str`, the expression of the output. `inputs` are C

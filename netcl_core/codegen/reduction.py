@@ -56,7 +56,11 @@ def reduction_kernels(
 
 
 def reduction_stretch(shape: Sequence[int], axes: Sequence[int]) -> int:
-    """How many contiguous elements a vector of a reduction never leaves: those of one run."""
+    """How many contiguous elements a vector of a reduction never leaves: those of one run.
+
+    >>> ag.reduction_stretch((2, 3, 4), (1, 2)), ag.reduction_stretch((2, 3, 4), (1,))
+    (12, 4)
+    """
     space = merge(tuple(shape), tuple(axes))
     dims = space.lost if space.inner_lost else space.kept
     return dims[-1][0] if dims else 1

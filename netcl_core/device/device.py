@@ -41,6 +41,10 @@ def opencl_module() -> Any:
 class Device:
     """One OpenCL device, or the NumPy path: what it is, what it can do, and its queue.
 
+    >>> cpu = nc.get_device("cpu")
+    >>> cpu.kind, cpu.supports_fp64
+    ('cpu', True)
+
     `str(device)` is its id, which `use_device` takes. Equal only to itself;
     copies are itself, and it pickles as its id.
     """

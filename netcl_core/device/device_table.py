@@ -128,6 +128,9 @@ _table: _Table = _Table()
 def all_devices() -> list[Device]:
     """Every usable device: OpenCL in order, each probed, and the NumPy path last.
 
+    >>> str(nc.devices()[-1])
+    'cpu'
+
     Order: GPU, accelerator, CPU, simulators. The first call may take seconds.
     """
     return [*_table.opencl(), _table.numpy]
@@ -147,6 +150,9 @@ def opencl_problem() -> str:
 
 def get_device(spec: str | Device) -> Device:
     """The device that a spec names; a Device is returned as it is.
+
+    >>> nc.get_device("cpu").backend
+    'numpy'
 
     Specs, in any case: 'cpu' (the NumPy path), 'opencl' (the first OpenCL
     device), 'opencl:<index>', 'opencl:<part of a name or platform>'. Raises
@@ -307,6 +313,10 @@ class DeviceScope:
 
 def use_device(spec: str | Device) -> DeviceScope:
     """Make a device the default, for good or for a block.
+
+    >>> with nc.use_device("cpu"):
+    ...     nc.tensor([1.0]).device
+    <Device cpu: NumPy>
 
     `use_device("cpu")` alone acts at once on the whole process: on every thread
     that is not inside a block of its own. `with use_device("cpu") as device:`

@@ -14,7 +14,7 @@ from netcl_core.codegen.inline import Inline, Slots
 from netcl_core.codegen.lowering import Plan
 from netcl_core.dtypes import DTYPES
 from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.runtime.kernels import Bound, Kernels, Spec
+from netcl_core.runtime.kernels import Bound, Spec
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.exact_forward import ExactForward, region_forward
 from netcl_core.tape.gradients import run_plan
@@ -76,11 +76,9 @@ class FusedOperatorCall:
             request = dataclasses.replace(
                 self.made.request, slots=self._slots(keep), keep=keep and bool(self.made.residuals)
             )
-            planned = self.made.implementation.plan(request)
-            assert isinstance(planned, Kernels)  # host calls offer no slot
-            planned = dataclasses.replace(planned, scalars=request.slots.scalars)
-            found = Bound(self.device, planned, request.inputs, self._outputs(keep))
-            self._bounds[keep] = found
+            made = self.made.prepared(request, self._outputs(keep))
+            assert isinstance(made, Bound)  # host calls offer no slot
+            found = self._bounds[keep] = made
         return found
 
     def _outputs(self, keep: bool) -> tuple[Spec, ...]:

@@ -269,6 +269,11 @@ def _with_zero_gradients(results: list[Any], unused: list[Any]) -> list[Any]:
 def jit_compile(fn: Callable[..., Any] | None = None, *, strict: bool = False) -> Any:
     """Fuse a function of ops: elementwise chains become one forward and one backward kernel.
 
+    >>> chain = ag.jit_compile(lambda x: ag.tanh(x) * 2 + 1)
+    >>> x = nc.tensor([0.0, 0.0])
+    >>> chain(x).numpy(), chain.lower(x).launches
+    (array([1., 1.], dtype=float32), 1)
+
     Args:
         fn: The function. Its tensors may be positional, keyword, or inside tuples, lists and
             dicts, and so may its results. Without it: a decorator with options.

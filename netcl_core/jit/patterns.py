@@ -26,7 +26,7 @@ class MatchedOp:
         attrs: (name, value) of the attributes that it has to have; others may have any value.
 
     Example:
-        >>> print(MatchedOp("gelu", (MatchedOp("add", ("x", "bias")),)))
+        >>> print(ag.MatchedOp("gelu", (ag.MatchedOp("add", ("x", "bias")),)))
         gelu(add(x, bias))
     """
 
@@ -61,6 +61,10 @@ Matcher: TypeAlias = MatchedOp | Callable[..., Any]
 @dataclass(frozen=True, eq=False)
 class TrainingPattern:
     """A group of ops, and what takes its place when a function with such a group is compiled.
+
+    >>> group = ag.MatchedOp("gelu", (ag.MatchedOp("add", ("x", "bias")),))
+    >>> print(ag.TrainingPattern("bias_gelu", group, lambda x, bias: None).summary)
+    gelu(add(x, bias)) in any dtype
 
     Args:
         name: The pattern's name, an identifier.

@@ -33,7 +33,7 @@ class AmpPolicy:
     Raises RegistrationError for a rule, a kind or a dtype that is none.
 
     Example:
-        >>> policy = AmpPolicy("half", "float16", {"exp": "keep"}, {"operator": "allow"})
+        >>> policy = ag.AmpPolicy("half", "float16", {"exp": "keep"}, {"operator": "allow"})
         >>> policy.rule("matmul", "operator"), policy.rule("exp", "primitive")
         ('allow', 'keep')
     """

@@ -24,9 +24,9 @@ from netcl_core.tensors.tensor import Operand
 class prefer:  # noqa: N801 - a function to its users, and a context manager
     """Let one plugin serve an op in this thread, whatever the priorities say.
 
-    Example:
-        with nc.prefer("<distribution>:gelu"):
-            y = ag.gelu(x)
+    >>> provider = nc.plugins.why("gelu").candidates[0].provider
+    >>> with nc.prefer(f"{provider}:gelu"):
+    ...     y = ag.gelu(nc.tensor([0.0]))
 
     Args:
         choices: `<distribution>:<op>` each. A distribution that brings an operator, a primitive

@@ -19,7 +19,7 @@ from netcl_core.ops.operator_call import (
     deliver,
     specs_of,
 )
-from netcl_core.ops.operators import Operator
+from netcl_core.ops.operators import Operator, several
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.memo import Memo
@@ -45,7 +45,8 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
             if made is not None:
                 return deliver(operator, apply(made, inputs, (), made.attrs))
         try:
-            return function(*args, **kwargs)
+            found = function(*args, **kwargs)
+            return deliver(operator, list(found)) if type(found) is tuple else found
         except MISTAKES as error:
             if not isinstance(error, NetclError) and not misfit(function, args, kwargs):
                 error.add_note(f"raised inside the op {operator.name}, by what it is made of")
@@ -60,11 +61,16 @@ def composed_call(
 ) -> OperatorCall | None:
     """The call of an implementation that would serve on a device; None: the function does.
 
-    `tensors` may lie elsewhere: only their shapes and dtypes are looked at.
+    `tensors` are the first operands; they may lie elsewhere, since only their shapes and dtypes
+    are looked at.
     """
     if operator.bind is None or device.backend == "numpy":
         return None
-    operands, metadata = operator.bind(*tensors, **attrs)
+    if operator.operands and len(tensors) <= len(operator.operands):
+        named = dict(zip(operator.operands, tensors, strict=False))
+        operands, metadata = operator.bind(**named, **attrs)
+    else:
+        operands, metadata = operator.bind(*tensors, **attrs)
     specs = specs_of(operands, [x for x in operands if x is not None])
     made = _made(operator, device, specs, metadata)
     return None if made is _FUNCTION else made
@@ -84,10 +90,10 @@ def _served(
             return None, []
         inputs, key = call_key(operands, device, attrs)
         made = calls.get(key)
-        if made is None:
-            made = calls.put(key, _made(operator, device, specs_of(operands, inputs), attrs))
     except (TypeError, ValueError):  # metadata that is no key, data that is none: as it is written
         return None, []
+    if made is None:
+        made = calls.put(key, _made(operator, device, specs_of(operands, inputs), attrs))
     return (None, []) if made is _FUNCTION else (made, inputs)
 
 
@@ -108,12 +114,12 @@ def _results(
 ) -> tuple[Spec, ...] | None:
     """Shapes and dtypes of the results: by the operator's rule, else by a trace of its function.
 
-    None where the function cannot be traced, or gives something else than tensors.
+    None where the function cannot be traced, refuses its arguments (and will say so itself), or
+    gives something else than tensors.
     """
-    if operator.infer is not None:
-        found = operator.infer(*specs, **attrs)
-        return found if isinstance(found, tuple) else (found,)
     try:
+        if operator.infer is not None:
+            return several(operator.infer(*specs, **attrs))
         with TracingContext() as context:
             stand_ins = [
                 None
@@ -124,7 +130,7 @@ def _results(
             result = operator.decomposed(stand_ins, attrs)
             if context.broken is not None:
                 return None
-    except TraceBreak:
+    except (TraceBreak, *MISTAKES):
         return None
     results = result if isinstance(result, (tuple, list)) else (result,)
     if not all(isinstance(each, (Node, Operand)) for each in results):

@@ -13,17 +13,25 @@ import numpy as np
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device, get_device
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import GradientError, RegistrationError, message
+from netcl_core.errors import PluginError, RegistrationError, message
 from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
-from netcl_core.ops.operators import Attrs, Implementation, Operator, Request, Saved
+from netcl_core.ops.operators import (
+    OTHERS,
+    Attrs,
+    Implementation,
+    Operator,
+    Request,
+    Saved,
+    several,
+)
 from netcl_core.runtime.host_calls import HostBound, HostCall
-from netcl_core.runtime.kernels import Bound, Spec
+from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.runtime.memo import Memo
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.apply import Needs, apply, common_device
 from netcl_core.tape.exact_forward import ExactForward
-from netcl_core.tape.gradients import whole
+from netcl_core.tape.gradients import checked, whole
 from netcl_core.tape.modes import enable_grad, no_grad
 from netcl_core.tape.node import Node
 from netcl_core.tape.state import thread
@@ -65,8 +73,7 @@ class OperatorCall:
         self.attrs = attrs
         if results is None:
             assert operator.infer is not None  # else the results are given
-            inferred = operator.infer(*specs, **attrs)
-            results = inferred if isinstance(inferred, tuple) else (inferred,)
+            results = several(operator.infer(*specs, **attrs))
         self.results = results
         for each in results:
             check_dtype(each.dtype, device)
@@ -101,24 +108,47 @@ class OperatorCall:
         keep = keep and bool(self.residuals)
         found = self._bound.get(keep)
         if found is None:
-            request = replace(self.request, keep=keep)
-            planned = self.implementation.plan(request)
             outputs = self.results + (self.residuals if keep else ())
-            found = self._bound[keep] = (
-                HostBound(self.device, planned, request.inputs, outputs)
-                if isinstance(planned, HostCall)
-                else Bound(self.device, planned, request.inputs, outputs)
-            )
+            found = self._bound[keep] = self.prepared(replace(self.request, keep=keep), outputs)
         return found
+
+    def prepared(self, request: Request, outputs: Sequence[Spec]) -> Bound | HostBound:
+        """What runs the implementation's plan for a request; its errors tell whose it is."""
+        try:
+            planned: Any = self.implementation.plan(request)
+            if isinstance(planned, HostCall):
+                return HostBound(self.device, planned, request.inputs, outputs)
+            if not isinstance(planned, Kernels):
+                given = f"its plan gave a {type(planned).__name__}"
+                raise PluginError(message(self.name, given, "Kernels or a HostCall"))
+            if request.slots.scalars:
+                planned = replace(planned, scalars=request.slots.scalars)
+            return Bound(self.device, planned, request.inputs, outputs)
+        except Exception as error:
+            self._tell(error, f"{self.operator.source_of(self.implementation)} was planned")
+            raise
+
+    def _tell(self, error: Exception, what: str) -> None:
+        """Note in an error of a plugin's code whose code it is, and how to do without it."""
+        error.add_note(f"{self.name}: while {what}")
+        error.add_note(OTHERS.format(op=self.name))
 
     @property
     def residuals(self) -> tuple[Spec, ...]:
         """What is written after the results for the gradients alone."""
         if self.launches and self.implementation.backward is not None:
-            own = self.implementation.residuals
-            return () if own is None else own(self.request)
+            return self._own_residuals(self.implementation)
         declared = self.operator.residuals
-        return () if declared is None else declared(*self.specs, **self.attrs)
+        return () if declared is None else several(declared(*self.specs, **self.attrs))
+
+    def _own_residuals(self, implementation: Implementation) -> tuple[Spec, ...]:
+        if implementation.residuals is None:
+            return ()
+        try:
+            return several(implementation.residuals(self.request))
+        except Exception as error:
+            self._tell(error, f"{self.operator.source_of(implementation)} was asked what it keeps")
+            raise
 
     @property
     def launched(self) -> list[Launch]:
@@ -195,8 +225,8 @@ class OperatorCall:
 
     # -- gradients -----------------------------------------------------------------------
 
-    def _backward(self) -> Callable[..., Sequence[Any]] | None:
-        """The implementation's own gradients, else the operator's, else its decomposition's."""
+    def rule(self) -> Callable[..., Sequence[Any]] | None:
+        """The implementation's own backward, else the operator's, else its decomposition's."""
         own = self.implementation.backward if self.launches else None
         if own is not None or self.operator.backward is not None:
             return own or self.operator.backward
@@ -204,12 +234,12 @@ class OperatorCall:
 
     def flows(self, needs: Needs) -> Needs:
         """Of each result, whether its gradient reaches an input that needs one."""
-        reached = True in needs and self._backward() is not None
+        reached = True in needs and self.rule() is not None
         return tuple([reached and DTYPES[spec.dtype].floating for spec in self.results])
 
     def saves(self, needs: Needs) -> tuple[int, ...]:
         """Which inputs the gradients read."""
-        own = self._backward() is self.operator.backward
+        own = self.rule() is self.operator.backward
         saves = self.operator.saves if own else None
         return tuple([k for k, i in enumerate(self.present) if saves is None or i in saves])
 
@@ -222,26 +252,24 @@ class OperatorCall:
         self, inputs: Sequence[Any], kept: Sequence[Any], grads: Sequence[Any], needs: Needs
     ) -> list[Any]:
         """The same from what the gradients read: the inputs, and the results with residuals."""
-        backward, count = self._backward(), len(self.results)
+        backward, count = self.rule(), len(self.results)
         assert backward is not None  # else nothing flows
         wanted = [bool(each) for each in self.operands(needs)]
         saved = Saved(
+            self.name,
             tuple(self.operands(inputs)),
             tuple(kept[:count]),
             self.attrs,
             tuple(wanted),
             tuple(kept[count:]),
         )
-        parts = backward(saved, *[None if each is None else whole(each) for each in grads])
-        if not isinstance(parts, (list, tuple)) or len(parts) != len(self.specs):
-            given = len(parts) if isinstance(parts, (list, tuple)) else type(parts).__name__
-            raise GradientError(
-                message(
-                    f"backward of {self.name}",
-                    f"it returned {given}",
-                    f"{len(self.specs)} gradients, one per operand",
-                )
-            )
+        own = self.implementation if self.launches and self.implementation.backward else None
+        try:
+            parts = backward(saved, *[None if each is None else whole(each) for each in grads])
+            parts = checked(self.name, parts, self.operands(inputs))
+        except Exception as error:
+            self._tell(error, f"{self.operator.source_of(own)} computed gradients")
+            raise
         return [parts[i] for i in self.present]
 
     def exact(self, node: Node) -> ExactForward:
@@ -363,7 +391,11 @@ def _spec(operand: Any) -> Spec:
 
 
 def as_operand(value: Any, device: Device) -> Any:
-    """A Node or Tensor as it is, None as None, host data as a Tensor on the device."""
+    """A Node or Tensor as it is, None as None, host data as a Tensor on the device.
+
+    >>> ag.as_operand([1.0, 2.0], nc.get_device("cpu"))
+    Tensor([1., 2.], shape=(2,), dtype=float32, device=cpu)
+    """
     if value is None or isinstance(value, Operand):
         return value
     return Tensor.from_host(value, device)

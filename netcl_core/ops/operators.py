@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from netcl_core.codegen.inline import NO_SLOTS, Slots
 from netcl_core.device.device import Device
-from netcl_core.errors import DeviceError, RegistrationError, message
+from netcl_core.errors import DeviceError, MutationError, RegistrationError, message
 from netcl_core.plugins.registry import registry, winner_of
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 from netcl_core.runtime.host_calls import HostCall
@@ -30,6 +30,8 @@ UNKNOWN: Final = "with the operator"
 #: somebody brings goes before it.
 DECOMPOSITION: Final = "decomposition"
 _LAST: Final = -1_000_000
+#: What to do if a record of an op is wrong, for notes in errors.
+OTHERS: Final = "`netcl plugins why {op}` lists all who offer it, nc.prefer takes another."
 Attrs: TypeAlias = Mapping[str, Any]
 Bind: TypeAlias = Callable[..., tuple[Sequence[Any], dict[str, Any]]]
 
@@ -38,6 +40,11 @@ Bind: TypeAlias = Callable[..., tuple[Sequence[Any], dict[str, Any]]]
 @dataclass(frozen=True, slots=True)
 class Request:
     """What is to be computed where: all that an implementation may base its plan on.
+
+    >>> x = nc.Spec((2, 3), "float32")
+    >>> request = ag.Request("total", nc.get_device("cpu"), (x,), (nc.Spec((2,), "float32"),), {})
+    >>> request.inputs[0].shape, request.output.shape
+    ((2, 3), (2,))
 
     Attributes:
         operator: The op's name.
@@ -70,6 +77,10 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Requirements:
     """What an implementation needs; empty sets and None mean: anything.
+
+    >>> needs = ag.Requirements(device_kinds=("gpu",), dtypes=("float32",))
+    >>> needs.unmet_everywhere(nc.get_device("cpu"))
+    'it needs a gpu, cpu is a cpu'
 
     `reject` looks at the whole request and returns a reason against it, or None.
     """
@@ -105,6 +116,16 @@ class Requirements:
 class Implementation:
     """One way to compute an operator on OpenCL devices.
 
+    >>> def plan(request):
+    ...     args = (("in", 0), ("out", 0), ("ulong", request.output.size))
+    ...     return nc.Kernels((nc.Kernel("mine/copy.cl.j2", "copy", args, (request.output.size,)),))
+    >>> one_pass = ag.Implementation("layer_norm", "one pass", plan, priority=1)
+    >>> one_pass.requires.unmet_everywhere(nc.default_device())
+
+    Its kernels get contiguous buffers in C order, of the shapes and dtypes in the request. Inputs
+    are read only, and one buffer may be two of them; outputs (and residuals, where `keep` asks for
+    these) share memory with nothing, and every element of them is written.
+
     Args:
         operator: The name of anybody's operator.
         label: Its own name, for readers: "tree reduction".
@@ -124,6 +145,7 @@ class Implementation:
             place of the operator's.
         residuals: With a `backward` of its own, `(request) -> (Spec, ...)`: what the kernels write
             after the outputs for it alone, such as row statistics; `saved.residuals` holds them.
+        parts: Operators and primitives that this `backward` alone uses, as of an Operator.
     """
 
     operator: str
@@ -137,6 +159,7 @@ class Implementation:
     rereads: bool = False
     backward: Callable[..., Sequence[Any]] | None = None
     residuals: Callable[[Request], tuple[Spec, ...]] | None = None
+    parts: Sequence[Any] = ()
 
     @property
     def name(self) -> str:
@@ -149,19 +172,40 @@ class Implementation:
 class Saved:
     """What a backward may read.
 
+    >>> x, y = nc.tensor([1.0, 2.0]), nc.tensor([1.0, 4.0])
+    >>> saved = ag.Saved((x,), (y,), {"p": 2}, (True,))
+    >>> saved.output is y, saved.attrs["p"], saved.needs
+    (True, 2, (True,))
+
+    The tensors are those of the call, and others hold them, too: none may be written to. What
+    `saves` leaves out may have been changed since, and only its shape and dtype count.
+
     Attributes:
+        operator: The op's name.
         inputs: The operands as Tensors, None for an absent one.
-        outputs: The results.
+        results: The results as they were kept; to be read as `outputs`.
         attrs: The metadata.
         needs: For each operand whether its gradient is wanted.
         residuals: What was kept for the backward alone.
     """
 
+    operator: str
     inputs: tuple[Any, ...]
-    outputs: tuple[Any, ...]
+    results: tuple[Any, ...]
     attrs: Attrs
     needs: tuple[bool, ...]
     residuals: tuple[Any, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The results; raises MutationError if one was changed in place since."""
+        for each in self.results:
+            if each.version:  # that of a tensor that nobody has changed is 0
+                given = f"a result of shape {each.shape} was changed in place"
+                remedy = "Call backward before the change, or change a copy"
+                who = f"backward of {self.operator}"
+                raise MutationError(message(who, given, "results as they were", remedy))
+        return self.results
 
     @property
     def output(self) -> Any:
@@ -169,13 +213,25 @@ class Saved:
         return self.outputs[0]
 
 
+def several(found: Spec | tuple[Spec, ...]) -> tuple[Spec, ...]:
+    """What a shape rule gave, as a tuple: it may be one Spec alone."""
+    return found if isinstance(found, tuple) else (found,)
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Operator:
     """A structured op; call it as the function `ag.<name>`.
 
+    >>> twice = ag.Operator("twice", bind=lambda x: ((x,), {}), infer=lambda x: x,
+    ...     reference=lambda x: 2 * x, backward=lambda saved, grad: [2 * grad])
+    >>> with nc.use_device("cpu"):
+    ...     twice(nc.tensor([1.0, 2.0])).numpy()
+    array([2., 4.], dtype=float32)
+
     All functions get and give Tensors, arrays or Specs as said; none needs to know of devices,
-    tapes, traces or grad mode. Nothing that they are given may be written to.
+    tapes, traces or grad mode. Nothing that they are given may be written to. Results share no
+    buffer with an operand unless `view` says so; a `reference` may give back what it was given.
 
     Args:
         name: The op's name.
@@ -233,6 +289,11 @@ class Operator:
                 expected = "bind, infer and reference, or a function of other ops"
                 raise RegistrationError(message(self.name, given, expected))
         elif self.bind is None and self.operands:
+            parameters = self.signature.parameters
+            unknown = [repr(each) for each in self.operands if each not in parameters]
+            if unknown:
+                given, known = f"no parameter {' and '.join(unknown)}", ", ".join(parameters)
+                raise RegistrationError(message(self.name, given, f"operands among {known}"))
             object.__setattr__(self, "bind", _bound_by_name(self.function, self.operands))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -263,6 +324,16 @@ class Operator:
             version, found = registry.version, self._offers()
             _offers[self] = version, found
         return found
+
+    def source_of(self, implementation: Implementation | None) -> str:
+        """Who computes with an implementation or (None) with the operator itself, for errors."""
+        offers = [each for each in self.offers() if each.item is implementation]
+        if implementation is not None:
+            provider = offers[0].provider if offers else UNKNOWN
+            return f"the implementation {implementation.label!r} ({provider})"
+        rows = registry.op_rows(self.name, parts=True)
+        found = [row.provider for row in rows if row.record is self]
+        return f"the operator's backward ({(*found, UNKNOWN)[0]})"
 
     def _offers(self) -> list[Offer]:
         provider, owner = next(
@@ -328,7 +399,15 @@ _offers: Final[WeakKeyDictionary[Operator, tuple[int, list[Offer]]]] = WeakKeyDi
 def _unfit(request: Request, offer: Offer) -> str | None:
     """Why an offered implementation cannot serve a request, or None; a function always can."""
     limit = registry.limit(offer.owner, request.device)
-    return limit or (None if offer.item is None else offer.item.requires.unmet(request))
+    if limit or offer.item is None:
+        return limit
+    try:
+        return offer.item.requires.unmet(request)  # type: ignore[no-any-return]  # a text
+    except Exception as error:
+        given = f"{offer.label!r} ({offer.provider})"
+        error.add_note(f"{offer.op}: while the implementation {given} was asked what it needs")
+        error.add_note(f"Without {offer.provider} the op is computed by others")
+        raise
 
 
 def composite(

@@ -28,6 +28,12 @@ def register_primitive(
 ) -> AutogradPrimitive:
     """Register an elementwise op of your own: afterwards `ag.<name>(...)` works everywhere.
 
+    >>> record = ag.register_primitive(
+    ...     "cube", lambda x, attrs: f"{x[0]} * {x[0]} * {x[0]}",
+    ...     lambda x, grad, attrs, out: [f"3 * {x[0]} * {x[0]} * {grad}"], arity=1, verify=True)
+    >>> ag.cube(nc.tensor([2.0])).item()
+    8.0
+
     Args:
         name: The op's name, an identifier.
         forward: `(inputs, attrs) -> str`, a C expression of the names in `inputs`.

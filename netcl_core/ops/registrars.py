@@ -78,13 +78,12 @@ class OperatorRegistrar(RecordRegistrar[Operator | Implementation]):
     """Takes a plugin's structured ops, and its implementations of anybody's."""
 
     def add(self, record: Operator | Implementation, priority: int = 0) -> None:
-        """Add an operator with its parts, or an implementation."""
+        """Add an operator or an implementation, with its parts."""
         super().add(record, priority)
-        if isinstance(record, Operator):
-            self._add_parts(record)
+        self._add_parts(record)
 
-    def _add_parts(self, owner: Operator) -> None:
-        """Add what exists for an operator alone; several operators may share a part."""
+    def _add_parts(self, owner: Operator | Implementation) -> None:
+        """Add what exists for a record's operator alone; several records may share a part."""
         for part in owner.parts:
             if any(row.record is part for row in self._transaction):
                 continue

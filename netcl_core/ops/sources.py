@@ -211,9 +211,11 @@ def _of_operator(
     notes: tuple[str, ...] = ()
     label = ""
     if backward:
-        if operator.backward is None:
+        rule = call.rule()
+        if rule is None:
             raise ArgumentError(message(operator.name, "no gradient", "a differentiable op"))
-        sources, notes = _python(operator.backward), ("the gradients are computed with other ops",)
+        sources, notes = _python(rule), ("the gradients are computed with other ops",)
+        label = call.implementation.label if call.launches else ""
     elif device.backend == "numpy":
         sources, notes = _python(operator.reference), ("NumPy computes it by its reference",)
     elif not call.launches:
@@ -244,14 +246,18 @@ def _call(
     tensors = [Tensor.full(spec.shape, 0, spec.dtype, host) for spec in given]
     found: OperatorCall | None
     if operator.function is not None:
-        function, found = operator.function, composed_call(operator, device, tensors, attrs)
+        try:
+            found = composed_call(operator, device, tensors, attrs)
+        except MISTAKES as error:
+            raise_named(error, operator.name, operator.function, tensors, attrs)
         if found is None:
             expected, remedy = "an op that has", "It is made of other ops"
             raise ArgumentError(
                 message(operator.name, "it has no kernel of its own", expected, remedy)
             )
         return found
-    function = operator.bind  # type: ignore[assignment]  # it has one
+    function = operator.bind
+    assert function is not None  # only functions of other ops go without
     bind = with_aliases(function, operator.signature)
     try:
         inputs, bound = bind(*tensors, **attrs)

@@ -79,6 +79,11 @@ class Explanation:
 def why(op: str, *, device: Any = None, dtype: str = "float32") -> Explanation:
     """Which provider and implementation of an op is used on a device, and why (print it).
 
+    >>> print(nc.plugins.why("gelu", device="cpu"))
+    gelu in float32 on <Device cpu: NumPy>
+    -> primitive gelu (...): used: the only provider
+    decided by the only provider
+
     Also who offers a training pattern, an amp policy or a namespace of that name.
 
     Raises MissingOpError for a name that nobody offers.

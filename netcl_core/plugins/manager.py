@@ -26,6 +26,14 @@ from netcl_core.runtime.rendering import add_prefix
 def register(plugin: Any, name: str | None = None) -> Plugin:
     """Load a plugin object or module of this process; raises what its hooks raise.
 
+    >>> class Plugin:
+    ...     @nc.hookimpl
+    ...     def netcl_doctor(self):
+    ...         return [("mine", True, "all is well")]
+    >>> nc.plugins.register(Plugin(), "mine").state
+    'active'
+    >>> nc.plugins.unregister("mine")
+
     `name` is its template prefix and the name under which `unregister` knows it.
     """
     return loading.register(plugin, name)
@@ -37,7 +45,11 @@ def unregister(name: str) -> None:
 
 
 def list() -> Sequence[Plugin]:
-    """All plugins with their states, loading them if that has not happened."""
+    """All plugins with their states, loading them if that has not happened.
+
+    >>> {each.state for each in nc.plugins.list()}
+    {'active'}
+    """
     registry.load()
     return sorted(loading.known.values(), key=lambda plugin: (plugin.distribution, plugin.name))
 
@@ -49,6 +61,9 @@ def add_templates(prefix: str, folder: str | Path) -> None:
 
 def namespace(name: str) -> ModuleType:
     """The module of a namespace such as `nn`.
+
+    >>> nc.plugins.namespace("nn") is nc.nn
+    True
 
     Raises MissingNamespaceError that names the package to install, AttributeError
     for a name that nobody knows.

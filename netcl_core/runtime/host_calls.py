@@ -20,9 +20,12 @@ from netcl_core.runtime.stream import stream_of
 @final
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """`run(inputs, output)`: NumPy arrays in their shapes; it fills `output` in place."""
+    """`run(inputs, *outputs)`: NumPy arrays in their shapes; it fills the outputs in place.
 
-    run: Callable[[Sequence[Any], Any], None]
+    The outputs are the results, and the residuals where the request asks for these.
+    """
+
+    run: Callable[..., None]
 
 
 @final

@@ -49,7 +49,12 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 @final
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The shape and dtype of a tensor."""
+    """The shape and dtype of a tensor.
+
+    >>> x = nc.Spec((2, 3), "float32")
+    >>> x.size, x.ndim
+    (6, 2)
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -70,6 +75,9 @@ class Spec:
 class Kernel:
     """One launch: in `args`, as in the kernel's parameters, buffers come first, then the
     scalars of each call, then constant numbers.
+
+    >>> args = (("in", 0), ("out", 0), ("ulong", 8))
+    >>> kernel = nc.Kernel("mine/copy.cl.j2", "copy", args, (8,))
 
     `global_size` counts work-items and is a multiple of `local_size`. Without a local
     size a CPU gets groups of one item (it runs each on one core, in the kernel's own
@@ -99,6 +107,10 @@ class Kernel:
 @dataclass(frozen=True, slots=True)
 class Kernels:
     """Launches in order, and what they share: scratch buffers (sizes in bytes) and scalars.
+
+    >>> sums = nc.Kernel("mine/sum.cl.j2", "sum", (("in", 0), ("scratch", 0)), (64,))
+    >>> nc.Kernels((sums,), scratch=(256,)).scratch
+    (256,)
 
     `scalars` are the OpenCL C types of the numbers that each call brings anew, so that
     a new value builds nothing.

@@ -43,7 +43,7 @@ class NumpyStream:
 
     def host_call(
         self,
-        run: Callable[[Sequence[Any], Any], None],
+        run: Callable[..., None],
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         forms: Sequence[tuple[tuple[int, ...], Any]],
@@ -51,7 +51,7 @@ class NumpyStream:
         buffers = zip((*inputs, *outputs), forms, strict=True)
         arrays = [buffer.reshape(shape) for buffer, (shape, _) in buffers]
         with np.errstate(all="ignore"):
-            run(arrays[: len(inputs)], arrays[-1])
+            run(arrays[: len(inputs)], *arrays[len(inputs) :])
 
     def finish(self) -> None:
         """Nothing is ever under way."""

@@ -255,7 +255,7 @@ class OpenCLStream:
 
     def host_call(
         self,
-        run: Callable[[Sequence[Any], Any], None],
+        run: Callable[..., None],
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         forms: Sequence[tuple[tuple[int, ...], Any]],
@@ -268,7 +268,7 @@ class OpenCLStream:
             for buffer, mode, form in zip((*inputs, *outputs), modes, forms, strict=True):
                 arrays.append(self._map(buffer, mode, *form))
             with np.errstate(all="ignore"):
-                run(arrays[: len(inputs)], arrays[-1])
+                run(arrays[: len(inputs)], *arrays[len(inputs) :])
         finally:
             for array in arrays:
                 if array.size:

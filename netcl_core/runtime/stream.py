@@ -49,12 +49,12 @@ class Stream(Protocol):
 
     def host_call(
         self,
-        run: Callable[[Sequence[Any], Any], None],
+        run: Callable[..., None],
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         forms: Sequence[tuple[tuple[int, ...], Any]],
     ) -> None:
-        """`run(inputs, output)` on the buffers as NumPy arrays of these shapes and dtypes."""
+        """`run(inputs, *outputs)` on the buffers as NumPy arrays of these shapes and dtypes."""
 
     def finish(self) -> None:
         """Wait until all that was asked for is done."""
@@ -87,7 +87,7 @@ class StreamWrapper:
 
     def host_call(
         self,
-        run: Callable[[Sequence[Any], Any], None],
+        run: Callable[..., None],
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         forms: Sequence[tuple[tuple[int, ...], Any]],

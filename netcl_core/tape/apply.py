@@ -57,8 +57,9 @@ class Call(Protocol):
     def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
         """The gradient of each input (or None) from those of the results (or None).
 
-        `needs` says which are wanted. A gradient may be a Tensor or a Spread; none may be written
-        to, since others may hold it too. It runs with grad mode off.
+        `needs` says which are wanted. A gradient is a Tensor or a Spread of its input's shape,
+        dtype and device; none may be written to, since others may hold it too. It runs with
+        grad mode off.
         """
 
     def exact(self, node: Node) -> ExactForward:

@@ -165,7 +165,7 @@ class ElementwiseTrial:
         value = np.abs(self._results(arrays, index, x))
         measured = slopes(lambda t: self._results(arrays, index, x + t * scale), rounding.most_bend)
         size = np.where(np.isfinite(measured.size), measured.size, 0)
-        doubtful = (16 * rounding.inner * value + 4 * error) * measured.bend
+        doubtful = (8 * rounding.inner * value + 4 * error) * measured.bend
         margin = rounding.relative * size + np.nan_to_num(doubtful)
         return measured.low / scale, measured.high / scale, margin / scale
 

@@ -7,10 +7,9 @@ from typing import Any, Final, final
 
 from netcl_core.device.device_table import get_device
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import GradientError, message
 from netcl_core.tape.apply import Needs, apply
 from netcl_core.tape.exact_forward import ExactForward
-from netcl_core.tape.gradients import whole
+from netcl_core.tape.gradients import checked, whole
 from netcl_core.tape.node import Node, caller_name
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import get_current_tape
@@ -69,16 +68,8 @@ class FunctionCall:
 
     def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
         assert self.grad_fn is not None  # else nothing flows
-        parts = self.grad_fn(whole(grads[0]))
-        if not isinstance(parts, (list, tuple)) or len(parts) != len(self.args):
-            given = len(parts) if isinstance(parts, (list, tuple)) else type(parts).__name__
-            raise GradientError(
-                message(
-                    f"backward of {self.name}",
-                    f"grad_fn returned {given}",
-                    f"{len(self.args)} gradients, one per input",
-                )
-            )
+        operands = [x if isinstance(x, Operand) else None for x in self.args]
+        parts = checked(self.name, self.grad_fn(whole(grads[0])), operands, "grad_fn")
         return [parts[place] for place in self.places]
 
     def exact(self, node: Node) -> ExactForward:
@@ -115,15 +106,18 @@ def apply_op(
 
     Example:
         >>> double = lambda x: ag.apply_op(
-        ...     lambda x: x.value * 2, lambda grad: [grad * 2], x, op_name="double")
+        ...     lambda x: x * 2, lambda grad: [grad * 2], x, op_name="double")
         >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
         >>> ag.sum(double(x)).backward()
         >>> x.grad.numpy()
         array([2., 2.], dtype=float32)
 
     Args:
-        fn: The forward function; it gets Tensors where `args` holds Nodes.
-        grad_fn: `(grad_out) -> [gradient or None per argument]`; None: no gradient.
+        fn: The forward function; it gets Tensors where `args` holds Nodes, and returns a Tensor.
+            It may return an input itself. Ops that it calls are not what is recorded.
+        grad_fn: `(grad_out) -> [gradient or None per argument]`; None: no gradient. `grad_out` is
+            a Tensor of the result's shape and dtype; each gradient has its argument's shape and
+            may be `grad_out` itself. Neither may be written to. It runs with grad mode off.
         args: Nodes, Tensors, or plain values.
         tape: The tape to record on; default: the current one; None: record nothing.
         op_name: The op's name; default: the name of the calling function.
@@ -133,6 +127,8 @@ def apply_op(
 
     Returns:
         A Node; the raw Tensor if grad mode is off.
+
+    Raises, at backward, GradientError for a wrong number or shape of gradients.
     """
     call = FunctionCall(
         fn, None if tape is None else grad_fn, args, op_name or caller_name(), saves

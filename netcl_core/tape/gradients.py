@@ -22,10 +22,11 @@ from netcl_core.codegen.reduction_numpy import tree_sum
 from netcl_core.codegen.region import PrimitiveStep, Region, Signature
 from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
+from netcl_core.errors import GradientError, message
 from netcl_core.runtime.kernels import Bound, Spec
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.host_data import check_dtype
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.tensors.tensor import Operand, Tensor
 
 _SUM: Final = AutogradPrimitive("accumulate", lambda args, _: f"{args[0]} + {args[1]}", None, 2)
 _ACCUMULATE: Final = Region(2, 0, (PrimitiveStep(_SUM, (("in", 0), ("in", 1))),), (("step", 0),))
@@ -36,6 +37,10 @@ _EXPAND: Final = Region(1, 0, (PrimitiveStep(_SAME, (("in", 0),)),), (("step", 0
 @final
 class Spread:
     """A gradient that is constant along some dimensions, kept small until it is needed whole.
+
+    >>> ones = ag.Spread(nc.tensor([[1.0]]), (2, 3))  # six elements, one number
+    >>> ones.shape, ones.value.shape
+    ((2, 3), (1, 1))
 
     `value` has size 1 along these dimensions; `shape` is the full shape. The gradient of
     a sum is one: an elementwise kernel reads the single elements where they stand.
@@ -67,6 +72,45 @@ def add(held: Any, own: bool, term: Any) -> Any:
     if type(held) is Spread:
         held, term, own = term, held, False
     return accumulate(whole(held), whole(term), in_place=own and type(held) is Tensor)
+
+
+def checked(op: str, parts: Any, operands: Sequence[Any], source: str = "it") -> list[Any]:
+    """The gradients that an op's backward returned for operands (None: no tensor), in their dtypes.
+
+    Raises GradientError for another number of them, and for what is no gradient of its
+    operand: no tensor, or one of another shape or device.
+    """
+    if not isinstance(parts, (list, tuple)) or len(parts) != len(operands):
+        given = len(parts) if isinstance(parts, (list, tuple)) else type(parts).__name__
+        expected = f"{len(operands)} gradients, one per operand"
+        raise GradientError(message(f"backward of {op}", f"{source} returned {given}", expected))
+    found: list[Any] = [None] * len(operands)
+    for i, (x, part) in enumerate(zip(operands, parts, strict=True)):
+        if x is not None and part is not None:
+            found[i] = _fitting(op, part, x)
+    return found
+
+
+def _fitting(op: str, part: Any, x: Any) -> Any:
+    """One gradient as a Tensor or Spread for the operand x."""
+    if type(part) is not Tensor and type(part) is not Spread:
+        if not isinstance(part, Operand):
+            given = f"a {type(part).__name__} for a gradient"
+            raise GradientError(message(f"backward of {op}", given, "a tensor or None"))
+        part = part.value
+    if part.shape != x.shape:
+        given, expected = f"a gradient of shape {part.shape}", f"the input's shape {x.shape}"
+        raise GradientError(message(f"backward of {op}", given, expected))
+    if part.value.device is not x.device:
+        given, expected = f"a gradient on {part.value.device!r}", f"one on {x.device!r}"
+        raise GradientError(message(f"backward of {op}", given, expected))
+    return part if part.dtype == x.dtype else _in_dtype(part, x.dtype)
+
+
+def _in_dtype(gradient: Any, dtype: str) -> Any:
+    """A gradient in another dtype: whoever reads it takes it to be its value's."""
+    made = convert(gradient.value, dtype)
+    return Spread(made, gradient.shape) if type(gradient) is Spread else made
 
 
 # -- computations ------------------------------------------------------------------------

@@ -16,7 +16,12 @@ def is_grad_enabled() -> bool:
 
 
 class set_grad_enabled:  # noqa: N801 - a function to its users, and a context manager
-    """Set the grad mode of the whole process at once; used with `with`, restore it at the end."""
+    """Set the grad mode of the whole process at once; used with `with`, restore it at the end.
+
+    >>> with ag.set_grad_enabled(False):
+    ...     ag.is_grad_enabled()
+    False
+    """
 
     def __init__(self, mode: bool) -> None:
         self._mode = bool(mode)
@@ -62,14 +67,25 @@ class _GradOverride:
 
 @final
 class no_grad(_GradOverride):  # noqa: N801 - the name that users know
-    """No recording in this thread: `with no_grad():`, `@no_grad` or `@no_grad()`."""
+    """No recording in this thread: `with no_grad():`, `@no_grad` or `@no_grad()`.
+
+    >>> x = ag.tensor([1.0], requires_grad=True)
+    >>> with ag.no_grad():
+    ...     (x * 2).requires_grad
+    False
+    """
 
     mode = False
 
 
 @final
 class enable_grad(_GradOverride):  # noqa: N801 - the name that users know
-    """Recording in this thread, also inside `no_grad`."""
+    """Recording in this thread, also inside `no_grad`.
+
+    >>> with ag.no_grad(), ag.enable_grad():
+    ...     ag.is_grad_enabled()
+    True
+    """
 
     mode = True
 
@@ -87,6 +103,12 @@ def set_detect_anomaly(enable: bool, check_numerics: bool = False) -> None:
 @final
 class detect_anomaly:  # noqa: N801 - the name that users know
     """Check every gradient of this thread's backward passes.
+
+    >>> x = ag.tensor([0.0], requires_grad=True)
+    >>> with ag.detect_anomaly():
+    ...     ag.sqrt(x).backward()
+    Traceback (most recent call last):
+    netcl_core.errors.AnomalyError: backward of sqrt: ...
 
     A NaN or infinite gradient raises AnomalyError, which names the op and shows
     the user's line that called it. With `check_numerics=True` the gradients of each op are also

@@ -75,6 +75,11 @@ def next_number() -> int:
 class Node(Operand):
     """One value of the graph: the result of a call, or a leaf made by `ag.tensor`.
 
+    >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = x * 3
+    >>> y.op_name, y.is_leaf, y.parents[0] is x
+    ('mul', False, True)
+
     Of a call with several results the first that a gradient reaches is the node that holds the
     record; the others name it as their `source`.
 
@@ -152,7 +157,7 @@ class Node(Operand):
 
     @property
     def grad_fn(self) -> Callable[..., Sequence[Any]] | None:
-        """`(gradient of this value) -> [gradient per input]`, unchecked; None for a leaf."""
+        """`(gradient of this value) -> [gradient per input]`; None for a leaf."""
         if self.call is None:
             return None
         node, place = self if self.source is None else self.source, self.index

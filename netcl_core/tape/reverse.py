@@ -239,10 +239,13 @@ def _check_root(root: Any) -> None:
     if not isinstance(root, Operand):
         raise ArgumentError(message("backward", f"{type(root).__name__}", "a Node or a Tensor"))
     if not root.requires_grad:
+        given = "no input of this value requires a gradient"
+        if type(root) is Node and root.op_name is not None:
+            given = f"no gradient flows through this {root.dtype} result of {root.op_name}"
         raise GradientError(
             message(
                 "backward",
-                "no input of this value requires a gradient",
+                given,
                 "a value computed with grad mode on from a leaf with requires_grad=True",
                 "Set requires_grad=True before the forward pass, and pass the Node that it made",
             )
@@ -271,7 +274,7 @@ def _seed(root: Any, seed: Any) -> Tensor:
 
 
 def _gradients(node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
-    """The gradients of a call's inputs, checked."""
+    """The gradients of a call's inputs, of what has not changed since."""
     for saved, version in node.versions:
         if saved.version != version:
             raise MutationError(
@@ -283,17 +286,7 @@ def _gradients(node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Seq
                     "Call backward before the change, or change a copy",
                 )
             )
-    parts = node.call.gradients(node, grads, needs)
-    values = [part.value if isinstance(part, Node) else part for part in parts]
-    for x, part in zip(node.inputs, values, strict=True):
-        if part is not None and part.shape != x.shape:
-            raise GradientError(
-                message(
-                    f"backward of {node.op_name}",
-                    f"a gradient of shape {part.shape}",
-                    f"the input's shape {x.shape}",
-                )
-            )
+    values: Sequence[Any] = node.call.gradients(node, grads, needs)
     check, numerics = anomaly_mode()
     if check or numerics:
         seen = [None if part is None else whole(part) for part in values]

@@ -16,6 +16,12 @@ from netcl_core.tensors.tensor import Operand, Tensor
 class Tape:
     """A recorder of the forward pass: a context manager that becomes the current tape.
 
+    >>> x = ag.tensor([2.0], requires_grad=True)
+    >>> with ag.Tape() as tape:
+    ...     y = x * x
+    >>> [node.op_name for node in tape.nodes]
+    ['mul']
+
     `nodes` are the recorded nodes, kept until `reset()` or as long as the tape
     lives. With `retain_grads` intermediate values keep their gradients too.
     Leaving the block restores the tape that was current before, in every case.
@@ -93,12 +99,22 @@ def get_current_tape() -> Tape:
 
 
 def set_current_tape(tape: Tape | None) -> None:
-    """Make a tape current in this thread; None: the thread's implicit tape."""
+    """Make a tape current in this thread; None: the thread's implicit tape.
+
+    >>> ag.set_current_tape(tape := ag.Tape())
+    >>> ag.get_current_tape() is tape
+    True
+    >>> ag.set_current_tape(None)
+    """
     thread.tape = tape
 
 
 def tensor(data: Any, requires_grad: bool = False) -> Node:
-    """A leaf Node of a Tensor or of host data."""
+    """A leaf Node of a Tensor or of host data.
+
+    >>> ag.tensor([1, 2.5], requires_grad=True).dtype
+    'float32'
+    """
     if isinstance(data, Node):
         return data
     value = data if isinstance(data, Tensor) else Tensor.from_host(data)
@@ -109,6 +125,11 @@ def tensor(data: Any, requires_grad: bool = False) -> Node:
 
 def backward(loss: Any, grad: Any = None) -> None:
     """Add the gradient of `loss` to `grad` of every leaf that it was computed from.
+
+    >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> ag.backward(x * x, grad=[1.0, 10.0])
+    >>> x.grad.numpy()
+    array([ 2., 40.], dtype=float32)
 
     Args:
         loss: A Node (or the Tensor that it holds, while a tape knows it).
@@ -124,6 +145,11 @@ def backward(loss: Any, grad: Any = None) -> None:
 
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None) -> list[Tensor | None]:
     """The gradients of the sum of `outputs` with respect to `inputs`, without touching `.grad`.
+
+    >>> x = ag.tensor([3.0], requires_grad=True)
+    >>> [dx] = ag.grad(x * x, [x])
+    >>> dx.item(), x.grad
+    (6.0, None)
 
     An input that the outputs do not depend on gets None.
     """

@@ -186,6 +186,11 @@ _THROUGH: Final = frozenset({Operand.shape.fget.__code__, TraceNode.size.fget.__
 class TracingContext:
     """Takes down what a function does: `with TracingContext() as context: ...`.
 
+    >>> with ag.TracingContext() as context:
+    ...     y = ag.exp(nc.tensor([1.0])) * 2
+    >>> [node.op_name for node in context.nodes]
+    ['constant', 'exp', 'mul']
+
     `nodes` are the TraceNodes in order; `active` says whether the block is running;
     `broken` is the first TraceBreak, also if the function swallowed it. `sizes` are those
     that the function looked at. With `resume` the function goes on where the trace cannot:
@@ -333,6 +338,9 @@ class TracingContext:
 def int_range(operand: Operand) -> tuple[int, int] | None:
     """The smallest and largest element of a non-empty integer operand, as far as they may matter.
 
+    >>> ag.int_range(nc.tensor([3, 1, 2]))
+    (1, 3)
+
     None while a function is traced: its program is for any values.
     """
     return operand.value.int_range() if thread.tracer is None else None
@@ -358,6 +366,9 @@ watch(_refuse_data)
 
 def random_state(device: Device) -> Any:
     """A fresh state for one kernel: int64 of shape (2,), the seed and a number never used before.
+
+    >>> nc.random_state(nc.get_device("cpu")).shape
+    (2,)
 
     Kernels that share a state see the same random bits (a gradient and its forward). While a
     function is traced it stands for a fresh one at each call.

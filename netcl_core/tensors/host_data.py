@@ -18,6 +18,9 @@ Shape: TypeAlias = tuple[int, ...]
 def host_array(data: Any, dtype: Any) -> Array:
     """A C-contiguous NumPy array of host data, by netcl's rules for Python numbers.
 
+    >>> nc.host_array([1.0, 2.0], None).dtype, nc.host_array([1, 2], None).dtype
+    (dtype('float32'), dtype('int32'))
+
     Raises DtypeError for complex, object and ragged input.
     """
     wanted = None if dtype is None else DTYPES[dtype_name(dtype, "tensor")].numpy

@@ -33,7 +33,14 @@ _process = _Process(int(np.random.SeedSequence().generate_state(1, np.uint64)[0]
 
 
 def manual_seed(n: int) -> None:
-    """Start all random numbers of this process anew from a seed, 0 <= n < 2^63."""
+    """Start all random numbers of this process anew from a seed, 0 <= n < 2^63.
+
+    >>> nc.manual_seed(0)
+    >>> first = nc.host_generator().integers(100)
+    >>> nc.manual_seed(0)
+    >>> bool(nc.host_generator().integers(100) == first)
+    True
+    """
     global _process
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 0 <= n < 2**63:
         raise AttributeValueError(message("manual_seed", f"{n!r}", "an int, 0 <= n < 2**63"))
@@ -47,7 +54,7 @@ def host_generator() -> np.random.Generator:
 
 
 def random_state(device: Device) -> Tensor:
-    """A fresh state for one kernel; what ops call is `autograd.tracing.random_state`."""
+    """A fresh state for one kernel; what ops call is `tape.tracing.random_state`."""
     with _lock:
         number = _process.count
         _process.count += 1

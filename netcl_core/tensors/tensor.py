@@ -204,6 +204,10 @@ class Operand:
 class Tensor(Operand):
     """An N-dimensional array of one dtype on one device, contiguous in C order.
 
+    >>> x = nc.Tensor.zeros((2, 3), "float16", "cpu")
+    >>> x.shape, x.dtype, str(x.device), x.requires_grad
+    ((2, 3), 'float16', 'cpu', False)
+
     `requires_grad` marks a leaf: `backward` leaves its gradient in `grad`. Two
     tensors may share a buffer (a reshape); `version` counts the in-place changes
     of that buffer.

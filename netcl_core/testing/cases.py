@@ -34,6 +34,9 @@ FIVE: Final = (2, 3, 1, 5, 7)
 class Case:
     """One use of an op, and all that the checks need to know about it.
 
+    >>> print(Case("softmax", [normal()], "softmax", {"dim": 1}, shapes=[[(5, 7)]]))
+    softmax-dim=1
+
     Args:
         op: The op's name in the registry.
         inputs: Per input a Sampler, or an array as it is.

@@ -51,7 +51,11 @@ def check_variants(case: Case, device: Device, dtype: str) -> None:
 
 
 def check_values(case: Case, shapes: Sequence[Shape], device: Device, dtype: str) -> None:
-    """Shape, dtype, output and gradients against the reference."""
+    """Shape, dtype, output and gradients against the reference.
+
+    >>> case = Case("sin", [normal()], reference=np.sin)
+    >>> check_values(case, [(2, 3)], nc.get_device("cpu"), "float64")  # or AssertionError
+    """
     arrays = case.sample(shapes, dtype)
     where = _where(case, device, dtype, arrays)
     compare(case, evaluate(case, arrays, device), expected(case, arrays, dtype), where)

@@ -23,6 +23,12 @@ from netcl_core.testing.scenarios import Scenario
 from netcl_core.testing.vocabulary import CHECKS
 
 HOOK: Final = "netcl_conformance_cases"
+#: Of an implementation whose operator is not loaded: what was found, expected, and the remedy.
+_NO_OPERATOR: Final = (
+    "no loaded plugin provides the operator that it implements",
+    "the operator's plugin, whose package the project requires, if only for its tests",
+    "Name it among the dependencies of the extra dev",
+)
 T = TypeVar("T", Case, Scenario)
 
 
@@ -30,6 +36,10 @@ T = TypeVar("T", Case, Scenario)
 @dataclass(frozen=True)
 class Table:
     """The cases of one plugin.
+
+    >>> table = Table("netcl-plugin-mine", [Case("sin", [normal()], reference=np.sin)])
+    >>> table.ops
+    ['sin']
 
     Attributes:
         provider: The plugin's distribution.
@@ -110,6 +120,8 @@ def table_of(distribution: str) -> Table:
     for op in dict.fromkeys([*records, *(each.operator for each in implemented)]):
         try:
             given, reason = _ask(provider, op, Case)
+            if not registry.op_rows(op):
+                raise PluginError(message(op, *_NO_OPERATOR))
             if not given and not reason and op not in records:
                 given = _borrowed(provider, op)
         except PluginError as error:

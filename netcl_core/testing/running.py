@@ -54,6 +54,11 @@ def run_level(
 ) -> RunResult:
     """Make every check of a table on every device in every dtype.
 
+    >>> table = Table("mine", [Case("sin", [normal()], reference=np.sin)])
+    >>> result = run_level(table, [nc.get_device("cpu")], only=["gradient"])
+    >>> [(each.check, each.op, each.state) for each in result.outcomes]
+    [('gradient', 'sin', 'passed')]
+
     Args:
         table: The plugin's cases.
         devices: Where; the NumPy path too, if it is among them.

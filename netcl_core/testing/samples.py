@@ -23,27 +23,47 @@ SPECIAL: Final = (*MILD, 1e-8, -1e-8, 30.0, -30.0, 100.0, -100.0)
 
 
 def normal(scale: float = 1.0) -> Sampler:
-    """Normally distributed numbers."""
+    """Normally distributed numbers.
+
+    >>> normal(2.0)(np.random.default_rng(0), (2, 3)).dtype
+    dtype('float64')
+    """
     return lambda random, shape: np.asarray(scale * random.standard_normal(shape))
 
 
 def uniform(low: float, high: float) -> Sampler:
-    """Numbers from `low` to `high`."""
+    """Numbers from `low` to `high`.
+
+    >>> uniform(0, 1)(np.random.default_rng(0), (2, 3)).dtype
+    dtype('float64')
+    """
     return lambda random, shape: np.asarray(random.uniform(low, high, shape))
 
 
 def whole(low: int, high: int) -> Sampler:
-    """Whole numbers from `low` to `high`, both included, of the dtype under test."""
+    """Whole numbers from `low` to `high`, both included, of the dtype under test.
+
+    >>> whole(-5, 5)(np.random.default_rng(0), (2, 3)).dtype
+    dtype('float64')
+    """
     return lambda random, shape: np.asarray(random.integers(low, high + 1, shape), np.float64)
 
 
 def indices(count: int, dtype: str = "int64") -> Sampler:
-    """Indices from 0 to `count - 1`, of this dtype whatever the dtype under test."""
+    """Indices from 0 to `count - 1`, of this dtype whatever the dtype under test.
+
+    >>> indices(10)(np.random.default_rng(0), (2, 3)).dtype
+    dtype('int64')
+    """
     return lambda random, shape: np.asarray(random.integers(0, count, shape)).astype(dtype)
 
 
 def masks() -> Sampler:
-    """Bools, half of them true."""
+    """Bools, half of them true.
+
+    >>> masks()(np.random.default_rng(0), (2, 3)).dtype
+    dtype('bool')
+    """
     return lambda random, shape: np.asarray(random.uniform(size=shape) < 0.5)
 
 

@@ -15,6 +15,10 @@ from netcl_core.device.device_table import use_device
 class Scenario:
     """What somebody does with a namespace of a plugin, such as thirty steps of an optimizer.
 
+    >>> smoke = Scenario("nn", "smoke", lambda device: print(device))
+    >>> smoke.play(nc.get_device("cpu"))
+    cpu
+
     Args:
         namespace: The name of the namespace in the registry.
         name: Tells it from the namespace's other scenarios.

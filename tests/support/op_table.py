@@ -1,14 +1,15 @@
 """Writes docs/ops.md: what every op does on every runtime here in every dtype, from a run.
 
-    python tests/support/op_table.py
+    python tests/support/op_table.py [distribution ...]
 
-It runs the cases of all plugins on all devices, which takes minutes, so that `make docs` leaves
-it alone and `make op-table` runs it. Exits with 1 if anything fails, such as that an op has neither
-a case nor a reason.
+With distributions named, the sections of all others stay as they are. It runs the cases of all
+plugins on all devices, which takes minutes, so that `make docs` leaves it alone and `make op-table`
+runs it. Exits with 1 if anything fails, such as that an op has neither a case nor a reason.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,9 +48,9 @@ twice and in four threads at once. The gradients are those of finite differences
 """
 
 
-def tables() -> list[Table]:
-    """The table of every plugin of this repository that has ops."""
-    names = [path.parent.name for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))]
+def tables(chosen: Sequence[str]) -> list[Table]:
+    """The tables of the plugins of this repository that have ops: all, or those chosen."""
+    names = chosen or [path.parent.name for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))]
     return [table for table in map(table_of, names) if table.cases]
 
 
@@ -113,20 +114,36 @@ def _reasons(outcomes: Sequence[Outcome], devices: Sequence[Device]) -> Iterator
         yield f"- `{one.op}`{where} in {one.dtype or 'no dtype'}: {what}{one.check}: {reason}"
 
 
+def _replaced(old: str, new: str) -> str:
+    """The old page with the new page's sections in the places of its own."""
+    head, *sections = re.split(r"(?m)^(?=## )", old)
+    fresh = {each.split("\n", 1)[0]: each for each in re.split(r"(?m)^(?=## )", new)[1:]}
+    return (
+        head
+        + "".join(
+            fresh.get(each.split("\n", 1)[0], each).rstrip() + "\n\n" for each in sections
+        ).rstrip()
+        + "\n"
+    )
+
+
 def main() -> None:
     """Run all cases and write the page."""
     devices = usable_devices()
     found: list[tuple[Table, list[Outcome]]] = []
     start = time.monotonic()
 
-    for table in tables():
+    for table in tables(sys.argv[1:]):
 
         def say(what: str, done: int, total: int, who: str = table.provider) -> None:
             if done % 500 == 0 or done == total:
                 print(f"{time.monotonic() - start:6.1f} s  {who} {done}/{total}: {what}")
 
         found.append((table, run_level(table, devices, say).outcomes))
-    PAGE.write_text(page(found, devices), encoding="utf-8")
+    text = page(found, devices)
+    if sys.argv[1:]:
+        text = _replaced(PAGE.read_text(encoding="utf-8"), text)
+    PAGE.write_text(text, encoding="utf-8")
     failed = [each for _, outcomes in found for each in outcomes if each.state == "failed"]
     for one in failed:
         print(f"FAILED {one.check} of {one.op} on {one.device} in {one.dtype}: {one.reason}")

@@ -141,9 +141,10 @@ def min(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 def _bind_topk(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    place, count = axis("topk", dim, len(shape_of(x))), operator.index(k)
+    shape, count = shape_of(x), operator.index(k)
+    place = axis("topk", dim, len(shape))
     return (x,), {
-        "k": count,
+        "k": count or int(not shape),  # without axes there is one result in any case
         "dim": place,
         "largest": bool(largest),
         "nan_first": bool(largest),

@@ -1,0 +1,55 @@
+"""Runs examples written as `>>>` with their output: of docstrings, and of pages' `pycon` blocks.
+
+They find `nc`, `ag` and `np`, those of netcl_core.testing also its names; `...` in an output stands
+for anything.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+
+KIT = "netcl_core.testing"
+
+
+def public(face: str) -> Iterator[tuple[str, Any]]:
+    """The functions and classes of a module of the core that can have a docstring of their own."""
+    module = importlib.import_module(face)
+    for name in module.__all__:
+        found = getattr(module, name)
+        if inspect.isclass(found) or inspect.isroutine(found):
+            yield f"{face}.{name}", found
+
+
+def check_face(face: str) -> None:
+    """Run the examples of a module's public functions and classes, and of their methods."""
+    finder = doctest.DocTestFinder()
+    names = {each.__name__: each for _, each in public(face)} if face == KIT else {}
+    tests = [finder.find(each, name, module=False) for name, each in public(face)]
+    _run(chain.from_iterable(tests), names)
+
+
+def check_text(path: str, name: str) -> None:
+    """Run the examples of a text."""
+    text = Path(path).read_text(encoding="utf-8")
+    _run([doctest.DocTestParser().get_doctest(text, {}, name, name, 0)], {})
+
+
+def _run(tests: Iterable[doctest.DocTest], names: dict[str, Any]) -> None:
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    for test in tests:
+        test.globs = {"nc": nc, "ag": ag, "np": np, **names}
+        runner.run(test)
+    result = runner.summarize()
+    if result.failed or not result.attempted:
+        raise SystemExit(f"{result.failed} of {result.attempted} examples failed")
