@@ -18,13 +18,16 @@ ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test packages lint format bench docs manifests op-table mutants fuzz clean
+.PHONY: help setup demo test test-fast release packages lint format bench docs manifests \
+        op-table mutants fuzz clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo      train the digits network on the best device here"
-	@echo "make test      run all tests but those that install packages (ARGS='-k name' picks some)"
+	@echo "make test      run all tests but those of the next two (ARGS='-k name' picks some)"
+	@echo "make release   run the tests that take long: every op in the simulator, large counts"
 	@echo "make packages  build every wheel and sdist, install and test each in a clean environment"
+	@echo "make test-fast run the tests nearest to what differs from main, for at most 90 s"
 	@echo "make lint      ruff, the format, and mypy --strict on core and plugins"
 	@echo "make format    let ruff format the code and repair what it can"
 	@echo "make docs      write what is generated, then check and run the documentation"
@@ -69,7 +72,14 @@ demo: $(STAMPS)/runtime
 	$(BIN)/netcl train digits
 
 test: $(STAMPS)/reference
-	$(PYTEST) -n $(WORKERS) -m "not packaging" $(ARGS)
+	$(PYTEST) -n $(WORKERS) -m "not packaging and not release" $(ARGS)
+
+test-fast: $(STAMPS)/reference
+	PYTHONPATH=tests/support $(PYTEST) -p nearest -n $(WORKERS) --maxschedchunk=4 -q \
+	    -m "not packaging and not release" $(ARGS)
+
+release: $(STAMPS)/reference
+	$(PYTEST) -n $(WORKERS) -m "release and not packaging" $(ARGS)
 
 packages: $(STAMPS)/reference
 	$(PYTEST) -n $(WORKERS) -m packaging $(ARGS)

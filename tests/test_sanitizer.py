@@ -74,6 +74,16 @@ def test_every_op_has_a_case() -> None:
     assert all(each.arity for each in first_party("primitive"))
 
 
+def test_nothing_is_found_in_a_sample(tmp_path: Path) -> None:
+    """The first call of every op, forward and backward, with the kernels that GPUs get."""
+    log = tmp_path / "oclgrind.log"
+    report = simulate("sample", log)
+    assert report["findings"] == {}
+    assert not log.exists() or log.read_text(encoding="utf-8").strip() == ""
+    assert [name for name, count in report["launched"].items() if not count] == []
+
+
+@pytest.mark.release
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 def test_nothing_is_found(kind: str, tmp_path: Path) -> None:
     """All ops with the kernels that a kind of device gets, forward and backward."""

@@ -1,6 +1,7 @@
 """Run by test_sanitizer.py under Oclgrind: the calls of sanitizer_cases.py, or seeded faults.
 
     sanitizer_program.py LOG cpu|gpu        every op, with the kernels of that kind of device
+    sanitizer_program.py LOG sample         the first call of every op, with those of GPUs
     sanitizer_program.py LOG seeded         one kernel per fault of `templates/`
 
 Prints one JSON object: what ran, and what the log gained by which case.
@@ -102,6 +103,17 @@ def calls() -> Iterator[tuple[str, Call]]:
             yield name, each
 
 
+def sample(device: Any, recorder: Recorder) -> None:
+    """The first call of every op in float32, with its best implementation."""
+    choose(0, recorder.note_choice)
+    first: dict[str, Call] = {}
+    for name, each in calls():
+        first.setdefault(name, each)
+    for name, each in first.items():
+        run(name, each, FLOATING[0])
+        recorder.end(device, name, f"{name}{each.args} {each.kwargs}")
+
+
 def every_op(device: Any, recorder: Recorder) -> None:
     """All calls, in all their dtypes, with each implementation."""
     for rank in range(max(candidates_of(name) for name in registry.op_names())):
@@ -195,6 +207,9 @@ def main(log: str, what: str) -> None:
         recorder.note_templates()
         if what == "seeded":
             seeded(device, recorder)
+        elif what == "sample":
+            device.kind = "gpu"
+            sample(device, recorder)
         else:
             device.kind = what
             every_op(device, recorder)

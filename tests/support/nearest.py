@@ -1,0 +1,129 @@
+"""`make test-fast`: the tests nearest to the change at hand, for as long as the bound allows.
+
+    python -m pytest -p nearest [--seconds 70] [-n 2]
+
+What changed is what differs from the branch `main`, or else the last commit. A file is as far
+from it as it takes imports to get there (a template, a page: files that name it); ties are in
+the order of the files' sizes, small ones first.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Test files that are looked at; the bound ends before the last of them.
+FILES = 40
+_FOLDERS = ("netcl_core", "tests", "plugins", "templates", "benchmarks", "docs")
+
+
+def changed() -> set[Path]:
+    """The files that this branch or the working tree has changed, or else the last commit."""
+    base = _git("merge-base", "HEAD", "main") or ["HEAD"]
+    ours = _git("diff", "--name-only", base[0]) + _git("ls-files", "-o", "--exclude-standard")
+    return {ROOT / name for name in ours or _git("diff", "--name-only", "HEAD~1")}
+
+
+def _git(*command: str) -> list[str]:
+    done = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.splitlines() if done.returncode == 0 else []
+
+
+def users() -> dict[Path, set[Path]]:
+    """What uses each file of the checkout directly: imports it, or names it."""
+    files = {path for name in _FOLDERS for path in (ROOT / name).rglob("*") if path.is_file()}
+    sources = {path for path in files if path.suffix == ".py"}
+    others = files - sources
+    modules = {_module(path): path for path in sources}
+    found: dict[Path, set[Path]] = {path: set() for path in files}
+    for path in sources:
+        text = path.read_text(encoding="utf-8")
+        for name in _imports(ast.parse(text)):
+            if name in modules:
+                found[modules[name]].add(path)
+        for other in others:
+            if other.name in text or f"*{other.suffix}" in text:
+                found[other].add(path)
+    return found
+
+
+def _module(path: Path) -> str:
+    """The name under which a file is imported."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    for root in ("src", "support"):
+        if root in parts:
+            parts = parts[parts.index(root) + 1 :]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def nearest() -> list[Path]:
+    """The test files in the order of their distance from the change."""
+    uses, distance = users(), dict.fromkeys(changed(), 0)
+    front = list(distance)
+    while front:
+        path = front.pop(0)
+        for user in uses.get(path, set()) - distance.keys():
+            distance[user] = distance[path] + 1
+            front.append(user)
+    tests = [path for path in uses if path.name.startswith("test_") and path.suffix == ".py"]
+    return sorted(tests, key=lambda path: (distance.get(path, 99), path.stat().st_size))
+
+
+# -- pytest's hooks --------------------------------------------------------------------
+
+_LATE = "not reached in time; `make test` runs it"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the bound."""
+    parser.addoption("--seconds", type=float, default=70.0, help="no test begins later than that")
+
+
+class Bounded:
+    """What the workers of a run are told: the files, and when the last test may begin."""
+
+    def __init__(self, files: list[str], end: float) -> None:
+        self.told = {"files": files, "end": end}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker of xdist."""
+        node.workerinput["nearest"] = self.told
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        """Skip what comes too late."""
+        if time.time() > self.told["end"]:
+            pytest.skip(_LATE)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take the nearest files."""
+    told = getattr(config, "workerinput", {}).get("nearest") or {
+        "files": [str(path) for path in nearest()[:FILES]],
+        "end": time.time() + config.getoption("seconds"),
+    }
+    config.args[:] = told["files"]
+    config.pluginmanager.register(Bounded(**told))
+
+
+def pytest_report_teststatus(report: Any) -> tuple[str, str, str] | None:
+    """No letter for each test that was not reached."""
+    late = report.skipped and _LATE in str(report.longrepr)
+    return ("not reached", "", "") if late else None
