@@ -259,6 +259,12 @@ def test_large_tensors() -> None:
     b = leaf(np.zeros(1024))
     checked(ag.tanh(x + b))
     checked(ag.softmax(x, 1))
+
+
+@pytest.mark.release
+def test_one_wrong_gradient_of_a_large_tensor_is_named() -> None:
+    """It is sought in halves, each of which takes a dozen evaluations of the op: minutes."""
+    x = leaf(np.random.default_rng(0).standard_normal((512, 1024)))
     with pytest.raises(AnomalyError):
         checked(times(1.01, lambda x: ag.softmax(x, 1), x))
 

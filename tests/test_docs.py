@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import broken
@@ -102,28 +103,26 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert (path.parent / target).exists(), target
 
 
-def _blocks() -> Iterator[object]:
-    for path in [*PAGES, *sorted(ROOT.glob("plugins/*/README.md"))]:
-        text = path.read_text(encoding="utf-8")
-        for match in _FENCE.finditer(text):
-            line = text[: match.start()].count("\n") + 2
-            name = f"{path.relative_to(ROOT)}:{line}"
-            yield pytest.param("\n" * (line - 1) + match[2], match[1], name, id=name)
+def _blocks(path: Path) -> list[tuple[str, str, str]]:
+    """A page's blocks: the code on the lines where it stands, its kind, its name."""
+    text, found = path.read_text(encoding="utf-8"), []
+    for match in _FENCE.finditer(text):
+        line = text[: match.start()].count("\n") + 2
+        name = f"{path.relative_to(ROOT)}:{line}"
+        found.append(("\n" * (line - 1) + match[2], match[1], name))
+    return found
 
 
-@pytest.mark.parametrize(("code", "kind", "name"), list(_blocks()))
-def test_code_blocks_run(
-    python: Callable[..., str], tmp_path: Path, code: str, kind: str, name: str
-) -> None:
-    script = tmp_path / "block.py"
-    script.write_text(code, encoding="utf-8")
-    if kind == "pycon":
-        python(f"import examples; examples.check_text({str(script)!r}, {name!r})", PYTHONPATH=HELP)
-        return
-    python(
-        f"from pathlib import Path; text = Path({str(script)!r}).read_text(encoding='utf-8')\n"
-        f"exec(compile(text, {name!r}, 'exec'))"
-    )
+@pytest.mark.parametrize(
+    "path",
+    [path for path in (*PAGES, *sorted(ROOT.glob("plugins/*/README.md"))) if _blocks(path)],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_code_blocks_run(python: Callable[..., str], tmp_path: Path, path: Path) -> None:
+    """In one process, as a reader runs them, but each with names of its own."""
+    blocks = tmp_path / "blocks.json"
+    blocks.write_text(json.dumps(_blocks(path)), encoding="utf-8")
+    python(f"import examples; examples.check_blocks({str(blocks)!r})", PYTHONPATH=HELP)
 
 
 @pytest.mark.parametrize("face", FACES)

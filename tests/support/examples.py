@@ -9,6 +9,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -39,10 +40,13 @@ def check_face(face: str) -> None:
     _run(chain.from_iterable(tests), names)
 
 
-def check_text(path: str, name: str) -> None:
-    """Run the examples of a text."""
-    text = Path(path).read_text(encoding="utf-8")
-    _run([doctest.DocTestParser().get_doctest(text, {}, name, name, 0)], {})
+def check_blocks(path: str) -> None:
+    """Run the blocks of a page, each a list of its text, `python` or `pycon`, and its name."""
+    for text, kind, name in json.loads(Path(path).read_text(encoding="utf-8")):
+        if kind == "pycon":
+            _run([doctest.DocTestParser().get_doctest(text, {}, name, name, 0)], {})
+        else:
+            exec(compile(text, name, "exec"), {"__name__": "__main__"})
 
 
 def _run(tests: Iterable[doctest.DocTest], names: dict[str, Any]) -> None:
