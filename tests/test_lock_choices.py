@@ -176,7 +176,7 @@ def test_which_implementation_by_dtype_and_shape(give: Callable[..., None]) -> N
     device: Any = FakeDevice()
 
     def label(size: int, dtype: str = "float32") -> str:
-        request = Request("held", device, (), Spec((size,), dtype), {})
+        request = Request("held", device, (), (Spec((size,), dtype),), {})
         return own.select(request).label
 
     assert label(20) == "new"

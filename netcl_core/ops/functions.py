@@ -100,7 +100,7 @@ def with_aliases(function: Callable[..., Any], signature: inspect.Signature) -> 
 def missing(name: str) -> MissingOpError:
     """The error for an op that no installed plugin provides."""
     remedy = how_to_get(name, *OP_KINDS)
-    parts = registry.op_rows(name, parts=True)
+    parts = [row for row in registry.op_rows(name, parts=True) if row.part_of]
     if parts:
         given = f"it exists for {parts[0].part_of} alone and is no op of its own"
         return MissingOpError(message(f"netcl_core.autograd.{name}", given, "a public op"))

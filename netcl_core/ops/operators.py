@@ -173,7 +173,7 @@ class Saved:
     """What a backward may read.
 
     >>> x, y = nc.tensor([1.0, 2.0]), nc.tensor([1.0, 4.0])
-    >>> saved = ag.Saved((x,), (y,), {"p": 2}, (True,))
+    >>> saved = ag.Saved("power", (x,), (y,), {"p": 2}, (True,))
     >>> saved.output is y, saved.attrs["p"], saved.needs
     (True, 2, (True,))
 

@@ -80,6 +80,7 @@ def _lean(device: Device, program: Any, binary: bytes) -> Any:
     program from its binary. A simulator's binary is no program of its own. What counts is the
     hardware: a test may let a CPU play a GPU.
     """
+    assert device.cl_device is not None  # it has just built the program
     on_host = device.cl_device.type & opencl_module().device_type.CPU
     if not on_host or device.simulator:
         return program

@@ -120,7 +120,7 @@ def table_of(distribution: str) -> Table:
     for op in dict.fromkeys([*records, *(each.operator for each in implemented)]):
         try:
             given, reason = _ask(provider, op, Case)
-            if not registry.op_rows(op):
+            if given and not registry.op_rows(op):
                 raise PluginError(message(op, *_NO_OPERATOR))
             if not given and not reason and op not in records:
                 given = _borrowed(provider, op)
