@@ -1,4 +1,4 @@
-"""What these tests share: settings of their own, child processes, clean environments."""
+"""What these tests share: child processes, clean environments."""
 
 from __future__ import annotations
 
@@ -10,15 +10,8 @@ from pathlib import Path
 
 import pytest
 from environments import Environment, build, share_third_party
-from own_settings import isolate
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test writes into the user's cache or sees the user's settings."""
-    isolate(monkeypatch, tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture
