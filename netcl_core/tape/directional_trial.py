@@ -29,7 +29,7 @@ _GROUPS: Final = (4, 32)
 #: So many elements are computed for all groups, or as few groups are made as there may be.
 _WORK: Final = 1 << 22
 #: How many groups are looked at in halves, at most.
-_HALVED: Final = 64
+_HALVED: Final = 32
 #: Bounds that are wider, by the slope, hide what one element does: they are halved, too.
 _WIDE: Final = 1e-3
 
@@ -152,11 +152,12 @@ class DirectionalTrial:
     def _judge(self, group: Array) -> _Verdict:
         """The bounds of a group by steps of its elements' size, or of 1 where these tell more."""
         directions = [self._direction(group, least) for least in (0.0, 1.0)]
-        first = self._judge_along(group, directions[0], around=False)
-        if not (first.contradicts or first.wide):
-            return first
-        found = [self._judge_along(group, direction) for direction in directions]
-        return min(found, key=lambda each: each.spread)
+        verdict = self._judge_along(group, directions[0], around=False)
+        for around in (False, True):
+            if verdict.contradicts or (verdict.wide and not around):
+                found = [self._judge_along(group, each, around=around) for each in directions]
+                verdict = min(found, key=lambda each: each.spread)
+        return verdict
 
     def _judge_along(self, group: Array, direction: Array, *, around: bool = True) -> _Verdict:
         """The bounds along a direction, at the inputs alone or also around them."""
