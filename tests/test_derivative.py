@@ -335,8 +335,10 @@ def test_verify_refuses_and_registers_nothing(user: None, arity: int | None) -> 
 def first_party() -> list[AutogradPrimitive]:
     registry.load()
     ours = generate.first_party()
-    rows = [row for row in registry.rows("primitive") if row.provider in ours]
-    return [row.record for row in rows if row.record.backward is not None]
+    rows = [row for kind in ("primitive", "part") for row in registry.rows(kind)]
+    records = [row.record for row in rows if row.provider in ours]
+    primitives = [each for each in records if isinstance(each, AutogradPrimitive)]
+    return [each for each in primitives if each.backward is not None]
 
 
 def test_every_first_party_backward_is_the_derivative() -> None:

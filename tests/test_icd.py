@@ -293,7 +293,7 @@ def test_real_loader_sees_system_and_environment(python: Callable[..., str]) -> 
     code = "import json, pyopencl as cl; print(json.dumps([p.name for p in cl.get_platforms()]))"
     pytest.importorskip("pyopencl")
     before = json.loads(python(f"try:\n {code}\nexcept Exception: print('[]')"))
-    after = json.loads(python(f"from netcl_core import icd\nicd.install()\n{code}"))
+    after = json.loads(python(f"from netcl_core.device import icd\nicd.install()\n{code}"))
     assert set(before) <= set(after)
     if any(r.accepted and r.name == "intel-cpu" for r in icd.discover()):
         assert "Intel(R) OpenCL" in after

@@ -51,7 +51,7 @@ def _collector(
     )
     if not found:
         given = "nothing that is installed checks at this level"
-        remedy = how_to_get("commands", "plugins check") or ""
+        remedy = how_to_get("plugins check", "command") or ""
         raise PluginError(message(f"--netcl-level {level}", given, "", remedy))
     return found[0]
 

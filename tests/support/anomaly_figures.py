@@ -165,8 +165,7 @@ def judged(figures: Figures, every: int = 1) -> Iterator[None]:
 def _example(node: Any, upstream: Any, gradients: Sequence[Any]) -> str:
     values = [getattr(x, "value", x) for x in node.inputs]
     shown = [v.to_host().reshape(-1)[:6] if isinstance(v, Tensor) else v for v in values]
-    parts = upstream.of if hasattr(upstream, "of") else {0: upstream}
-    up = [whole(each).to_host().reshape(-1)[:6] for each in parts.values()]
+    up = [None if each is None else whole(each).to_host().reshape(-1)[:6] for each in upstream]
     given = [None if g is None else g.to_host().reshape(-1)[:6] for g in gradients]
     return f"{node.op_name} of {shown}, upstream {up}, gradients {given}"
 

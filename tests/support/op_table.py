@@ -48,7 +48,7 @@ twice and in four threads at once. The gradients are those of finite differences
 """
 
 
-def tables(chosen: Sequence[str]) -> list[Table]:
+def tables(chosen: Sequence[str] = ()) -> list[Table]:
     """The tables of the plugins of this repository that have ops: all, or those chosen."""
     names = chosen or [path.parent.name for path in sorted(ROOT.glob("plugins/*/pyproject.toml"))]
     return [table for table in map(table_of, names) if table.cases]
