@@ -30,10 +30,12 @@ def mask(op: str, *inputs: Any) -> Case:
 
 def prelu(t: Any, x: Any, weight: Any) -> Any:
     """PyTorch's; the checks of fused kernels call the bare expression with other shapes."""
-    if x.ndim and weight.ndim == 1 and weight.shape[0] not in {1, (*x.shape, 1)[1]}:
-        return t._prelu_kernel(*t.broadcast_tensors(x, weight))
-    if weight.ndim > 1:
-        return t._prelu_kernel(*t.broadcast_tensors(x, weight))
+    channels = (*x.shape, 1)[1] if x.ndim else weight.numel()
+    if weight.ndim > 1 or (weight.ndim and weight.shape[0] not in {1, channels}):
+        x, weight = t.broadcast_tensors(x, weight)
+        if x.is_floating_point():
+            return t._prelu_kernel(x, weight)
+        return t.where(x > 0, x, x * weight).float()
     return t.nn.functional.prelu(x, weight)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import netcl_core as nc
-from netcl_core.errors import MissingOpError
 from netcl_core.plugins.market.lock import ANY_DTYPE, DevicePart
+from netcl_core.plugins.registry import registry
 from netcl_plugin_workbench.lock.sources import cases, sources
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -16,15 +16,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 def ops() -> list[str]:
     """Every op that an installed plugin brings, sorted; loads the plugins."""
     names = {name for plugin in nc.plugins.list() for name in plugin.provides}
-    return sorted(name for name in names if _is_op(name))
-
-
-def _is_op(name: str) -> bool:
-    try:
-        nc.plugins.why(name, device="cpu")
-    except MissingOpError:  # a namespace, say
-        return False
-    return True
+    return sorted(names.intersection(registry.op_names()))
 
 
 def part_of(device: nc.Device, progress: Progress) -> DevicePart:
