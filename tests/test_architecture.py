@@ -61,7 +61,7 @@ def test_a_call_enters_the_files_of_the_page(entered: Callable[..., dict[str, li
     found = entered("call")
     assert found["first call"] == listed()["first call"]
     assert found["later calls"] == listed()["later calls"]
-    assert len(found["first call"]) <= 19 and len(found["later calls"]) <= 7
+    assert len(found["first call"]) <= 18 and len(found["later calls"]) <= 7
 
 
 def test_a_gradient_enters_the_files_of_the_page(

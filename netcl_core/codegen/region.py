@@ -97,10 +97,13 @@ def infer(region: Region, signature: Signature) -> tuple[Types, Shape]:
         arrays = [ref for ref in step.operands if ref[0] != "scalar"]
         slots = [i for kind, i in step.operands if kind == "scalar"]
         slots += [slot for _, slot in step.attrs]
-        common = promote(
-            [(names[ref], len(shapes[ref])) for ref in arrays],
-            [signature.scalars[slot] for slot in slots],
-        )
+        if len(arrays) == 1 and not slots:
+            common = names[arrays[0]]
+        else:
+            common = promote(
+                [(names[ref], len(shapes[ref])) for ref in arrays],
+                [signature.scalars[slot] for slot in slots],
+            )
         result = step.parsed.result
         if step.cast is not None:
             common = step.cast
