@@ -101,7 +101,6 @@ def test_creation_traces_are_kept_while_the_mode_is_on() -> None:
     assert (x * 2).creation_trace is None
 
 
-@pytest.mark.xfail(reason="nodes are built in several places", strict=False)
 @pytest.mark.parametrize("device", [d for d in DEVICES if d.backend == "opencl"], ids=str)
 def test_fused_operators_and_bundles_keep_traces(device: Any) -> None:
     x = leaf(np.ones((4, 8)), device=device)

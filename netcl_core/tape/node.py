@@ -131,7 +131,7 @@ class Node(Operand):
         self.frame = frame
         self.index = index
         self.source = source
-        self.creation_trace: list[str] | None = None
+        self.creation_trace: list[str] | None = None if source is None else source.creation_trace
         self.tape: Any = None
         self._grad: Tensor | None = None
         self._others: tuple[weakref.ref[Node], ...] = ()
@@ -148,6 +148,7 @@ class Node(Operand):
         self.number = next(_numbers)
         self.call, self.index, self.source = other.call, other.index, owner
         self.op_name, self.frame = other.op_name, other.frame
+        self.creation_trace = other.creation_trace
         owner._know(self)
 
     @property

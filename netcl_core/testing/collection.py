@@ -37,7 +37,7 @@ T = TypeVar("T", Case, Scenario)
 class Table:
     """The cases of one plugin.
 
-    >>> table = Table("netcl-plugin-mine", [Case("sin", [normal()], reference=np.sin)])
+    >>> table = Table("mine", [Case("sin", [normal()], reference=np.sin)])
     >>> table.ops
     ['sin']
 
