@@ -17,8 +17,9 @@ import numpy as np
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.ops.operator_call import operator_function
-from netcl_core.ops.operators import Implementation, Operator
+from netcl_core.ops.implementations import Implementation
+from netcl_core.ops.operator_function import operator_function
+from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import registry
 
 SHAPES = ((64, 64, 64), (256, 256, 256), (128, 784, 512), (512, 512, 512), (1024, 1024, 1024))

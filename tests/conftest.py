@@ -1,17 +1,42 @@
-"""What these tests share: child processes, clean environments."""
+"""What these tests share: plugins of their own, child processes, clean environments."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from environments import Environment, build, share_third_party
+from given import Given
+
+import netcl_core as nc
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def give() -> Iterator[Callable[..., None]]:
+    """Register a plugin by name, with records; all are taken out again after the test."""
+    names: list[str] = []
+
+    def register(name: str, *records: Any, priority: int = 0) -> None:
+        nc.plugins.register(Given(*records, priority=priority), name)
+        names.append(name)
+
+    yield register
+    for name in dict.fromkeys(names):
+        nc.plugins.unregister(name)
+
+
+@pytest.fixture
+def on_numpy() -> Iterator[None]:
+    """The NumPy path, for what does not depend on the device."""
+    with nc.use_device("cpu"):
+        yield
 
 
 @pytest.fixture

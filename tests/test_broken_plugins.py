@@ -159,7 +159,10 @@ def test_duplicate_names_of_two_distributions(outcome: dict[str, Any]) -> None:
 def test_a_primitive_of_the_wrong_type(outcome: dict[str, Any]) -> None:
     state, code, reason, _ = _of(outcome, "short-road", "short_bad")
     assert (state, code) == ("quarantined", "NP305")
-    assert "short-road: a str to add; expected an instance of AutogradPrimitive" in reason
+    assert (
+        "short-road: an object of type str to add; expected an instance of AutogradPrimitive"
+        in reason
+    )
 
 
 def test_the_cores_templates_cannot_be_replaced(outcome: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import netcl_plugin_rowwise
@@ -23,25 +23,6 @@ TABLE = {"double": 2.0}
 def device(request: pytest.FixtureRequest) -> Iterator[nc.Device]:
     with nc.use_device(request.param) as chosen:
         yield chosen
-
-
-@pytest.fixture
-def give() -> Iterator[Callable[..., None]]:
-    names: list[str] = []
-
-    def register(name: str, *records: Any) -> None:
-        class Plugin:
-            @nc.hookimpl
-            def netcl_register_operators(self, registry: nc.OperatorRegistrar) -> None:
-                for record in records:
-                    registry.add(record)
-
-        nc.plugins.register(Plugin(), name)
-        names.append(name)
-
-    yield register
-    for name in dict.fromkeys(names):
-        nc.plugins.unregister(name)
 
 
 def scaled_by(x: Any, weight: Any = None, mode: str = "double") -> Any:

@@ -14,7 +14,7 @@ import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive, Implementation, Requirements, composite
 from netcl_core.device.device import Device
 from netcl_core.errors import PluginError, RegistrationError
-from netcl_core.ops.operators import Request
+from netcl_core.ops.implementations import Request
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.host_calls import HostCall
 from netcl_core.testing import (

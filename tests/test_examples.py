@@ -19,7 +19,7 @@ def shelf(core_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheels of the examples and of all that they require."""
     folder = tmp_path_factory.mktemp("shelf")
     shutil.copy(core_wheel, folder)
-    for name in ("netcl-plugin-elementwise", "netcl-plugin-tensor"):
+    for name in ("netcl-plugin-elementwise", "netcl-plugin-tensor", "netcl-plugin-workbench"):
         build(ROOT / "plugins" / name, folder, "wheel")
     for project in EXAMPLES:
         build(project, folder, "wheel")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import collections
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from threads import in_threads, turns
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -559,32 +559,18 @@ def test_a_new_batch_size_builds_nothing() -> None:
 
 def test_eight_threads_call_one_function(device: Any) -> None:
     compiled = ag.jit_compile(lambda x, k: (ag.tanh(x) * k, ag.sum(x * k)))
-    wrong: list[Any] = []
 
     def work(seed: int) -> None:
-        try:
-            with nc.use_device(device):
-                for turn in range(12):
-                    x = data(seed + 1, turn % 3 + 1, seed=turn)
-                    s = leaf(x)
-                    k = float(seed + turn)
-                    first, second = compiled(s, k)
-                    (ag.sum(first) + second).backward()
-                    np.testing.assert_allclose(first.to_host(), np.tanh(x) * k, 1e-4, 1e-5)
-                    slope = k * (1 - np.tanh(x) ** 2) + k
-                    np.testing.assert_allclose(s.grad.to_host(), slope, 1e-4, 1e-5)
-        except BaseException as error:
-            wrong.append(error)
+        for turn in range(12):
+            x = data(seed + 1, turn % 3 + 1, seed=turn)
+            s = leaf(x)
+            k = float(seed + turn)
+            first, second = compiled(s, k)
+            (ag.sum(first) + second).backward()
+            np.testing.assert_allclose(first.to_host(), np.tanh(x) * k, 1e-4, 1e-5)
+            slope = k * (1 - np.tanh(x) ** 2) + k
+            np.testing.assert_allclose(s.grad.to_host(), slope, 1e-4, 1e-5)
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
-    assert wrong == []
+    with nc.use_device(device), turns():
+        in_threads(work, 8)
     assert compiled.cache_info().currsize == 24

@@ -20,11 +20,12 @@ import types
 import uuid
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from one import first, one
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -35,19 +36,7 @@ pytest.importorskip("netcl_plugin_elementwise")
 pytest.importorskip("netcl_plugin_tensor")
 
 
-@pytest.fixture(autouse=True)
-def cpu() -> Iterator[None]:
-    """The NumPy path: none of this depends on the device."""
-    with nc.use_device("cpu"):
-        yield
-
-
-def one() -> nc.Tensor:
-    return nc.tensor([1.0])
-
-
-def first(result: Any) -> float:
-    return float(result.to_host().reshape(-1)[0])
+pytestmark = pytest.mark.usefixtures("on_numpy")
 
 
 # -- what changes ------------------------------------------------------------------------------

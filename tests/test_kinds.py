@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from given import Given
 from netcl_plugin_workbench.check import registration
 from netcl_plugin_workbench.check.findings import STATIC
 
@@ -46,54 +47,6 @@ def primitive(name: str) -> AutogradPrimitive:
 
 def operator(name: str) -> Operator:
     return Operator(name, lambda x: ((x,), {}), lambda x: x, np.negative)
-
-
-class Given:
-    """A plugin of some records; a text is a namespace."""
-
-    def __init__(self, *records: Any, priority: int = 0) -> None:
-        self.records, self.priority = records, priority
-
-    def _add(self, registrar: Any, *types: type) -> None:
-        for record in self.records:
-            if isinstance(record, types):
-                registrar.add(record, self.priority)
-
-    @nc.hookimpl
-    def netcl_register_primitives(self, registry: nc.PrimitiveRegistrar) -> None:
-        self._add(registry, AutogradPrimitive)
-
-    @nc.hookimpl
-    def netcl_register_operators(self, registry: nc.OperatorRegistrar) -> None:
-        self._add(registry, Operator, Implementation)
-
-    @nc.hookimpl
-    def netcl_register_patterns(self, registry: nc.PatternRegistrar) -> None:
-        self._add(registry, TrainingPattern)
-
-    @nc.hookimpl
-    def netcl_register_amp_policies(self, registry: nc.AmpPolicyRegistrar) -> None:
-        self._add(registry, AmpPolicy)
-
-    @nc.hookimpl
-    def netcl_register_namespaces(self, registry: nc.NamespaceRegistrar) -> None:
-        for record in self.records:
-            if isinstance(record, str):
-                registry.add(record, "json")
-
-
-@pytest.fixture
-def give() -> Iterator[Callable[..., None]]:
-    """Register a plugin by name; all are taken out again after the test."""
-    names: list[str] = []
-
-    def register(name: str, *records: Any, priority: int = 0) -> None:
-        nc.plugins.register(Given(*records, priority=priority), name)
-        names.append(name)
-
-    yield register
-    for name in names:
-        nc.plugins.unregister(name)
 
 
 # -- the table -------------------------------------------------------------------------

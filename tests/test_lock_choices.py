@@ -20,7 +20,7 @@ import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive, Implementation, Operator, Requirements
 from netcl_core.errors import PluginError, PluginWarning
 from netcl_core.ops.choosing import resolve
-from netcl_core.ops.operators import Request
+from netcl_core.ops.implementations import Request
 from netcl_core.plugins import locking
 from netcl_core.plugins.market.lock import ANY_DTYPE, DevicePart, Lock, Pin
 from netcl_core.plugins.registry import registry

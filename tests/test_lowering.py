@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from threads import in_threads, turns
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -300,26 +299,17 @@ def test_two_threads_call_one_op(device: Any) -> None:
     """Each thread's kernel has its own arguments."""
     function = primitive_function(primitive("x0 * 3 - x1", "grad * 3", "-grad", arity=2))
     wrong: list[int] = []
-    interval = sys.getswitchinterval()
 
     def work(seed: int) -> None:
-        with nc.use_device(device):
-            for k in range(50):
-                x = np.full(33 + k, seed, np.float32)
-                node = ag.tensor(nc.tensor(x), requires_grad=True)
-                out = function(node, nc.tensor(x + k))
-                out.backward(x)
-                gradient = node.grad.to_host()
-                if not ((out.to_host() == 2 * seed - k).all() and (gradient == 3 * x).all()):
-                    wrong.append(seed)
+        for k in range(50):
+            x = np.full(33 + k, seed, np.float32)
+            node = ag.tensor(nc.tensor(x), requires_grad=True)
+            out = function(node, nc.tensor(x + k))
+            out.backward(x)
+            gradient = node.grad.to_host()
+            if not ((out.to_host() == 2 * seed - k).all() and (gradient == 3 * x).all()):
+                wrong.append(seed)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    with nc.use_device(device), turns():
+        in_threads(work, 6)
     assert wrong == []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 from random import Random
 from typing import Any
+
+from threads import in_threads, turns
 
 from netcl_core.runtime.memo import Memo
 
@@ -42,16 +42,8 @@ def test_threads_share_a_memo() -> None:
             if (memo.put(key, key) if found is None else found) != key:
                 wrong.append(key)
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    with turns(1e-6):
+        in_threads(work, 6)
     assert wrong == [] and len(memo) == 8
 
 

@@ -54,26 +54,6 @@ def rowwise() -> Iterator[None]:
     nc.plugins.unregister("rowwise")
 
 
-@pytest.fixture
-def bring() -> Iterator[Callable[..., None]]:
-    """Register an implementation as a plugin of its own."""
-    names: list[str] = []
-
-    def register(name: str, *records: Any) -> None:
-        class Plugin:
-            @nc.hookimpl
-            def netcl_register_operators(self, registry: nc.OperatorRegistrar) -> None:
-                for record in records:
-                    registry.add(record)
-
-        nc.plugins.register(Plugin(), name)
-        names.append(name)
-
-    yield register
-    for name in names:
-        nc.plugins.unregister(name)
-
-
 def dtypes_of(device: nc.Device) -> list[str]:
     return ["float16", "float32", *(["float64"] if device.supports_fp64 else [])]
 
@@ -287,11 +267,11 @@ WRONG: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
 @pytest.mark.filterwarnings("ignore::netcl_core.errors.FusionSkipped")
 def test_errors_tell_whose_they_are(
-    name: str, compiled: bool, rowwise: None, bring: Callable[..., None]
+    name: str, compiled: bool, rowwise: None, give: Callable[..., None]
 ) -> None:
     """And everything else works: the op by another's kernels, and then again by these."""
     fields, error, text = WRONG[name]
-    bring("oddities", entropy(**fields))
+    give("oddities", entropy(**fields))
     x, target = nc.tensor(X.astype("float32"), requires_grad=True), nc.tensor(TARGET)
     function = ag.jit_compile(ag.cross_entropy) if compiled else ag.cross_entropy
     with nc.use_device(OPENCL[0]):
@@ -311,9 +291,9 @@ def test_errors_tell_whose_they_are(
 
 
 def test_a_gradient_in_another_dtype_is_converted(
-    device: nc.Device, rowwise: None, bring: Callable[..., None]
+    device: nc.Device, rowwise: None, give: Callable[..., None]
 ) -> None:
-    bring(
+    give(
         "widening",
         entropy(backward=lambda saved, grad: [nc.Tensor.full((6, 10), 2, "float16"), None, None]),
     )
@@ -322,13 +302,13 @@ def test_a_gradient_in_another_dtype_is_converted(
     assert x.grad.to_host().tolist() == [[6.0] * 10] * 6
 
 
-def test_nothing_is_half_registered(bring: Callable[..., None]) -> None:
+def test_nothing_is_half_registered(give: Callable[..., None]) -> None:
     before = nc.plugins.why("layer_norm").candidates
     good = netcl_plugin_rowwise.implementations.IMPLEMENTATIONS[0]
-    with pytest.raises(RegistrationError, match="failing: a str to add"):
-        bring("failing", good, "no record")
-    with pytest.raises(RegistrationError, match="parted: a int to add"):
-        bring("parted", Implementation("layer_norm", "x", good.plan, parts=(3,)))  # type: ignore[arg-type]
+    with pytest.raises(RegistrationError, match="failing: an object of type list to add"):
+        give("failing", good, ["no record"])
+    with pytest.raises(RegistrationError, match="parted: an object of type int to add"):
+        give("parted", Implementation("layer_norm", "x", good.plan, parts=(3,)))  # type: ignore[arg-type]
     assert nc.plugins.why("layer_norm").candidates == before
     assert not registry.op_rows("rowwise_norm_backward", parts=True)
 

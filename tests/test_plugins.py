@@ -154,7 +154,7 @@ def test_register_twice_is_an_error(names: list[str]) -> None:
 
 
 def test_register_raises_and_leaves_nothing() -> None:
-    with pytest.raises(RegistrationError, match="a str to add") as caught:
+    with pytest.raises(RegistrationError, match="an object of type str to add") as caught:
         nc.plugins.register(plugin_of(primitive("almost"), "wrong"), "mine")
     assert any("'mine'" in note for note in caught.value.__notes__)
     with pytest.raises(MissingOpError):

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,39 +47,6 @@ def implementation(op: str, label: str, priority: int = 0, **requires: Any) -> I
         raise AssertionError(label)
 
     return Implementation(op, label, plan, Requirements(**requires), priority)
-
-
-class Given:
-    """A plugin of some records."""
-
-    def __init__(self, *records: Any, priority: int = 0) -> None:
-        self.records, self.priority = records, priority
-
-    @nc.hookimpl
-    def netcl_register_primitives(self, registry: Any) -> None:
-        for record in self.records:
-            if isinstance(record, AutogradPrimitive):
-                registry.add(record, self.priority)
-
-    @nc.hookimpl
-    def netcl_register_operators(self, registry: Any) -> None:
-        for record in self.records:
-            if not isinstance(record, AutogradPrimitive):
-                registry.add(record, self.priority)
-
-
-@pytest.fixture
-def give() -> Iterator[Callable[..., None]]:
-    """Register a plugin by name; all are taken out again after the test."""
-    names: list[str] = []
-
-    def register(name: str, *records: Any, priority: int = 0) -> None:
-        nc.plugins.register(Given(*records, priority=priority), name)
-        names.append(name)
-
-    yield register
-    for name in names:
-        nc.plugins.unregister(name)
 
 
 @pytest.fixture
@@ -273,7 +240,7 @@ def test_implementations_by_the_same_rules(give: Callable[..., None]) -> None:
     give("owner", own)
     give("fast", implementation("long", "tiled", 5))
     give("picky", implementation("long", "picky", 9, dtypes=("float16",)))
-    from netcl_core.ops.operators import Request
+    from netcl_core.ops.implementations import Request
     from netcl_core.runtime.kernels import Spec
 
     device: Any = FakeDevice()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threads import in_threads, turns
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -36,31 +36,8 @@ def device(request: pytest.FixtureRequest) -> Iterator[Any]:
 @pytest.fixture
 def impatient() -> Iterator[None]:
     """Threads take turns after every few instructions."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(interval)
-
-
-def in_threads(work: Callable[[int], None], count: int = THREADS) -> None:
-    """Run `work(seed)` in threads of the same device; raises what any of them raised."""
-    device, errors = nc.default_device(), []
-
-    def run(seed: int) -> None:
-        try:
-            with nc.use_device(device):
-                work(seed)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    if errors:
-        raise errors[0]
-    assert not any(thread.is_alive() for thread in threads)
+    with turns():
+        yield
 
 
 def live_bytes(device: Any) -> int:

@@ -24,15 +24,9 @@ from netcl_core.ops.amp_policies import AmpPolicy
 from netcl_core.ops.functions import CORE as _CORE
 from netcl_core.ops.functions import __dir__ as _op_names
 from netcl_core.ops.functions import __getattr__ as _op
+from netcl_core.ops.implementations import Implementation, Request, Requirements, Saved
 from netcl_core.ops.operator_call import as_operand
-from netcl_core.ops.operators import (
-    Implementation,
-    Operator,
-    Request,
-    Requirements,
-    Saved,
-    composite,
-)
+from netcl_core.ops.operators import Operator, composite
 from netcl_core.plugins.registry import registry as _registry
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread

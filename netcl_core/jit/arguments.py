@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.tape.tracing import TraceBreak, TracedNumber
+from netcl_core.tape.traced_number import TracedNumber
+from netcl_core.tape.tracing import TraceBreak
 from netcl_core.tensors.tensor import Operand, Tensor
 
 #: What stands in a key for a tensor, whose shape, dtype and device follow, and for a number.

@@ -8,7 +8,7 @@ from netcl_core.codegen.inline import fits
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import NetclError
 from netcl_core.jit.partition import Unit, in_order, is_cheap, is_elementwise, is_fusible
-from netcl_core.ops.operators import Implementation
+from netcl_core.ops.implementations import Implementation
 from netcl_core.tape.tracing import TraceNode
 
 

@@ -23,7 +23,8 @@ from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.tape.apply import apply
 from netcl_core.tape.modes import no_grad
 from netcl_core.tape.region_call import RegionCall
-from netcl_core.tape.tracing import CONSTANT, INPUT, RANDOM, TracedNumber, TraceNode
+from netcl_core.tape.traced_number import TracedNumber
+from netcl_core.tape.tracing import CONSTANT, INPUT, RANDOM, TraceNode
 from netcl_core.tensors.random_state import random_state
 
 DETACH: Final = AutogradPrimitive("detach", lambda args, _: args[0], lambda *_: [None], 1)

@@ -11,7 +11,8 @@ from typing import Any
 from netcl_core.tape.apply import apply
 from netcl_core.tape.modes import enable_grad, no_grad
 from netcl_core.tape.node import Node
-from netcl_core.tape.tracing import RANDOM, TracedNumber, TraceNode, TracingContext
+from netcl_core.tape.traced_number import TracedNumber
+from netcl_core.tape.tracing import RANDOM, TraceNode, TracingContext
 from netcl_core.tensors.random_state import random_state
 
 

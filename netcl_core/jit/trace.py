@@ -11,13 +11,8 @@ from netcl_core.jit.guards import Guards
 from netcl_core.jit.program import Program
 from netcl_core.jit.resuming import given_back, resume
 from netcl_core.plugins.registry import registry
-from netcl_core.tape.tracing import (
-    CONSTANT,
-    TraceBreak,
-    TracedNumber,
-    TraceNode,
-    TracingContext,
-)
+from netcl_core.tape.traced_number import TracedNumber
+from netcl_core.tape.tracing import CONSTANT, TraceBreak, TraceNode, TracingContext
 
 #: With one of these names a function tells symbols from tensors and numbers.
 _TYPES: Final = frozenset({"isinstance", "issubclass", "type", "__class__", "Tensor", "Node"})

@@ -17,7 +17,7 @@ from netcl_core.device.device import Device
 from netcl_core.errors import ArgumentError, MissingOpError, message
 from netcl_core.ops.choosing import contested
 from netcl_core.ops.composition import composite_function
-from netcl_core.ops.operator_call import operator_function
+from netcl_core.ops.operator_function import operator_function
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import astype, primitive_function
 from netcl_core.plugins.catalogue import how_to_get, providers

@@ -11,32 +11,22 @@ from typing import Any, Final, final
 import numpy as np
 
 from netcl_core.device.device import Device
-from netcl_core.device.device_table import default_device, get_device
+from netcl_core.device.device_table import get_device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import PluginError, RegistrationError, message
-from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
-from netcl_core.ops.operators import (
-    OTHERS,
-    Attrs,
-    Implementation,
-    Operator,
-    Request,
-    Saved,
-    several,
-)
+from netcl_core.ops.implementations import Attrs, Implementation, Request, Saved
+from netcl_core.ops.operators import OTHERS, Operator, several
 from netcl_core.runtime.host_calls import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
-from netcl_core.runtime.memo import Memo
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import stream_of
-from netcl_core.tape.apply import Needs, apply, common_device
+from netcl_core.tape.apply import Needs
 from netcl_core.tape.exact_forward import ExactForward
 from netcl_core.tape.gradients import checked, whole
 from netcl_core.tape.modes import enable_grad, no_grad
 from netcl_core.tape.node import Node
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import grad as gradients_of
-from netcl_core.tape.tracing import refused
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Operand, Tensor
 
@@ -318,37 +308,6 @@ def _fresh(array: Any, dtype: Any) -> Any:
 
 
 # -- the function of an op -------------------------------------------------------------------
-
-
-def operator_function(operator: Operator) -> Callable[..., Any]:
-    """The public function of an operator."""
-    calls: Memo[Any, OperatorCall] = Memo(CALLS)
-    bind = operator.bind
-    assert bind is not None  # functions of other ops have their own public function
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            operands, attrs = bind(*args, **kwargs)
-            device = common_device(operator.name, operands) or default_device()
-            inputs, key = call_key(operands, device, attrs)
-            made = calls.get(key)
-            if made is None:
-                try:
-                    specs = specs_of(operands, inputs)
-                    made = calls.put(key, OperatorCall(operator, device, specs, attrs))
-                except Exception:
-                    refused(inputs)
-                    raise
-        except MISTAKES as error:
-            if names_an_op(error):
-                raise
-            raise_named(error, operator.name, bind, args, kwargs)
-        return deliver(operator, apply(made, inputs, (), attrs))
-
-    call.__name__ = call.__qualname__ = operator.name
-    call.__doc__ = operator.doc
-    functools.update_wrapper(call, bind, assigned=("__annotations__",), updated=())
-    return call
 
 
 def deliver(operator: Operator, value: Any) -> Any:

@@ -25,7 +25,8 @@ from netcl_core.runtime.memo import Memo
 from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.gradients import cast_region
 from netcl_core.tape.region_call import RegionCall
-from netcl_core.tape.tracing import TracedNumber, refused
+from netcl_core.tape.traced_number import TracedNumber
+from netcl_core.tape.tracing import refused
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Operand, Tensor
 

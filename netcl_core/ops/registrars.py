@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, final
 from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive
 from netcl_core.errors import RegistrationError, coded, message
 from netcl_core.ops.amp_policies import AmpPolicy
-from netcl_core.ops.operators import Implementation, Operator
+from netcl_core.ops.implementations import Implementation
+from netcl_core.ops.operators import Operator
 from netcl_core.plugins.kinds import KINDS, OP_KINDS, record_types
 from netcl_core.plugins.registry import NamedRecord, Namespace, Transaction
 
@@ -114,6 +115,6 @@ class NamespaceRegistrar:
 
 def _wrong_record(provider: str, record: Any, kinds: Sequence[str]) -> RegistrationError:
     types = [each.__name__ for kind in kinds for each in record_types(kind)]
-    given = f"a {type(record).__name__} to add"
+    given = f"an object of type {type(record).__name__} to add"
     text = message(provider, given, f"an instance of {' or '.join(types)}")
     return coded("NP305", RegistrationError(text))

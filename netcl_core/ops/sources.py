@@ -54,7 +54,8 @@ class Source:
 class OpSources:
     """The sources of an op for some inputs, who provides it, and why it is computed this way.
 
-    `implementation` is the label of the one that was chosen for a structured op on OpenCL.
+    `implementation` is the label of the one that was chosen for a structured op on OpenCL. An op
+    that is made of others here has no sources and no output.
     """
 
     op: str
@@ -63,7 +64,7 @@ class OpSources:
     dtype: str
     phase: str
     inputs: tuple[Spec, ...]
-    output: Spec
+    output: Spec | None
     sources: tuple[Source, ...]
     why: str
     notes: tuple[str, ...] = ()
@@ -106,7 +107,7 @@ def sources_of(
     Raises:
         MissingOpError: no plugin provides the op.
         ArgumentError: the inputs do not fit the op, a structured op got none, it has no
-            gradient or no kernel of its own.
+            gradient.
         ShapeError, DtypeError, AttributeValueError: as the op itself does.
         DeviceError: no implementation fits the device.
     """
@@ -207,10 +208,12 @@ def _of_operator(
 ) -> OpSources:
     operator: Operator = row.record
     call = _call(operator, device, given, attrs)
-    sources: tuple[Source, ...]
+    sources: tuple[Source, ...] = ()
     notes: tuple[str, ...] = ()
     label = ""
-    if backward:
+    if call is None:
+        notes = ("it is made of other ops: compile a function that calls it to see their kernels",)
+    elif backward:
         rule = call.rule()
         if rule is None:
             raise ArgumentError(message(operator.name, "no gradient", "a differentiable op"))
@@ -220,7 +223,7 @@ def _of_operator(
         sources, notes = _python(operator.reference), ("NumPy computes it by its reference",)
     elif not call.launches:
         what = "the input's buffer in another shape" if operator.view else "empty"
-        sources, notes = (), (f"nothing is launched: the result is {what}",)
+        notes = (f"nothing is launched: the result is {what}",)
     else:
         sources, label = _launched(call), call.implementation.label
     return OpSources(
@@ -230,32 +233,31 @@ def _of_operator(
         dtype,
         "backward" if backward else "forward",
         given,
-        call.results[0],
+        None if call is None else call.results[0],
         sources,
-        str(explain(operator.name, device, call.results[0].dtype, call.request)),
+        _why(operator, device, dtype, call),
         notes,
         label,
     )
 
 
+def _why(operator: Operator, device: Device, dtype: str, call: OperatorCall | None) -> str:
+    if call is None:
+        return str(explain(operator.name, device, dtype))
+    return str(explain(operator.name, device, call.results[0].dtype, call.request))
+
+
 def _call(
     operator: Operator, device: Device, given: Sequence[Spec], attrs: Mapping[str, Any]
-) -> OperatorCall:
-    """The call that the op would make; raises what it raises."""
+) -> OperatorCall | None:
+    """The call that the op would make, None if it calls other ops; raises what it raises."""
     host = get_device("cpu")  # stand-ins: only shapes and dtypes are looked at
     tensors = [Tensor.full(spec.shape, 0, spec.dtype, host) for spec in given]
-    found: OperatorCall | None
     if operator.function is not None:
         try:
-            found = composed_call(operator, device, tensors, attrs)
+            return composed_call(operator, device, tensors, attrs)
         except MISTAKES as error:
             raise_named(error, operator.name, operator.function, tensors, attrs)
-        if found is None:
-            expected, remedy = "an op that has", "It is made of other ops"
-            raise ArgumentError(
-                message(operator.name, "it has no kernel of its own", expected, remedy)
-            )
-        return found
     function = operator.bind
     assert function is not None  # only functions of other ops go without
     bind = with_aliases(function, operator.signature)

@@ -11,7 +11,8 @@ from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device, get_device
 from netcl_core.ops.choosing import resolve
 from netcl_core.ops.functions import missing
-from netcl_core.ops.operators import DECOMPOSITION, Operator, Request
+from netcl_core.ops.implementations import Request
+from netcl_core.ops.operators import DECOMPOSITION, Operator
 from netcl_core.plugins.kinds import KINDS, REGISTERED
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.plugins.resolution import Decision, Offer, decide

@@ -28,6 +28,9 @@ _deposits: Final = threading.RLock()
 #: What a gradient belongs to: the identity of a leaf's Tensor or of the node with the record of a
 #: call, and the index of the result.
 Place: TypeAlias = tuple[int, int]
+#: From a call to an input: its number, its owner, and where its gradient is gathered.
+Edge: TypeAlias = tuple[int, Any, Place]
+_UNRECORDED: Final = no_grad()
 
 
 def _owner(operand: Any) -> Any:
@@ -51,39 +54,42 @@ class Graph:
 
     Attributes:
         edges: By the identity of each node that holds the record of a call, the inputs that its
-            gradients go on to: their number, their owner and their place.
+            gradients go on to.
         counts: How many of these edges end at a value, by the identity of the value's owner.
     """
 
     def __init__(self, roots: Iterable[Any], wanted: set[Place] | None) -> None:
-        self.edges: dict[int, list[tuple[int, Any, Place]]] = {}
+        self.edges: dict[int, list[Edge]] = {}
         nodes = self._reachable(roots)
         if wanted is not None:
             self._keep_useful(nodes, wanted)
         self.counts: dict[int, int] = {}
         counts = self.counts
         for edges in self.edges.values():
-            for _, owner, _ in edges:
-                counts[id(owner)] = counts.get(id(owner), 0) + 1
+            for _, _, (owner, _) in edges:
+                counts[owner] = counts.get(owner, 0) + 1
 
     def _reachable(self, roots: Iterable[Any]) -> list[Node]:
         """The nodes behind some results; their edges are noted."""
         nodes = []
+        edges_of = self.edges
         stack = [owner for owner in map(_owner, roots) if type(owner) is Node]
         while stack:
             node = stack.pop()
-            if id(node) in self.edges:
+            if id(node) in edges_of:
                 continue
             nodes.append(node)
-            edges = self.edges[id(node)] = []
-            for i, need in enumerate(node.needs):
-                x = node.inputs[i]
-                if need and x.requires_grad:
-                    owner = _owner(x)
-                    recorded = type(owner) is Node
-                    edges.append((i, owner, (id(owner), x.index if recorded else 0)))
-                    if recorded and id(owner) not in self.edges:
-                        stack.append(owner)
+            edges = edges_of[id(node)] = []
+            for i, (x, need) in enumerate(zip(node.inputs, node.needs, strict=True)):
+                if not need:
+                    continue
+                if type(x) is Node and x.call is not None:
+                    owner = x if x.source is None else x.source
+                    edges.append((i, owner, (id(owner), x.index)))
+                    stack.append(owner)
+                elif x.requires_grad:
+                    owner = x.value
+                    edges.append((i, owner, (id(owner), 0)))
         return nodes
 
     def _keep_useful(self, nodes: Iterable[Node], wanted: set[Place]) -> None:
@@ -210,7 +216,7 @@ def run_backward(
     for root in roots:
         _check_root(root)
     walk = _Walk(Graph(roots, wanted), wanted, retain, set())
-    with no_grad():
+    with _UNRECORDED:
         for root, seed in zip(roots, seeds, strict=True):
             start = _seed(root, seed)
             walk.taken.add(id(start.buffer))

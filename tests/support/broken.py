@@ -182,7 +182,7 @@ BROKEN: dict[str, Broken] = {
         f"    @hookimpl\n    def netcl_register_primitives(self, wrong): 1\n{END}",
     ),
     "wrong_record": Broken(
-        "NP305", "registry.add('no record')", "a str to add", _adds("'no record'")
+        "NP305", "registry.add('no record')", "an object of type str to add", _adds("'no record'")
     ),
     "bad_name": Broken(
         "NP308",

@@ -17,7 +17,8 @@ from netcl_core.jit.program import (
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.tape.node import describe_frame as where
 from netcl_core.tape.region_call import RegionCall
-from netcl_core.tape.tracing import CONSTANT, RANDOM, TracedNumber, TraceNode
+from netcl_core.tape.traced_number import TracedNumber
+from netcl_core.tape.tracing import CONSTANT, RANDOM, TraceNode
 
 LAUNCH: Final = "launch"
 CALL: Final = "NumPy call"
