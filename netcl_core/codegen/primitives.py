@@ -81,6 +81,7 @@ class AutogradPrimitive:
         align: `(*operands) -> operands`, tensors or plain numbers: those that the op is called
             with, checked and made to broadcast by other ops (slopes per channel moved to axis 1,
             say); None: they broadcast as they are.
+        parts: Operators and primitives that `align` alone uses, as of an Operator.
     """
 
     name: str
@@ -96,6 +97,7 @@ class AutogradPrimitive:
     inputs: Sequence[str] | None = None
     template: str | None = None
     align: Callable[..., Sequence[Any]] | None = None
+    parts: Sequence[Any] = ()
     _parsed: dict[Any, Parsed] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -131,6 +133,7 @@ class AutogradPrimitive:
         attrs: Mapping[str, Any] | Sequence[str] | None = None,
         reference: Callable[..., Any] | None = None,
         align: Callable[..., Sequence[Any]] | None = None,
+        parts: Sequence[Any] = (),
     ) -> AutogradPrimitive:
         """Read a primitive from a Jinja template `<prefix>/<file>`.
 
@@ -176,6 +179,7 @@ class AutogradPrimitive:
             inputs=names[:arity],
             template=template,
             align=align,
+            parts=parts,
         )
 
     def default_attrs(self) -> dict[str, Any] | None:

@@ -37,8 +37,30 @@ class RecordRegistrar(Generic[R]):
         """Raise for a record that no plugin should bring."""
 
 
+class OpRegistrar(RecordRegistrar[R]):
+    """Takes records of ops, each with its parts."""
+
+    def add(self, record: R, priority: int = 0) -> None:
+        """Add a record with its parts; raises RegistrationError for one that is wrong."""
+        super().add(record, priority)
+        self._add_parts(record)
+
+    def _add_parts(self, owner: Any) -> None:
+        """Add what exists for a record's op alone; several records may share a part."""
+        for part in owner.parts:
+            if any(row.record is part for row in self._transaction):
+                continue
+            kind = next((kind for kind in OP_KINDS if isinstance(part, record_types(kind))), None)
+            if kind is None:
+                raise _wrong_record(self._transaction.provider, part, OP_KINDS)
+            if isinstance(part, AutogradPrimitive):
+                _check_expressions(part)
+            self._transaction.add(kind, part, part_of=owner.name)
+            self._add_parts(part)
+
+
 @final
-class PrimitiveRegistrar(RecordRegistrar[AutogradPrimitive]):
+class PrimitiveRegistrar(OpRegistrar[AutogradPrimitive]):
     """Takes a plugin's elementwise ops; their expressions are checked at once."""
 
     def _check(self, record: AutogradPrimitive) -> None:
@@ -53,12 +75,19 @@ class PrimitiveRegistrar(RecordRegistrar[AutogradPrimitive]):
         attrs: Any = None,
         reference: Callable[..., Any] | None = None,
         align: Callable[..., Sequence[Any]] | None = None,
+        parts: Sequence[Any] = (),
         priority: int = 0,
     ) -> None:
         """Add the primitive of a template; the path is relative to the plugin's templates."""
         template = f"{self._prefix}/{file}"
         record = AutogradPrimitive.from_template(
-            template, name=name, arity=arity, attrs=attrs, reference=reference, align=align
+            template,
+            name=name,
+            arity=arity,
+            attrs=attrs,
+            reference=reference,
+            align=align,
+            parts=parts,
         )
         self.add(record, priority)
 
@@ -74,30 +103,7 @@ def _check_expressions(record: AutogradPrimitive) -> None:
     record.parsed(record.arity, choices)
 
 
-@final
-class OperatorRegistrar(RecordRegistrar[Operator | Implementation]):
-    """Takes a plugin's structured ops, and its implementations of anybody's."""
-
-    def add(self, record: Operator | Implementation, priority: int = 0) -> None:
-        """Add an operator or an implementation, with its parts."""
-        super().add(record, priority)
-        self._add_parts(record)
-
-    def _add_parts(self, owner: Operator | Implementation) -> None:
-        """Add what exists for a record's operator alone; several records may share a part."""
-        for part in owner.parts:
-            if any(row.record is part for row in self._transaction):
-                continue
-            kind = next((kind for kind in OP_KINDS if isinstance(part, record_types(kind))), None)
-            if kind is None:
-                raise _wrong_record(self._transaction.provider, part, OP_KINDS)
-            if isinstance(part, AutogradPrimitive):
-                _check_expressions(part)
-            self._transaction.add(kind, part, part_of=owner.name)
-            if isinstance(part, Operator):
-                self._add_parts(part)
-
-
+OperatorRegistrar: TypeAlias = OpRegistrar[Operator | Implementation]
 AmpPolicyRegistrar: TypeAlias = RecordRegistrar[AmpPolicy]
 
 

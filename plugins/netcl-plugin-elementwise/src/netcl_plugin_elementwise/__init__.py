@@ -6,13 +6,16 @@ from importlib import resources
 from typing import Any
 
 from netcl_core import hookimpl
-from netcl_plugin_elementwise.operands import powers, slopes_per_channel
+from netcl_plugin_elementwise.operands import ALONG_CHANNELS, powers, slopes_per_channel
 
 #: Further names by which PyTorch's users know an op.
 ALIASES = {"silu": "swish", "clip": "clamp", "hardtanh": "hard_tanh"}
 
 #: What looks at the operands of an op before they are broadcast.
 ALIGNED = {"pow": powers, "prelu": slopes_per_channel}
+
+#: What only that uses.
+PARTS = {"prelu": (ALONG_CHANNELS,)}
 
 
 def template_names() -> list[str]:
@@ -31,7 +34,7 @@ class ElementwisePlugin:
     @hookimpl
     def netcl_register_primitives(self, registry: Any) -> None:
         for name in template_names():
-            registry.add_template(f"{name}.cl.j2", align=ALIGNED.get(name))
+            registry.add_template(f"{name}.cl.j2", align=ALIGNED.get(name), parts=PARTS.get(name, ()))
         for alias, name in ALIASES.items():
             registry.add_template(f"{name}.cl.j2", name=alias)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from netcl_core import DTYPES, Operand
+from netcl_core import DTYPES, Operand, Spec, Tensor
+from netcl_core.autograd import Operator, Saved
 from netcl_core.errors import AttributeValueError, ShapeError, message
 
 
@@ -44,7 +46,27 @@ def slopes_per_channel(x: Any, weight: Any) -> tuple[Any, Any]:
     aligned = (slopes[0], *[1] * (len(shape) - 2)) if slopes and shape else ()
     if slopes in {(), aligned} or (shape and channels == 1):
         return x, weight
-    return x, weight.reshape(aligned)
+    return x, ALONG_CHANNELS(weight, aligned)
+
+
+def _bind(weight: Any, shape: tuple[int, ...]) -> tuple[Sequence[Any], dict[str, Any]]:
+    return (weight,), {"shape": shape}
+
+
+def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    return [ALONG_CHANNELS(grad, saved.inputs[0].shape)]
+
+
+#: A view of prelu's slopes in another shape: (C,) as (C, 1, 1) and, for the gradient, back.
+ALONG_CHANNELS = Operator(
+    name="prelu_slopes_along_channels",
+    bind=_bind,
+    infer=lambda weight, shape: Spec(shape, weight.dtype),
+    reference=lambda weight, shape: weight.reshape(shape),
+    backward=_backward,
+    saves=(),
+    view=True,
+)
 
 
 def _shape(value: Any) -> tuple[int, ...]:

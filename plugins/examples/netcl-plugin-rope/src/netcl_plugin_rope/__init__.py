@@ -16,11 +16,10 @@ class Plugin:
 
     @hookimpl
     def netcl_register_operators(self, registry: OperatorRegistrar) -> None:
-        """Add the ops. If this raises, nothing of the plugin appears, and netcl says why."""
-        from netcl_plugin_rope.operators import OPERATORS
+        """Add the op. If this raises, nothing of the plugin appears, and netcl says why."""
+        from netcl_plugin_rope.operators import ROPE
 
-        for record in OPERATORS:
-            registry.add(record)
+        registry.add(ROPE)
 
     @hookimpl
     def netcl_conformance_cases(self, op: str) -> Sequence[Case]:

@@ -1,4 +1,4 @@
-"""What the ops are tried with, and what they have to equal: products of complex numbers."""
+"""What rope is tried with, and what it has to equal: products of complex numbers."""
 
 from __future__ import annotations
 
@@ -18,19 +18,7 @@ SHAPES: Sequence[Sequence[tuple[int, ...]]] = (
 )
 
 
-def forward(x: Any, **attrs: Any) -> Any:
-    """`rope` in NumPy, for arrays of float64."""
-    return product(x, 1j, **attrs)
-
-
-def backward(x: Any, **attrs: Any) -> Any:
-    """`rope_backward` in NumPy."""
-    return product(x, -1j, **attrs)
-
-
-def product(
-    x: Any, unit: complex, base: float = 1e4, offset: int = 0, interleaved: bool = True
-) -> Any:
+def rope(x: Any, base: float = 1e4, offset: int = 0, interleaved: bool = True) -> Any:
     """Equation 13 of the paper: a pair is a complex number, times exp(i * angle)."""
     length, features = x.shape[-2:]
     half = features // 2
@@ -40,15 +28,14 @@ def product(
     angles = positions * base ** (-2 * np.arange(half) / features)
     pairs = np.empty((*x.shape[:-1], half), complex)
     pairs.real, pairs.imag = x[..., first], x[..., second]
-    turned = pairs * np.exp(unit * angles)
+    turned = pairs * np.exp(1j * angles)
     out = np.empty_like(x)
     out[..., first], out[..., second] = turned.real, turned.imag
     return out
 
 
 CASES = [
-    Case(op, [normal()], reference=reference, attrs=attrs, shapes=shapes)
-    for op, reference in (("rope", forward), ("rope_backward", backward))
+    Case("rope", [normal()], reference=rope, attrs=attrs, shapes=shapes)
     for attrs, shapes in (
         ({}, SHAPES),
         ({"interleaved": False}, SHAPES),

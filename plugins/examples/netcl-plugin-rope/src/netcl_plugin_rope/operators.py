@@ -1,7 +1,7 @@
-"""rope and rope_backward: rows of features turned by their position, and turned back.
+"""rope: rows of features turned by their position; its gradient turns them back.
 
-A rotation's gradient is the rotation back, so each of the two ops is the other's gradient, and
-both have gradients of any order.
+A rotation's gradient is the rotation back, so each of two operators is the other's gradient, and
+both have gradients of any order. The one that turns back is a part of rope and no op of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import netcl_core.autograd as ag
 import numpy as np
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved
@@ -25,7 +24,7 @@ FLOATS = ("float16", "float32", "float64")
 def bind(
     x: Any, base: float = 10000.0, offset: int = 0, interleaved: bool = True
 ) -> tuple[Sequence[Any], dict[str, Any]]:
-    """The signature of both ops; raises AttributeValueError for a base that is not positive."""
+    """The signature of both; raises AttributeValueError for a base that is not positive."""
     if not base > 0:
         raise AttributeValueError(message(FORWARD, f"base={base!r}", "a positive number"))
     attrs = {"base": float(base), "offset": int(offset), "interleaved": bool(interleaved)}
@@ -92,11 +91,11 @@ def plan(entry: str) -> Callable[[Request], Kernels]:
     return launch
 
 
-def operator(name: str, sign: int, gradient: str, doc: str) -> Operator:
-    """One of the two ops."""
+def operator(name: str, sign: int, inverse: Callable[[], Operator], **fields: Any) -> Operator:
+    """One of the two operators."""
 
     def backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-        return [getattr(ag, gradient)(grad, **saved.attrs)]
+        return [inverse()(grad, **saved.attrs)]
 
     requires = Requirements(dtypes=FLOATS)
     return Operator(
@@ -107,22 +106,16 @@ def operator(name: str, sign: int, gradient: str, doc: str) -> Operator:
         backward=backward,
         saves=(),  # a rotation's gradient needs no input
         implementations=(Implementation(name, "pairs", plan(name), requires),),
-        doc=doc,
+        **fields,
     )
 
 
-OPERATORS = (
-    operator(
-        FORWARD,
-        1,
-        BACKWARD,
-        "rope(x, base=10000.0, offset=0, interleaved=True): x of shape (..., positions, features) "
-        "with each pair of features turned by (offset + position) * base^(-2 pair / features).",
-    ),
-    operator(
-        BACKWARD,
-        -1,
-        FORWARD,
-        "rope_backward(x, base=10000.0, offset=0, interleaved=True): the same, turned back.",
-    ),
+BACK = operator(BACKWARD, -1, lambda: ROPE)
+ROPE = operator(
+    FORWARD,
+    1,
+    lambda: BACK,
+    parts=(BACK,),
+    doc="rope(x, base=10000.0, offset=0, interleaved=True): x of shape (..., positions, features) "
+    "with each pair of features turned by (offset + position) * base^(-2 pair / features).",
 )
