@@ -121,6 +121,8 @@ class Plan:
             layout = collapse(shapes, self.shape)
             form = self.typed.backward(needs, given, self._style(layout), layout.key)
             stage = self._backward[needs, grads] = Stage(self, form, layout, shapes)
+            made = sorted(i for i, _ in (*stage.passes, *stage.writes))
+            stage.broadcast = tuple((i, shapes[i]) for i in made if shapes[i] != self.shape)
         return stage
 
     def flows(self, needs: Needs) -> tuple[bool, ...]:
@@ -142,15 +144,24 @@ class Stage:
 
     Call it with the inputs' buffers, the gradients of the outputs (forward: none),
     the scalars and the buffers to fill.
+
+    Attributes:
+        passes: Backward, the inputs whose gradient is that of an output, with that output.
+        writes: What is filled: the number and the dtype of each result.
+        broadcast: Backward, the inputs whose gradient has to be summed, with their shape.
     """
 
-    __slots__ = ("_last", "_launch", "form", "layout", "plan", "shapes")
+    __slots__ = ("_last", "_launch", "broadcast", "form", "layout", "passes", "plan", "shapes",
+                 "writes")  # fmt: skip
 
     def __init__(self, plan: Plan, form: Form, layout: Layout, shapes: Sequence[Shape]) -> None:
         self.form = form
         self.plan = plan
         self.layout = layout
         self.shapes = shapes
+        self.passes = form.generated.passes
+        self.writes = tuple((i, DTYPES[dtype]) for i, dtype in form.generated.writes)
+        self.broadcast: tuple[tuple[int, Shape], ...] = ()
         self._last: tuple[Any, Sequence[bytes]] = ((), ())
         self._launch: Launch | None = None
 
@@ -163,11 +174,6 @@ class Stage:
     def reads(self) -> tuple[int, ...]:
         """The inputs that it reads."""
         return self.form.reads
-
-    @property
-    def writes(self) -> tuple[tuple[int, str], ...]:
-        """What it writes: the number and the dtype of each result."""
-        return self.form.generated.writes
 
     @property
     def launch(self) -> Launch | None:
@@ -183,7 +189,7 @@ class Stage:
     @property
     def direct(self) -> Launch | None:
         """The launch, if its buffers are just all inputs in order and then the results."""
-        return self.launch if self.form.places is None and not self.form.scalars else None
+        return self.launch if self.form.places is None else None
 
     def __call__(
         self,
@@ -200,13 +206,13 @@ class Stage:
                 given = (inputs, grads)
                 buffers = [given[which][i] for which, i in form.places]
                 buffers += targets
-            packed = self._packed(scalars) if form.scalars else ()
+            packed = self.packed(scalars) if form.scalars else ()
             stream_of(self.plan.device).launch(launch, buffers, packed)
         elif self.writes and self.plan.size:
             self._run_numpy(inputs, grads, scalars, targets)
 
-    def _packed(self, scalars: Sequence[Any]) -> Sequence[bytes]:
-        """The scalars as bytes; a tuple is what its caller gives again and again."""
+    def packed(self, scalars: Sequence[Any]) -> Sequence[bytes]:
+        """The scalars that it reads, as bytes; a tuple is what its caller gives again and again."""
         held = self._last
         if held[0] is scalars:
             return held[1]

@@ -103,7 +103,11 @@ def _check_expressions(record: AutogradPrimitive) -> None:
     record.parsed(record.arity, choices)
 
 
-OperatorRegistrar: TypeAlias = OpRegistrar[Operator | Implementation]
+@final
+class OperatorRegistrar(OpRegistrar[Operator | Implementation]):
+    """Takes a plugin's structured ops, and its implementations of anybody's."""
+
+
 AmpPolicyRegistrar: TypeAlias = RecordRegistrar[AmpPolicy]
 
 

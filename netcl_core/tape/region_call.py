@@ -11,7 +11,6 @@ from typing import Any, final
 from netcl_core.codegen.generation import Needs
 from netcl_core.codegen.lowering import Plan
 from netcl_core.device.device import Device
-from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.stream import own_stream, replaced, stream_of
 from netcl_core.tape.exact_forward import ExactForward, region_forward
@@ -23,8 +22,8 @@ from netcl_core.tensors.tensor import Tensor
 class RegionCall:
     """A plan with one or several results as a call (see `apply.Call`)."""
 
-    __slots__ = ("_direct", "_dtype", "_forward", "_name", "_stream", "device", "known", "name",
-                 "plan", "results", "shape", "size")  # fmt: skip
+    __slots__ = ("_direct", "_dtype", "_forward", "_name", "_packed", "_stream", "device", "known",
+                 "name", "plan", "results", "shape", "size")  # fmt: skip
 
     keeps = False
 
@@ -40,6 +39,7 @@ class RegionCall:
         self._name = self._dtype.name
         self._stream = own_stream(plan.device)
         self._direct: Any = None
+        self._packed: Callable[[Sequence[Any]], Sequence[bytes]]
         self._forward: Callable[..., Any] | None = None
 
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
@@ -51,7 +51,7 @@ class RegionCall:
         buffer = stream.allocate(self.size, self._dtype)
         buffers = [x.buffer for x in inputs]
         buffers.append(buffer)
-        stream.launch(launch, buffers)
+        stream.launch(launch, buffers, self._packed(scalars) if scalars else ())
         return Tensor(buffer, self.shape, self._name, self.device)
 
     def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, None]:
@@ -89,6 +89,7 @@ class RegionCall:
 
         self._forward = forward
         self._direct = stage.direct if len(dtypes) == 1 else None
+        self._packed = stage.packed
         return forward
 
 
@@ -105,22 +106,18 @@ def plan_gradients(
     broadcast inputs are then summed to the input's shape. A gradient that is the upstream one
     needs no kernel.
     """
-    small = [None if g is None else g.value for g in grads]
-    shapes = tuple(None if g is None else g.shape for g in small)
-    stage = plan.backward(needs, shapes)
+    held = [None if grad is None else grad.value for grad in grads]
+    stage = plan.backward(needs, tuple([None if each is None else each.shape for each in held]))
     found: list[Any] = [None] * len(inputs)
-    for i, j in stage.generated.passes:
+    for i, j in stage.passes:
         found[i] = grads[j]
     if stage.writes:
-        allocate = stream_of(plan.device).allocate
-        targets = [allocate(plan.size, DTYPES[dtype]) for _, dtype in stage.writes]
-        buffers = [None if g is None else g.buffer for g in small]
+        allocate, size, device = stream_of(plan.device).allocate, plan.size, plan.device
+        targets = [allocate(size, dtype) for _, dtype in stage.writes]
+        buffers = [None if each is None else each.buffer for each in held]
         stage([x.buffer for x in inputs], buffers, scalars, targets)
         for (i, dtype), buffer in zip(stage.writes, targets, strict=True):
-            found[i] = Tensor(buffer, plan.shape, dtype, plan.device)
-    return [
-        gradient
-        if gradient is None or gradient.shape == x.shape
-        else sum_to(whole(gradient), x.shape)
-        for gradient, x in zip(found, inputs, strict=True)
-    ]
+            found[i] = Tensor(buffer, plan.shape, dtype.name, device)
+    for i, shape in stage.broadcast:
+        found[i] = sum_to(whole(found[i]), shape)
+    return found

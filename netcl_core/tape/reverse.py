@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, final
 from netcl_core.errors import ArgumentError, GradientError, MutationError, ShapeError, message
 from netcl_core.tape import anomaly
 from netcl_core.tape.gradients import accumulate, add, convert, duplicate, move, whole
-from netcl_core.tape.modes import anomaly_mode, no_grad
+from netcl_core.tape.modes import anomaly_mode
 from netcl_core.tape.node import Node
 from netcl_core.tape.state import thread
 from netcl_core.tensors.host_data import host_array
@@ -27,10 +27,7 @@ from netcl_core.tensors.tensor import Operand, Tensor
 _deposits: Final = threading.RLock()
 #: What a gradient belongs to: the identity of a leaf's Tensor or of the node with the record of a
 #: call, and the index of the result.
-Place: TypeAlias = tuple[int, int]
-#: From a call to an input: its number, its owner, and where its gradient is gathered.
-Edge: TypeAlias = tuple[int, Any, Place]
-_UNRECORDED: Final = no_grad()
+Target: TypeAlias = tuple[int, int]
 
 
 def _owner(operand: Any) -> Any:
@@ -42,149 +39,170 @@ def _owner(operand: Any) -> Any:
     return operand
 
 
-def place_of(operand: Any) -> Place:
+def _index(operand: Any) -> int:
+    """Which result of its call an operand is; 0 for a leaf."""
+    return operand.index if type(operand) is Node and operand.call is not None else 0
+
+
+def target_of(operand: Any) -> Target:
     """Where the gradient of an operand is gathered."""
-    made = type(operand) is Node and operand.call is not None
-    return id(_owner(operand)), operand.index if made else 0
+    return id(_owner(operand)), _index(operand)
 
 
 @final
-class Graph:
-    """What lies between some results and their leaves, or between them and what is wanted.
+class _Place:
+    """Where the gradients of a call's results, or of a leaf, are gathered during one pass.
 
     Attributes:
-        edges: By the identity of each node that holds the record of a call, the inputs that its
-            gradients go on to.
-        counts: How many of these edges end at a value, by the identity of the value's owner.
+        owner: The node with the record of the call, or the leaf's Tensor.
+        edges: The inputs that the call's gradients go on to: the input's number, its place, and
+            which result it is there; none for a leaf.
+        consumers: How many edges that end here have not been passed.
+        sums: The gradients so far, one per result.
+        own: The results whose sums were made here. They take further terms in place; what a call
+            returned may be shared (with the upstream gradient, say) and is not written to.
     """
 
-    def __init__(self, roots: Iterable[Any], wanted: set[Place] | None) -> None:
-        self.edges: dict[int, list[Edge]] = {}
-        nodes = self._reachable(roots)
-        if wanted is not None:
-            self._keep_useful(nodes, wanted)
-        self.counts: dict[int, int] = {}
-        counts = self.counts
-        for edges in self.edges.values():
-            for _, _, (owner, _) in edges:
-                counts[owner] = counts.get(owner, 0) + 1
+    __slots__ = ("consumers", "edges", "own", "owner", "sums")
 
-    def _reachable(self, roots: Iterable[Any]) -> list[Node]:
-        """The nodes behind some results; their edges are noted."""
-        nodes = []
-        edges_of = self.edges
-        stack = [owner for owner in map(_owner, roots) if type(owner) is Node]
-        while stack:
-            node = stack.pop()
-            if id(node) in edges_of:
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+        self.edges: list[tuple[int, _Place, int]] = []
+        self.consumers = 0
+        results = owner.call.results if type(owner) is Node else ()
+        self.sums: list[Any] = [None] * len(results) if results else [None]
+        self.own: tuple[int, ...] = ()
+
+    def add(self, index: int, gradient: Any) -> None:
+        """Add to the gradient of a result."""
+        held = self.sums[index]
+        if held is None:
+            self.sums[index] = gradient
+        else:
+            self.sums[index] = add(held, index in self.own, gradient)
+            self.own += (index,)
+
+
+def _connect(places: dict[int, _Place]) -> list[_Place]:
+    """Find what lies between results and their leaves; returns the places of calls.
+
+    `places` holds those of the results, by their owners' identity, and takes the others.
+    """
+    stack = [place for place in places.values() if type(place.owner) is Node]
+    found = []
+    while stack:
+        here = stack.pop()
+        found.append(here)
+        node = here.owner
+        for i, (x, need) in enumerate(zip(node.inputs, node.needs, strict=True)):
+            if not need:
                 continue
-            nodes.append(node)
-            edges = edges_of[id(node)] = []
-            for i, (x, need) in enumerate(zip(node.inputs, node.needs, strict=True)):
-                if not need:
-                    continue
-                if type(x) is Node and x.call is not None:
-                    owner = x if x.source is None else x.source
-                    edges.append((i, owner, (id(owner), x.index)))
-                    stack.append(owner)
-                elif x.requires_grad:
-                    owner = x.value
-                    edges.append((i, owner, (id(owner), 0)))
-        return nodes
+            if type(x) is Node and x.call is not None:
+                owner = x if x.source is None else x.source
+                index = x.index
+            elif x.requires_grad:
+                owner, index = x.value, 0
+            else:
+                continue
+            there = places.get(id(owner))
+            if there is None:
+                there = places[id(owner)] = _Place(owner)
+                if type(owner) is Node:
+                    stack.append(there)
+            there.consumers += 1
+            here.edges.append((i, there, index))
+    return found
 
-    def _keep_useful(self, nodes: Iterable[Node], wanted: set[Place]) -> None:
-        """Drop the edges behind which there is nothing that is wanted, and nodes without any."""
-        for node in sorted(nodes, key=attrgetter("number")):  # inputs come first
-            edges = [
-                (i, owner, place)
-                for i, owner, place in self.edges[id(node)]
-                if place in wanted or (id(owner) in self.edges and type(owner) is Node)
-            ]
-            self.edges[id(node)] = edges
-            if not edges:
-                del self.edges[id(node)]
+
+def _keep_useful(nodes: Iterable[_Place], wanted: set[Target]) -> None:
+    """Drop the edges behind which there is nothing that is wanted."""
+    for here in sorted(nodes, key=attrgetter("owner.number")):  # inputs come first
+        useful = []
+        for edge in here.edges:
+            _, there, index = edge
+            if there.edges or (id(there.owner), index) in wanted:
+                useful.append(edge)
+            else:
+                there.consumers -= 1
+        here.edges = useful
 
 
 @final
 class _Walk:
-    """One reverse pass over a graph."""
+    """One reverse pass."""
 
-    def __init__(
-        self, graph: Graph, wanted: set[Place] | None, retain: bool, taken: set[int]
-    ) -> None:
-        self.graph = graph
+    __slots__ = ("_ready", "_starts", "found", "leaves", "retain", "taken", "wanted")
+
+    def __init__(self, roots: Sequence[Any], wanted: set[Target] | None, retain: bool) -> None:
         self.wanted = wanted
         self.retain = retain
-        self.taken = taken  # buffers that somebody else holds
-        self.found: dict[Place, Tensor] = {}
+        self.taken: set[int] = set()  # buffers that somebody else holds
+        self.found: dict[Target, Tensor] = {}
         self.leaves: list[tuple[Tensor, Any]] = []
-        self._counts = graph.counts
-        self._sums: dict[Place, tuple[Any, bool]] = {}
-        self._ready: list[tuple[int, Node]] = []
+        self._ready: list[tuple[int, _Place]] = []
+        self._starts: list[tuple[_Place, int]] = []
+        places: dict[int, _Place] = {}
+        for root in roots:
+            owner = _owner(root)
+            place = places.get(id(owner)) or places.setdefault(id(owner), _Place(owner))
+            self._starts.append((place, _index(root)))
+        nodes = _connect(places)
+        if wanted is not None:
+            _keep_useful(nodes, wanted)
 
-    def start(self, root: Any, seed: Tensor) -> None:
-        self._add(place_of(root), seed)
-
-    def run(self, roots: Iterable[Any]) -> None:
-        for owner in {id(x): x for x in map(_owner, roots)}.values():
-            if not self._counts.get(id(owner)):
-                self._complete(owner)
+    def run(self, roots: Sequence[Any], seeds: Sequence[Any]) -> None:
+        """Pass the gradients of the results on, call by call, the latest first."""
+        for root, seed, (place, index) in zip(roots, seeds, self._starts, strict=True):
+            start = _seed(root, seed)
+            self.taken.add(id(start.buffer))
+            place.add(index, start)
+        for place in dict.fromkeys([place for place, _ in self._starts]):
+            if not place.consumers:
+                self._complete(place)
         while self._ready:
             self._pass(heapq.heappop(self._ready)[1])
 
-    def _add(self, place: Place, gradient: Any) -> None:
-        """Add a gradient to the sum of a place.
-
-        A sum that was made here belongs to us and takes further terms in place; what a call
-        returned may be shared (with the upstream gradient, say) and is not written to.
-        """
-        held = self._sums.get(place)
-        if held is None:
-            self._sums[place] = gradient, False
-        else:
-            self._sums[place] = add(*held, gradient), True
-
-    def _complete(self, owner: Any) -> None:
+    def _complete(self, place: _Place) -> None:
         """Note that all consumers of a value have been passed."""
-        if type(owner) is Node:
-            if id(owner) in self.graph.edges:
-                heapq.heappush(self._ready, (-owner.number, owner))
-            else:  # it may be wanted itself, and nothing behind it is
-                self._take(owner)
-        elif (id(owner), 0) in self._sums:
-            self.leaves.append((owner, self._sums.pop((id(owner), 0))[0]))
+        owner = place.owner
+        if type(owner) is not Node:
+            if place.sums[0] is not None:
+                self.leaves.append((owner, place.sums[0]))
+        elif place.edges:
+            heapq.heappush(self._ready, (-owner.number, place))
+        else:  # it may be wanted itself, and nothing behind it is
+            self._take(place)
 
-    def _take(self, node: Node) -> list[Any]:
-        """The gradients of a call's results, out of the sums; those that are wanted are kept."""
-        grads = []
-        for index in range(len(node.call.results or (None,))):
-            place = id(node), index
-            gradient = self._sums.pop(place, (None,))[0]
-            if gradient is not None and self.wanted is not None and place in self.wanted:
-                gradient = self.found[place] = whole(gradient)
-            grads.append(gradient)
+    def _take(self, place: _Place) -> list[Any]:
+        """The gradients of a call's results; those that are wanted are kept."""
+        grads, place.sums = place.sums, []
+        if self.wanted is not None:
+            for index, gradient in enumerate(grads):
+                target = id(place.owner), index
+                if gradient is not None and target in self.wanted:
+                    grads[index] = self.found[target] = whole(gradient)
+        if self.retain:
+            self._retain(place.owner, grads)
         return grads
 
-    def _pass(self, node: Node) -> None:
+    def _pass(self, place: _Place) -> None:
         """Compute the gradients of a call's inputs, and count the call off."""
-        grads = self._take(node)
-        if self.retain:
-            self._retain(node, grads)
-        edges = self.graph.edges[id(node)]
-        if any(gradient is not None for gradient in grads):
+        grads = self._take(place)
+        node: Node = place.owner
+        edges = place.edges
+        parts: Sequence[Any] = ()
+        if grads.count(None) < len(grads):
             needs = node.needs
             if self.wanted is not None:
                 useful = {i for i, _, _ in edges}
                 needs = tuple([i in useful for i in range(len(needs))])
             parts = _gradients(node, grads, needs)
-            for i, _, place in edges:
-                if parts[i] is not None:
-                    self._add(place, parts[i])
-        counts = self._counts
-        for _, owner, _ in edges:
-            counts[id(owner)] -= 1
-            if not counts[id(owner)]:
-                self._complete(owner)
+        for i, there, index in edges:
+            if parts and parts[i] is not None:
+                there.add(index, parts[i])
+            there.consumers -= 1
+            if not there.consumers:
+                self._complete(there)
 
     def _retain(self, node: Node, grads: list[Any]) -> None:
         """Leave the gradients in the nodes of the results, as `Tape(retain_grads=True)` asks."""
@@ -212,22 +230,24 @@ def run_backward(
     """
     if thread.tracer is not None:
         thread.tracer.interrupt("backward", "a backward pass inside the function")
-    wanted = None if targets is None else {place_of(target) for target in targets}
+    wanted = None if targets is None else {target_of(target) for target in targets}
     for root in roots:
         _check_root(root)
-    walk = _Walk(Graph(roots, wanted), wanted, retain, set())
-    with _UNRECORDED:
-        for root, seed in zip(roots, seeds, strict=True):
-            start = _seed(root, seed)
-            walk.taken.add(id(start.buffer))
-            walk.start(root, start)
-        walk.run(roots)
-        if targets is None:
-            for leaf, gradient in walk.leaves:
+    walk = _Walk(roots, wanted, retain)
+    outer, thread.grad = thread.grad, False
+    try:
+        walk.run(roots, seeds)
+        found = walk.found
+        for leaf, gradient in walk.leaves:
+            if targets is None:
                 _deposit(leaf, whole(gradient), walk.taken)
-            return []
-        found = walk.found | {(id(leaf), 0): whole(each) for leaf, each in walk.leaves}
-    return [found.get(place_of(target)) for target in targets]
+            else:
+                found[id(leaf), 0] = whole(gradient)
+    finally:
+        thread.grad = outer
+    if targets is None:
+        return []
+    return [found.get(target_of(target)) for target in targets]
 
 
 def _deposit(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:

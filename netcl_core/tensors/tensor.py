@@ -337,12 +337,17 @@ class Tensor(Operand):
         if not isinstance(grad, Operand):
             given = f"a gradient of type {type(grad).__name__}"
             raise ArgumentError(message("grad", given, "a Tensor or None"))
+        if (grad.shape, grad.dtype, grad.device) != (self.shape, self.dtype, self.device):
+            self._refuse(grad)
+        return grad.value
+
+    def _refuse(self, grad: Operand) -> None:
+        """Raise for the first thing in which a gradient differs from this tensor."""
         for what, error in (("shape", ShapeError), ("dtype", DtypeError), ("device", DeviceError)):
             given, expected = getattr(grad, what), getattr(self, what)
             if given != expected:
                 text = message("grad", f"a gradient of {what} {given}", f"{expected} or None")
                 raise error(text)
-        return grad.value
 
     # Getters in C: every op reads `requires_grad` of its operands.
     requires_grad = property(attrgetter("_requires_grad"), _set_requires_grad)

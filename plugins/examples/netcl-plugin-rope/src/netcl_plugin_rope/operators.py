@@ -110,8 +110,8 @@ def operator(name: str, sign: int, inverse: Callable[[], Operator], **fields: An
     )
 
 
-BACK = operator(BACKWARD, -1, lambda: ROPE)
-ROPE = operator(
+BACK: Operator = operator(BACKWARD, -1, lambda: ROPE)
+ROPE: Operator = operator(
     FORWARD,
     1,
     lambda: BACK,
