@@ -266,10 +266,11 @@ class Form:
     """A generated kernel (or NumPy function) with what a stage needs to call it.
 
     `places` says which of (inputs, gradients) its buffers are, None: all inputs in their
-    order; `scalars` are the places of its scalars with their types.
+    order; `scalars` are the places of its scalars with their types; `writes` has the number and
+    the dtype of each result.
     """
 
-    __slots__ = ("generated", "kernel", "places", "reads", "scalars", "who")
+    __slots__ = ("generated", "kernel", "places", "reads", "scalars", "who", "writes")
 
     def __init__(self, region: Region, device: Device, types: Types, generated: Generated) -> None:
         self.generated = generated
@@ -279,6 +280,7 @@ class Form:
         in_order = places == tuple((0, i) for i in range(region.inputs))
         self.places = None if in_order else places
         self.scalars = tuple((index, types.scalars[index]) for index in generated.scalars)
+        self.writes = tuple((index, DTYPES[dtype]) for index, dtype in generated.writes)
         self.kernel: SharedKernel | None = None
         if generated.width and generated.writes:
             self.kernel = shared_kernel(device, generated.text, generated.entry)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import NamedTuple, TypeAlias, final
 
 from netcl_core.errors import ShapeError, message
 
@@ -41,8 +40,7 @@ def broadcast(shapes: Sequence[Shape], who: str) -> Shape:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """How a kernel walks `rows` x `length` elements and where each input stands.
 
     `kinds` has a word per input: `full` (as the output), `one` (a single element),
@@ -79,7 +77,7 @@ def _strides(shape: Shape, out: Shape) -> list[int]:
 def collapse(shapes: Sequence[Shape], out: Shape) -> Layout:
     """Merge the dimensions of a broadcast into as few as possible."""
     total = math.prod(out)
-    if all(shape == out for shape in shapes):  # the usual case, without a detour
+    if shapes.count(out) == len(shapes):  # the usual case, without a detour
         return Layout(total, (), ("full",) * len(shapes), ((),) * len(shapes))
     table = [_strides(shape, out) for shape in shapes]
     dims: list[int] = []

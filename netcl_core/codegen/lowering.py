@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, final
 
@@ -70,7 +69,7 @@ class Plan:
         tensors = [(renamed(shape, sizes), dtype) for shape, dtype in self.signature.tensors]
         shape = self.signature.shape
         shape = None if shape is None else renamed(shape, sizes)
-        signature = replace(self.signature, tensors=tuple(tensors), shape=shape)
+        signature = self.signature._replace(tensors=tuple(tensors), shape=shape)
         return Plan(self.region, self.device, signature, self.typed)
 
     @property
@@ -160,7 +159,7 @@ class Stage:
         self.layout = layout
         self.shapes = shapes
         self.passes = form.generated.passes
-        self.writes = tuple((i, DTYPES[dtype]) for i, dtype in form.generated.writes)
+        self.writes = form.writes
         self.broadcast: tuple[tuple[int, Shape], ...] = ()
         self._last: tuple[Any, Sequence[bytes]] = ((), ())
         self._launch: Launch | None = None

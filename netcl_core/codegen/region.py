@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, final
+from typing import NamedTuple, TypeAlias, final
 
 from netcl_core.codegen.layout import Shape, broadcast
 from netcl_core.codegen.primitives import GRAD, OUT, AutogradPrimitive, Choices, Parsed
@@ -71,8 +71,7 @@ class Types:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(NamedTuple):
     """The inputs of one use: shape and dtype of each tensor, category of each scalar.
 
     `shape` is that of the outputs where it does not follow from the inputs.

@@ -87,19 +87,26 @@ class OperatorCall:
     @property
     def implementation(self) -> Implementation:
         """The one that is chosen, found on first use; raises as `Operator.select` does."""
-        if self._implementation is None:
-            found = self.operator.select(self.request, self.chosen)
-            assert found is not None  # who takes the operator's own function makes no call
-            self._implementation = found
-        return self._implementation
+        return self._implementation or self._choose(self.request)
+
+    def _choose(self, request: Request) -> Implementation:
+        found = self.operator.select(request, self.chosen)
+        assert found is not None  # who takes the operator's own function makes no call
+        self._implementation = found
+        return found
 
     def bound(self, keep: bool) -> Bound | HostBound:
         """What runs the implementation; with `keep` it writes the residuals, too."""
         keep = keep and bool(self.residuals)
         found = self._bound.get(keep)
         if found is None:
-            outputs = self.results + (self.residuals if keep else ())
-            found = self._bound[keep] = self.prepared(replace(self.request, keep=keep), outputs)
+            request = self.request
+            if self._implementation is None:
+                self._choose(request)
+            outputs = self.results
+            if keep:
+                request, outputs = replace(request, keep=True), outputs + self.residuals
+            found = self._bound[keep] = self.prepared(request, outputs)
         return found
 
     def prepared(self, request: Request, outputs: Sequence[Spec]) -> Bound | HostBound:

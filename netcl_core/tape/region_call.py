@@ -14,7 +14,7 @@ from netcl_core.device.device import Device
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.stream import own_stream, replaced, stream_of
 from netcl_core.tape.exact_forward import ExactForward, region_forward
-from netcl_core.tape.gradients import sum_to, whole
+from netcl_core.tape.gradients import run_plan, sum_to, whole
 from netcl_core.tensors.tensor import Tensor
 
 
@@ -22,7 +22,7 @@ from netcl_core.tensors.tensor import Tensor
 class RegionCall:
     """A plan with one or several results as a call (see `apply.Call`)."""
 
-    __slots__ = ("_direct", "_dtype", "_forward", "_name", "_packed", "_stream", "device", "known",
+    __slots__ = ("_direct", "_dtype", "_name", "_packed", "_prepared", "_stream", "device", "known",
                  "name", "plan", "results", "shape", "size")  # fmt: skip
 
     keeps = False
@@ -40,19 +40,35 @@ class RegionCall:
         self._stream = own_stream(plan.device)
         self._direct: Any = None
         self._packed: Callable[[Sequence[Any]], Sequence[bytes]]
-        self._forward: Callable[..., Any] | None = None
+        self._prepared = False
 
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
         """The result, or a list of several."""
         launch = self._direct
         if launch is None:
-            return (self._forward or self._prepare())(inputs, scalars)
+            if not self._prepared:
+                self._prepare()
+            launch = self._direct
+            if launch is None:
+                return self._in_general(inputs, scalars)
         stream = stream_of(self.device) if replaced else self._stream
         buffer = stream.allocate(self.size, self._dtype)
         buffers = [x.buffer for x in inputs]
         buffers.append(buffer)
         stream.launch(launch, buffers, self._packed(scalars) if scalars else ())
         return Tensor(buffer, self.shape, self._name, self.device)
+
+    def _prepare(self) -> None:
+        """Make the forward stage: its source, and its launch if one alone does."""
+        stage = self.plan.forward
+        self._direct = stage.direct if len(self.results) == 1 else None
+        self._packed = stage.packed
+        self._prepared = True
+
+    def _in_general(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
+        """For several results, another order of buffers, no elements, and NumPy."""
+        found = run_plan(self.plan, [x.buffer for x in inputs], scalars)
+        return found if len(found) > 1 else found[0]
 
     def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, None]:
         """The same; a region computes again what its gradients need."""
@@ -74,23 +90,6 @@ class RegionCall:
     def exact(self, node: Any) -> ExactForward:
         """The forward in float64 on the host."""
         return region_forward(self.plan, node.scalars)
-
-    def _prepare(self) -> Callable[..., Any]:
-        """The forward function; the kernel's source is made here."""
-        stage, allocate, size = self.plan.forward, self.plan.allocate, self.size
-        shape, device, dtypes = self.shape, self.device, self.plan.results
-
-        def forward(inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
-            buffers = [allocate(size, dtype) for dtype in dtypes]
-            stage([x.buffer for x in inputs], (), scalars, buffers)
-            pairs = zip(buffers, dtypes, strict=True)
-            found = [Tensor(buffer, shape, dtype.name, device) for buffer, dtype in pairs]
-            return found if len(found) > 1 else found[0]
-
-        self._forward = forward
-        self._direct = stage.direct if len(dtypes) == 1 else None
-        self._packed = stage.packed
-        return forward
 
 
 def plan_gradients(
