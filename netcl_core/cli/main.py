@@ -22,13 +22,8 @@ _WITHOUT_LOCK: Final = ("plugins", "lock")
 
 def plugin_commands() -> dict[str, click.Command]:
     """The commands that installed plugins add; loads the plugins."""
-    try:
-        plugins = importlib.import_module("netcl_core.plugins.manager")
-    except ModuleNotFoundError as error:
-        if error.name != "netcl_core.plugins.manager":
-            raise
-        return {}
-    commands: dict[str, click.Command] = plugins.plugin_commands()
+    manager = importlib.import_module("netcl_core.plugins.manager")
+    commands: dict[str, click.Command] = manager.plugin_commands()
     return commands
 
 
@@ -49,7 +44,10 @@ class NetclGroup(click.Group):
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
-        with _unlocked() if (*_path(ctx), cmd_name) == _WITHOUT_LOCK else nullcontext():
+        unlocked: AbstractContextManager[None] = nullcontext()
+        if (*_path(ctx), cmd_name) == _WITHOUT_LOCK:
+            unlocked = importlib.import_module("netcl_core.plugins.locking").unlocked()
+        with unlocked:
             return self._added(ctx).get(cmd_name)
 
     def resolve_command(
@@ -60,9 +58,8 @@ class NetclGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             name = " ".join([*_path(ctx), args[0]])
-            remedy = importlib.import_module("netcl_core.plugins.catalogue").how_to_get(
-                name, "command"
-            )
+            catalogue = importlib.import_module("netcl_core.plugins.catalogue")
+            remedy = catalogue.how_to_get(name, "command")
             if remedy is None:
                 raise
             raise click.UsageError(f"{error.message} {remedy}.", ctx) from error
@@ -82,13 +79,6 @@ class NetclGroup(click.Group):
         except KeyboardInterrupt:  # which is no finding: 1 is what click would make of it
             click.echo("netcl: interrupted", err=True)
             ctx.exit(130)
-
-
-def _unlocked() -> AbstractContextManager[None]:
-    block: AbstractContextManager[None] = importlib.import_module(
-        "netcl_core.plugins.manager"
-    ).unlocked()
-    return block
 
 
 def _path(ctx: click.Context) -> tuple[str, ...]:
