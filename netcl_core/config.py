@@ -252,19 +252,9 @@ def cache_root() -> Path:
     return Path(platformdirs.user_cache_dir("netcl", appauthor=False))
 
 
-def plugin_states() -> Path:
-    """The file that remembers which plugins failed."""
-    return cache_root() / "plugins" / "states.json"
-
-
-def manifest_memory() -> Path:
-    """The file that remembers what stood in manifests."""
-    return cache_root() / "plugins" / "manifests.json"
-
-
-def lock_receipts() -> Path:
-    """The folder that remembers what was verified of lock files."""
-    return cache_root() / "plugins" / "locks"
+def plugin_memory(name: str) -> Path:
+    """A file of what is remembered of plugins, such as `states.json`."""
+    return cache_root() / "plugins" / name
 
 
 def templates() -> Path:

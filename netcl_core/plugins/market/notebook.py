@@ -12,11 +12,15 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from netcl_core.errors import PluginError
 
 T = TypeVar("T")
+#: What is raised by reading what is none of ours, or no longer.
+DAMAGED: Final = (
+    OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, PluginError,
+)  # fmt: skip
 
 
 def load(path: Path, schema: int, make: Callable[[Any], T]) -> T | None:
@@ -24,7 +28,7 @@ def load(path: Path, schema: int, make: Callable[[Any], T]) -> T | None:
     try:
         table: Any = json.loads(path.read_text(encoding="utf-8"))
         return make(table) if table["schema"] == schema else None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, PluginError):
+    except DAMAGED:
         return None
 
 
