@@ -54,6 +54,7 @@ ACCEPTED = {
     ("netcl_core.plugins", "?"): "PEP 562: `netcl plugins list` imports no NumPy",
     ("netcl_core.plugins.manager", "?"): "the module of a plugin's namespace",
     ("netcl_core.cli.main", "netcl_core.plugins.manager"): "`netcl devices` loads no plugin",
+    ("netcl_core.cli.main", "netcl_core.plugins.locking"): "the same",
     ("netcl_core.cli.main", "?"): "`netcl --help` loads no device and no table",
     ("netcl_core.cli.main", "netcl_core.cli.kernels_command"): "the same",
     (
@@ -108,7 +109,7 @@ ALONE = {
     },
     "jinja2": {"netcl_core.runtime.rendering"},
     "pycparser": {"netcl_core.codegen.expressions"},
-    "click": {"netcl_core.cli.endings", "netcl_core.cli.main", "netcl_core.cli.reports"},
+    "click": {"netcl_core.cli.endings", "netcl_core.cli.main"},
 }
 
 #: The same in plugins' packages.
