@@ -15,9 +15,8 @@ from click.testing import CliRunner, Result
 from terminal import on_terminal
 
 from netcl_core.cli import doctor, main, reports, tables
-from netcl_core.device import device_table, icd
-from netcl_core.device.device import Device
-from netcl_core.device.probing import Probe
+from netcl_core.device import device_table, runtimes
+from netcl_core.device.device import Device, stand_in
 from netcl_core.errors import DeviceError, PluginError
 from netcl_core.version import VERSION
 
@@ -28,12 +27,11 @@ def run(*arguments: str) -> Result:
 
 def card() -> Device:
     """A device that is not there, with long names."""
-    made = Device()
-    made.id, made.backend, made.kind = "opencl:0", "opencl", "gpu"
+    made = stand_in("gpu")
+    made.id = "opencl:0"
     made.name = "A card with a rather long name [rev 2] and a codename in brackets"
     made.platform = "A platform with a long name as well"
     made.local_mem_bytes, made.extensions = 49152, ("cl_khr_fp64",)
-    made._probes = dict.fromkeys(("float", "half", "double"), Probe(True, "fine"))
     return made
 
 
@@ -240,8 +238,8 @@ def test_collect_is_plain_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_collect_says_why_a_runtime_was_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    bad = icd.Runtime("x", "/nowhere/libx.so", "pip", None, True, "installed by pip")
-    monkeypatch.setattr(icd, "discover", lambda: [bad])
+    bad = runtimes.Runtime("x", "/nowhere/libx.so", "pip", None, True, "installed by pip")
+    monkeypatch.setattr(runtimes, "discover", lambda: [bad])
     monkeypatch.setattr(doctor, "_loaded", lambda _: False)
     (finding,) = [one for one in doctor.collect().findings if one.startswith("runtime")]
     assert "not loaded" in finding and "/nowhere/libx.so" in finding

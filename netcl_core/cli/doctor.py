@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from netcl_core.config import cache_root
-from netcl_core.device import device_table, icd
+from netcl_core.device import device_table, icd, runtimes
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import Rejected
 from netcl_core.errors import NetclError
@@ -95,7 +95,7 @@ def collect(checks: Iterable[Check] = ()) -> Report:
     """
     usable = device_table.all_devices()
     refused = device_table.rejected()
-    runtimes = [_runtime(one) for one in icd.discover()]
+    found = [_runtime(one) for one in runtimes.discover()]
     default, rule = _default()
     shown = list(checks)
     installation = icd.install()
@@ -108,7 +108,7 @@ def collect(checks: Iterable[Check] = ()) -> Report:
         vendors_status=installation.status,
         vendors_folder=str(installation.vendors) if installation.vendors else None,
         vendors_reason=installation.reason,
-        runtimes=runtimes,
+        runtimes=found,
         devices=usable,
         rejected=refused,
         default=default,
@@ -116,7 +116,7 @@ def collect(checks: Iterable[Check] = ()) -> Report:
         cache=_cache(cache_root()),
         variables={k: v for k, v in sorted(os.environ.items()) if k.startswith("NETCL_")},
         checks=shown,
-        findings=_findings(runtimes, refused, default, rule, shown),
+        findings=_findings(found, refused, default, rule, shown),
     )
 
 
@@ -135,7 +135,7 @@ def device_data(device: Device) -> dict[str, Any]:
     }
 
 
-def _runtime(one: icd.Runtime) -> RuntimeReport:
+def _runtime(one: runtimes.Runtime) -> RuntimeReport:
     loaded = _loaded(one.library) if one.accepted else None
     reason = one.reason
     if loaded is False:
@@ -146,7 +146,7 @@ def _runtime(one: icd.Runtime) -> RuntimeReport:
 
 def _loaded(library: str) -> bool | None:
     """Whether this process has the library mapped; None where nobody can tell."""
-    path = Path(library) if "/" in library else icd.locate(library)
+    path = Path(library) if "/" in library else runtimes.locate(library)
     try:
         mapped = _MAPPED.read_text(encoding="utf-8", errors="replace")
     except OSError:  # not Linux, or /proc is hidden
@@ -155,7 +155,7 @@ def _loaded(library: str) -> bool | None:
 
 
 def _why_not_loaded(library: str) -> str:
-    if problem := icd.load_error(library):
+    if problem := runtimes.load_error(library):
         return problem
     if _chosen_by_user():
         return f"{icd.install().reason}, which leaves it out"
