@@ -7,7 +7,6 @@ are errors, so a misspelt variable never becomes an empty kernel.
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 import traceback
 from collections.abc import Callable, Mapping
@@ -80,36 +79,6 @@ def edition() -> int:
 def has_prefix(prefix: str) -> bool:
     """Whether templates of this prefix can be found."""
     return prefix in _prefixes
-
-
-def templates_of(prefix: str) -> list[str]:
-    """The names of all templates of a prefix."""
-    loader = _prefixes.get(prefix)
-    return [f"{prefix}/{name}" for name in loader.list_templates()] if loader else []
-
-
-def unread_arguments(name: str) -> dict[str, list[str]]:
-    """For each macro of a template those of its arguments that its text does not read.
-
-    Raises TemplateError if the template is missing or no valid Jinja.
-    """
-    get_template(name)  # so that an error reads as everywhere
-    loader = environment().loader
-    assert loader is not None  # it was given to the environment
-    tree = environment().parse(loader.get_source(environment(), name)[0])
-    return {
-        macro.name: [each.name for each in macro.args if each.name not in _read_by(macro)]
-        for macro in tree.find_all(jinja2.nodes.Macro)
-    }
-
-
-def _read_by(macro: jinja2.nodes.Macro) -> set[str]:
-    """The names in a macro's Jinja, and the words of its text: an op's inputs keep their names."""
-    inside = [*macro.body, *macro.defaults]
-    nodes = [node for part in inside for node in (part, *part.find_all(jinja2.nodes.Node))]
-    texts = (node.data for node in nodes if isinstance(node, jinja2.nodes.TemplateData))
-    names = {node.name for node in nodes if isinstance(node, jinja2.nodes.Name)}
-    return names.union(*(re.findall(r"[A-Za-z_]\w*", text) for text in texts))
 
 
 def get_template(name: str) -> jinja2.Template:
