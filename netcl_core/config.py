@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from netcl_core.errors import ConfigError, message
@@ -255,6 +256,17 @@ def cache_root() -> Path:
 def plugin_memory(name: str) -> Path:
     """A file of what is remembered of plugins, such as `states.json`."""
     return cache_root() / "plugins" / name
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file of the cache folder whole or not at all, whoever else writes it; or OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.tmp")
+    try:
+        aside.write_bytes(data)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def templates() -> Path:

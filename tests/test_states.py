@@ -369,7 +369,7 @@ def test_the_memory_is_replaced_whole(site: Path, monkeypatch: pytest.MonkeyPatc
         patch.setattr(Path, "replace", fail)
         remember("netcl-plugin-t_two")
     assert config.plugin_memory("states.json").read_text() == before
-    assert not list(config.plugin_memory("states.json").parent.glob(".new-*"))
+    assert not list(config.plugin_memory("states.json").parent.glob("*.tmp"))
 
 
 def test_a_plugins_warning_is_not_lost_with_the_memory(

@@ -186,7 +186,7 @@ def _activate(plugin: Plugin, transaction: Transaction) -> None:
     manifest = plugin.manifest
     if manifest is not None and not manifest.requires.anything:
         registry.limits[plugin.key] = manifest.requires.unmet
-    plugin.provides = tuple(row.record.name for row in transaction)
+    plugin.provides = tuple(row.record.name for row in transaction.rows)
     plugin.state, plugin.reason, plugin.traceback, plugin.code = "active", "", "", ""
 
 

@@ -7,7 +7,6 @@ and its driver version.
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -132,8 +131,7 @@ def write_binary(name: str, binary: bytes) -> None:
     """Keep an entry; a disk that is full or read-only only costs the next process a build."""
     path = _path(name)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, binary)
+        config.write_whole(path, binary)
         _room[path.parent] = _room.get(path.parent, 0) - len(binary)
         if _room[path.parent] < 0:
             _room[path.parent] = prune(path.parent)
@@ -143,18 +141,6 @@ def write_binary(name: str, binary: bytes) -> None:
 
 def _path(name: str) -> Path:
     return folder() / f"{name}.bin"
-
-
-def _replace(path: Path, binary: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    aside = Path(temporary)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(binary)
-        aside.replace(path)
-    except OSError:
-        aside.unlink(missing_ok=True)
-        raise
 
 
 def prune(place: Path) -> int:
