@@ -56,7 +56,6 @@ ACCEPTED = {
     ("netcl_core.cli.main", "netcl_core.plugins.manager"): "`netcl devices` loads no plugin",
     ("netcl_core.cli.main", "netcl_core.plugins.locking"): "the same",
     ("netcl_core.cli.main", "?"): "`netcl --help` loads no device and no table",
-    ("netcl_core.cli.main", "netcl_core.cli.kernels_command"): "the same",
     (
         "netcl_core.cli.main",
         "netcl_core.plugins.catalogue",

@@ -88,9 +88,10 @@ def _path(ctx: click.Context) -> tuple[str, ...]:
     return (*_path(ctx.parent), ctx.command.name or "")
 
 
-def _run(module: str, function: str, *arguments: Any) -> Any:
+def _run(module: str, function: str, *arguments: Any, **options: Any) -> Any:
     """Call a function of a module of this package, imported only now."""
-    return getattr(importlib.import_module(f"netcl_core.cli.{module}"), function)(*arguments)
+    called = getattr(importlib.import_module(f"netcl_core.cli.{module}"), function)
+    return called(*arguments, **options)
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
@@ -201,9 +202,8 @@ def show_kernels(ctx: click.Context, /, **options: Any) -> None:
 
     Structured ops need --shapes, and say which implementation is used and why.
     """
-    module = importlib.import_module("netcl_core.cli.kernels_command")
     with usage_ends(ctx):
-        module.show(**options)
+        _run("kernels_command", "show", **options)
 
 
 def main() -> None:

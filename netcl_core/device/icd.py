@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import sys
 import tempfile
 import threading
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import Literal
 
 from netcl_core import config
-from netcl_core.config import cache_root
 from netcl_core.device import runtimes
 from netcl_core.device.runtimes import Runtime
 
@@ -110,12 +108,10 @@ def vendors_folder(entries: dict[str, str]) -> Path:
     temporary one serves for this process.
     """
     digest = hashlib.sha256(repr(sorted(entries.items())).encode()).hexdigest()[:16]
+    folder = config.cache_root() / "icd" / f"{_GENERATED}{digest}"
     try:
-        parent = cache_root() / "icd"
-        parent.mkdir(parents=True, exist_ok=True)
-        folder = parent / f"{_GENERATED}{digest}"
-        if not folder.exists():
-            _write_whole(entries, folder)
+        if not folder.is_dir() or not _holds(folder, entries):
+            _write(entries, folder)
         if _holds(folder, entries):
             return folder
     except OSError:  # no writable cache: a folder for this process alone serves as well
@@ -123,33 +119,16 @@ def vendors_folder(entries: dict[str, str]) -> Path:
     return _private_folder(entries)
 
 
-def _write_whole(entries: dict[str, str], folder: Path) -> None:
-    """Write the files aside and move them in place at once; who comes second keeps the first."""
-    aside = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
-    try:
-        _write(entries, aside)
-        if not folder.exists():
-            aside.rename(folder)
-    except OSError:
-        if not folder.exists():  # else another process was first, with the same content
-            raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
 def _write(entries: dict[str, str], folder: Path) -> None:
     for name, library in entries.items():
-        (folder / name).write_text(library + "\n", encoding="utf-8")
+        config.write_whole(folder / name, f"{library}\n".encode())
 
 
 def _holds(folder: Path, entries: dict[str, str]) -> bool:
     if folder.stat().st_uid != os.getuid():
         return False
-    names = {path.name for path in folder.iterdir()}
-    return names == set(entries) and all(
-        (folder / name).read_text(encoding="utf-8") == library + "\n"
-        for name, library in entries.items()
-    )
+    found = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.icd")}
+    return found == {name: f"{library}\n" for name, library in entries.items()}
 
 
 @lru_cache(maxsize=1)

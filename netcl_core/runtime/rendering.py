@@ -24,8 +24,8 @@ _prefixes: Final[dict[str, jinja2.BaseLoader]] = {}
 _lock: Final = threading.RLock()
 _texts: Final[Memo[Any, str]] = Memo(2048)
 _edition = 0
-#: Types of values that are told apart by how they print.
-_PRINTED: Final = frozenset({bool, int, float})
+#: Types of values that are equal only where they print alike, if their types are.
+_PLAIN: Final = frozenset({bool, int})
 
 
 _prefixes["core"] = jinja2.FileSystemLoader(config.templates())
@@ -104,11 +104,18 @@ def render(name: str, **context: Any) -> str:
 
     Equal requests get the same text, rendered once, until the templates of a prefix change.
     """
-    try:
-        key = (name, *[(each, _kept(value)) for each, value in context.items()])
-    except TypeError:  # a value that may change
+    key = key_of(name, context)
+    if key is None:
         return _rendered(name, context)
     return _texts.get(key) or _texts.put(key, _rendered(name, context))
+
+
+def key_of(name: str, context: Mapping[str, Any]) -> Any:
+    """What is equal for templates and contexts that render alike; None: a value may change."""
+    try:
+        return name, *[(each, _kept(value)) for each, value in context.items()]
+    except TypeError:
+        return None
 
 
 def _kept(value: Any) -> Any:
@@ -116,7 +123,9 @@ def _kept(value: Any) -> Any:
     kind = type(value)
     if kind is str or value is None:
         return value
-    if kind in _PRINTED:
+    if kind in _PLAIN:
+        return kind, value
+    if kind is float:  # 0.0 == -0.0
         return kind, repr(value)
     if isinstance(value, (tuple, list)):
         return kind, tuple([_kept(each) for each in value])
