@@ -69,7 +69,7 @@ def _is_json(value: Any) -> bool:
 
 
 def _known(table: Any) -> dict[str, _Known]:
-    found: dict[str, _Known] = {}
-    for path, (modified, changed, size, value) in table["files"].items():
-        found[path] = (modified, changed, size, value)
-    return found
+    return {
+        path: (modified, changed, size, value)
+        for path, (modified, changed, size, value) in table["files"].items()
+    }
