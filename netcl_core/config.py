@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from netcl_core.errors import ConfigError, message
@@ -252,19 +253,20 @@ def cache_root() -> Path:
     return Path(platformdirs.user_cache_dir("netcl", appauthor=False))
 
 
-def plugin_states() -> Path:
-    """The file that remembers which plugins failed."""
-    return cache_root() / "plugins" / "states.json"
+def plugin_memory(name: str) -> Path:
+    """A file of what is remembered of plugins, such as `states.json`."""
+    return cache_root() / "plugins" / name
 
 
-def manifest_memory() -> Path:
-    """The file that remembers what stood in manifests."""
-    return cache_root() / "plugins" / "manifests.json"
-
-
-def lock_receipts() -> Path:
-    """The folder that remembers what was verified of lock files."""
-    return cache_root() / "plugins" / "locks"
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file of the cache folder whole or not at all, whoever else writes it; or OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.tmp")
+    try:
+        aside.write_bytes(data)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def templates() -> Path:

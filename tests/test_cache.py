@@ -136,10 +136,13 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_what_an_ended_process_was_writing_goes(tmp_path: Path) -> None:
+def test_what_an_ended_process_was_writing_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NETCL_CACHE_SIZE_MB", "1")
     old, new = tmp_path / "old.tmp", tmp_path / "new.tmp"
     for path in (old, new):
-        path.touch()
+        path.write_bytes(bytes(600_000))
     os.utime(old, (1e9, 1e9))
     programs.prune(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["new.tmp"]

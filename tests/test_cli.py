@@ -12,11 +12,11 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 from terminal import on_terminal
 
-from netcl_core.cli import doctor, main, reports
-from netcl_core.device import device_table, icd
+from netcl_core.cli import doctor, main, reports, tables
+from netcl_core.device import device_table, runtimes
+from netcl_core.device.device import Device, stand_in
 from netcl_core.errors import DeviceError, PluginError
 from netcl_core.version import VERSION
 
@@ -25,24 +25,17 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main.netcl, list(arguments))
 
 
-DEVICE = doctor.DeviceReport(
-    id="opencl:0",
-    backend="opencl",
-    kind="gpu",
-    name="A card with a rather long name [rev 2] and a codename in brackets",
-    platform="A platform with a long name as well",
-    vendor="V",
-    driver_version="1.2",
-    simulator=False,
-    probe="fine",
-    supports_fp16=True,
-    supports_fp64=False,
-    compute_units=80,
-    max_work_group_size=1024,
-    local_mem_bytes=49152,
-    opencl_c="1.2",
-    extensions=["cl_khr_fp64"],
-)
+def card() -> Device:
+    """A device that is not there, with long names."""
+    made = stand_in("gpu")
+    made.id = "opencl:0"
+    made.name = "A card with a rather long name [rev 2] and a codename in brackets"
+    made.platform = "A platform with a long name as well"
+    made.local_mem_bytes, made.extensions = 49152, ("cl_khr_fp64",)
+    return made
+
+
+DEVICE = card()
 
 
 def report(**changes: Any) -> doctor.Report:
@@ -102,7 +95,7 @@ def test_doctor_json_is_the_whole_report(given: Callable[..., None]) -> None:
 
 def test_doctor_in_a_pipe_is_not_wrapped(given: Callable[..., None]) -> None:
     given(
-        rejected=[doctor.RejectedReport("Old", "P", "reason " * 40 + "end")],
+        rejected=[device_table.Rejected("Old", "P", "reason " * 40 + "end")],
         checks=[doctor.Check("wheels", False, "two copies")],
         findings=["something [odd]"],
     )
@@ -114,13 +107,16 @@ def test_doctor_in_a_pipe_is_not_wrapped(given: Callable[..., None]) -> None:
     assert "\x1b" not in text
 
 
-def test_table_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    console = Console(width=80, markup=False, highlight=False)
-    reports._print_devices(console, [DEVICE], "opencl:0")
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
-    assert all(len(line) <= 80 for line in lines)
-    assert "opencl:0" in lines[1] and "A card" in lines[1] and "A pla" in lines[1]
+def test_table_fits_a_terminal_of_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "_columns", lambda: 80)
+    monkeypatch.setattr(tables.sys.stdout, "isatty", lambda: True)
+    reports._print_devices([DEVICE], "opencl:0")
+    _, first, *more = capsys.readouterr().out.splitlines()
+    assert more and all(len(line) <= 80 for line in (first, *more))
+    assert "opencl:0" in first and "A card" in first and "A pla" in first
+    assert "brackets" in more[-1] or "as well" in more[-1]
 
 
 def test_real_devices() -> None:
@@ -228,10 +224,11 @@ assert not heavy, heavy
 # -- the doctor's own collecting ---------------------------------------------------------
 
 
-def test_collect_is_plain_data(tmp_path: Path) -> None:
+def test_collect_is_plain_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NETCL_CACHE_DIR", str(tmp_path))
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/program.bin").write_bytes(b"x" * 100)
-    made = doctor.collect(tmp_path, [doctor.Check("wheels", False, "two copies")])
+    made = doctor.collect([doctor.Check("wheels", False, "two copies")])
     data = doctor.as_data(made)
     assert json.loads(json.dumps(data)) == data
     assert data["cache"]["files"] == 1 and data["cache"]["size_bytes"] == 100
@@ -241,8 +238,8 @@ def test_collect_is_plain_data(tmp_path: Path) -> None:
 
 
 def test_collect_says_why_a_runtime_was_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    bad = icd.Runtime("x", "/nowhere/libx.so", "pip", None, True, "installed by pip")
-    monkeypatch.setattr(icd, "discover", lambda: [bad])
+    bad = runtimes.Runtime("x", "/nowhere/libx.so", "pip", None, True, "installed by pip")
+    monkeypatch.setattr(runtimes, "discover", lambda: [bad])
     monkeypatch.setattr(doctor, "_loaded", lambda _: False)
     (finding,) = [one for one in doctor.collect().findings if one.startswith("runtime")]
     assert "not loaded" in finding and "/nowhere/libx.so" in finding

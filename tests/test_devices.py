@@ -131,7 +131,7 @@ def test_default_passes_over_what_fails_its_probe(machine: Machine) -> None:
     machine.broken["gpu"] = "unknown target"
     assert device_table.default_device().name == "good"
     assert str(device_table.default_device()) == "opencl:0"
-    assert device_table.rejected() == [("gpu", "G", "unknown target")]
+    assert device_table.rejected() == [device_table.Rejected("gpu", "G", "unknown target")]
 
 
 def test_simulator_and_accelerator_are_never_the_default(machine: Machine) -> None:
@@ -152,7 +152,7 @@ def test_no_platform(machine: Machine) -> None:
 def test_a_platform_that_raises_does_not_hide_the_others(machine: Machine) -> None:
     machine.platforms = [FakePlatform("Bad", OSError("boom")), FakePlatform("P", [fake("ok")])]
     assert names() == ["ok", "NumPy"]
-    assert device_table.rejected() == [("?", "Bad", "OSError: boom")]
+    assert device_table.rejected() == [device_table.Rejected("?", "Bad", "OSError: boom")]
 
 
 def test_a_device_is_made_once(machine: Machine) -> None:
@@ -445,8 +445,8 @@ from netcl_core.device import probing
 probing.core_source = lambda name: 'this is no kernel;'
 assert [d.id for d in device_table.all_devices()] == ['cpu'], device_table.all_devices()
 assert device_table.default_device().id == 'cpu'
-for name, platform, reason in device_table.rejected():
-    assert 'clBuildProgram' in reason or 'BUILD' in reason, reason
+for one in device_table.rejected():
+    assert 'clBuildProgram' in one.reason or 'BUILD' in one.reason, one
 print(len(device_table.rejected()) > 0 or device_table.opencl_problem())
 """
     assert python(code)

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from netcl_core.device import icd
+from netcl_core.device import icd, runtimes
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty machine: no system runtimes, no environment, no NVIDIA, nothing installed yet."""
-    monkeypatch.setattr(icd, "SYSTEM_VENDORS", tmp_path / "etc")
-    monkeypatch.setattr(icd, "LOADER_CACHE", tmp_path / "no-cache")
-    monkeypatch.setattr(icd, "NVIDIA_LIBRARY", "libnot-there-nvidia.so.1")
+    monkeypatch.setattr(runtimes, "SYSTEM_VENDORS", tmp_path / "etc")
+    monkeypatch.setattr(runtimes, "LOADER_CACHE", tmp_path / "no-cache")
+    monkeypatch.setattr(runtimes, "NVIDIA_LIBRARY", "libnot-there-nvidia.so.1")
     monkeypatch.setattr(icd, "_installation", None)
-    monkeypatch.setattr(icd, "bundled_vendors", lambda: None)
+    monkeypatch.setattr(runtimes, "bundled_vendors", lambda: None)
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "env"))
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.setenv("NETCL_CACHE_DIR", str(tmp_path / "cache"))
@@ -56,28 +56,28 @@ def pip_runtime(machine: Path, name: str = "fast", root: str = "env") -> Path:
 
 
 def test_nothing_there(machine: Path) -> None:
-    assert icd.discover() == []
+    assert runtimes.discover() == []
     assert icd.install().status == "system"
     assert not os.environ.get("OCL_ICD_VENDORS")
 
 
 def test_system_alone_needs_no_folder(machine: Path) -> None:
     system_runtime(machine)
-    (found,) = icd.discover()
+    (found,) = runtimes.discover()
     assert (found.source, found.accepted, found.reason) == ("system", True, "listed by the system")
     assert icd.install().status == "system"
 
 
 def test_wrong_path_is_repaired(machine: Path) -> None:
     path = pip_runtime(machine)
-    (found,) = icd.discover()
+    (found,) = runtimes.discover()
     assert found.accepted and found.library == str(path) and found.source == "pip"
     assert "/opt/nowhere/libfast.so does not exist" in found.reason
 
 
 def test_wrong_path_without_library_is_rejected(machine: Path) -> None:
     list_icd(machine / "env/etc/OpenCL/vendors", "emu", "/opt/nowhere/libemu.so")
-    (found,) = icd.discover()
+    (found,) = runtimes.discover()
     assert not found.accepted
     assert found.reason == "/opt/nowhere/libemu.so does not exist"
 
@@ -85,18 +85,18 @@ def test_wrong_path_without_library_is_rejected(machine: Path) -> None:
 @pytest.mark.parametrize("content", ["", "\n", "  \n\n"])
 def test_empty_icd_is_rejected(machine: Path, content: str) -> None:
     list_icd(machine / "etc", "empty", content)
-    assert [(r.accepted, r.reason) for r in icd.discover()] == [(False, "the file is empty")]
+    assert [(r.accepted, r.reason) for r in runtimes.discover()] == [(False, "the file is empty")]
 
 
 def test_binary_icd_is_rejected(machine: Path) -> None:
     list_icd(machine / "etc", "bad", "").write_bytes(b"\xff\xfe\x00")
-    (found,) = icd.discover()
+    (found,) = runtimes.discover()
     assert not found.accepted and "cannot be read" in found.reason
 
 
 def test_bare_name_that_does_not_load_is_rejected(machine: Path) -> None:
     list_icd(machine / "etc", "gone", "libgone-for-good.so.7")
-    (found,) = icd.discover()
+    (found,) = runtimes.discover()
     assert not found.accepted and "libgone-for-good.so.7" in found.reason
 
 
@@ -106,12 +106,12 @@ def test_bare_name_is_found_in_the_linkers_lists(
     path = library(machine / "usr/libbare.so.2")
     listed = machine / "ld.so.cache"
     listed.write_bytes(b"x\0libbare.so.2\0" + os.fsencode(path) + b"\0more\0")
-    monkeypatch.setattr(icd, "LOADER_CACHE", listed)
-    assert icd.locate("libbare.so.2") == path
-    assert icd.locate("bare.so.2") is None
+    monkeypatch.setattr(runtimes, "LOADER_CACHE", listed)
+    assert runtimes.locate("libbare.so.2") == path
+    assert runtimes.locate("bare.so.2") is None
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{machine / 'own'}:")
     own = library(machine / "own/libbare.so.2")
-    assert icd.locate("libbare.so.2") == own
+    assert runtimes.locate("libbare.so.2") == own
 
 
 @pytest.mark.parametrize(
@@ -127,14 +127,14 @@ def test_every_install_scheme(
 ) -> None:
     monkeypatch.setattr(sys, "path", ["", "relative", str(machine / entry)])
     path = pip_runtime(machine, root=root)
-    (found,) = icd.discover()
+    (found,) = runtimes.discover()
     assert found.accepted and found.library == str(path)
 
 
 def test_target_without_lib_explains_itself(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(machine / "target")])
     list_icd(machine / "target/etc/OpenCL/vendors", "cpu", "/opt/nowhere/libcpu.so")
-    (found,) = icd.discover()
+    (found,) = runtimes.discover()
     assert not found.accepted and "--target leaves out" in found.reason
 
 
@@ -144,7 +144,7 @@ def test_wheel_libraries_beside_another_pyopencl(
     monkeypatch.setattr(sys, "path", [str(machine / "target")])
     path = library(machine / "target/pyopencl/.libs/libpocl-1.so")
     list_icd(path.parent, "pocl", path.name)
-    (found,) = icd.discover()
+    (found,) = runtimes.discover()
     assert found.accepted and found.library == str(path)
     assert icd.install().status == "generated"
 
@@ -154,8 +154,8 @@ def test_what_pyopencl_lists_itself_is_not_listed_twice(
 ) -> None:
     path = library(machine / "site/pyopencl/.libs/libpocl-1.so")
     list_icd(path.parent, "pocl", path.name)
-    monkeypatch.setattr(icd, "bundled_vendors", lambda: path.parent)
-    (found,) = icd.discover()
+    monkeypatch.setattr(runtimes, "bundled_vendors", lambda: path.parent)
+    (found,) = runtimes.discover()
     assert found.accepted and "beside pyopencl" in found.reason
     assert icd.install().status == "system"
 
@@ -165,7 +165,7 @@ def test_same_library_counts_once(machine: Path) -> None:
     link = machine / "usr/liblink.so"
     link.symlink_to(real)
     list_icd(machine / "etc", "zlink", link)
-    first, second = icd.discover()
+    first, second = runtimes.discover()
     assert first.accepted and not second.accepted
     assert second.reason == f"the same library as in {machine / 'etc/sys.icd'}"
 
@@ -173,14 +173,14 @@ def test_same_library_counts_once(machine: Path) -> None:
 def test_second_copy_from_pip_stays_out(machine: Path) -> None:
     system_runtime(machine, "fast")
     pip_runtime(machine, "fast")
-    system, pip = icd.discover()
+    system, pip = runtimes.discover()
     assert system.accepted and not pip.accepted and "comes first" in pip.reason
 
 
 def test_unlisted_nvidia_is_added(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(icd, "NVIDIA_LIBRARY", "libc.so.6")  # one that surely loads
+    monkeypatch.setattr(runtimes, "NVIDIA_LIBRARY", "libc.so.6")  # one that surely loads
     kept = system_runtime(machine)
-    _, nvidia = icd.discover()
+    _, nvidia = runtimes.discover()
     assert (nvidia.name, nvidia.source, nvidia.icd) == ("nvidia", "nvidia", None)
     folder = icd.install().vendors
     assert folder is not None
@@ -188,9 +188,9 @@ def test_unlisted_nvidia_is_added(machine: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_listed_nvidia_is_not_added(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(icd, "NVIDIA_LIBRARY", "libc.so.6")
+    monkeypatch.setattr(runtimes, "NVIDIA_LIBRARY", "libc.so.6")
     list_icd(machine / "etc", "nvidia", library(machine / "usr/libnvidia-opencl.so.1"))
-    assert [r.source for r in icd.discover()] == ["system"]
+    assert [r.source for r in runtimes.discover()] == ["system"]
 
 
 def test_install_keeps_the_systems_runtimes(machine: Path) -> None:
@@ -284,7 +284,7 @@ def test_elsewhere_nothing_is_done(
 ) -> None:
     pip_runtime(machine)
     monkeypatch.setattr(sys, "platform", system)
-    assert icd.discover() == []
+    assert runtimes.discover() == []
     assert icd.install().status == "foreign"
 
 
@@ -295,7 +295,7 @@ def test_real_loader_sees_system_and_environment(python: Callable[..., str]) -> 
     before = json.loads(python(f"try:\n {code}\nexcept Exception: print('[]')"))
     after = json.loads(python(f"from netcl_core.device import icd\nicd.install()\n{code}"))
     assert set(before) <= set(after)
-    if any(r.accepted and r.name == "intel-cpu" for r in icd.discover()):
+    if any(r.accepted and r.name == "intel-cpu" for r in runtimes.discover()):
         assert "Intel(R) OpenCL" in after
 
 
@@ -305,8 +305,8 @@ def test_libraries_of_ocl_icd_filenames_are_listed_too(
     library = tmp_path / "libmine.so.1"
     library.touch()
     monkeypatch.setenv("OCL_ICD_FILENAMES", f"{library}:/nowhere/libgone.so")
-    found = {runtime.library: runtime for runtime in icd.discover()}
+    found = {runtime.library: runtime for runtime in runtimes.discover()}
     assert found[str(library)].accepted
     assert found[str(library)].source == "user"
     assert found["/nowhere/libgone.so"].reason == "/nowhere/libgone.so does not exist"
-    assert str(library) in icd._entries(icd.discover()).values()
+    assert str(library) in icd._entries(runtimes.discover()).values()

@@ -18,8 +18,8 @@ from netcl_core.dtypes import DTYPES
 from netcl_core.errors import PluginError
 from netcl_core.plugins.kinds import KINDS
 from netcl_core.plugins.market import notebook
+from netcl_core.plugins.market.file_memory import FileMemory
 from netcl_core.plugins.market.finding import Distribution, distributions
-from netcl_core.plugins.market.manifest_memory import ManifestMemory
 from netcl_core.plugins.market.manifests import Manifest, locate, parse, table_in
 
 FOLDERS = list(manifests.projects().values())
@@ -282,19 +282,23 @@ tolerance = {float32 = 1e-6}
 """
 
 
+def read(memory: FileMemory, path: Path) -> Manifest:
+    return memory.recall(path, lambda: table_in(path), parse)
+
+
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
     """A manifest that the memory in `tmp_path / "memory.json"` knows."""
     path = tmp_path / "netcl_plugin.toml"
     path.write_text(MANIFEST)
-    memory = ManifestMemory(tmp_path / "memory.json")
-    memory.read(path)
+    memory = FileMemory(tmp_path / "memory.json")
+    read(memory, path)
     memory.save()
     return path
 
 
 def read_again(path: Path) -> Manifest:
-    return ManifestMemory(path.with_name("memory.json")).read(path)
+    return read(FileMemory(path.with_name("memory.json")), path)
 
 
 def test_a_manifest_that_is_remembered_is_not_parsed_again(
@@ -313,24 +317,24 @@ def test_a_manifest_that_has_changed_is_parsed_again(kept: Path) -> None:
 def test_a_broken_manifest_is_refused_every_time(kept: Path) -> None:
     kept.write_text("schema = ")
     for _ in range(2):
-        memory = ManifestMemory(kept.with_name("memory.json"))
+        memory = FileMemory(kept.with_name("memory.json"))
         with pytest.raises(PluginError, match="Invalid value") as refused:
-            memory.read(kept)
+            read(memory, kept)
         assert refused.value.code == "NP110"
         memory.save()
 
 
 def test_what_json_cannot_hold_is_parsed_every_time(kept: Path) -> None:
     kept.write_text(f"{MANIFEST}\n[other]\nday = 2026-01-02\n")
-    memory = ManifestMemory(kept.with_name("memory.json"))
-    assert memory.read(kept).name == "kept"
+    memory = FileMemory(kept.with_name("memory.json"))
+    assert read(memory, kept).name == "kept"
     memory.save()
-    assert json.loads(kept.with_name("memory.json").read_text())["manifests"] == {}
+    assert json.loads(kept.with_name("memory.json").read_text())["files"] == {}
 
 
 @pytest.mark.parametrize(
     "damaged",
-    ["", "[]", "{", '{"schema": 1}', '{"schema": 1, "manifests": {"x": [1, 2]}}', "\0" * 9],
+    ["", "[]", "{", '{"schema": 1}', '{"schema": 1, "files": {"x": [1, 2]}}', "\0" * 9],
 )
 def test_a_damaged_memory_costs_nothing_but_time(kept: Path, damaged: str) -> None:
     kept.with_name("memory.json").write_text(damaged)
@@ -348,15 +352,15 @@ def test_a_table_without_a_bottom_is_not_written(tmp_path: Path) -> None:
 def test_what_is_gone_is_forgotten(kept: Path) -> None:
     other = kept.with_name("other.toml")
     other.write_text(MANIFEST)
-    memory = ManifestMemory(kept.with_name("memory.json"))
-    memory.read(other)
+    memory = FileMemory(kept.with_name("memory.json"))
+    read(memory, other)
     kept.unlink()
     memory.save()
     table = json.loads(kept.with_name("memory.json").read_text())
-    assert list(table["manifests"]) == [str(other)]
+    assert list(table["files"]) == [str(other)]
 
 
 def test_a_read_only_folder_costs_nothing_but_time(kept: Path, tmp_path: Path) -> None:
-    memory = ManifestMemory(tmp_path / "netcl_plugin.toml" / "memory.json")  # no folder at all
-    assert memory.read(kept).name == "kept"
+    memory = FileMemory(tmp_path / "netcl_plugin.toml" / "memory.json")  # no folder at all
+    assert read(memory, kept).name == "kept"
     memory.save()

@@ -35,7 +35,7 @@ def simulate(what: str, log: Path) -> dict[str, Any]:
         env=sanitizer.environment(log),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0 and done.stdout.startswith("{"), done.stderr[-5000:]

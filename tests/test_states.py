@@ -16,8 +16,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
 
 from netcl_core import config
+from netcl_core.plugins.market.file_memory import FileMemory
 from netcl_core.plugins.market.finding import Distribution, distributions
-from netcl_core.plugins.market.manifest_memory import ManifestMemory
 from netcl_core.plugins.market.requirements import plainly_fits
 from netcl_core.plugins.market.states import States
 from netcl_core.plugins.market.survey import survey, unknown_names
@@ -267,7 +267,7 @@ def test_a_failure_is_remembered_for_these_very_files(site: Path) -> None:
     record = site / "netcl_plugin_t_one-1.0.dist-info" / "RECORD"
     record.write_text(record.read_text() + "t_one_package/new.py,sha256=x,1\n")
     assert state_of("t_one") == ("found", "")
-    assert "t_one" not in config.plugin_states().read_text()
+    assert "t_one" not in config.plugin_memory("states.json").read_text()
 
 
 def test_another_version_is_not_held_for_the_old_one(site: Path) -> None:
@@ -307,7 +307,7 @@ def test_what_is_gone_is_forgotten(site: Path) -> None:
     remember("netcl-plugin-t_one")
     shutil.rmtree(site / "netcl_plugin_t_one-1.0.dist-info")
     remember("netcl-plugin-t_two")
-    kept = json.loads(config.plugin_states().read_text())["plugins"]
+    kept = json.loads(config.plugin_memory("states.json").read_text())["plugins"]
     (key,) = [key for key in kept if key.startswith(str(site))]
     assert "t_two" in key
 
@@ -334,7 +334,7 @@ def test_a_plugin_that_loads_again_is_forgotten(site: Path, python: Callable[...
      ' "traceback": "", "at": 1}}}'],
 )  # fmt: skip
 def test_a_corrupt_memory_is_none(site: Path, text: str) -> None:
-    path = config.plugin_states()
+    path = config.plugin_memory("states.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     assert state_of("t_one") == ("found", "")
@@ -343,7 +343,7 @@ def test_a_corrupt_memory_is_none(site: Path, text: str) -> None:
 
 
 def test_binary_rubbish_is_no_memory(site: Path) -> None:
-    path = config.plugin_states()
+    path = config.plugin_memory("states.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"\xff\xfe\x00")
     assert state_of("t_one") == ("found", "")
@@ -360,7 +360,7 @@ def test_a_memory_that_cannot_be_written_is_not_fatal(
 
 def test_the_memory_is_replaced_whole(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     remember("netcl-plugin-t_one")
-    before = config.plugin_states().read_text()
+    before = config.plugin_memory("states.json").read_text()
 
     def fail(*_: Any) -> None:
         raise OSError("the disk is full")
@@ -368,8 +368,8 @@ def test_the_memory_is_replaced_whole(site: Path, monkeypatch: pytest.MonkeyPatc
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", fail)
         remember("netcl-plugin-t_two")
-    assert config.plugin_states().read_text() == before
-    assert not list(config.plugin_states().parent.glob(".new-*"))
+    assert config.plugin_memory("states.json").read_text() == before
+    assert not list(config.plugin_memory("states.json").parent.glob("*.tmp"))
 
 
 def test_a_plugins_warning_is_not_lost_with_the_memory(
@@ -421,14 +421,14 @@ def test_whatever_a_look_at_a_plugin_raises_is_its_state(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_good(site, "t_odd", manifest="schema = 1\n")
-    real = ManifestMemory.read
+    real = FileMemory.recall
 
-    def read(memory: ManifestMemory, path: Path) -> Any:
+    def recall(memory: FileMemory, path: Path, *how: Any) -> Any:
         if path.parent.name == "t_odd_package":
             raise ZeroDivisionError("odd")
-        return real(memory, path)
+        return real(memory, path, *how)
 
-    monkeypatch.setattr(ManifestMemory, "read", read)
+    monkeypatch.setattr(FileMemory, "recall", recall)
     states = {plugin.name: (plugin.code, plugin.reason) for plugin in survey(States())}
     code, reason = states["t_odd"]
     assert code == "NP112" and reason.startswith("ZeroDivisionError: odd (at tests/test_states.py:")

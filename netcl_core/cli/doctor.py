@@ -6,7 +6,6 @@ and dicts for JSON. Showing it is the command line's task.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import sys
@@ -16,11 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from netcl_core.config import cache_root
-from netcl_core.device import device_table, icd
+from netcl_core.device import device_table, icd, runtimes
 from netcl_core.device.device import Device
+from netcl_core.device.device_table import Rejected
 from netcl_core.errors import NetclError
+from netcl_core.plugins.market.finding import version_of
 
 _MAPPED = Path("/proc/self/maps")
+_FACTS = (
+    "id", "backend", "kind", "name", "platform", "vendor", "driver_version", "simulator",
+    "supports_fp16", "supports_fp64", "compute_units", "max_work_group_size", "local_mem_bytes",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,37 +47,6 @@ class RuntimeReport:
     icd: str | None
     accepted: bool
     loaded: bool | None
-    reason: str
-
-
-@dataclass(frozen=True)
-class DeviceReport:
-    """One usable device; memory in bytes."""
-
-    id: str
-    backend: str
-    kind: str
-    name: str
-    platform: str
-    vendor: str
-    driver_version: str
-    simulator: bool
-    probe: str
-    supports_fp16: bool
-    supports_fp64: bool
-    compute_units: int
-    max_work_group_size: int
-    local_mem_bytes: int
-    opencl_c: str
-    extensions: list[str]
-
-
-@dataclass(frozen=True)
-class RejectedReport:
-    """One device or platform that cannot be used."""
-
-    name: str
-    platform: str
     reason: str
 
 
@@ -99,8 +73,8 @@ class Report:
     vendors_folder: str | None
     vendors_reason: str
     runtimes: list[RuntimeReport]
-    devices: list[DeviceReport]
-    rejected: list[RejectedReport]
+    devices: list[Device]
+    rejected: list[Rejected]
     default: str | None
     default_rule: str
     cache: CacheReport
@@ -114,71 +88,54 @@ class Report:
         return any(device.backend == "opencl" for device in self.devices)
 
 
-def collect(cache_folder: Path | None = None, checks: Iterable[Check] = ()) -> Report:
+def collect(checks: Iterable[Check] = ()) -> Report:
     """Probe everything and report it; broken drivers and settings become findings.
 
-    `cache_folder` is the program cache's, by default the configured one.
     `checks` are results to add, such as those of plugins. Takes seconds.
     """
-    usable = [_device(device) for device in device_table.all_devices()]
-    refused = [RejectedReport(*one) for one in device_table.rejected()]
-    runtimes = [_runtime(one) for one in icd.discover()]
+    usable = device_table.all_devices()
+    refused = device_table.rejected()
+    found = [_runtime(one) for one in runtimes.discover()]
     default, rule = _default()
     shown = list(checks)
     installation = icd.install()
     return Report(
         python=f"{platform.python_version()} ({sys.executable})",
         system=f"{platform.system()} {platform.machine()}",
-        netcl=_version("netcl-core"),
-        pyopencl=_version("pyopencl"),
+        netcl=version_of("netcl-core") or "not installed",
+        pyopencl=version_of("pyopencl") or "not installed",
         opencl_problem=device_table.opencl_problem(),
         vendors_status=installation.status,
         vendors_folder=str(installation.vendors) if installation.vendors else None,
         vendors_reason=installation.reason,
-        runtimes=runtimes,
+        runtimes=found,
         devices=usable,
         rejected=refused,
         default=default,
         default_rule=rule,
-        cache=_cache(cache_folder or cache_root()),
+        cache=_cache(cache_root()),
         variables={k: v for k, v in sorted(os.environ.items()) if k.startswith("NETCL_")},
         checks=shown,
-        findings=_findings(runtimes, refused, default, rule, shown),
+        findings=_findings(found, refused, default, rule, shown),
     )
 
 
 def as_data(report: Report) -> dict[str, Any]:
     """The report as dicts, lists, texts and numbers, ready for JSON."""
-    return asdict(report)
+    return {**asdict(report), "devices": [device_data(device) for device in report.devices]}
 
 
-def device_reports() -> list[DeviceReport]:
-    """Every usable device, probed."""
-    return [_device(device) for device in device_table.all_devices()]
+def device_data(device: Device) -> dict[str, Any]:
+    """What there is to say of a device, probed; memory in bytes."""
+    return {
+        **{name: getattr(device, name) for name in _FACTS},
+        "probe": device.probe.reason,
+        "opencl_c": "" if device.cl_device is None else "{}.{}".format(*device.opencl_c),
+        "extensions": list(device.extensions),
+    }
 
 
-def _device(device: Device) -> DeviceReport:
-    return DeviceReport(
-        id=device.id,
-        backend=device.backend,
-        kind=device.kind,
-        name=device.name,
-        platform=device.platform,
-        vendor=device.vendor,
-        driver_version=device.driver_version,
-        simulator=device.simulator,
-        probe=device.probe.reason,
-        supports_fp16=device.supports_fp16,
-        supports_fp64=device.supports_fp64,
-        compute_units=device.compute_units,
-        max_work_group_size=device.max_work_group_size,
-        local_mem_bytes=device.local_mem_bytes,
-        opencl_c="" if device.cl_device is None else "{}.{}".format(*device.opencl_c),
-        extensions=list(device.extensions),
-    )
-
-
-def _runtime(one: icd.Runtime) -> RuntimeReport:
+def _runtime(one: runtimes.Runtime) -> RuntimeReport:
     loaded = _loaded(one.library) if one.accepted else None
     reason = one.reason
     if loaded is False:
@@ -189,7 +146,7 @@ def _runtime(one: icd.Runtime) -> RuntimeReport:
 
 def _loaded(library: str) -> bool | None:
     """Whether this process has the library mapped; None where nobody can tell."""
-    path = Path(library) if "/" in library else icd.locate(library)
+    path = Path(library) if "/" in library else runtimes.locate(library)
     try:
         mapped = _MAPPED.read_text(encoding="utf-8", errors="replace")
     except OSError:  # not Linux, or /proc is hidden
@@ -198,7 +155,7 @@ def _loaded(library: str) -> bool | None:
 
 
 def _why_not_loaded(library: str) -> str:
-    if problem := icd.load_error(library):
+    if problem := runtimes.load_error(library):
         return problem
     if _chosen_by_user():
         return f"{icd.install().reason}, which leaves it out"
@@ -217,13 +174,6 @@ def _default() -> tuple[str | None, str]:
         return None, str(error)
 
 
-def _version(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
-
-
 def _cache(folder: Path) -> CacheReport:
     files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
     return CacheReport(str(folder), folder.is_dir(), len(files), sum(map(_size, files)))
@@ -238,7 +188,7 @@ def _size(path: Path) -> int:
 
 def _findings(
     runtimes: list[RuntimeReport],
-    refused: list[RejectedReport],
+    refused: list[Rejected],
     default: str | None,
     rule: str,
     checks: list[Check],

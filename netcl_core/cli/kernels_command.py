@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from netcl_core.cli.shapes import spec, specs
+from netcl_core.cli.tables import print_json
 from netcl_core.device.device_table import default_device, get_device
 from netcl_core.dtypes import dtype_name
 from netcl_core.errors import ArgumentError, message
@@ -41,7 +41,7 @@ def show(
     target = default_device() if device is None else get_device(device)
     found = sources_of(op, target, dtype, inputs, given, backward=backward)
     if as_json:
-        print(json.dumps(_data(found), indent=2, ensure_ascii=False))
+        print_json(_data(found))
     else:
         _print(found)
 

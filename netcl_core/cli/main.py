@@ -22,13 +22,8 @@ _WITHOUT_LOCK: Final = ("plugins", "lock")
 
 def plugin_commands() -> dict[str, click.Command]:
     """The commands that installed plugins add; loads the plugins."""
-    try:
-        plugins = importlib.import_module("netcl_core.plugins.manager")
-    except ModuleNotFoundError as error:
-        if error.name != "netcl_core.plugins.manager":
-            raise
-        return {}
-    commands: dict[str, click.Command] = plugins.plugin_commands()
+    manager = importlib.import_module("netcl_core.plugins.manager")
+    commands: dict[str, click.Command] = manager.plugin_commands()
     return commands
 
 
@@ -49,7 +44,10 @@ class NetclGroup(click.Group):
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
-        with _unlocked() if (*_path(ctx), cmd_name) == _WITHOUT_LOCK else nullcontext():
+        unlocked: AbstractContextManager[None] = nullcontext()
+        if (*_path(ctx), cmd_name) == _WITHOUT_LOCK:
+            unlocked = importlib.import_module("netcl_core.plugins.locking").unlocked()
+        with unlocked:
             return self._added(ctx).get(cmd_name)
 
     def resolve_command(
@@ -60,9 +58,8 @@ class NetclGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             name = " ".join([*_path(ctx), args[0]])
-            remedy = importlib.import_module("netcl_core.plugins.catalogue").how_to_get(
-                name, "command"
-            )
+            catalogue = importlib.import_module("netcl_core.plugins.catalogue")
+            remedy = catalogue.how_to_get(name, "command")
             if remedy is None:
                 raise
             raise click.UsageError(f"{error.message} {remedy}.", ctx) from error
@@ -84,13 +81,6 @@ class NetclGroup(click.Group):
             ctx.exit(130)
 
 
-def _unlocked() -> AbstractContextManager[None]:
-    block: AbstractContextManager[None] = importlib.import_module(
-        "netcl_core.plugins.manager"
-    ).unlocked()
-    return block
-
-
 def _path(ctx: click.Context) -> tuple[str, ...]:
     """The names of the groups below `netcl` that lead to a context's command."""
     if ctx.parent is None:
@@ -98,9 +88,10 @@ def _path(ctx: click.Context) -> tuple[str, ...]:
     return (*_path(ctx.parent), ctx.command.name or "")
 
 
-def _run(module: str, function: str, *arguments: Any) -> Any:
+def _run(module: str, function: str, *arguments: Any, **options: Any) -> Any:
     """Call a function of a module of this package, imported only now."""
-    return getattr(importlib.import_module(f"netcl_core.cli.{module}"), function)(*arguments)
+    called = getattr(importlib.import_module(f"netcl_core.cli.{module}"), function)
+    return called(*arguments, **options)
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
@@ -211,9 +202,8 @@ def show_kernels(ctx: click.Context, /, **options: Any) -> None:
 
     Structured ops need --shapes, and say which implementation is used and why.
     """
-    module = importlib.import_module("netcl_core.cli.kernels_command")
     with usage_ends(ctx):
-        module.show(**options)
+        _run("kernels_command", "show", **options)
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import importlib
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -163,12 +164,8 @@ def _data(plugin: Plugin, with_traceback: bool = False) -> dict[str, Any]:
         data["api"] = list(manifest.api)
         data["maturity"] = manifest.maturity
         data["superseded_by"] = manifest.superseded_by
-        data["requires"] = {
-            name: getattr(manifest.requires, name) for name in manifest.requires.__slots__
-        }
-        data["provides"] = [
-            {name: getattr(row, name) for name in row.__slots__} for row in manifest.provides
-        ]
+        data["requires"] = asdict(manifest.requires)
+        data["provides"] = [asdict(row) for row in manifest.provides]
     if with_traceback:
         data["traceback"] = plugin.traceback
     return data

@@ -23,7 +23,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], cut: Sequence[str] = ()
 ) -> None:
-    """Print rows below a header; on a terminal the columns in `cut` fold into what is left."""
+    """Print rows below a header, if it has names; on a terminal those in `cut` fold to fit."""
     flat = [[_clean(cell) for cell in row] for row in (header, *rows)]
     widths = [max(_width(row[i]) for row in flat) for i in range(len(header))]
     terminal = sys.stdout.isatty()
@@ -31,7 +31,7 @@ def print_table(
         widths = _fitting(widths, [name in cut for name in header], _columns())
     bold = terminal and config.takes_styles()
     for number, row in enumerate(flat):
-        for line in _lines(row, widths):
+        for line in _lines(row, widths) if number or any(header) else ():
             print(f"{_BOLD}{line}{_PLAIN}" if bold and not number else line)
 
 

@@ -136,10 +136,10 @@ def all_devices() -> list[Device]:
     return [*_table.opencl(), _table.numpy]
 
 
-def rejected() -> list[tuple[str, str, str]]:
-    """(name, platform, reason) of every device or platform that cannot be used."""
+def rejected() -> list[Rejected]:
+    """Every device or platform that cannot be used."""
     all_devices()
-    return [(one.name, one.platform, one.reason) for one in _table.rejected]
+    return list(_table.rejected)
 
 
 def opencl_problem() -> str:

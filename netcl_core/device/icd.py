@@ -1,60 +1,30 @@
-"""Finds the OpenCL runtimes of this machine and environment and shows them to the ICD loader.
+"""Shows the OpenCL runtimes of this environment to the ICD loader, which reads one folder alone.
 
-The loader reads one folder of `.icd` files, the system's. Runtimes that pip
-installed lie elsewhere, some with a wrong path in their `.icd`, and a container
-often has NVIDIA's library but no `.icd` at all. `install` writes a folder that
-lists the system's runtimes and these, and names it in OCL_ICD_VENDORS before
-the loader starts. Only Linux has this loader; elsewhere nothing is done.
+That is the system's. `install` writes a folder that lists the system's runtimes and all
+others that can be used, and names it in OCL_ICD_VENDORS before the loader starts. Only
+Linux has this loader; elsewhere nothing is done.
 """
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import importlib.util
 import os
-import re
-import shutil
 import sys
-import sysconfig
 import tempfile
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from netcl_core import config
-from netcl_core.config import cache_root
+from netcl_core.device import runtimes
+from netcl_core.device.runtimes import Runtime
 
-SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
-NVIDIA_LIBRARY = "libnvidia-opencl.so.1"
-LOADER_CACHE = Path("/etc/ld.so.cache")
-_MULTIARCH = sysconfig.get_config_var("MULTIARCH") or "."
-DEFAULT_FOLDERS = (f"/lib/{_MULTIARCH}", f"/usr/lib/{_MULTIARCH}", "/lib64", "/usr/lib64")
 USER_VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
-FILENAMES = "OCL_ICD_FILENAMES"
 _GENERATED = "netcl-icd-"
 
-Source = Literal["system", "user", "pip", "nvidia"]
 Status = Literal["off", "foreign", "user", "system", "generated"]
-
-
-@dataclass(frozen=True)
-class Runtime:
-    """One OpenCL runtime: where it was listed and whether it can be used.
-
-    `library` is a path, or the bare name as the dynamic linker finds it; `icd`
-    is the file that lists it, or None where OCL_ICD_FILENAMES or nothing does.
-    """
-
-    name: str
-    library: str
-    source: Source
-    icd: Path | None
-    accepted: bool
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -65,226 +35,6 @@ class Installation:
     vendors: Path | None
     reason: str
 
-
-# -- finding -------------------------------------------------------------------
-
-
-def discover() -> list[Runtime]:
-    """Every OpenCL runtime that is listed or lies in the environment, the rejected ones too.
-
-    Order: the system's, those of OCL_ICD_FILENAMES, pip's, NVIDIA's unlisted one. Of two
-    entries for the same library the first is accepted. Changes nothing and never raises for a
-    broken entry; empty on platforms other than Linux.
-    """
-    if not sys.platform.startswith("linux"):
-        return []
-    found: list[Runtime] = []
-    for runtime in _listed():
-        found.append(_without_duplicate(runtime, found))
-    nvidia = _nvidia(found)
-    return [*found, nvidia] if nvidia else found
-
-
-def _listed() -> Iterator[Runtime]:
-    named = False
-    for icd, source in _icd_files():
-        if source != "system" and not named:
-            named = True
-            yield from _named_by_user()
-        yield _examine(icd, source)
-    if not named:
-        yield from _named_by_user()
-
-
-def _named_by_user() -> Iterator[Runtime]:
-    """The libraries of OCL_ICD_FILENAMES, which the loader in pyopencl's wheel does not read."""
-    for library in os.environ.get(FILENAMES, "").split(os.pathsep):
-        if library:
-            problem = _problem(library)
-            reason = problem or f"named in {FILENAMES}"
-            yield Runtime(_stem(library), library, "user", None, problem is None, reason)
-
-
-def _icd_files() -> Iterator[tuple[Path, Source]]:
-    """The `.icd` files, each once, sorted within their folder."""
-    seen: set[Path] = set()
-    for folder, source in _vendor_folders():
-        for icd in _listing(folder):
-            real = icd.resolve()
-            if real not in seen:
-                seen.add(real)
-                yield icd, source
-
-
-def _listing(folder: Path) -> list[Path]:
-    try:
-        return sorted(path for path in folder.iterdir() if path.suffix == ".icd")
-    except OSError:  # absent or not readable: nothing is listed there
-        return []
-
-
-def _vendor_folders() -> Iterator[tuple[Path, Source]]:
-    yield SYSTEM_VENDORS, "system"
-    if (Path(sys.prefix) / "conda-meta").is_dir():
-        yield Path(sys.prefix, "etc/OpenCL/vendors"), "system"
-    bundled = bundled_vendors()
-    if bundled:
-        yield bundled, "pip"
-    for root in environment_roots():
-        yield root / "etc/OpenCL/vendors", "pip"
-        yield root / "pyopencl/.libs", "pip"
-
-
-def environment_roots() -> list[Path]:
-    """The folders under which pip puts a wheel's data files, for every folder on sys.path.
-
-    A virtual environment, `--user` and `--prefix` put them three folders above
-    `site-packages`, `--target` into the folder itself.
-    """
-    roots = [Path(sys.prefix)]
-    for entry in map(Path, sys.path):
-        if not entry.is_absolute():
-            continue
-        roots.append(entry)
-        if entry.name in {"site-packages", "dist-packages"} and len(entry.parents) > 2:
-            roots.append(entry.parents[2])
-    return list(dict.fromkeys(roots))
-
-
-def bundled_vendors() -> Path | None:
-    """The folder beside pyopencl that the loader in its wheel reads in any case.
-
-    None where pyopencl is missing or uses the loader of the system or of conda.
-    """
-    try:
-        spec = importlib.util.find_spec("pyopencl")
-    except ValueError:  # a placeholder in sys.modules without a spec
-        return None
-    if spec is None or spec.origin is None:
-        return None
-    folder = Path(spec.origin).parent / ".libs"
-    return folder if any(folder.glob("libOpenCL*")) else None
-
-
-def _examine(icd: Path, source: Source) -> Runtime:
-    """One `.icd` file as a Runtime; a wrong path is repaired where the library can be found."""
-    runtime = Runtime(icd.stem, "", source, icd, False, "")
-    try:
-        library = _listed_library(icd)
-    except (OSError, UnicodeDecodeError) as error:
-        return replace(runtime, reason=f"the file cannot be read: {error}")
-    if not library:
-        return replace(runtime, reason="the file is empty")
-    beside = icd.parent / library
-    if source == "pip" and "/" not in library and beside.is_file():
-        library = str(beside)
-    runtime = replace(runtime, library=library)
-    problem = _problem(library)
-    if problem is None:
-        return replace(runtime, accepted=True, reason=_how_listed(icd, source))
-    return _repaired(runtime) or replace(runtime, reason=problem + _target_hint(icd))
-
-
-def _listed_library(icd: Path) -> str:
-    lines = icd.read_text(encoding="utf-8").strip().splitlines()
-    return lines[0].strip() if lines else ""
-
-
-def _how_listed(icd: Path, source: Source) -> str:
-    if source == "system":
-        return "listed by the system"
-    if icd.parent == bundled_vendors():
-        return "installed by pip, listed beside pyopencl"
-    return "installed by pip"
-
-
-def _problem(library: str) -> str | None:
-    """Why a library cannot be loaded, or None."""
-    if "/" in library:
-        return None if Path(library).is_file() else f"{library} does not exist"
-    return None if locate(library) else load_error(library)
-
-
-def locate(soname: str) -> Path | None:
-    """The file that a bare library name stands for, read from the linker's own lists."""
-    for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
-        if folder and (path := Path(folder, soname)).is_file():
-            return path
-    try:
-        listed = LOADER_CACHE.read_bytes()
-    except OSError:  # no such cache (musl)
-        listed = b""
-    for match in re.finditer(rb"(/[^\0]*/" + re.escape(soname.encode()) + rb")\0", listed):
-        if (path := Path(os.fsdecode(match[1]))).is_file():
-            return path
-    # The cache lists a library under its soname alone; a full file name is searched for.
-    for folder in DEFAULT_FOLDERS:
-        if (path := Path(folder, soname)).is_file():
-            return path
-    return None
-
-
-def load_error(library: str) -> str | None:
-    """What the dynamic linker says against a library, or None when it loads."""
-    try:
-        ctypes.CDLL(library)
-    except OSError as error:
-        return str(error)
-    return None
-
-
-def _repaired(runtime: Runtime) -> Runtime | None:
-    """The runtime with a library of the same file name in the environment, if there is one."""
-    name = Path(runtime.library).name
-    for root in environment_roots():
-        for folder in ("lib", "lib64"):
-            path = root / folder / name
-            if path.is_file():
-                reason = f"the listed {runtime.library} does not exist; found in the environment"
-                return replace(runtime, library=str(path), accepted=True, reason=reason)
-    return None
-
-
-def _target_hint(icd: Path) -> str:
-    """pip's `--target` leaves out a wheel's `lib` folder, which no message of pip mentions."""
-    if len(icd.parents) > 3 and str(icd.parents[3]) in sys.path:
-        return " (pip install --target leaves out a wheel's lib folder; use --prefix or --user)"
-    return ""
-
-
-def _identity(library: str) -> Path:
-    path = Path(library) if "/" in library else locate(library) or Path(library)
-    return path.resolve() if path.is_absolute() else path
-
-
-def _without_duplicate(runtime: Runtime, before: list[Runtime]) -> Runtime:
-    if not runtime.accepted:
-        return runtime
-    for other in (one for one in before if one.accepted):
-        if _identity(other.library) == _identity(runtime.library):
-            reason = f"the same library as in {other.icd or other.library}"
-            return replace(runtime, accepted=False, reason=reason)
-        if runtime.source == "pip" and _stem(other.library) == _stem(runtime.library):
-            reason = f"{other.library}, a copy of this runtime, comes first; two would clash"
-            return replace(runtime, accepted=False, reason=reason)
-    return runtime
-
-
-def _stem(library: str) -> str:
-    """A library's name without its version: libpocl.so.2.10.0 -> libpocl."""
-    return Path(library).name.split(".so")[0]
-
-
-def _nvidia(found: list[Runtime]) -> Runtime | None:
-    """NVIDIA's library where it can be loaded but no `.icd` names it, as in many containers."""
-    listed = any(r.accepted and Path(r.library).name.startswith("libnvidia-opencl") for r in found)
-    if listed or load_error(NVIDIA_LIBRARY) is not None:
-        return None
-    reason = "can be loaded, but no .icd file lists it"
-    return Runtime("nvidia", NVIDIA_LIBRARY, "nvidia", None, True, reason)
-
-
-# -- making visible --------------------------------------------------------------
 
 _lock = threading.Lock()
 _installation: Installation | None = None
@@ -313,11 +63,11 @@ def _install() -> Installation:
     if not config.get("icd-discovery"):
         os.environ.pop("OCL_ICD_VENDORS", None)  # inherited from a parent that had it on
         return Installation("off", None, "icd-discovery is off")
-    runtimes = discover()
-    if not any(map(_needs_listing, runtimes)):
+    found = runtimes.discover()
+    if not any(map(_needs_listing, found)):
         os.environ.pop("OCL_ICD_VENDORS", None)
         return Installation("system", None, "the loader finds every usable runtime by itself")
-    folder = vendors_folder(_entries(runtimes))
+    folder = vendors_folder(_entries(found))
     os.environ["OCL_ICD_VENDORS"] = str(folder)
     return Installation("generated", folder, "lists the system's runtimes and the environment's")
 
@@ -332,21 +82,21 @@ def _user_choice() -> str | None:
 
 
 def _listed_beside_pyopencl(runtime: Runtime) -> bool:
-    return runtime.icd is not None and runtime.icd.parent == bundled_vendors()
+    return runtime.icd is not None and runtime.icd.parent == runtimes.bundled_vendors()
 
 
 def _needs_listing(runtime: Runtime) -> bool:
     """Whether the loader would miss an accepted runtime."""
     if not runtime.accepted or _listed_beside_pyopencl(runtime):
         return False
-    if runtime.icd is None or runtime.icd.parent != SYSTEM_VENDORS:
+    if runtime.icd is None or runtime.icd.parent != runtimes.SYSTEM_VENDORS:
         return True
-    return runtime.library != _listed_library(runtime.icd)  # repaired
+    return runtime.library != runtimes.listed_library(runtime.icd)  # repaired
 
 
-def _entries(runtimes: list[Runtime]) -> dict[str, str]:
+def _entries(found: list[Runtime]) -> dict[str, str]:
     """File name -> library of the generated folder: all but what pyopencl's loader adds itself."""
-    wanted = [r for r in runtimes if r.accepted and not _listed_beside_pyopencl(r)]
+    wanted = [r for r in found if r.accepted and not _listed_beside_pyopencl(r)]
     return {f"{index:02}-{r.name}.icd": r.library for index, r in enumerate(wanted)}
 
 
@@ -358,12 +108,10 @@ def vendors_folder(entries: dict[str, str]) -> Path:
     temporary one serves for this process.
     """
     digest = hashlib.sha256(repr(sorted(entries.items())).encode()).hexdigest()[:16]
+    folder = config.cache_root() / "icd" / f"{_GENERATED}{digest}"
     try:
-        parent = cache_root() / "icd"
-        parent.mkdir(parents=True, exist_ok=True)
-        folder = parent / f"{_GENERATED}{digest}"
-        if not folder.exists():
-            _write_whole(entries, folder)
+        if not folder.is_dir() or not _holds(folder, entries):
+            _write(entries, folder)
         if _holds(folder, entries):
             return folder
     except OSError:  # no writable cache: a folder for this process alone serves as well
@@ -371,33 +119,16 @@ def vendors_folder(entries: dict[str, str]) -> Path:
     return _private_folder(entries)
 
 
-def _write_whole(entries: dict[str, str], folder: Path) -> None:
-    """Write the files aside and move them in place at once; who comes second keeps the first."""
-    aside = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
-    try:
-        _write(entries, aside)
-        if not folder.exists():
-            aside.rename(folder)
-    except OSError:
-        if not folder.exists():  # else another process was first, with the same content
-            raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
 def _write(entries: dict[str, str], folder: Path) -> None:
     for name, library in entries.items():
-        (folder / name).write_text(library + "\n", encoding="utf-8")
+        config.write_whole(folder / name, f"{library}\n".encode())
 
 
 def _holds(folder: Path, entries: dict[str, str]) -> bool:
     if folder.stat().st_uid != os.getuid():
         return False
-    names = {path.name for path in folder.iterdir()}
-    return names == set(entries) and all(
-        (folder / name).read_text(encoding="utf-8") == library + "\n"
-        for name, library in entries.items()
-    )
+    found = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.icd")}
+    return found == {name: f"{library}\n" for name, library in entries.items()}
 
 
 @lru_cache(maxsize=1)

@@ -48,7 +48,7 @@ class OpRegistrar(RecordRegistrar[R]):
     def _add_parts(self, owner: Any) -> None:
         """Add what exists for a record's op alone; several records may share a part."""
         for part in owner.parts:
-            if any(row.record is part for row in self._transaction):
+            if any(row.record is part for row in self._transaction.rows):
                 continue
             kind = next((kind for kind in OP_KINDS if isinstance(part, record_types(kind))), None)
             if kind is None:

@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from netcl_core.errors import PluginWarning
-    from netcl_core.plugins.loading import load_installed
+    from netcl_core.plugins.loading import load_installed, register, unregister
+    from netcl_core.plugins.locking import unlocked
     from netcl_core.plugins.manager import (
         add_templates,
         doctor_checks,
         list,
         namespace,
         plugin_commands,
-        register,
-        unlocked,
-        unregister,
     )
     from netcl_core.plugins.market.survey import Plugin
 
@@ -43,10 +41,10 @@ _NAMES: Final = {
     "load_installed": "netcl_core.plugins.loading",
     "namespace": "netcl_core.plugins.manager",
     "plugin_commands": "netcl_core.plugins.manager",
-    "register": "netcl_core.plugins.manager",
+    "register": "netcl_core.plugins.loading",
     "sources": "netcl_core.ops.sources",
-    "unlocked": "netcl_core.plugins.manager",
-    "unregister": "netcl_core.plugins.manager",
+    "unlocked": "netcl_core.plugins.locking",
+    "unregister": "netcl_core.plugins.loading",
     "why": "netcl_core.ops.why",
 }
 

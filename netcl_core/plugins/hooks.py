@@ -16,7 +16,8 @@ from typing import Any, Final, final
 import pluggy
 
 from netcl_core import hookspecs
-from netcl_core.errors import PluginError, coded, message
+from netcl_core.errors import PluginError, message
+from netcl_core.plugins.market.failures import plugin_error
 
 _UNSERVED: Final = ("wrapper", "hookwrapper", "tryfirst", "trylast")
 _manager: Final = pluggy.PluginManager(hookspecs.PROJECT)
@@ -97,7 +98,7 @@ def _hooks(who: str, loaded: Any) -> Mapping[str, PluginHook]:
             "at least one method marked with @hookimpl",
             "Import the marker with: from netcl_core import hookimpl",
         )
-        raise coded("NP303", PluginError(text))
+        raise plugin_error("NP303", text)
     return found
 
 
@@ -127,7 +128,7 @@ def _check_marker(who: str, name: str, made: pluggy.HookImpl, again: bool) -> No
             "Each plugin's hooks are called on their own, so no plugin goes before another "
             "or around it: mark it with @hookimpl alone",
         )
-        raise coded("NP314", PluginError(text))
+        raise plugin_error("NP314", text)
 
 
 def _wrong_hook(who: str, name: str) -> PluginError:
@@ -140,4 +141,4 @@ def _wrong_hook(who: str, name: str) -> PluginError:
         "functions that are named after a hook and marked with netcl_core.hookimpl",
         hint or "Put @hookimpl above it: from netcl_core import hookimpl",
     )
-    return coded("NP302" if known else "NP301", PluginError(text))
+    return plugin_error("NP302" if known else "NP301", text)

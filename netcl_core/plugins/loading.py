@@ -186,7 +186,7 @@ def _activate(plugin: Plugin, transaction: Transaction) -> None:
     manifest = plugin.manifest
     if manifest is not None and not manifest.requires.anything:
         registry.limits[plugin.key] = manifest.requires.unmet
-    plugin.provides = tuple(row.record.name for row in transaction)
+    plugin.provides = tuple(row.record.name for row in transaction.rows)
     plugin.state, plugin.reason, plugin.traceback, plugin.code = "active", "", "", ""
 
 
@@ -194,7 +194,18 @@ def _activate(plugin: Plugin, transaction: Transaction) -> None:
 
 
 def register(plugin: Any, name: str | None = None) -> Plugin:
-    """See `netcl_core.plugins.register`."""
+    """Load a plugin object or module of this process; raises what its hooks raise.
+
+    >>> class Plugin:
+    ...     @nc.hookimpl
+    ...     def netcl_doctor(self):
+    ...         return [("mine", True, "all is well")]
+    >>> nc.plugins.register(Plugin(), "mine").state
+    'active'
+    >>> nc.plugins.unregister("mine")
+
+    `name` is its template prefix and the name under which `unregister` knows it.
+    """
     chosen = name or getattr(plugin, "__name__", None) or type(plugin).__name__
     with registry.lock:
         if chosen in known:
@@ -228,7 +239,7 @@ def _package_of(plugin: Any) -> str | None:
 
 
 def unregister(name: str) -> None:
-    """See `netcl_core.plugins.unregister`."""
+    """Take a plugin and all it provides out of this process; raises PluginError if unknown."""
     with registry.lock:
         plugin = known.pop(name, None)
         if plugin is None:

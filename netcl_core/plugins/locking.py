@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
 from netcl_core import config
-from netcl_core.errors import PluginError, PluginWarning
+from netcl_core.errors import PluginError
+from netcl_core.plugins import complaints
 from netcl_core.plugins.market.failures import FAILURES, plugin_error
 from netcl_core.plugins.market.finding import Distribution
 from netcl_core.plugins.market.lock import Lock, find
 from netcl_core.plugins.market.lock_verification import NOTES, verify
 from netcl_core.plugins.registry import registry
 
-_told: Final[set[str]] = set()
 _unlocked: Final[list[None]] = []
 
 
@@ -40,7 +39,11 @@ class LockFit:
 
 @contextlib.contextmanager
 def unlocked() -> Iterator[None]:
-    """See `netcl_core.plugins.unlocked`."""
+    """A block in which the lock file counts nothing, in the whole process.
+
+    For what writes and checks the lock: plugins that are loaded inside are not held
+    against it, and its choices do not decide.
+    """
     with registry.lock:
         choices, loader = registry.choices, registry.loader
         _unlocked.append(None)
@@ -85,6 +88,4 @@ def _complain(found: LockFit) -> None:
     text = "\n".join([f"{found.path} does not fit what is installed:", *lines])
     if not found.fits and (config.get("lock-strict") or config.get("plugins-strict")):
         raise plugin_error("NP509", f"NP509: {text}\n{FAILURES['NP509'].remedy}")
-    if lines and text not in _told:  # once, also for those who turn warnings into errors
-        _told.add(text)
-        warnings.warn(text, PluginWarning, stacklevel=2)
+    complaints.tell([text] if lines else ())

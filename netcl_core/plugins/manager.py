@@ -1,11 +1,10 @@
-"""Plugins, for their users: list, register, unregister, and what they add to the command line.
+"""Plugins, for their users: a list of them, and what they add to the face and the command line.
 
 How they are found and judged is in `market`, how they are loaded in `loading`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 from collections.abc import Iterable, Sequence
@@ -21,27 +20,6 @@ from netcl_core.plugins.kinds import KINDS
 from netcl_core.plugins.market.survey import Plugin
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.rendering import add_prefix
-
-
-def register(plugin: Any, name: str | None = None) -> Plugin:
-    """Load a plugin object or module of this process; raises what its hooks raise.
-
-    >>> class Plugin:
-    ...     @nc.hookimpl
-    ...     def netcl_doctor(self):
-    ...         return [("mine", True, "all is well")]
-    >>> nc.plugins.register(Plugin(), "mine").state
-    'active'
-    >>> nc.plugins.unregister("mine")
-
-    `name` is its template prefix and the name under which `unregister` knows it.
-    """
-    return loading.register(plugin, name)
-
-
-def unregister(name: str) -> None:
-    """Take a plugin and all it provides out of this process; raises PluginError if unknown."""
-    loading.unregister(name)
 
 
 def list() -> Sequence[Plugin]:
@@ -78,15 +56,6 @@ def namespace(name: str) -> ModuleType:
     raise MissingNamespaceError(message(f"netcl_core.{name}", given, "", remedy))
 
 
-def unlocked() -> contextlib.AbstractContextManager[None]:
-    """A block in which the lock file counts nothing, in the whole process.
-
-    For what writes and checks the lock: plugins that are loaded inside are not held
-    against it, and its choices do not decide.
-    """
-    return locking.unlocked()
-
-
 def plugin_commands(of: Sequence[Plugin] | None = None) -> dict[str, Any]:
     """The click commands that plugins add to `netcl`; a failing hook adds none, with a warning.
 
@@ -119,7 +88,7 @@ def doctor_checks() -> Sequence[tuple[str, bool, str]]:
     Also where a strict lock file does not fit: that is a finding, and loads the plugins all
     the same.
     """
-    with unlocked():
+    with locking.unlocked():
         return [*_failures(), *_lock_check(), *_reports()]
 
 

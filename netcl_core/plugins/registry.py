@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, final
 
@@ -82,6 +82,17 @@ def winner_of(op: str, decision: Decision) -> Any:
     if decision.winner is None:
         raise coded("NP401", _ambiguous(op, decision.tied))
     return decision.winner.item
+
+
+def _winning(
+    name: str, rows: Sequence[Row], chosen: Sequence[Choice] = (), locked: Sequence[str] = ()
+) -> Row | None:
+    """The row that serves a name; None if there is none."""
+    if not rows:
+        return None
+    offers = [row.offer for row in rows]
+    found: Row = winner_of(name, decide(name, offers, chosen, locked=locked))
+    return found
 
 
 #: Fills the tables, once somebody asks for what no manifest of a loaded plugin brings.
@@ -171,6 +182,8 @@ class Registry:
         Other threads wait until they are full; a plugin that looks something up while
         it is loaded sees what is there so far.
         """
+        if self.loader is None:
+            return
         with self.lock:
             if self.loader is None or self._loading:
                 return
@@ -186,28 +199,13 @@ class Registry:
 
         Raises AmbiguousOpError if two providers offer it with equal priority.
         """
-        return self._find(name, self.op_rows, chosen, with_lock=True)
+        self.load()
+        return _winning(name, self.op_rows(name), chosen, self.locked(name))
 
     def find(self, kind: str, name: str) -> Row | None:
         """The row of one kind and name, loading the plugins if need be; None if there is none."""
-        return self._find(name, lambda wanted: self.rows(kind, wanted))
-
-    def _find(
-        self,
-        name: str,
-        rows_of: Callable[[str], tuple[Row, ...]],
-        chosen: Sequence[Choice] = (),
-        with_lock: bool = False,
-    ) -> Row | None:
-        if self.loader is not None:
-            self.load()
-        rows = rows_of(name)
-        if not rows:
-            return None
-        locked = self.locked(name) if with_lock else ()
-        offers = [row.offer for row in rows]
-        found: Row = winner_of(name, decide(name, offers, chosen, locked=locked))
-        return found
+        self.load()
+        return _winning(name, self.rows(kind, name))
 
     def unused(self, row: Row) -> str:
         """Why nothing can ever use a record, such as an implementation of nobody's operator.
@@ -335,9 +333,6 @@ class Transaction:
                 text = message(self.provider, given, f"one of a {served}", remedy)
                 raise coded("NP313", RegistrationError(text))
         self.registry._enter(self.rows, self.provider, self.override)
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.rows)
 
 
 registry: Final = Registry()

@@ -66,11 +66,6 @@ class Decision:
     tied: tuple[Offer, ...] = ()
     unused: tuple[Offer, ...] = ()
 
-    @property
-    def tie(self) -> str:
-        """The tied offers by name."""
-        return " and ".join(f"{each.label} ({each.provider})" for each in self.tied)
-
 
 def decide(
     op: str,

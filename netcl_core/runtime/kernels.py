@@ -42,8 +42,6 @@ _BYTE: Final = DTYPES["uint8"]
 #: packs the numbers.
 _Lowered: TypeAlias = tuple[SharedKernel, int, int, Sequence[Packer]]
 _lowerings: Final[Memo[Any, _Lowered]] = Memo(1024)
-#: Types of context values that are equal only where they print alike, if their types are.
-_PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 @final
@@ -138,24 +136,12 @@ class Kernels:
 
 def _lowered(device: Device, kernel: Kernel) -> _Lowered:
     """What launches of one template, context and kinds of arguments have in common."""
-    context = kernel.context
     kinds = tuple([kind for kind, _ in kernel.args])
-    types = tuple([type(value) for value in context.values()])
-    if not _PLAIN.issuperset(types) and not _are_texts(
-        [value for value in context.values() if type(value) not in _PLAIN]
-    ):
+    rendered = rendering.key_of(kernel.template, kernel.context)
+    if rendered is None:
         return _lower(device, kernel, kinds)
-    name = (device, kernel.template, kernel.entry, rendering.edition())
-    key = (name, kinds, types, *context.items())
+    key = (device, kernel.entry, kinds, rendering.edition(), rendered)
     return _lowerings.get(key) or _lowerings.put(key, _lower(device, kernel, kinds))
-
-
-def _are_texts(values: Sequence[Any]) -> bool:
-    """Whether all are tuples of texts, which are equal only where they print alike, too."""
-    return all(
-        type(value) is tuple and (not value or {str}.issuperset(map(type, value)))
-        for value in values
-    )
 
 
 def _lower(device: Device, kernel: Kernel, kinds: Sequence[str]) -> _Lowered:

@@ -147,11 +147,6 @@ class Launch:
         """The rendered OpenCL C."""
         return self.kernel.source
 
-    def of(self, source: str) -> Launch:
-        """The same launch of another source."""
-        kernel = shared_kernel(self.kernel.device, source, self.kernel.entry)
-        return Launch(kernel, self.global_size, self.local_size, self.constants, self.who)
-
     def prepared(self, first: int) -> KernelObject:
         """This thread's kernel object with the constants set, after `first` other arguments."""
         cl = opencl_module()

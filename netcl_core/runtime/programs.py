@@ -1,4 +1,4 @@
-"""Built OpenCL programs: kept in memory, and on disk by `binaries`.
+"""Built OpenCL programs: kept in memory and on disk.
 
 The key on disk is the sha256 of the source, the build options, the platform, the device
 and its driver version.
@@ -7,9 +7,7 @@ and its driver version.
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -106,8 +104,6 @@ def _compile(device: Device, source: str, who: str) -> Any:
         ) from error
 
 
-#: Seconds after which a file that was being written belongs to a process that is no more.
-_ABANDONED_S: Final = 3600
 #: The bytes that this process may still write before it looks at the folder's size again.
 _room: dict[Path, int] = {}
 
@@ -132,8 +128,7 @@ def write_binary(name: str, binary: bytes) -> None:
     """Keep an entry; a disk that is full or read-only only costs the next process a build."""
     path = _path(name)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, binary)
+        config.write_whole(path, binary)
         _room[path.parent] = _room.get(path.parent, 0) - len(binary)
         if _room[path.parent] < 0:
             _room[path.parent] = prune(path.parent)
@@ -145,25 +140,12 @@ def _path(name: str) -> Path:
     return folder() / f"{name}.bin"
 
 
-def _replace(path: Path, binary: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    aside = Path(temporary)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(binary)
-        aside.replace(path)
-    except OSError:
-        aside.unlink(missing_ok=True)
-        raise
-
-
 def prune(place: Path) -> int:
     """Bring a folder below its bound; returns the bytes that may be written before the next time.
 
     That is part of the room that is left, since other processes write there too.
     """
     bound = config.get("cache-size-mb") << 20
-    _clear_abandoned(place)
     entries = sorted(_entries(place))
     total = sum(size for _, size, _ in entries)
     for _, size, path in entries:
@@ -175,21 +157,13 @@ def prune(place: Path) -> int:
 
 
 def _entries(place: Path) -> Iterator[tuple[float, int, Path]]:
-    """When each entry was used last, its size and its path."""
-    for path in place.glob("*.bin"):
+    """When each entry was used last, its size and its path.
+
+    So too what is being written: what a process left behind when it ended becomes the oldest.
+    """
+    for path in (*place.glob("*.bin"), *place.glob("*.tmp")):
         try:
             status = path.stat()
         except FileNotFoundError:  # another process removed it
             continue
         yield status.st_mtime, status.st_size, path
-
-
-def _clear_abandoned(place: Path) -> None:
-    """Remove what processes that ended while they wrote have left behind."""
-    oldest = time.time() - _ABANDONED_S
-    for path in place.glob("*.tmp"):
-        try:
-            if path.stat().st_mtime < oldest:
-                path.unlink()
-        except OSError:  # it has just become an entry, or is somebody else's
-            continue

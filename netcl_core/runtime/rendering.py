@@ -7,7 +7,6 @@ are errors, so a misspelt variable never becomes an empty kernel.
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 import traceback
 from collections.abc import Callable, Mapping
@@ -25,8 +24,8 @@ _prefixes: Final[dict[str, jinja2.BaseLoader]] = {}
 _lock: Final = threading.RLock()
 _texts: Final[Memo[Any, str]] = Memo(2048)
 _edition = 0
-#: Types of values that are told apart by how they print.
-_PRINTED: Final = frozenset({bool, int, float})
+#: Types of values that are equal only where they print alike, if their types are.
+_PLAIN: Final = frozenset({bool, int})
 
 
 _prefixes["core"] = jinja2.FileSystemLoader(config.templates())
@@ -82,36 +81,6 @@ def has_prefix(prefix: str) -> bool:
     return prefix in _prefixes
 
 
-def templates_of(prefix: str) -> list[str]:
-    """The names of all templates of a prefix."""
-    loader = _prefixes.get(prefix)
-    return [f"{prefix}/{name}" for name in loader.list_templates()] if loader else []
-
-
-def unread_arguments(name: str) -> dict[str, list[str]]:
-    """For each macro of a template those of its arguments that its text does not read.
-
-    Raises TemplateError if the template is missing or no valid Jinja.
-    """
-    get_template(name)  # so that an error reads as everywhere
-    loader = environment().loader
-    assert loader is not None  # it was given to the environment
-    tree = environment().parse(loader.get_source(environment(), name)[0])
-    return {
-        macro.name: [each.name for each in macro.args if each.name not in _read_by(macro)]
-        for macro in tree.find_all(jinja2.nodes.Macro)
-    }
-
-
-def _read_by(macro: jinja2.nodes.Macro) -> set[str]:
-    """The names in a macro's Jinja, and the words of its text: an op's inputs keep their names."""
-    inside = [*macro.body, *macro.defaults]
-    nodes = [node for part in inside for node in (part, *part.find_all(jinja2.nodes.Node))]
-    texts = (node.data for node in nodes if isinstance(node, jinja2.nodes.TemplateData))
-    names = {node.name for node in nodes if isinstance(node, jinja2.nodes.Name)}
-    return names.union(*(re.findall(r"[A-Za-z_]\w*", text) for text in texts))
-
-
 def get_template(name: str) -> jinja2.Template:
     """A template by `<prefix>/<file>`; raises TemplateError with the known prefixes."""
     try:
@@ -135,11 +104,18 @@ def render(name: str, **context: Any) -> str:
 
     Equal requests get the same text, rendered once, until the templates of a prefix change.
     """
-    try:
-        key = (name, *[(each, _kept(value)) for each, value in context.items()])
-    except TypeError:  # a value that may change
+    key = key_of(name, context)
+    if key is None:
         return _rendered(name, context)
     return _texts.get(key) or _texts.put(key, _rendered(name, context))
+
+
+def key_of(name: str, context: Mapping[str, Any]) -> Any:
+    """What is equal for templates and contexts that render alike; None: a value may change."""
+    try:
+        return name, *[(each, _kept(value)) for each, value in context.items()]
+    except TypeError:
+        return None
 
 
 def _kept(value: Any) -> Any:
@@ -147,7 +123,9 @@ def _kept(value: Any) -> Any:
     kind = type(value)
     if kind is str or value is None:
         return value
-    if kind in _PRINTED:
+    if kind in _PLAIN:
+        return kind, value
+    if kind is float:  # 0.0 == -0.0
         return kind, repr(value)
     if isinstance(value, (tuple, list)):
         return kind, tuple([_kept(each) for each in value])

@@ -55,11 +55,6 @@ class Distribution:
         """A file of its metadata; None if it is missing or is no text."""
         return scanning.read(self.handle, name)
 
-    def metadata_file(self, name: str) -> Path | None:
-        """The path of a file of its metadata; None if these do not lie in a folder."""
-        folder = Path(self.location)
-        return folder / name if folder.is_dir() else None
-
     def file(self, path: str) -> Path | None:
         """A file by its path in RECORD, the list of the distribution's files; None if not there."""
         listed = f"\n{scanning.read(self.handle, 'RECORD') or ''}"

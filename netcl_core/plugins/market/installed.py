@@ -36,7 +36,7 @@ class Installed:
     @property
     def record_path(self) -> Path | None:
         """The file RECORD; None if there is none, or it lies in an archive."""
-        path = self.source.metadata_file("RECORD") if self.source is not None else None
+        path = None if self.source is None else Path(self.source.location, "RECORD")
         return path if path is not None and path.is_file() else None
 
     def record_digest(self) -> str:

@@ -119,7 +119,7 @@ def read(path: Path) -> Lock:
     try:
         return parse(path.read_bytes())
     except OSError as error:
-        raise unreadable(error.strerror or type(error).__name__) from error
+        raise _unreadable(f"{path}: {error.strerror or type(error).__name__}") from error
 
 
 def parse(data: bytes) -> Lock:
@@ -127,12 +127,7 @@ def parse(data: bytes) -> Lock:
     try:
         table = json.loads(data)
     except (ValueError, RecursionError) as error:  # JSON and UTF-8 errors are ValueErrors
-        raise unreadable(f"it is no JSON ({error})") from error
-    return from_table(table)
-
-
-def from_table(table: Any) -> Lock:
-    """The lock in JSON data; see `read`."""
+        raise _unreadable(f"it is no JSON ({error})") from error
     schema = _take(table, "", "schema", int)
     if schema > SCHEMA:
         raise plugin_error(
@@ -147,7 +142,7 @@ def from_table(table: Any) -> Lock:
     )
 
 
-def unreadable(what: str) -> PluginError:
+def _unreadable(what: str) -> PluginError:
     """The error for a file that is no lock."""
     expected = "what `netcl plugins lock` wrote"
     return plugin_error("NP501", message(FILE, what, expected, "Delete it and write it again"))
@@ -201,4 +196,4 @@ def _take(table: Any, where: str, key: str, kind: type, default: Any = None) -> 
 
 def _wrong(where: str, value: Any, expected: str) -> PluginError:
     shown = repr(value) if len(repr(value)) < 60 else f"a {type(value).__name__}"
-    return unreadable(f"{where} is {shown}, which should be {expected}")
+    return _unreadable(f"{where} is {shown}, which should be {expected}")

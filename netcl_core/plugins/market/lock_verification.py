@@ -1,17 +1,19 @@
-"""Compares a lock file with what is installed: at load cheaply, by a receipt."""
+"""Compares a lock file with what is installed, whose RECORDs are hashed once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 
+from netcl_core import config
 from netcl_core.plugins.market.failures import FAILURES
+from netcl_core.plugins.market.file_memory import FileMemory
 from netcl_core.plugins.market.finding import Distribution
 from netcl_core.plugins.market.installed import Installed, by_name, core
-from netcl_core.plugins.market.lock import Lock, Pin, unreadable
-from netcl_core.plugins.market.receipts import Receipt
+from netcl_core.plugins.market.lock import Lock, Pin, read
 
 #: What is said but does not count as a misfit: all that the lock holds is still there.
 NOTES: Final = frozenset({"NP506"})
@@ -36,19 +38,27 @@ class Difference:
 
 
 def verify(path: Path, distributions: Iterable[Distribution]) -> tuple[Lock, list[Difference]]:
-    """The lock in a file, without sources, and how it differs from what is installed.
+    """The lock in a file, and how it differs from what is installed.
 
-    Nothing is hashed twice: see `receipts`. Raises PluginError as `lock.read` does.
+    Nothing is hashed twice. Raises PluginError as `lock.read` does.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise unreadable(f"{path}: {error.strerror or type(error).__name__}") from error
-    receipt = Receipt(data)
-    lock = receipt.lock()
-    found = compare(lock, core(), by_name(distributions), receipt.record_digest)
-    receipt.save()
+    memory = FileMemory(config.plugin_memory("records.json"))
+    lock = read(path)
+    found = compare(lock, core(), by_name(distributions), partial(_digest, memory))
+    memory.save()
     return lock, found
+
+
+def _digest(memory: FileMemory, one: Installed) -> str:
+    """`Installed.record_digest`, remembered while RECORD stays as it is."""
+    path = one.record_path
+    return one.record_digest() if path is None else memory.recall(path, one.record_digest, _text)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a digest of ours")
+    return value
 
 
 def compare(

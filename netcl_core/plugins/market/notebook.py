@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from netcl_core.config import write_whole
 from netcl_core.errors import PluginError
 
 T = TypeVar("T")
+#: What is raised by reading what is none of ours, or no longer.
+DAMAGED: Final = (
+    OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, PluginError,
+)  # fmt: skip
 
 
 def load(path: Path, schema: int, make: Callable[[Any], T]) -> T | None:
@@ -24,17 +27,11 @@ def load(path: Path, schema: int, make: Callable[[Any], T]) -> T | None:
     try:
         table: Any = json.loads(path.read_text(encoding="utf-8"))
         return make(table) if table["schema"] == schema else None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, PluginError):
+    except DAMAGED:
         return None
 
 
 def save(path: Path, schema: int, table: dict[str, Any]) -> None:
     """Write a table, whole or not at all; for several processes and threads at a time."""
     with contextlib.suppress(OSError, RecursionError):  # a manifest may be nested without end
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".new-{os.getpid()}-{threading.get_ident()}")
-        try:
-            aside.write_text(json.dumps({"schema": schema, **table}), encoding="utf-8")
-            aside.replace(path)
-        finally:
-            aside.unlink(missing_ok=True)
+        write_whole(path, json.dumps({"schema": schema, **table}).encode("utf-8"))

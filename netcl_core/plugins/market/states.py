@@ -42,7 +42,7 @@ class States:
     """The remembered failures; what this process changes reaches the disk with `save`."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self._path = config.plugin_states() if path is None else path
+        self._path = config.plugin_memory("states.json") if path is None else path
         self._read = self._load()
         self._kept = dict(self._read)
 

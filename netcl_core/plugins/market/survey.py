@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, Final, final
 
 from netcl_core import config
 from netcl_core.errors import NetclError, PluginError, raised_at
 from netcl_core.plugins.market.failures import FAILURES, plugin_error
+from netcl_core.plugins.market.file_memory import FileMemory
 from netcl_core.plugins.market.finding import (
     MANIFEST,
     PLUGINS,
@@ -23,8 +25,7 @@ from netcl_core.plugins.market.finding import (
     Distribution,
     distributions,
 )
-from netcl_core.plugins.market.manifest_memory import ManifestMemory
-from netcl_core.plugins.market.manifests import Manifest, locate
+from netcl_core.plugins.market.manifests import Manifest, locate, parse, table_in
 from netcl_core.plugins.market.requirements import check_api, check_distribution
 from netcl_core.plugins.market.states import DEADLY, States
 from netcl_core.plugins.resolution import canonical
@@ -97,7 +98,7 @@ def survey(states: States, *, deadly_only: bool = False, skip: Sequence[str] = (
     found: list[Plugin] = []
     taken: dict[str, Plugin] = {}
     installed = distributions()
-    memory = ManifestMemory()
+    memory = FileMemory(config.plugin_memory("manifests.json"))
     for group in (PLUGINS, PRIMITIVES):
         for distribution in installed:
             for own_group, name in sorted(distribution.points):
@@ -140,7 +141,7 @@ def _unreadable(distribution: Distribution) -> Plugin:
     return plugin
 
 
-def _judge(plugin: Plugin, taken: dict[str, Plugin], memory: ManifestMemory) -> None:
+def _judge(plugin: Plugin, taken: dict[str, Plugin], memory: FileMemory) -> None:
     """Everything that can be said of one plugin from its files and the settings."""
     distribution = plugin.source
     assert distribution is not None  # it was made from one
@@ -162,13 +163,13 @@ def _attempt(plugin: Plugin, step: Callable[[], None]) -> None:
         plugin.fail(error, error.code if isinstance(error, PluginError) else "NP112")
 
 
-def _read_manifest(plugin: Plugin, distribution: Distribution, memory: ManifestMemory) -> None:
+def _read_manifest(plugin: Plugin, distribution: Distribution, memory: FileMemory) -> None:
     value = distribution.points.get((MANIFEST, plugin.name))
     if value is not None:
         path = locate(distribution, value)
         if path is None:
             raise plugin_error("NP110", f"its manifest {value!r} was not found")
-        plugin.manifest = memory.read(path)
+        plugin.manifest = memory.recall(path, partial(table_in, path), parse)
 
 
 def _check(plugin: Plugin, distribution: Distribution, taken: dict[str, Plugin]) -> None:

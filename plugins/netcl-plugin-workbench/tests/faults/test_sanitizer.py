@@ -13,7 +13,7 @@ from netcl_plugin_workbench.faults import sanitizer
 from netcl_plugin_workbench.faults.sanitizer import Simulated
 
 import netcl_core as nc
-from netcl_core.device import icd
+from netcl_core.device import runtimes
 from netcl_core.plugins.registry import registry
 from netcl_core.testing import Table
 
@@ -146,10 +146,10 @@ def test_where_the_tool_is_looked_for(tmp_path: Path, monkeypatch: pytest.Monkey
     """On PATH, beside the interpreter, among the runtimes that pip installed."""
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
-    monkeypatch.setattr(icd, "discover", list)
+    monkeypatch.setattr(runtimes, "discover", list)
     assert sanitizer.command() is None
-    runtime = icd.Runtime("oclgrind", "liboclgrind.so", "pip", None, True, "")
-    monkeypatch.setattr(icd, "discover", lambda: [runtime])
+    runtime = runtimes.Runtime("oclgrind", "liboclgrind.so", "pip", None, True, "")
+    monkeypatch.setattr(runtimes, "discover", lambda: [runtime])
     assert sanitizer.command() == []
     for folder in ("bin", "first"):
         (tmp_path / folder).mkdir()

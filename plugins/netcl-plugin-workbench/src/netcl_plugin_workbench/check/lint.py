@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
+
+from jinja2 import nodes
 
 from netcl_core.autograd import AutogradPrimitive
 from netcl_core.codegen.derivative import ZERO
@@ -27,7 +31,7 @@ from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import record_region
 from netcl_core.ops.sources import record_signature, sources_of
 from netcl_core.runtime.kernels import Spec
-from netcl_core.runtime.rendering import templates_of, unread_arguments
+from netcl_core.runtime.rendering import environment, get_template
 from netcl_core.testing.cases import Case
 from netcl_core.testing.samples import FLOATS
 from netcl_plugin_workbench.check.findings import CheckFinding
@@ -53,7 +57,7 @@ def check_file(template: str) -> Iterator[CheckFinding]:
     `forward` and `backward` share theirs: what either reads is read.
     """
     try:
-        unread = unread_arguments(template)
+        unread = _unread_arguments(template)
     except TemplateError as error:
         yield CheckFinding("NC401", str(error))
         return
@@ -68,7 +72,32 @@ def check_file(template: str) -> Iterator[CheckFinding]:
 
 def templates(prefix: str) -> list[str]:
     """The kernel templates of a plugin; what else it renders is its own affair."""
-    return [name for name in templates_of(prefix) if name.endswith(SUFFIX)]
+    return environment().list_templates(
+        filter_func=lambda name: name.startswith(f"{prefix}/") and name.endswith(SUFFIX)
+    )
+
+
+def _unread_arguments(template: str) -> dict[str, list[str]]:
+    """For each macro of a template those of its arguments that its text does not read.
+
+    Raises TemplateError if the template is missing or no valid Jinja.
+    """
+    path = get_template(template).filename  # raises an error that reads as everywhere
+    assert path is not None  # it comes from a folder
+    tree = environment().parse(Path(path).read_text(encoding="utf-8"))
+    return {
+        macro.name: [each.name for each in macro.args if each.name not in _read_by(macro)]
+        for macro in tree.find_all(nodes.Macro)
+    }
+
+
+def _read_by(macro: nodes.Macro) -> set[str]:
+    """The names in a macro's Jinja, and the words of its text: an op's inputs keep their names."""
+    inside = [*macro.body, *macro.defaults]
+    parts = [node for part in inside for node in (part, *part.find_all(nodes.Node))]
+    texts = (node.data for node in parts if isinstance(node, nodes.TemplateData))
+    names = {node.name for node in parts if isinstance(node, nodes.Name)}
+    return names.union(*(re.findall(r"[A-Za-z_]\w*", text) for text in texts))
 
 
 # -- elementwise ops -------------------------------------------------------------------

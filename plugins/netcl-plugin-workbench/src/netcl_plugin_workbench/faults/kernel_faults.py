@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, final
 
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.device.device import Device
-from netcl_core.runtime.opencl_stream import Launch
+from netcl_core.runtime.opencl_stream import Launch, shared_kernel
 from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
 
 Direction = Literal["forward", "backward"]
@@ -101,7 +101,13 @@ class FaultyStream(StreamWrapper):
         text = self._spoiled.get(source)
         if text is None:
             text = self._spoiled[source] = self.fault.applied(source)
-        self.inner.launch(launch if text == source else launch.of(text), buffers, scalars)
+        self.inner.launch(launch if text == source else _of(launch, text), buffers, scalars)
+
+
+def _of(launch: Launch, source: str) -> Launch:
+    """The same launch of another source."""
+    kernel = shared_kernel(launch.kernel.device, source, launch.entry)
+    return Launch(kernel, launch.global_size, launch.local_size, launch.constants, launch.who)
 
 
 def seeded(fault: KernelFault, device: Device) -> AbstractContextManager[FaultyStream]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_core import config
-from netcl_core.device import icd
+from netcl_core.device import runtimes
 from netcl_core.testing.collection import Table
 from netcl_core.testing.records import Outcome
 from netcl_core.testing.running import Progress
@@ -55,7 +55,7 @@ def command() -> list[str] | None:
     tool = shutil.which("oclgrind") or shutil.which("oclgrind", path=own)
     if tool is not None:
         return [tool]
-    listed = any(each.accepted and "oclgrind" in each.name.lower() for each in icd.discover())
+    listed = any(each.accepted and "oclgrind" in each.name.lower() for each in runtimes.discover())
     return [] if listed else None
 
 
