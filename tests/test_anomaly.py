@@ -223,6 +223,7 @@ def test_a_fused_operator_is_checked(device: Any) -> None:
         (lambda x: ag.clamp(x, 0.1, 0.7), [0.1, 0.7, 0.0999999, 0.4, 1.0]),
         (lambda x: ag.hard_tanh(x, -0.3, 0.3), [-0.3, 0.3, 0.30000004, 0.0, 1.0]),
         (lambda x: ag.amax(x, -1), [[1.0, 1.0, 0.5], [2.0, 1.9999999, 2.0]]),
+        (lambda x: ag.max(x, -1).values, [[1.0, 1.0, 0.5], [2.0, 1.9999999, 2.0]]),
         (lambda x: ag.prod(x, -1), [[0.0, 2.0, 3.0], [0.0, 0.0, 1.0], [1e-8, 1e8, 2.0]]),
         (lambda x: ag.softmax(x, -1), [[0.0, 0.0, 0.0], [30.0, 1.0, -40.0], [1e-9, 5.0, 5.0]]),
         (lambda x: ag.softmax(x, -1), [[-np.inf, 0.0, 1.0]]),
@@ -271,7 +272,12 @@ def test_one_wrong_gradient_of_a_large_tensor_is_named() -> None:
 def test_nothing_that_was_saved_is_touched() -> None:
     """The check ran the forward again through the op itself, whose output it kept instead."""
     x = leaf([[3.0, 1.0, 2.0], [1.0, 5.0, 4.0]])
-    for function in (lambda x: ag.amax(x, -1), lambda x: ag.softmax(x, 1), ag.tanh):
+    for function in (
+        ag.tanh,
+        lambda x: ag.amax(x, -1),
+        lambda x: ag.max(x, -1).values,
+        lambda x: ag.softmax(x, 1),
+    ):
         result = function(x)
         seed = np.ones(result.shape, "float32")
         (before,) = ag.grad(result, x, nc.tensor(seed))
@@ -306,10 +312,9 @@ def _judge(op: str, dtype: str, device: Any, inputs: int) -> figures.Figures:
 
 @pytest.mark.parametrize("op", CASES)
 def test_right_gradients_pass_and_wrong_ones_do_not(op: str) -> None:
-    """What stands at kinks alone, or is smaller than rounding, may pass: see the figures."""
+    """Of 2,000 inputs some pass, at kinks or where 1 % is near rounding; of these none does."""
     found = _judge(op, "float32", get_device("cpu"), INPUTS)
-    for what, tried in found.tried.items():
-        assert found.passed[what] <= max(1, tried // 2), (what, found.examples[what])
+    assert not found.passed, found.examples
 
 
 @pytest.mark.parametrize("op", STRUCTURED)

@@ -155,6 +155,27 @@ def test_grad_of_several_outputs() -> None:
     assert host(found[0]) == [4, 6]
 
 
+def test_grad_asks_nothing_behind_or_beside_its_targets() -> None:
+    asked: list[str] = []
+
+    def noting(name: str, x: Any) -> Any:
+        def backward(grad: Any) -> list[Any]:
+            asked.append(name)
+            return [grad]
+
+        return ag.apply_op(lambda value: value, backward, x, op_name=name)
+
+    x, w = leaf(2), leaf(5)
+    target = noting("behind", x)
+    result = ag.sum(noting("between", target) * noting("beside", w))
+    for _ in range(2):
+        (found,) = ag.grad(result, target)
+        assert (host(found), asked) == ([5], ["between"])
+        asked.clear()
+    ag.grad(result, [target, x])
+    assert asked == ["between", "behind"]
+
+
 # -- tapes ----------------------------------------------------------------------------
 
 

@@ -30,25 +30,25 @@ SCOPES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
 
 
 @pytest.fixture(params=SCOPES)
-def scope(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Callable[[], Any]]]:
-    """A scope where it is not in force, and what it changes."""
+def two(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Any, Callable[[], Any]]]:
+    """Two scopes where they are not in force, and what they change."""
     make, read = SCOPES[request.param]
     if nc.default_device().backend == "numpy" and request.param == "use_device":
         pytest.skip("there is no other device")
     if request.param == "enable_grad":
         with ag.no_grad():
-            yield make(), read
+            yield make(), make(), read
     else:
-        one = make()
+        one, other = make(), make()
         if request.param == "use_device":
-            with one:  # which ends the plain call
+            with other, one:  # which ends the plain calls
                 pass
-        yield one, read
+        yield one, other, read
     assert on()
 
 
-def test_one_scope_twice(scope: Any) -> None:
-    one, read = scope
+def test_one_scope_twice(two: Any) -> None:
+    one, _, read = two
     before = read()
     for _ in range(2):
         with one:
@@ -60,28 +60,31 @@ def test_one_scope_twice(scope: Any) -> None:
         assert read() == before
 
 
-def test_one_scope_in_two_threads(scope: Any) -> None:
-    one, read = scope
+def test_one_scope_in_two_threads(two: Any) -> None:
+    """What is around it differs from one to the other, and comes back in each."""
+    one, around, read = two
     before, seen = read(), []
     turn = threading.Barrier(2, timeout=30)
 
     def other() -> None:
-        outside = read()
-        with one:
-            inside = read()
-            turn.wait()  # both are inside
-            turn.wait()  # the other one has left
-            seen.append(read() == inside)
-        seen.append(read() == outside)
+        with around:
+            outside = read()
+            assert outside != before
+            with one:
+                inside = read()
+                turn.wait()  # both are inside
+                turn.wait()  # the other one has left
+                seen.append(read() == inside)
+            seen.append(read() == outside)
 
     worker = threading.Thread(target=other)
-    worker.start()
-    with one:
+    with one:  # the first to come is the first to go
+        worker.start()
         turn.wait()
-    assert read() == before
+    left = read()
     turn.wait()
     worker.join()
-    assert read() == before
+    assert left == read() == before
     assert seen == [True, True]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -202,44 +202,31 @@ except nc.errors.MissingNamespaceError as error:
     assert text.endswith("see `netcl plugins info netcl-plugin-nn`.")
 
 
-def test_an_op_of_a_plugin_that_is_switched_off_names_it(tmp_path: Path, python: Any) -> None:
-    """Also where no catalogue knows the op: its manifest says who brings it."""
-    manifest = """schema = 1
-[plugin]
-name = "t_off"
-api = [1, 0]
-[[provides]]
-name = "t_off_op"
-kind = "primitive"
-"""
-    add_good(tmp_path, "t_off", manifest=manifest)
-    code = """
+def _said_of(op: str, kinds: Sequence[str], site: Path, python: Any) -> str:
+    """The error for an op whose name a plugin that is switched off has among what it brings."""
+    rows = "".join(f'[[provides]]\nname = "{op}"\nkind = "{kind}"\n' for kind in kinds)
+    head = 'schema = 1\n[plugin]\nname = "t_off"\napi = [1, 0]\n'
+    add_good(site, "t_off", manifest=head + rows)
+    code = f"""
 import netcl_core.autograd as ag
 try:
-    ag.t_off_op
+    ag.{op}
 except AttributeError as error:
     print(error)
 """
-    text = python(code, PYTHONPATH=str(tmp_path), NETCL_PLUGINS_DISABLE="t_off")
+    said: str = python(code, PYTHONPATH=str(site), NETCL_PLUGINS_DISABLE="t_off")
+    return said
+
+
+def test_an_op_of_a_plugin_that_is_switched_off_names_it(tmp_path: Path, python: Any) -> None:
+    """Also where no catalogue knows the op: its manifest says who brings it."""
+    text = _said_of("t_off_op", ["primitive"], tmp_path, python)
     assert "netcl-plugin-t-off is installed but disabled (NETCL_PLUGINS_DISABLE" in text
 
 
 def test_only_who_would_bring_the_op_is_named(tmp_path: Path, python: Any) -> None:
     """Not who would bring a pattern or an implementation of that name."""
-    rows = "".join(
-        f'[[provides]]\nname = "t_of_two"\nkind = "{kind}"\n'
-        for kind in ("pattern", "implementation")
-    )
-    head = 'schema = 1\n[plugin]\nname = "t_off"\napi = [1, 0]\n'
-    add_good(tmp_path, "t_off", manifest=head + rows)
-    code = """
-import netcl_core.autograd as ag
-try:
-    ag.t_of_two
-except AttributeError as error:
-    print(error)
-"""
-    text = python(code, PYTHONPATH=str(tmp_path), NETCL_PLUGINS_DISABLE="t_off")
+    text = _said_of("t_of_two", ["pattern", "implementation"], tmp_path, python)
     assert "no installed plugin provides this op" in text and "t-off" not in text
 
 

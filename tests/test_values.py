@@ -48,6 +48,21 @@ def test_the_gradient_of_a_broadcast_input_has_a_tree(device: Any, shape: Any) -
     np.testing.assert_allclose(bias.grad.to_host(), exact, rtol=1e-6)
 
 
+BIASES = {
+    "linear": lambda bias: ag.linear(nc.Tensor.zeros((MANY, 2)), nc.Tensor.zeros((4, 2)), bias),
+    "layer_norm": lambda bias: ag.layer_norm(
+        nc.Tensor.zeros((MANY, 4)), 4, nc.Tensor.ones((4,)), bias
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BIASES)
+def test_the_gradient_of_a_bias_has_a_tree(device: Any, name: str) -> None:
+    bias = nc.Tensor.zeros((4,), requires_grad=True)
+    BIASES[name](bias).backward(np.full((MANY, 4), 0.1, np.float32))
+    np.testing.assert_allclose(bias.grad.to_host(), MANY * np.float64(np.float32(0.1)), rtol=1e-6)
+
+
 def test_softmax_of_a_tall_array(device: Any) -> None:
     out = ag.softmax(nc.Tensor.zeros((MANY, 2)), 0)
     np.testing.assert_allclose(out.to_host(), 1 / MANY, rtol=1e-5)

@@ -244,6 +244,18 @@ BROKEN: dict[str, Broken] = {
 _ORDER = (
     "class Plugin:\n    @hookimpl({options})\n    def netcl_register_primitives(self, registry):"
 )
+
+
+def _marked(option: str, what: str, body: str = "1") -> Broken:
+    """A hook whose mark asks for an order of calls."""
+    return Broken(
+        "NP314",
+        what,
+        f"marks netcl_register_primitives with {option}=True",
+        HEAD + _ORDER.format(options=f"{option}=True") + f" {body}\n{END}",
+    )
+
+
 BROKEN |= {
     "shadowed": Broken(
         "NP312",
@@ -274,30 +286,10 @@ BROKEN |= {
         + "        from netcl_core.autograd import Implementation\n"
         + f"        registry.add(Implementation('useless_op', 'one', print)){END}",
     ),
-    "around": Broken(
-        "NP314",
-        "a hook that wraps those of others",
-        "marks netcl_register_primitives with wrapper=True",
-        HEAD + _ORDER.format(options="wrapper=True") + f" yield\n{END}",
-    ),
-    "around_old": Broken(
-        "NP314",
-        "`hookwrapper=True`",
-        "with hookwrapper=True",
-        HEAD + _ORDER.format(options="hookwrapper=True") + f" yield\n{END}",
-    ),
-    "pushing": Broken(
-        "NP314",
-        "`tryfirst=True`",
-        "with tryfirst=True",
-        HEAD + _ORDER.format(options="tryfirst=True") + f" 1\n{END}",
-    ),
-    "waiting": Broken(
-        "NP314",
-        "`trylast=True`",
-        "with trylast=True",
-        HEAD + _ORDER.format(options="trylast=True") + f" 1\n{END}",
-    ),
+    "around": _marked("wrapper", "a hook that wraps those of others", "yield"),
+    "around_old": _marked("hookwrapper", "`hookwrapper=True`", "yield"),
+    "pushing": _marked("tryfirst", "`tryfirst=True`"),
+    "waiting": _marked("trylast", "`trylast=True`"),
     "doubled": Broken(
         "NP314",
         "two functions for one hook",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -193,16 +193,20 @@ def test_topk(device: nc.Device, largest: bool) -> None:
                     same(mine, their, (dtype, shape, dim, k))
 
 
+def starts_the_sorted_rows(x: Any, ks: Sequence[int], largest: bool) -> None:
+    """topk is what a stable sort begins with, values and places."""
+    order = torch.sort(torch.tensor(x), dim=1, descending=largest, stable=True)
+    for k in ks:
+        found = ag.topk(nc.tensor(x), k, 1, largest)
+        same(found.values, order.values[:, :k], x.dtype)
+        same(found.indices, order.indices[:, :k], x.dtype)
+
+
 @pytest.mark.parametrize("largest", [True, False])
 def test_topk_of_equal_elements_takes_the_first(device: nc.Device, largest: bool) -> None:
     """PyTorch says nothing of their order; a stable sort does."""
     for dtype in dtypes_of(device):
-        x = tied((5, 12), dtype)
-        order = torch.sort(torch.tensor(x), dim=1, descending=largest, stable=True)
-        for k in (1, 5, 12):
-            found = ag.topk(nc.tensor(x), k, 1, largest)
-            same(found.values, order.values[:, :k], dtype)
-            same(found.indices, order.indices[:, :k], dtype)
+        starts_the_sorted_rows(tied((5, 12), dtype), (1, 5, 12), largest)
 
 
 @pytest.mark.parametrize("largest", [True, False])
@@ -210,12 +214,7 @@ def test_topk_of_nans(device: nc.Device, largest: bool) -> None:
     """NaN counts as the largest."""
     for dtype in ("float16", "float32", *(["float64"] if device.supports_fp64 else [])):
         for _ in range(5):
-            x = with_nans((6, 9), dtype)
-            order = torch.sort(torch.tensor(x), dim=1, descending=largest, stable=True)
-            for k in (1, 4, 9):
-                found = ag.topk(nc.tensor(x), k, 1, largest)
-                same(found.values, order.values[:, :k], dtype)
-                same(found.indices, order.indices[:, :k], dtype)
+            starts_the_sorted_rows(with_nans((6, 9), dtype), (1, 4, 9), largest)
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])

@@ -1,5 +1,6 @@
 """Shape ops and indexing: what their cases do not say, and errors."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,22 @@ def test_iterating_and_len() -> None:
 def test_bad_input_is_named(call: object, error: type, text: str) -> None:
     with pytest.raises(error, match=text):
         call(nc.Tensor.from_host(X, dtype="float32"))
+
+
+@pytest.mark.parametrize(
+    "index", [slice(1, None), (slice(None), slice(1)), slice(None, None, 2)], ids=str
+)
+def test_a_slice_on_numpy_is_copied_once(index: Any) -> None:
+    with nc.use_device("cpu"):
+        x = nc.Tensor.ones((1 << 17, 2))
+        x[index]
+        tracemalloc.start()
+        try:
+            found = x[index]
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < 1.5 * found.to_host().nbytes
 
 
 @pytest.mark.parametrize("form", [bool, np.bool_, np.array, nc.tensor])
