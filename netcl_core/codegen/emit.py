@@ -221,7 +221,7 @@ def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
 
     def apply(x: Any) -> Any:
         given = np.asarray(x)
-        elements = memoryview(given.astype(np.float64, order="C").reshape(-1))
+        elements = given.astype(np.float64, order="C").reshape(-1).data
         found = np.fromiter(map(function, elements), given.dtype, given.size)
         return found.reshape(given.shape)
 
