@@ -16,7 +16,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.codegen.derivative import ONE, plus, spread
+from netcl_core.codegen.derivative import ONE, STEPS, plus, spread
 from netcl_core.codegen.emit import NUMPY_NAMES, numpy_source
 from netcl_core.codegen.expressions import (
     COMPARISONS,
@@ -24,6 +24,7 @@ from netcl_core.codegen.expressions import (
     PREDICATES,
     Apply,
     Expr,
+    folded,
     is_mask,
     walk,
 )
@@ -35,7 +36,6 @@ from netcl_core.tensors.host_data import Array
 _TOLERANCE: Final = 1e-6
 #: Absolute: what is smaller may have lost its digits by underflow on the way.
 _NEGLIGIBLE: Final = 1e-100
-_STEPS: Final = frozenset({"floor", "ceil", "rint", "round", "trunc", "sign"})
 
 
 @final
@@ -78,7 +78,7 @@ class Comparison:
         self.place = self.names.index(gradients.name)
         self.result = Agreement()
         bound = plus(spread(symbolic), spread(written, {OUT: spread(forward)}))
-        usable = _both([_usable(forward, {}), _usable(symbolic, {})])
+        usable = _both([_usable(forward), _usable(symbolic)])
         decisions = _decisions([forward, written, symbolic])
         self._gradients = compiled(forward, [written, symbolic, bound, usable], self.names)
         self._decisions = compiled(forward, decisions, self.names)
@@ -143,21 +143,18 @@ def _both(conditions: Iterable[Expr]) -> Expr:
     return found
 
 
-def _usable(tree: Expr, done: dict[int, Expr]) -> Expr:
+def _usable(tree: Expr) -> Expr:
     """The condition that every value which a tree uses is finite."""
-    if not isinstance(tree, Apply):
-        return ONE
-    found = done.get(id(tree))
-    if found is None:
-        condition, *rest = (_usable(arg, done) for arg in tree.args)
-        if tree.op == "?:":
-            chosen = ONE if rest == [ONE, ONE] else Apply("?:", (tree.args[0], *rest))
-            found = _both([condition, chosen])
-        else:
-            own = ONE if is_mask(tree) else Apply("isfinite", (tree,))
-            found = _both([condition, *rest, own])
-        done[id(tree)] = found
-    return found
+
+    def finite(node: Apply, of: Callable[[Expr], Expr]) -> Expr:
+        condition, *rest = map(of, node.args)
+        if node.op == "?:":
+            chosen = ONE if rest == [ONE, ONE] else Apply("?:", (node.args[0], *rest))
+            return _both([condition, chosen])
+        own = ONE if is_mask(node) else Apply("isfinite", (node,))
+        return _both([condition, *rest, own])
+
+    return folded(tree, lambda leaf: ONE, finite)
 
 
 def _decisions(trees: Sequence[Expr]) -> list[Expr]:
@@ -168,7 +165,7 @@ def _decisions(trees: Sequence[Expr]) -> list[Expr]:
 
 
 def _decision(node: Apply) -> Expr | None:
-    if node.op in COMPARISONS | PREDICATES | _STEPS:
+    if node.op in COMPARISONS | PREDICATES | STEPS:
         return node
     if node.op in {"fabs", "copysign"}:
         return Apply("sign", (node.args[-1],))

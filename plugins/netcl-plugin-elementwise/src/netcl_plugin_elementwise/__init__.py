@@ -34,7 +34,9 @@ class ElementwisePlugin:
     @hookimpl
     def netcl_register_primitives(self, registry: Any) -> None:
         for name in template_names():
-            registry.add_template(f"{name}.cl.j2", align=ALIGNED.get(name), parts=PARTS.get(name, ()))
+            registry.add_template(
+                f"{name}.cl.j2", align=ALIGNED.get(name), parts=PARTS.get(name, ())
+            )
         for alias, name in ALIASES.items():
             registry.add_template(f"{name}.cl.j2", name=alias)
 
