@@ -11,7 +11,6 @@ A point says nothing about an input, and is left out, where
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
@@ -39,49 +38,27 @@ _NEGLIGIBLE: Final = 1e-100
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Gradients:
-    """What is compared: two expressions for the gradient of the input `name` of a forward.
-
-    `names` are all that the expressions read, but for `out`, the forward's value.
-    """
-
-    forward: Expr
-    written: Expr
-    symbolic: Expr
-    name: str
-    names: Sequence[str]
-
-
-@final
-@dataclass(slots=True)
-class Agreement:
-    """The points drawn, those compared, those that differ, and the worst of these.
-
-    `worst` holds the names' values, the written and the symbolic gradient; None: all agree.
-    """
-
-    drawn: int = 0
-    compared: int = 0
-    wrong: int = 0
-    worst: tuple[dict[str, float], float, float] | None = None
-    excess: float = 1.0
-
-
-@final
 class Comparison:
-    """The two gradients as one NumPy function: call `add` with points."""
+    """Two expressions for the gradient of a forward by one of its names: call `add` with points.
 
-    def __init__(self, gradients: Gradients) -> None:
-        forward, written, symbolic = gradients.forward, gradients.written, gradients.symbolic
-        self.names = gradients.names
-        self.place = self.names.index(gradients.name)
-        self.result = Agreement()
+    `names` are all that the expressions read, but for `out`, the forward's value. Of the points
+    so far, `drawn`, `compared` and `wrong` say how many; `worst` holds the names' values, the
+    written and the symbolic gradient at the worst one (None: all agree).
+    """
+
+    def __init__(
+        self, forward: Expr, written: Expr, symbolic: Expr, name: str, names: Sequence[str]
+    ) -> None:
+        self.names = names
+        self.drawn = self.compared = self.wrong = 0
+        self.worst: tuple[dict[str, float], float, float] | None = None
+        self._excess = 1.0
+        self._place = names.index(name)
         bound = plus(spread(symbolic), spread(written, {OUT: spread(forward)}))
         usable = _both([_usable(forward), _usable(symbolic)])
         decisions = _decisions([forward, written, symbolic])
-        self._gradients = compiled(forward, [written, symbolic, bound, usable], self.names)
-        self._decisions = compiled(forward, decisions, self.names)
+        self._gradients = compiled(forward, [written, symbolic, bound, usable], names)
+        self._decisions = compiled(forward, decisions, names)
 
     def add(self, values: Sequence[Array]) -> None:
         """Compare at points, given as one array for each name."""
@@ -97,23 +74,23 @@ class Comparison:
     def _note(
         self, values: Sequence[Array], written: Array, symbolic: Array, excess: Array, kept: Array
     ) -> None:
-        result, worst = self.result, int(excess.argmax())
-        result.drawn += excess.size
-        result.compared += int(kept.sum())
-        result.wrong += int((excess > 1).sum())
-        if excess[worst] > result.excess:
-            result.excess = float(excess[worst])
+        worst = int(excess.argmax())
+        self.drawn += excess.size
+        self.compared += int(kept.sum())
+        self.wrong += int((excess > 1).sum())
+        if excess[worst] > self._excess:
+            self._excess = float(excess[worst])
             point = {n: float(x[worst]) for n, x in zip(self.names, values, strict=True)}
-            result.worst = point, float(written[worst]), float(symbolic[worst])
+            self.worst = point, float(written[worst]), float(symbolic[worst])
 
     def _far_from_kinks(self, values: Sequence[Array]) -> Array:
         """Where all decisions are the same a little to the left and to the right."""
-        own = values[self.place]
+        own = values[self._place]
         step = 1e-6 * np.abs(own) + 1e-9
         here = self._evaluate(self._decisions, values)
         kept = np.ones(own.shape, bool)
         for moved in (own - step, own + step):
-            there = [moved if i == self.place else x for i, x in enumerate(values)]
+            there = [moved if i == self._place else x for i, x in enumerate(values)]
             for one, two in zip(here, self._evaluate(self._decisions, there), strict=True):
                 kept &= (one == two) | (np.isnan(one) & np.isnan(two))
         return kept

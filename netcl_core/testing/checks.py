@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 import numpy as np
 
+from netcl_core.autograd import Tape
 from netcl_core.codegen import verification
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.device.device import Device
@@ -23,7 +27,7 @@ from netcl_core.testing.reference import (
 from netcl_core.testing.samples import for_inputs, is_floating, pairs_of, strided
 
 #: Shapes of two inputs, and of a third one: full rows, split rows, tails, one element, none.
-BROADCASTS: tuple[tuple[Shape, Shape, Shape], ...] = (
+BROADCASTS: Final[tuple[tuple[Shape, Shape, Shape], ...]] = (
     ((), (), ()),
     ((), (7,), (1,)),
     ((4099,), (1,), ()),
@@ -36,6 +40,10 @@ BROADCASTS: tuple[tuple[Shape, Shape, Shape], ...] = (
     ((0, 3), (1, 3), (3,)),
     ((3, 0, 1), (1, 1, 4), ()),
 )
+#: How many run an op at once, how often each of them, and how long they wait for each other.
+_THREADS: Final = 4
+_ROUNDS: Final = 2
+_PATIENCE_S: Final = 60
 
 
 def check_derivative(record: AutogradPrimitive) -> None:
@@ -115,6 +123,25 @@ def same_bits(given: Values, wanted: Values, what: str) -> None:
             assert found is right, f"{what}: gradient {i}: {found}; expected {right}"
         else:
             assert_close(found, right, f"{what}: gradient {i}")
+
+
+def check_threads(case: Case, device: Device, dtype: str) -> None:
+    """Four threads, each with a tape and inputs of its own, begin at the same moment."""
+    inputs = [case.main_sample(dtype, f"thread {number}") for number in range(_THREADS)]
+    alone = [evaluate(case, arrays, device) for arrays in inputs]
+    start = threading.Barrier(_THREADS)
+
+    def work(number: int) -> list[Values]:
+        start.wait(_PATIENCE_S)
+        with Tape():
+            return [evaluate(case, inputs[number], device) for _ in range(_ROUNDS)]
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        together = list(pool.map(work, range(_THREADS)))
+    for number, found in enumerate(together):
+        where = _where(case, device, dtype, inputs[number])
+        for values in found:
+            same_bits(values, alone[number], f"{where} in thread {number} of {_THREADS}")
 
 
 def check_pruning(case: Case, device: Device, dtype: str) -> None:
