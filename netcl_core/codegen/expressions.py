@@ -102,17 +102,17 @@ def parse(text: str, names: Sequence[str], who: str) -> Expr:
             return _Converter(who, text, frozenset(names)).convert(items[0])
     except RecursionError:
         raise PrimitiveError(
-            message(who, f"{_short(text)} is nested too deeply", "a shorter expression")
+            message(who, f"{shortened(text)!r} is nested too deeply", "a shorter expression")
         ) from None
     raise PrimitiveError(
-        message(who, f"{len(items)} expressions in {_short(text)}", "one C expression")
+        message(who, f"{len(items)} expressions in {shortened(text)!r}", "one C expression")
     )
 
 
-def _short(text: str) -> str:
+def shortened(text: str, longest: int = 200) -> str:
     """An expression on one line for an error text, cut where it is long."""
     flat = " ".join(text.split())
-    return repr(flat if len(flat) <= 200 else f"{flat[:200]}...")
+    return flat if len(flat) <= longest else f"{flat[:longest]}..."
 
 
 def _parse_c(text: str, who: str) -> list[Any]:
@@ -314,11 +314,6 @@ def walk(tree: Expr) -> Iterator[Expr]:
             if id(arg) not in seen:
                 seen.add(id(arg))
                 stack.append(arg)
-
-
-def names_in(tree: Expr) -> frozenset[str]:
-    """The names that a tree reads."""
-    return frozenset(node.id for node in walk(tree) if isinstance(node, Name))
 
 
 def is_mask(tree: Expr) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from netcl_core.codegen.agreement import Comparison
 from netcl_core.codegen.derivative import derivative, times
-from netcl_core.codegen.expressions import Expr, Name, Number, to_c, walk
+from netcl_core.codegen.expressions import Expr, Name, Number, shortened, to_c, walk
 from netcl_core.codegen.primitives import GRAD, OUT, REQUIRED, AutogradPrimitive, Choices
 from netcl_core.errors import PrimitiveError, message
 from netcl_core.tensors.host_data import Array
@@ -51,18 +51,13 @@ class Finding:
         if self.point is not None:
             at = ", ".join(f"{name} = {value:.6g}" for name, value in self.point.items())
             lines += [
-                f"    forward     {_short(self.forward)}",
-                f"    backward    {_short(self.backward)}",
-                f"    derivative  {_short(self.derivative)}",
+                f"    forward     {shortened(self.forward, _LONGEST)}",
+                f"    backward    {shortened(self.backward, _LONGEST)}",
+                f"    derivative  {shortened(self.derivative, _LONGEST)}",
                 f"    worst where {at}: "
                 f"backward gives {self.given:.9g}, the derivative {self.expected:.9g}",
             ]
         return "\n".join(lines)
-
-
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _LONGEST else f"{flat[:_LONGEST]}..."
 
 
 def check_gradient(record: AutogradPrimitive) -> list[Finding]:

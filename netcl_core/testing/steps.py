@@ -76,13 +76,10 @@ class CheckStep:
 
 
 def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) -> list[CheckStep]:
-    """Every check of a table on some devices.
+    """Every check of a table on some devices, and once what no device matters to.
 
-    Args:
-        table: What is checked.
-        devices: Where; what no device matters to is done besides, once.
-        thorough: Everything everywhere. Else the first OpenCL device and NumPy take the whole,
-            and the others what is likely to differ on them.
+    Unless it is `thorough`, the first OpenCL device and NumPy take the whole, and the others
+    what is likely to differ on them.
     """
     found = [*_of_ops(table), *_of_cases(table)]
     opencl = [device for device in devices if device.backend == "opencl"]
