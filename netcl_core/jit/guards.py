@@ -53,13 +53,12 @@ class Guards:
     def __init__(self, roots: Iterable[Any]) -> None:
         #: The names that all functions found use: of an object, only these matter.
         self.names: set[str] = set()
-        self._watch = Watch()
         self._seen: dict[int, Any] = {}
         roots, known = list(roots), -1
         try:
             while known < len(self.names):  # one found late may use names of earlier objects
                 known = len(self.names)
-                self._watch.clear()
+                self._watch = Watch()
                 self._seen.clear()
                 for root in roots:
                     self._walk(root)
