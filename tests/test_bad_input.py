@@ -28,7 +28,7 @@ from netcl_core.errors import (
 from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import registry
 from netcl_core.tensors.tensor import Operand
-from netcl_core.testing.recording import recorded
+from netcl_core.testing.streams import recorded
 
 X: Final = T((3, 5))
 #: Examples of the ops that the sanitizer does not run: views and composites.

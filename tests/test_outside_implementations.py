@@ -33,7 +33,7 @@ from netcl_core.ops.sources import sources
 from netcl_core.plugins.kinds import SCAFFOLDS
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
-from netcl_core.testing.recording import recorded
+from netcl_core.testing.streams import recorded
 
 torch = pytest.importorskip("torch")
 OPENCL = [device for device in nc.devices() if device.backend == "opencl" and not device.simulator]

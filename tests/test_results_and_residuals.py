@@ -24,7 +24,7 @@ from netcl_core.errors import (
     ShapeError,
 )
 from netcl_core.plugins.registry import registry
-from netcl_core.testing.recording import recorded
+from netcl_core.testing.streams import recorded
 
 FOLDER = Path(__file__).resolve().parent / "support" / "operators"
 RNG = np.random.default_rng(7)

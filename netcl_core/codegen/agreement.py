@@ -11,12 +11,11 @@ A point says nothing about an input, and is left out, where
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.codegen.derivative import ONE, plus, spread
+from netcl_core.codegen.derivative import ONE, STEPS, plus, spread
 from netcl_core.codegen.emit import NUMPY_NAMES, numpy_source
 from netcl_core.codegen.expressions import (
     COMPARISONS,
@@ -24,6 +23,7 @@ from netcl_core.codegen.expressions import (
     PREDICATES,
     Apply,
     Expr,
+    folded,
     is_mask,
     walk,
 )
@@ -35,53 +35,30 @@ from netcl_core.tensors.host_data import Array
 _TOLERANCE: Final = 1e-6
 #: Absolute: what is smaller may have lost its digits by underflow on the way.
 _NEGLIGIBLE: Final = 1e-100
-_STEPS: Final = frozenset({"floor", "ceil", "rint", "round", "trunc", "sign"})
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Gradients:
-    """What is compared: two expressions for the gradient of the input `name` of a forward.
-
-    `names` are all that the expressions read, but for `out`, the forward's value.
-    """
-
-    forward: Expr
-    written: Expr
-    symbolic: Expr
-    name: str
-    names: Sequence[str]
-
-
-@final
-@dataclass(slots=True)
-class Agreement:
-    """The points drawn, those compared, those that differ, and the worst of these.
-
-    `worst` holds the names' values, the written and the symbolic gradient; None: all agree.
-    """
-
-    drawn: int = 0
-    compared: int = 0
-    wrong: int = 0
-    worst: tuple[dict[str, float], float, float] | None = None
-    excess: float = 1.0
 
 
 @final
 class Comparison:
-    """The two gradients as one NumPy function: call `add` with points."""
+    """Two expressions for the gradient of a forward by one of its names: call `add` with points.
 
-    def __init__(self, gradients: Gradients) -> None:
-        forward, written, symbolic = gradients.forward, gradients.written, gradients.symbolic
-        self.names = gradients.names
-        self.place = self.names.index(gradients.name)
-        self.result = Agreement()
+    `names` are all that the expressions read, but for `out`, the forward's value. Of the points
+    so far, `drawn`, `compared` and `wrong` say how many; `worst` holds the names' values, the
+    written and the symbolic gradient at the worst one (None: all agree).
+    """
+
+    def __init__(
+        self, forward: Expr, written: Expr, symbolic: Expr, name: str, names: Sequence[str]
+    ) -> None:
+        self.names = names
+        self.drawn = self.compared = self.wrong = 0
+        self.worst: tuple[dict[str, float], float, float] | None = None
+        self._excess = 1.0
+        self._place = names.index(name)
         bound = plus(spread(symbolic), spread(written, {OUT: spread(forward)}))
-        usable = _both([_usable(forward, {}), _usable(symbolic, {})])
+        usable = _both([_usable(forward), _usable(symbolic)])
         decisions = _decisions([forward, written, symbolic])
-        self._gradients = compiled(forward, [written, symbolic, bound, usable], self.names)
-        self._decisions = compiled(forward, decisions, self.names)
+        self._gradients = compiled(forward, [written, symbolic, bound, usable], names)
+        self._decisions = compiled(forward, decisions, names)
 
     def add(self, values: Sequence[Array]) -> None:
         """Compare at points, given as one array for each name."""
@@ -97,23 +74,23 @@ class Comparison:
     def _note(
         self, values: Sequence[Array], written: Array, symbolic: Array, excess: Array, kept: Array
     ) -> None:
-        result, worst = self.result, int(excess.argmax())
-        result.drawn += excess.size
-        result.compared += int(kept.sum())
-        result.wrong += int((excess > 1).sum())
-        if excess[worst] > result.excess:
-            result.excess = float(excess[worst])
+        worst = int(excess.argmax())
+        self.drawn += excess.size
+        self.compared += int(kept.sum())
+        self.wrong += int((excess > 1).sum())
+        if excess[worst] > self._excess:
+            self._excess = float(excess[worst])
             point = {n: float(x[worst]) for n, x in zip(self.names, values, strict=True)}
-            result.worst = point, float(written[worst]), float(symbolic[worst])
+            self.worst = point, float(written[worst]), float(symbolic[worst])
 
     def _far_from_kinks(self, values: Sequence[Array]) -> Array:
         """Where all decisions are the same a little to the left and to the right."""
-        own = values[self.place]
+        own = values[self._place]
         step = 1e-6 * np.abs(own) + 1e-9
         here = self._evaluate(self._decisions, values)
         kept = np.ones(own.shape, bool)
         for moved in (own - step, own + step):
-            there = [moved if i == self.place else x for i, x in enumerate(values)]
+            there = [moved if i == self._place else x for i, x in enumerate(values)]
             for one, two in zip(here, self._evaluate(self._decisions, there), strict=True):
                 kept &= (one == two) | (np.isnan(one) & np.isnan(two))
         return kept
@@ -143,21 +120,18 @@ def _both(conditions: Iterable[Expr]) -> Expr:
     return found
 
 
-def _usable(tree: Expr, done: dict[int, Expr]) -> Expr:
+def _usable(tree: Expr) -> Expr:
     """The condition that every value which a tree uses is finite."""
-    if not isinstance(tree, Apply):
-        return ONE
-    found = done.get(id(tree))
-    if found is None:
-        condition, *rest = (_usable(arg, done) for arg in tree.args)
-        if tree.op == "?:":
-            chosen = ONE if rest == [ONE, ONE] else Apply("?:", (tree.args[0], *rest))
-            found = _both([condition, chosen])
-        else:
-            own = ONE if is_mask(tree) else Apply("isfinite", (tree,))
-            found = _both([condition, *rest, own])
-        done[id(tree)] = found
-    return found
+
+    def finite(node: Apply, of: Callable[[Expr], Expr]) -> Expr:
+        condition, *rest = map(of, node.args)
+        if node.op == "?:":
+            chosen = ONE if rest == [ONE, ONE] else Apply("?:", (node.args[0], *rest))
+            return _both([condition, chosen])
+        own = ONE if is_mask(node) else Apply("isfinite", (node,))
+        return _both([condition, *rest, own])
+
+    return folded(tree, lambda leaf: ONE, finite)
 
 
 def _decisions(trees: Sequence[Expr]) -> list[Expr]:
@@ -168,7 +142,7 @@ def _decisions(trees: Sequence[Expr]) -> list[Expr]:
 
 
 def _decision(node: Apply) -> Expr | None:
-    if node.op in COMPARISONS | PREDICATES | _STEPS:
+    if node.op in COMPARISONS | PREDICATES | STEPS:
         return node
     if node.op in {"fabs", "copysign"}:
         return Apply("sign", (node.args[-1],))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final, final
+from typing import Final
 
 from netcl_core.codegen.expressions import (
-    COMPARISONS,
-    LOGICAL,
-    PREDICATES,
+    MASKS,
     Apply,
     Expr,
     Name,
     Number,
+    folded,
     parse,
     substitute,
 )
@@ -21,8 +20,8 @@ from netcl_core.errors import PrimitiveError, message
 
 ZERO: Final = Number(0)
 ONE: Final = Number(1)
-_MASKS: Final = COMPARISONS | LOGICAL | PREDICATES
-_STEPS: Final = ("floor", "ceil", "rint", "round", "trunc", "sign")
+#: What jumps from one value to the next, and is flat in between.
+STEPS: Final = frozenset({"floor", "ceil", "rint", "round", "trunc", "sign"})
 #: The partial derivatives of `f` with respect to its operands `a`, `b`, `c`.
 _RULES: Final[dict[str, tuple[str, ...]]] = {
     "+": ("1", "1"),
@@ -59,7 +58,7 @@ _RULES: Final[dict[str, tuple[str, ...]]] = {
     "fmod": ("1", "-trunc(a / b)"),
     "copysign": ("sign(a) * sign(b)", "0"),
     "fma": ("b", "a", "1"),
-    **dict.fromkeys(_STEPS, ("0",)),
+    **dict.fromkeys(STEPS, ("0",)),
 }
 
 
@@ -105,39 +104,22 @@ def derivative(tree: Expr, name: str) -> Expr:
     (floor, sign, ...) have derivative 0. Raises PrimitiveError for a function without
     a rule whose operands depend on the name.
     """
-    return _Derivative(name).of(tree)
 
-
-@final
-class _Derivative:
-    """Differentiates each subtree once, however often macros share it."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.done: dict[int, Expr] = {}
-
-    def of(self, tree: Expr) -> Expr:
-        if not isinstance(tree, Apply):
-            return ONE if tree == Name(self.name) else ZERO
-        found = self.done.get(id(tree))
-        if found is None:
-            found = self.done[id(tree)] = self._apply(tree)
-        return found
-
-    def _apply(self, tree: Apply) -> Expr:
-        if tree.op in _MASKS:
+    def slope(node: Apply, of: Callable[[Expr], Expr]) -> Expr:
+        if node.op in MASKS:
             return ZERO
-        if tree.op == "?:":
-            first, second = (self.of(arg) for arg in tree.args[1:])
+        if node.op == "?:":
+            first, second = map(of, node.args[1:])
             both_zero = first == ZERO and second == ZERO
-            return ZERO if both_zero else Apply("?:", (tree.args[0], first, second))
-        inner = [self.of(arg) for arg in tree.args]
-        if all(each == ZERO for each in inner):
-            return ZERO
+            return ZERO if both_zero else Apply("?:", (node.args[0], first, second))
+        inner = list(map(of, node.args))
         total: Expr = ZERO
-        for slope, each in zip(partials(tree), inner, strict=True):
-            total = plus(total, times(slope, each))
+        if any(each != ZERO for each in inner):
+            for partial, each in zip(partials(node), inner, strict=True):
+                total = plus(total, times(partial, each))
         return total
+
+    return folded(tree, lambda leaf: ONE if leaf == Name(name) else ZERO, slope)
 
 
 def spread(tree: Expr, of_names: Mapping[str, Expr] | None = None) -> Expr:
@@ -147,34 +129,20 @@ def spread(tree: Expr, of_names: Mapping[str, Expr] | None = None) -> Expr:
     times its slopes (running error analysis; Higham 2002, chapter 3). Numbers and
     names are exact but for those in `of_names`.
     """
-    return _Spread(of_names or {}).of(tree)
+    exact = of_names or {}
 
-
-@final
-class _Spread:
-    def __init__(self, of_names: Mapping[str, Expr]) -> None:
-        self.of_names = of_names
-        self.done: dict[int, Expr] = {}
-
-    def of(self, tree: Expr) -> Expr:
-        if isinstance(tree, Name):
-            return self.of_names.get(tree.id, ZERO)
-        if isinstance(tree, Number):
+    def carried(node: Apply, of: Callable[[Expr], Expr]) -> Expr:
+        if node.op in MASKS:
             return ZERO
-        found = self.done.get(id(tree))
-        if found is None:
-            found = self.done[id(tree)] = self._apply(tree)
-        return found
-
-    def _apply(self, tree: Apply) -> Expr:
-        if tree.op in _MASKS:
-            return ZERO
-        if tree.op == "?:":
-            return Apply("?:", (tree.args[0], *(self.of(arg) for arg in tree.args[1:])))
-        inner = [self.of(arg) for arg in tree.args]
-        total: Expr = Apply("fabs", (tree,))
+        if node.op == "?:":
+            return Apply("?:", (node.args[0], *map(of, node.args[1:])))
+        inner = list(map(of, node.args))
+        total: Expr = Apply("fabs", (node,))
         if any(each != ZERO for each in inner):
-            for slope, each in zip(partials(tree), inner, strict=True):
-                if each != ZERO:
-                    total = plus(total, times(Apply("fabs", (slope,)), each))
+            for partial, each in zip(partials(node), inner, strict=True):
+                total = plus(total, times(Apply("fabs", (partial,)), each))
         return total
+
+    return folded(
+        tree, lambda leaf: exact.get(leaf.id, ZERO) if isinstance(leaf, Name) else ZERO, carried
+    )

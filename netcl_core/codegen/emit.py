@@ -10,7 +10,6 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.codegen.error_function import erf, erfc
 from netcl_core.codegen.expressions import COMPARISONS
 from netcl_core.codegen.ssa import INTEGERS, Block, Value
 from netcl_core.device.device import Device
@@ -214,6 +213,21 @@ class OpenCLPrinter:
         return f"{helper}_{self.width if wide else 1}"
 
 
+def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
+    """A function of the standard library for each element, in the dtype of the array.
+
+    The elements are read from memory one by one, so that no list of them is made.
+    """
+
+    def apply(x: Any) -> Any:
+        given = np.asarray(x)
+        elements = given.astype(np.float64, order="C").reshape(-1).data
+        found = np.fromiter(map(function, elements), given.dtype, given.size)
+        return found.reshape(given.shape)
+
+    return apply
+
+
 def _round(x: Any) -> Any:
     """Halves away from zero, as in C."""
     whole = np.trunc(x)
@@ -246,8 +260,8 @@ NUMPY_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "sign": lambda x: np.where(np.isnan(x), x.dtype.type(0), np.sign(x)),  # 0 for NaN, as in C
     "round": _round,
     "fma": lambda x, y, z: x * y + z,
-    "erf": erf,
-    "erfc": erfc,
+    "erf": _each(math.erf),
+    "erfc": _each(math.erfc),
 }
 _NUMPY_LOGICAL: Final = {"&&": "logical_and", "||": "logical_or", "!": "logical_not"}
 

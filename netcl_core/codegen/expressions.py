@@ -9,11 +9,11 @@ that they mean the same on every path.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, TypeVar, final
 
 from pycparser import c_ast, c_parser
 
@@ -50,10 +50,13 @@ class Apply:
 
 
 Expr: TypeAlias = Number | Name | Apply
+T = TypeVar("T")
 
 COMPARISONS: Final = frozenset({"<", "<=", ">", ">=", "==", "!="})
 LOGICAL: Final = frozenset({"&&", "||", "!"})
 PREDICATES: Final = frozenset({"isnan", "isinf", "isfinite"})
+#: Whatever yields a truth value.
+MASKS: Final = COMPARISONS | LOGICAL | PREDICATES
 _BINARY: Final = COMPARISONS | {"+", "-", "*", "/", "&&", "||"}
 
 #: Functions that exist for integers too; all others make an integer op a float op.
@@ -99,17 +102,17 @@ def parse(text: str, names: Sequence[str], who: str) -> Expr:
             return _Converter(who, text, frozenset(names)).convert(items[0])
     except RecursionError:
         raise PrimitiveError(
-            message(who, f"{_short(text)} is nested too deeply", "a shorter expression")
+            message(who, f"{shortened(text)!r} is nested too deeply", "a shorter expression")
         ) from None
     raise PrimitiveError(
-        message(who, f"{len(items)} expressions in {_short(text)}", "one C expression")
+        message(who, f"{len(items)} expressions in {shortened(text)!r}", "one C expression")
     )
 
 
-def _short(text: str) -> str:
+def shortened(text: str, longest: int = 200) -> str:
     """An expression on one line for an error text, cut where it is long."""
     flat = " ".join(text.split())
-    return repr(flat if len(flat) <= 200 else f"{flat[:200]}...")
+    return flat if len(flat) <= longest else f"{flat[:longest]}..."
 
 
 def _parse_c(text: str, who: str) -> list[Any]:
@@ -212,13 +215,33 @@ class _Converter:
         return PrimitiveError(message(self.who, f"in {self.text!r}: {given}", expected, hint))
 
 
-def substitute(tree: Expr, values: dict[str, Expr]) -> Expr:
+def folded(
+    tree: Expr, leaf: Callable[[Number | Name], T], node: Callable[[Apply, Callable[[Expr], T]], T]
+) -> T:
+    """What follows for a tree from its parts; a subtree that macros share is asked once.
+
+    `leaf` gives it for numbers and names, `node(apply, of)` for an operator or function from
+    what `of(operand)` gives.
+    """
+    done: dict[int, T] = {}
+
+    def of(each: Expr) -> T:
+        if not isinstance(each, Apply):
+            return leaf(each)
+        if id(each) not in done:
+            done[id(each)] = node(each, of)
+        return done[id(each)]
+
+    return of(tree)
+
+
+def substitute(tree: Expr, values: Mapping[str, Expr]) -> Expr:
     """The tree with names replaced by trees; equal subtrees are shared later, in SSA form."""
-    if isinstance(tree, Name):
-        return values.get(tree.id, tree)
-    if isinstance(tree, Apply):
-        return Apply(tree.op, tuple(substitute(arg, values) for arg in tree.args))
-    return tree
+    return folded(
+        tree,
+        lambda leaf: values.get(leaf.id, leaf) if isinstance(leaf, Name) else leaf,
+        lambda node, of: Apply(node.op, tuple(map(of, node.args))),
+    )
 
 
 @lru_cache(maxsize=1)
@@ -293,14 +316,9 @@ def walk(tree: Expr) -> Iterator[Expr]:
                 stack.append(arg)
 
 
-def names_in(tree: Expr) -> frozenset[str]:
-    """The names that a tree reads."""
-    return frozenset(node.id for node in walk(tree) if isinstance(node, Name))
-
-
 def is_mask(tree: Expr) -> bool:
     """Whether a tree yields a truth value."""
-    return isinstance(tree, Apply) and tree.op in COMPARISONS | LOGICAL | PREDICATES
+    return isinstance(tree, Apply) and tree.op in MASKS
 
 
 def needs_floating(tree: Expr) -> bool:

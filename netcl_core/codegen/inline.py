@@ -8,13 +8,15 @@ from the neighbour's region; it brings kernel arguments of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from netcl_core.codegen.emit import PLAIN, Dialect, OpenCLPrinter, Source
+from netcl_core.codegen.emit import OpenCLPrinter, Source, dialect_of
 from netcl_core.codegen.generation import load_text, number, store_text
 from netcl_core.codegen.layout import Layout, Shape, collapse
-from netcl_core.codegen.region import KernelProgram, Region, Types, forward_program
+from netcl_core.codegen.lowering import Plan
+from netcl_core.codegen.region import KernelProgram, Types, forward_program
 from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.kernels import Arg
 from netcl_core.runtime.rendering import render
@@ -38,9 +40,9 @@ class Caller(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Inline:
-    """A region as a C function that a template calls.
+    """A plan's region as a C function that a template calls.
 
     As a prologue it gives the value at an index; as an epilogue (`value` is the
     region's input that the op computes) it takes a value and stores the results.
@@ -49,25 +51,26 @@ class Inline:
     """
 
     name: str
-    region: Region
-    types: Types
-    shape: Shape
-    shapes: tuple[Shape, ...]
+    plan: Plan
     inputs: tuple[int, ...]
     first_scalar: int = 0
     value: int | None = None
     outputs: tuple[int, ...] = ()
     keep: int | None = None
-    dialect: Dialect = PLAIN
 
     @property
+    def types(self) -> Types:
+        """The dtypes of all values."""
+        return self.plan.types
+
+    @cached_property
     def layout(self) -> Layout:
         """How the region's inputs stand in the shape that the op walks."""
-        return collapse(self.shapes, self.shape)
+        return collapse([shape for shape, _ in self.plan.signature.tensors], self.plan.shape)
 
-    @property
+    @cached_property
     def _program(self) -> KernelProgram:
-        return forward_program(self.region, self.types)
+        return forward_program(self.plan.region, self.types)
 
     @property
     def buffers(self) -> list[Parameter]:
@@ -120,11 +123,11 @@ class Inline:
         The helpers of the dialect that it calls are added to `helpers`.
         """
         program, layout = self._program, self.layout
-        kinds = dict(zip((f"in{i}" for i in range(len(self.shapes))), layout.kinds, strict=True))
-        sources = {slot: self._source(slot, kinds[slot], width, aligned) for slot in program.loads}
-        renamed = {f"s{i}": f"{self.name}_s{i}" for i in range(self.region.scalars)}
+        sources = {slot: self._source(number(slot), width, aligned) for slot in program.loads}
+        renamed = {slot: f"{self.name}_{slot}" for slot in program.scalars}
         roots = [value for _, _, value in program.stores]
-        printer = OpenCLPrinter(program.block, roots, width, sources, self.dialect, renamed)
+        dialect = dialect_of(self.plan.device)
+        printer = OpenCLPrinter(program.block, roots, width, sources, dialect, renamed)
         helpers |= printer.helpers
         results = [printer.result(value) for value in roots]
         suffix = str(width) if width > 1 else ""
@@ -152,10 +155,10 @@ class Inline:
             returned="" if stores else results[0],
         )  # fmt: skip
 
-    def _source(self, slot: str, kind: str, width: int, aligned: bool) -> Source:
-        i = number(slot)
+    def _source(self, i: int, width: int, aligned: bool) -> Source:
         if i == self.value:
             return Source("x", "x")
+        kind = self.layout.kinds[i]
         dtype, pointer = DTYPES[self.types.inputs[i]], f"{self.name}_in{i}"
         index = {"full": "index", "one": "0", "rows": "column", "splat": "row"}[kind]
         scalar = load_text(dtype, pointer, index, 1)
@@ -184,10 +187,14 @@ class Slots:
 
     prologue: Inline | None = None
     epilogue: Inline | None = None
-    scalars: tuple[str, ...] = field(default=())
 
     def _inlines(self) -> Iterable[Inline]:
         return [each for each in (self.prologue, self.epilogue) if each is not None]
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        """The compute types of the numbers of each call, whether a kernel reads them or not."""
+        return tuple([each for inline in self._inlines() for each in inline.types.scalars])
 
     @property
     def buffers(self) -> list[Parameter]:
@@ -208,8 +215,6 @@ class Slots:
         parameter list after its own buffers; `prologue` and `epilogue` (None: the kernel
         reads in0 and writes out0 itself) have `call(width, index, value)`.
         """
-        if self.prologue is None and self.epilogue is None:
-            return dict(_NO_CONTEXT)
         widths = (1, width) if width > 1 else (1,)
         helpers: set[str] = set()
         functions = [
@@ -230,8 +235,6 @@ class Slots:
         Of its own buffers the input that the prologue replaces and the output that the
         epilogue writes are left out.
         """
-        if self.prologue is None and self.epilogue is None:
-            return (*buffers, *numbers)
         replaced = [("in", 0)] if self.prologue is not None else []
         replaced += [("out", 0)] if self.epilogue is not None else []
         own = [arg for arg in buffers if arg not in replaced]
@@ -239,12 +242,4 @@ class Slots:
         return (*own, *slots, *(arg for arg, _ in self.numbers), *numbers)
 
 
-#: The context of a kernel into which nothing is rendered.
-_NO_CONTEXT: Final[dict[str, Any]] = {
-    "slot_functions": "",
-    "slot_buffers": (),
-    "slot_numbers": (),
-    "prologue": None,
-    "epilogue": None,
-}
 NO_SLOTS: Final = Slots()

@@ -7,13 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, final
 
-from netcl_core.codegen.expressions import (
-    Expr,
-    is_mask,
-    names_in,
-    needs_floating,
-    parse,
-)
+from netcl_core.codegen.expressions import Expr, is_mask, needs_floating, parse
 from netcl_core.errors import AttributeValueError, PrimitiveError, TemplateError, message
 from netcl_core.runtime.rendering import get_template, rendered_macro
 from netcl_core.tensors.functions import functions
@@ -43,7 +37,6 @@ class Parsed:
     backward: tuple[Expr | None, ...] | None
     result: str
     floating: bool
-    reads: frozenset[str]
 
 
 @final
@@ -106,17 +99,19 @@ class AutogradPrimitive:
                 message("primitive", f"the name {self.name!r}", "an identifier in ASCII")
             )
         if not callable(self.forward) or not (self.backward is None or callable(self.backward)):
-            raise PrimitiveError(
-                message(self.name, "forward or backward is not callable", "two callables")
-            )
+            raise self._error("forward or backward is not callable", "two callables")
         if self.arity is not None and (not isinstance(self.arity, int) or self.arity < 1):
-            raise PrimitiveError(message(self.name, f"arity {self.arity!r}", "1 or more, or None"))
+            raise self._error(f"arity {self.arity!r}", "1 or more, or None")
         if self.result is not None and self.result not in RESULTS:
-            raise PrimitiveError(
-                message(self.name, f"result {self.result!r}", f"one of {', '.join(RESULTS)}")
-            )
+            raise self._error(f"result {self.result!r}", f"one of {', '.join(RESULTS)}")
         if not isinstance(self.attrs, Mapping):
             object.__setattr__(self, "attrs", dict.fromkeys(self.attrs, REQUIRED))
+
+    def _error(self, given: str, expected: str, remedy: str = "") -> PrimitiveError:
+        return PrimitiveError(message(self.name, given, expected, remedy))
+
+    def _wrong_attr(self, given: str, expected: str) -> AttributeValueError:
+        return AttributeValueError(message(self.name, given, expected))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The op, whether it is public or a part of another."""
@@ -147,22 +142,17 @@ class AutogradPrimitive:
         """
         module: Any = get_template(template).make_module()
         macro = getattr(module, "forward", None)
+        who = f"template {template!r}"
         if macro is None:
-            raise TemplateError(
-                message(f"template {template!r}", "it has no macro forward", "forward(x, ...)")
-            )
+            raise TemplateError(message(who, "it has no macro forward", "forward(x, ...)"))
         declared = getattr(module, "attrs", {}) if attrs is None else attrs
         names = tuple(macro.arguments)
         if arity is None:
             arity = len(names) - len(declared)
         if tuple(names[arity:]) != tuple(declared):
-            raise TemplateError(
-                message(
-                    f"template {template!r}",
-                    f"forward takes {names}, of which the last are not the attributes",
-                    f"{arity} inputs followed by {tuple(declared)}",
-                )
-            )
+            given = f"forward takes {names}, of which the last are not the attributes"
+            expected = f"{arity} inputs followed by {tuple(declared)}"
+            raise TemplateError(message(who, given, expected))
         back = getattr(module, "backward", None)
         forward = rendered_macro(template, macro)
         return cls(
@@ -193,9 +183,7 @@ class AutogradPrimitive:
         for name in given:
             if name not in table:
                 known = ", ".join(table) or "none"
-                raise AttributeValueError(
-                    message(self.name, f"the attribute {name!r} is unknown", f"one of {known}")
-                )
+                raise self._wrong_attr(f"the attribute {name!r} is unknown", f"one of {known}")
         return {
             name: self._check_attr(name, given.get(name, default), default)
             for name, default in table.items()
@@ -203,16 +191,12 @@ class AutogradPrimitive:
 
     def _check_attr(self, name: str, value: Any, default: Any) -> Any:
         if value is REQUIRED:
-            raise AttributeValueError(
-                message(self.name, f"the attribute {name!r} is missing", "a value for it")
-            )
+            raise self._wrong_attr(f"the attribute {name!r} is missing", "a value for it")
         words = self.choices.get(name)
         if words is not None:
             if isinstance(value, str) and value in words:
                 return value
-            raise AttributeValueError(
-                message(self.name, f"{name}={value!r}", "one of " + ", ".join(map(repr, words)))
-            )
+            raise self._wrong_attr(f"{name}={value!r}", "one of " + ", ".join(map(repr, words)))
         if getattr(value, "ndim", None) == 0:
             value = value.item()  # NumPy scalars, 0-d arrays and tensors
         if isinstance(value, (bool, int, float)):
@@ -221,9 +205,7 @@ class AutogradPrimitive:
             return float(value)
         if value is None and (default is None or default is REQUIRED):
             return None
-        raise AttributeValueError(
-            message(self.name, f"{name}={value!r} is not a number", "an int or a float")
-        )
+        raise self._wrong_attr(f"{name}={value!r} is not a number", "an int or a float")
 
     def parsed(self, arity: int, choices: Choices) -> Parsed:
         """The expressions for a number of inputs and a choice of words and absent attributes.
@@ -243,11 +225,9 @@ class AutogradPrimitive:
         visible = [*names, *(name for name in attrs if name not in choices)]
         forward = parse(self._text(self.forward(list(names), dict(attrs))), visible, self.name)
         backward = self._parse_backward(names, attrs, visible)
-        reads = [names_in(tree) for tree in backward or () if tree is not None]
-        used = frozenset[str]().union(*reads)
         result = self._result(forward)
         floating = result == "float" or (result == "bool" and needs_floating(forward))
-        return Parsed(names, forward, backward, result, floating, used)
+        return Parsed(names, forward, backward, result, floating)
 
     def _names(self, arity: int) -> tuple[str, ...]:
         """The names of the inputs, which no attribute may share, nor `grad` and `out`."""
@@ -255,9 +235,7 @@ class AutogradPrimitive:
         seen: set[str] = {GRAD, OUT}
         for name in (*names, *self.attrs):
             if name in seen:
-                raise PrimitiveError(
-                    message(self.name, f"the name {name!r} stands for two things", "distinct names")
-                )
+                raise self._error(f"the name {name!r} stands for two things", "distinct names")
             seen.add(name)
         return names
 
@@ -269,13 +247,10 @@ class AutogradPrimitive:
         texts = self.backward(list(names), GRAD, dict(attrs), OUT)
         if isinstance(texts, str) or len(texts) != len(names):
             given = 1 if isinstance(texts, str) else len(texts)
-            raise PrimitiveError(
-                message(
-                    self.name,
-                    f"backward returned {given} gradients",
-                    f"{len(names)}, one per input",
-                    "Return a list with None for an input without gradient",
-                )
+            raise self._error(
+                f"backward returned {given} gradients",
+                f"{len(names)}, one per input",
+                "Return a list with None for an input without gradient",
             )
         scope = [*visible, GRAD, OUT]
         return tuple(
@@ -286,7 +261,7 @@ class AutogradPrimitive:
     def _text(self, text: Any) -> str:
         if isinstance(text, str) and text.strip():
             return text
-        raise PrimitiveError(message(self.name, f"{text!r} is no expression", "a C expression"))
+        raise self._error(f"{text!r} is no expression", "a C expression")
 
     def _result(self, forward: Expr) -> str:
         if self.result is not None:

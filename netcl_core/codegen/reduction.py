@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from netcl_core.codegen import reduction_cpu, reduction_gpu
 from netcl_core.codegen.inline import NO_SLOTS, Slots
 from netcl_core.codegen.reduction_job import SUM, Combine, Job, merge
 from netcl_core.device.device import Device
-from netcl_core.dtypes import DTYPES
+from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
 from netcl_core.runtime.kernels import Kernels, Spec
-
-_PARTIAL: Final = {"float": "float32", "double": "float64", "int": "int32", "long": "int64"}
 
 
 def reduction_kernels(
@@ -44,12 +42,12 @@ def reduction_kernels(
     slices = form.slices(job, device)
     if slices == 1:
         return Kernels((form.kernel(job, device, 1),))
-    partial = Spec((slices, job.space.outputs), _PARTIAL[acc])
+    partial = Spec((slices, job.space.outputs), NUMPY_OF_COMPUTE[acc].name)
     before, after = Slots(prologue=slots.prologue), Slots(epilogue=slots.epilogue)
     opening = replace(job, out_dtype=partial.dtype, scale=1.0, slots=before)
     closing = replace(job, source=partial, axes=(0,), slots=after)
     first, finish = form.kernel(opening, device, slices), form.kernel(closing, device, 1)
-    nbytes = partial.size * DTYPES[partial.dtype].itemsize
+    nbytes = partial.size * NUMPY_OF_COMPUTE[acc].itemsize
     scratch = ("scratch", 0)
     sliced = Kernels((), (nbytes,)).then(Kernels((first,)), {("out", 0): scratch})
     return sliced.then(Kernels((finish,)), {("in", 0): scratch})

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 from netcl_core.codegen.reduction_job import Job, Space
 from netcl_core.codegen.teams import busy_groups, group_items, load_width, power_of_two
 from netcl_core.device.device import Device
-from netcl_core.dtypes import DTYPES
+from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
 from netcl_core.runtime.kernels import Kernel
 
 TEMPLATE: Final = "core/kernels/reduce_gpu.cl.j2"
@@ -19,7 +19,6 @@ _UNROLL: Final = 4
 _BEFORE_SLICING, _IN_A_SLICE, _IN_A_ROW = 8, 2, 16
 #: Neighbouring vectors of outputs that make one long access to memory.
 _ACROSS: Final = 32
-_BYTES: Final = {"float": 4, "int": 4, "double": 8, "long": 8}
 
 
 @final
@@ -53,7 +52,7 @@ def _layout(job: Job, device: Device) -> _Layout:
         width = width if lost[-1][0] % width == 0 else 1
         units = space.reduced // width
         lost = (*lost[:-1], (lost[-1][0] // width, width))
-    group = group_items(device, _BYTES[job.acc])
+    group = group_items(device, NUMPY_OF_COMPUTE[job.acc].itemsize)
     team = min(group, power_of_two(-(-units // _UNROLL)))
     return _Layout(width, group, team, space.outputs, units, lost, one_run)
 
@@ -61,7 +60,7 @@ def _layout(job: Job, device: Device) -> _Layout:
 def _kept_inside(job: Job, space: Space, device: Device, width: int) -> _Layout:
     columns = space.kept[-1][0]
     width = width if columns % width == 0 else 1
-    group = group_items(device, _BYTES[job.acc] * width)
+    group = group_items(device, NUMPY_OF_COMPUTE[job.acc].itemsize * width)
     across = min(group, _ACROSS, power_of_two(columns // width))
     team = min(group // across, power_of_two(-(-space.reduced // _UNROLL)))
     teams = space.outputs // width

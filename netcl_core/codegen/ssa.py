@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
+import numpy as np
+
 from netcl_core.codegen.expressions import (
     COMPARISONS,
     LOGICAL,
@@ -21,11 +23,10 @@ from netcl_core.codegen.expressions import (
     Name,
     Number,
 )
+from netcl_core.dtypes import NUMPY_OF_COMPUTE
 from netcl_core.errors import DtypeError, message
 
 INTEGERS: Final = frozenset({"int", "long"})
-_SIZE: Final = {"float": 4, "int": 4, "double": 8, "long": 8}
-_BITS: Final = {"int": 31, "long": 63}
 
 
 @final
@@ -47,7 +48,7 @@ class Value:
 
 def mask_of(ctype: str) -> str:
     """The type of a comparison between operands of a type."""
-    return f"mask{_SIZE[ctype]}"
+    return f"mask{NUMPY_OF_COMPUTE[ctype].itemsize}"
 
 
 @final
@@ -191,8 +192,5 @@ class Block:
 
 
 def _fits(value: float, ctype: str) -> bool:
-    return (
-        math.isfinite(value)
-        and value == int(value)
-        and -(1 << _BITS[ctype]) <= value < 1 << _BITS[ctype]
-    )
+    bounds = np.iinfo(NUMPY_OF_COMPUTE[ctype])
+    return math.isfinite(value) and value == int(value) and bounds.min <= value <= bounds.max

@@ -9,9 +9,9 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.codegen.agreement import Agreement, Comparison, Gradients
+from netcl_core.codegen.agreement import Comparison
 from netcl_core.codegen.derivative import derivative, times
-from netcl_core.codegen.expressions import Expr, Name, Number, to_c, walk
+from netcl_core.codegen.expressions import Expr, Name, Number, shortened, to_c, walk
 from netcl_core.codegen.primitives import GRAD, OUT, REQUIRED, AutogradPrimitive, Choices
 from netcl_core.errors import PrimitiveError, message
 from netcl_core.tensors.host_data import Array
@@ -51,18 +51,13 @@ class Finding:
         if self.point is not None:
             at = ", ".join(f"{name} = {value:.6g}" for name, value in self.point.items())
             lines += [
-                f"    forward     {_short(self.forward)}",
-                f"    backward    {_short(self.backward)}",
-                f"    derivative  {_short(self.derivative)}",
+                f"    forward     {shortened(self.forward, _LONGEST)}",
+                f"    backward    {shortened(self.backward, _LONGEST)}",
+                f"    derivative  {shortened(self.derivative, _LONGEST)}",
                 f"    worst where {at}: "
                 f"backward gives {self.given:.9g}, the derivative {self.expected:.9g}",
             ]
         return "\n".join(lines)
-
-
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _LONGEST else f"{flat[:_LONGEST]}..."
 
 
 def check_gradient(record: AutogradPrimitive) -> list[Finding]:
@@ -149,10 +144,11 @@ class Use:
     def _finding(self, forward: Expr, name: str, tree: Expr) -> Finding | None:
         try:
             symbolic = times(Name(GRAD), derivative(forward, name))
-            result = self._compare(Gradients(forward, tree, symbolic, name, self.names))
-            if result.compared >= _LEAST:
-                return self._difference(forward, name, symbolic, result)
-            left = f"{result.compared} of {result.drawn} points"
+            found = Comparison(forward, tree, symbolic, name, self.names)
+            self._compare(found, _literals(forward))
+            if found.compared >= _LEAST:
+                return self._difference(forward, name, symbolic, found)
+            left = f"{found.compared} of {found.drawn} points"
             reason = f"only {left} have finite values and no kink"
         except PrimitiveError as error:
             reason = str(error).rstrip(".")
@@ -160,24 +156,22 @@ class Use:
             reason = "an expression is nested too deeply"
         return Finding(self.record.name, name, f"{self._which(name)} cannot be checked: {reason}")
 
-    def _compare(self, gradients: Gradients) -> Agreement:
+    def _compare(self, found: Comparison, literals: Sequence[float]) -> None:
         """Draw points until enough of them can be compared."""
-        comparison, random = Comparison(gradients), np.random.default_rng(0)
-        result, literals = comparison.result, _literals(gradients.forward)
-        while result.compared < _WANTED and result.drawn < _ROUNDS * _DRAWN:
+        random = np.random.default_rng(0)
+        while found.compared < _WANTED and found.drawn < _ROUNDS * _DRAWN:
             data: list[Array] = []
             while len(data) < self.arity:
                 data.append(_values(random, literals, data[-1] if data else None))
             data += [_around(random, default) for default in self.numbers.values()]
-            comparison.add([*data, random.standard_normal(_DRAWN)])
-        return result
+            found.add([*data, random.standard_normal(_DRAWN)])
 
     def _difference(
-        self, forward: Expr, name: str, symbolic: Expr, result: Agreement
+        self, forward: Expr, name: str, symbolic: Expr, found: Comparison
     ) -> Finding | None:
-        if result.worst is None:
+        if found.worst is None:
             return None
-        where = f"{result.wrong} of {result.compared} points"
+        where = f"{found.wrong} of {found.compared} points"
         return Finding(
             self.record.name,
             name,
@@ -185,7 +179,7 @@ class Use:
             to_c(forward),
             self._written(name),
             to_c(symbolic),
-            *result.worst,
+            *found.worst,
         )
 
     @property

@@ -1,8 +1,7 @@
 """The JIT: a Python function of ops becomes a program of fused kernels.
 
 Owns what a call's key is made of (`arguments`), what a function read besides (`guards`, with
-`names`, `impure` and `watch`), the run with symbols (`trace`) and how it goes on with data
-(`resuming`), which nodes of a trace share a kernel (`partition`, `neighbours`), the program
-that runs, what is kept of it (`entries`), and its explanation. Imports `ops` and what lies
-below it.
+`impure` and `watch`), the run with symbols (`trace`) and how it goes on with data (`resuming`),
+which nodes of a trace share a kernel (`partition`, `neighbours`), the program that runs, what is
+kept of it (`entries`), and its explanation. Imports `ops` and what lies below it.
 """

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
+from netcl_core.jit.watch import PLAIN
 from netcl_core.tape.traced_number import TracedNumber
 from netcl_core.tape.tracing import TraceBreak
 from netcl_core.tensors.tensor import Operand, Tensor
@@ -21,7 +22,6 @@ from netcl_core.tensors.tensor import Operand, Tensor
 #: What stands in a key for a tensor, whose shape, dtype and device follow, and for a number.
 _TENSOR: Final = "tensor"
 _NUMBERS: Final = (int, float)
-_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
 Structure: TypeAlias = Any
 
 
@@ -112,7 +112,7 @@ class Arguments:
         kind = type(x)
         if isinstance(x, frozenset):
             key += (kind, frozenset([(type(each), each) for each in x]))
-        elif kind in _PLAIN:
+        elif kind in PLAIN:
             key += (kind, x)
         else:
             self.objects.append(x)
@@ -212,7 +212,7 @@ def results_of(value: Any, found: list[Any]) -> Structure:
         return "sequence", kind, [results_of(each, found) for each in value]
     if kind in (dict, OrderedDict):
         return "dict", kind, {k: results_of(each, found) for k, each in value.items()}
-    if kind in _PLAIN or isinstance(value, (Enum, type, np.dtype, np.generic)):
+    if kind in PLAIN or isinstance(value, (Enum, type, np.dtype, np.generic)):
         return "plain", value
     raise TraceBreak("return", f"a result of type {kind.__name__} cannot be made anew at each call")
 

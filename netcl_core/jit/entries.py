@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
 from netcl_core.jit.arguments import Structure
@@ -17,6 +18,7 @@ MAX_PROGRAMS: Final = 256
 
 
 @final
+@dataclass(eq=False, slots=True)
 class Entry:
     """A traced function for one key: its program, or why there is none.
 
@@ -25,19 +27,15 @@ class Entry:
     depends on. `told` says whether what is not fused has been said.
     """
 
-    __slots__ = ("fixed", "guards", "program", "reads", "reason", "sizes", "structure", "told",
-                 "version")  # fmt: skip
-
-    def __init__(self, guards: Guards | None, version: int) -> None:
-        self.guards = guards
-        self.version = version
-        self.program: Program | None = None
-        self.structure: Structure = None
-        self.reason: TraceBreak | None = None
-        self.reads: set[int] = set()
-        self.sizes: tuple[int, ...] = ()
-        self.fixed: set[int] = set()
-        self.told = False
+    guards: Guards | None
+    version: int
+    program: Program | None = None
+    structure: Structure = None
+    reason: TraceBreak | None = None
+    reads: set[int] = field(default_factory=set)
+    sizes: tuple[int, ...] = ()
+    fixed: set[int] = field(default_factory=set)
+    told: bool = False
 
     def holds(self) -> bool:
         """Whether nothing has changed that the trace read."""
@@ -50,10 +48,7 @@ class Entry:
         program = self.program.resized(dict(zip(self.sizes, sizes, strict=True)))
         if program is None:
             return None
-        made = Entry(self.guards, self.version)
-        made.program, made.structure = program, self.structure
-        made.reads, made.told = self.reads, self.told
-        return made
+        return replace(self, program=program, sizes=(), fixed=set())
 
 
 @final

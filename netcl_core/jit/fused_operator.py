@@ -8,7 +8,6 @@ from typing import Any, final
 
 import numpy as np
 
-from netcl_core.codegen.emit import dialect_of
 from netcl_core.codegen.generation import Needs
 from netcl_core.codegen.inline import Inline, Slots
 from netcl_core.codegen.lowering import Plan
@@ -92,24 +91,19 @@ class FusedOperatorCall:
         """Both groups as C functions. The kernel's inputs are the op's own, then theirs."""
         count = len(self.made.request.inputs)
         prologue = epilogue = None
-        scalars: tuple[str, ...] = ()
         if self.before is not None:
-            plan = self.before.plan
             places = tuple(range(count, count + self.before.count))
-            prologue = _inline("prologue", plan, places)
+            prologue = Inline("prologue", self.before.plan, places)
             count += self.before.count
-            scalars = plan.types.scalars
         if self.after is not None:
             plan, value = self.after.plan, self.after.value
             others = iter(range(count, count + self.after.count))
             places = tuple(-1 if i == value else next(others) for i in range(plan.region.inputs))
             results = tuple(range(len(self.results)))
-            epilogue = dataclasses.replace(
-                _inline("epilogue", plan, places, len(scalars)),
-                value=value, outputs=results, keep=len(results) if keep else None,
-            )  # fmt: skip
-            scalars += plan.types.scalars
-        return Slots(prologue, epilogue, scalars)
+            kept = len(results) if keep else None
+            first = self._scalars_before
+            epilogue = Inline("epilogue", plan, places, first, value, results, kept)
+        return Slots(prologue, epilogue)
 
     # -- running ---------------------------------------------------------------------
 
@@ -243,11 +237,3 @@ class FusedOperatorCall:
         assert self.before is not None  # there is a group that computes it
         buffers = [value.buffer for value in values]
         return run_plan(self.before.plan, buffers, scalars[: self._scalars_before])[0]
-
-
-def _inline(name: str, plan: Plan, places: tuple[int, ...], first_scalar: int = 0) -> Inline:
-    shapes = tuple(shape for shape, _ in plan.signature.tensors)
-    dialect = dialect_of(plan.device)
-    return Inline(
-        name, plan.region, plan.types, plan.shape, shapes, places, first_scalar, dialect=dialect
-    )

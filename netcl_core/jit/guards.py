@@ -7,6 +7,7 @@ compared at each call. What cannot be found so (`impure`) is not traced.
 
 from __future__ import annotations
 
+import dis
 import functools
 import logging
 import operator
@@ -19,23 +20,24 @@ from enum import EnumMeta
 from importlib.util import resolve_name
 from types import (
     BuiltinFunctionType,
+    CodeType,
     FunctionType,
     MappingProxyType,
     MemberDescriptorType,
     MethodType,
     ModuleType,
 )
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
 from netcl_core.jit.impure import refuse
-from netcl_core.jit.names import names_of
 from netcl_core.jit.watch import PLAIN, TooMuchError, Watch
 from netcl_core.tape.node import is_own
 from netcl_core.tape.tracing import TraceBreak
 from netcl_core.tensors.tensor import Operand
 
+_Names: TypeAlias = tuple[frozenset[str], frozenset[str], frozenset[tuple[int, str]]]
 _MISSING: Final = object()
 _MAPPINGS: Final = (dict, MappingProxyType)
 _PROPERTIES: Final = (property, staticmethod, classmethod, functools.cached_property)
@@ -51,13 +53,12 @@ class Guards:
     def __init__(self, roots: Iterable[Any]) -> None:
         #: The names that all functions found use: of an object, only these matter.
         self.names: set[str] = set()
-        self._watch = Watch()
         self._seen: dict[int, Any] = {}
         roots, known = list(roots), -1
         try:
             while known < len(self.names):  # one found late may use names of earlier objects
                 known = len(self.names)
-                self._watch.clear()
+                self._watch = Watch()
                 self._seen.clear()
                 for root in roots:
                     self._walk(root)
@@ -168,7 +169,7 @@ class Guards:
         if is_own(module) or module.partition(".")[0] == "numpy":
             return  # our ops depend on their arguments and the registry alone
         space = function.__globals__
-        read, names, imported = names_of(function.__code__)
+        read, names, imported = _names_of(function.__code__)
         self.names |= names
         for name in ("__code__", "__defaults__", "__kwdefaults__"):
             self._expect(getattr, function, name)
@@ -259,6 +260,31 @@ _HIDING: Final = frozenset({"os", "random", "secrets", "uuid"})
 _VALUES: Final = (*PLAIN, Operand, np.ndarray, list, tuple, dict, set)
 #: Bases that add nothing to what an object's own code shows.
 _BASES: Final = frozenset({"builtins", "abc", "typing"})
+
+
+@functools.lru_cache(maxsize=1024)
+def _names_of(code: CodeType) -> _Names:
+    """The names of globals that code reads, all it uses, and the modules that it imports."""
+    read: set[str] = set()
+    used: set[str] = set()
+    imported: set[tuple[int, str]] = set()
+    stack = [code]
+    while stack:
+        code = stack.pop()
+        level = 0
+        for step in dis.get_instructions(code):
+            if step.opcode in dis.hasname and not step.opname.startswith(("STORE_", "DELETE_")):
+                used.add(step.argval)
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+                read.add(step.argval)
+            elif step.opname in ("LOAD_CONST", "LOAD_SMALL_INT") and type(step.argval) is int:
+                level = step.argval  # the level of an import stands before its name
+            elif step.opname == "IMPORT_NAME":
+                parts = step.argval.split(".")
+                used.update(parts)
+                imported |= {(level, step.argval), (level, parts[0])}
+        stack += [const for const in code.co_consts if isinstance(const, CodeType)]
+    return frozenset(read), frozenset(used), frozenset(imported)
 
 
 def _is_scanned(kind: type) -> bool:

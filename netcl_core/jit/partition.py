@@ -71,10 +71,9 @@ def _extent(shape: tuple[int, ...]) -> tuple[int, int]:
     return len(shape), sum(size != 1 for size in shape)
 
 
-def is_leaf(node: TraceNode, kind: str | None = None) -> bool:
-    """Whether no op computes this node; of one kind (an input, a constant) or of any."""
-    leaf = node.call is None and node.pick is None and node.op_name != "detach"
-    return leaf and kind in (None, node.op_name)
+def is_leaf(node: TraceNode) -> bool:
+    """Whether no op computes this node."""
+    return node.call is None and node.pick is None and node.op_name != "detach"
 
 
 def region_of(node: TraceNode) -> Region | None:

@@ -271,7 +271,7 @@ class Program:
         self.constants = {
             node.number: node.tensor
             for node in nodes
-            if is_leaf(node, CONSTANT) and node.number in used
+            if node.op_name == CONSTANT and is_leaf(node) and node.number in used
         }
         self.random = [node for node in nodes if node.op_name == RANDOM and node.number in used]
         self.direct = self._direct()

@@ -35,7 +35,7 @@ def _computed(node: TraceNode, grad: bool) -> Any:
         return random_state(node.device)
     if node.call is None:
         return operands[0].detach()
-    scalars = [plain(x) for x in node.scalars]
+    scalars = [x.read() if type(x) is TracedNumber else x for x in node.scalars]
     with enable_grad() if grad and not node.cut else no_grad():
         return apply(node.call, operands, scalars, node.attrs)
 
@@ -46,11 +46,6 @@ def _become(symbol: Node, operand: Any, node: TraceNode) -> None:
     if isinstance(operand, Node) and not operand.is_leaf:
         operand.frame = node.frame
         symbol.share(operand)
-
-
-def plain(value: Any) -> Any:
-    """A number as the caller gave it."""
-    return value.read() if type(value) is TracedNumber else value
 
 
 def given_back(found: Any, context: TracingContext, outer: tuple[int, ...] = ()) -> Any:

@@ -60,11 +60,6 @@ class Watch:
         if len(self) > _LARGEST:
             raise TooMuchError
 
-    def clear(self) -> None:
-        """Expect nothing."""
-        for each in (self._reads, self._expected, self._views, self._items, self._arrays):
-            each.clear()
-
     def holds(self) -> bool:
         """Whether everything is still as it was."""
         try:

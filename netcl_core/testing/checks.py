@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 import numpy as np
 
+from netcl_core.autograd import Tape
 from netcl_core.codegen import verification
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.device.device import Device
@@ -13,17 +17,11 @@ from netcl_core.dtypes import DTYPES
 from netcl_core.errors import NetclError
 from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.testing.cases import Case
-from netcl_core.testing.reference import (
-    Values,
-    assert_close,
-    assert_same,
-    evaluate,
-    expected,
-)
+from netcl_core.testing.reference import TOLERANCE, Values, assert_close, evaluate, expected
 from netcl_core.testing.samples import for_inputs, is_floating, pairs_of, strided
 
 #: Shapes of two inputs, and of a third one: full rows, split rows, tails, one element, none.
-BROADCASTS: tuple[tuple[Shape, Shape, Shape], ...] = (
+BROADCASTS: Final[tuple[tuple[Shape, Shape, Shape], ...]] = (
     ((), (), ()),
     ((), (7,), (1,)),
     ((4099,), (1,), ()),
@@ -36,6 +34,10 @@ BROADCASTS: tuple[tuple[Shape, Shape, Shape], ...] = (
     ((0, 3), (1, 3), (3,)),
     ((3, 0, 1), (1, 1, 4), ()),
 )
+#: How many run an op at once, how often each of them, and how long they wait for each other.
+_THREADS: Final = 4
+_ROUNDS: Final = 2
+_PATIENCE_S: Final = 60
 
 
 def check_derivative(record: AutogradPrimitive) -> None:
@@ -67,22 +69,39 @@ def check_broadcasting(case: Case, device: Device, dtype: str) -> None:
         check_values(case, for_inputs(shapes, len(case.inputs)), device, dtype)
 
 
-def compare(case: Case, given: Values, wanted: Values, where: str) -> None:
-    """Raise AssertionError where two results differ by more than the dtype's tolerance."""
+def compare(case: Case | None, given: Values, wanted: Values, where: str) -> None:
+    """Raise AssertionError where two results differ by more than the case allows.
+
+    Without a case they have to be equal, NaN at the same places included.
+    """
     assert given.dtype == wanted.dtype, f"{where}: dtype {given.dtype}; expected {wanted.dtype}"
     same(case, given.output, wanted.output, f"{where}: output")
     for i, (found, right) in enumerate(zip(given.gradients, wanted.gradients, strict=True)):
         same_gradient(case, found, right, f"{where}: gradient {i}", given.output.size)
 
 
-def same(case: Case, given: Array, wanted: Array, what: str, terms: float = 1.0) -> None:
-    """Raise AssertionError where two arrays differ; `terms` as in `assert_same`."""
-    alone = None if case.primitive is None else terms
-    assert_same(given, wanted, given.dtype.name, what, factor=case.tolerance, terms=alone)
+def same(case: Case | None, given: Array, wanted: Array, what: str, terms: float = 1.0) -> None:
+    """Equal within the dtype's tolerance, without a case exactly; NaN and infinities included.
+
+    The result of an elementwise op is judged element by element; `terms` says how many numbers
+    were summed up in each. Any other is judged by the size of the whole.
+    """
+    assert given.shape == wanted.shape, f"{what}: shape {given.shape}; expected {wanted.shape}"
+    rtol = 0.0 if case is None else TOLERANCE.get(given.dtype.name, 0.0) * case.tolerance
+    if case is None or not rtol:
+        bits = given.view(np.uint8) if given.dtype == bool else given  # a bool is 0 or 1, not 2
+        assert_close(bits, np.asarray(wanted), what)
+        return
+    with np.errstate(over="ignore"):
+        wanted = wanted.astype(given.dtype).astype(np.float64)
+    finite = np.abs(wanted[np.isfinite(wanted)])
+    largest = max(0.1, float(finite.max(initial=0.0)))
+    scale = largest if case.primitive is None else 0.1 * terms**0.5
+    assert_close(given.astype(np.float64), wanted, what, rtol, rtol * scale)
 
 
 def same_gradient(
-    case: Case, given: Array | None, wanted: Array | None, what: str, size: int
+    case: Case | None, given: Array | None, wanted: Array | None, what: str, size: int
 ) -> None:
     """The same for one input's gradient of an output of this size; it may have to be absent."""
     if given is None or wanted is None:
@@ -95,7 +114,7 @@ def check_deterministic(case: Case, device: Device, dtype: str) -> None:
     """The same bits twice."""
     arrays = case.main_sample(dtype)
     first, second = (evaluate(case, arrays, device) for _ in range(2))
-    same_bits(first, second, f"{_where(case, device, dtype, arrays)}, twice")
+    compare(None, first, second, f"{_where(case, device, dtype, arrays)}, twice")
 
 
 def check_strided(case: Case, device: Device, dtype: str) -> None:
@@ -103,18 +122,26 @@ def check_strided(case: Case, device: Device, dtype: str) -> None:
     arrays = case.main_sample(dtype)
     gaps = [strided(array) for array in arrays]
     first, second = (evaluate(case, each, device) for each in (gaps, arrays))
-    same_bits(first, second, f"{_where(case, device, dtype, arrays)} of strided host data")
+    compare(None, first, second, f"{_where(case, device, dtype, arrays)} of strided host data")
 
 
-def same_bits(given: Values, wanted: Values, what: str) -> None:
-    """Raise AssertionError unless two results are equal, NaN at the same places included."""
-    assert given.dtype == wanted.dtype, f"{what}: dtype {given.dtype}; expected {wanted.dtype}"
-    assert_close(given.output, wanted.output, f"{what}: output")
-    for i, (found, right) in enumerate(zip(given.gradients, wanted.gradients, strict=True)):
-        if found is None or right is None:
-            assert found is right, f"{what}: gradient {i}: {found}; expected {right}"
-        else:
-            assert_close(found, right, f"{what}: gradient {i}")
+def check_threads(case: Case, device: Device, dtype: str) -> None:
+    """Four threads, each with a tape and inputs of its own, begin at the same moment."""
+    inputs = [case.main_sample(dtype, f"thread {number}") for number in range(_THREADS)]
+    alone = [evaluate(case, arrays, device) for arrays in inputs]
+    start = threading.Barrier(_THREADS)
+
+    def work(number: int) -> list[Values]:
+        start.wait(_PATIENCE_S)
+        with Tape():
+            return [evaluate(case, inputs[number], device) for _ in range(_ROUNDS)]
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        together = list(pool.map(work, range(_THREADS)))
+    for number, found in enumerate(together):
+        where = _where(case, device, dtype, inputs[number])
+        for values in found:
+            compare(None, values, alone[number], f"{where} in thread {number} of {_THREADS}")
 
 
 def check_pruning(case: Case, device: Device, dtype: str) -> None:

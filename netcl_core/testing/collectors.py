@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import final
 
@@ -62,9 +62,12 @@ class CaseCollector(pytest.Collector):
 
     tests: Sequence[Item]
 
-    def collect(self) -> list[CaseItem]:
+    def collect(self) -> Iterator[CaseItem]:
         """Its tests."""
-        return [CaseItem.of(self, test) for test in self.tests]
+        for test in self.tests:
+            node: CaseItem = CaseItem.from_parent(self, name=test.name)
+            node.test = test
+            yield node
 
 
 class FilelessItem(pytest.Item):
@@ -80,13 +83,6 @@ class CaseItem(FilelessItem):
     """Some steps of a plugin's table."""
 
     test: Item
-
-    @classmethod
-    def of(cls, parent: CaseCollector, test: Item) -> CaseItem:
-        """The node of a test."""
-        node: CaseItem = cls.from_parent(parent, name=test.name)
-        node.test = test
-        return node
 
     def runtest(self) -> None:
         """Run the steps."""

@@ -1,22 +1,13 @@
-"""CheckRecord: what a check of one plugin found, as immutable data that matrix and catalogue read.
+"""CheckRecord: what a check of one plugin found, as immutable data.
 
-A record is a JSON object of `schema` 1. Whoever reads one of a newer schema must refuse it;
+As JSON it is an object of `schema` 1. Whoever reads one of a newer schema must refuse it;
 unknown keys of the same schema are ignored, so that a field can be added.
 """
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime
-from functools import lru_cache
-from math import isfinite
-from types import GenericAlias
-from typing import Any, Final, Literal, TypeAlias, final, get_args, get_origin, get_type_hints
-
-from netcl_core.device.device import Device
-from netcl_core.errors import RecordError, message
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal, TypeAlias, final
 
 SCHEMA: Final = 1
 Level: TypeAlias = Literal["static", "run", "full"]
@@ -129,94 +120,3 @@ class CheckRecord:
     def as_json(self) -> dict[str, Any]:
         """The record as JSON data."""
         return asdict(self)
-
-
-def facts_of(device: Device) -> DeviceFacts:
-    """What a record says of a device."""
-    return DeviceFacts(
-        device.id,
-        device.name,
-        device.platform,
-        device.driver_version,
-        device.kind,
-        device.supports_fp16,
-        device.supports_fp64,
-    )
-
-
-def system() -> str:
-    """The operating system and the processor family, such as `linux-x86_64`."""
-    return f"{platform.system().lower()}-{platform.machine()}"
-
-
-def now() -> str:
-    """The time of a record: UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-_PARTS: Final[Mapping[str, Any]] = {
-    "devices": DeviceFacts,
-    "outcomes": Outcome,
-    "kernels": KernelSource,
-    "mutants": Mutants,
-    "roofline": Roofline,
-}
-
-
-def from_json(data: Mapping[str, Any]) -> CheckRecord:
-    """A record from JSON data.
-
-    Raises RecordError if the data are no record of a check, or of a newer schema.
-    """
-    if not isinstance(data, Mapping) or data.get("kind") != "check":
-        given = data.get("kind") if isinstance(data, Mapping) else type(data).__name__
-        raise RecordError(message("record", f"kind {given!r}", "a record of kind 'check'"))
-    if data.get("schema") != SCHEMA:
-        remedy = "Upgrade netcl-core" if isinstance(data.get("schema"), int) else ""
-        raise RecordError(message("record", f"schema {data.get('schema')}", str(SCHEMA), remedy))
-    try:
-        known = _known(CheckRecord, data)
-        for name, part in _PARTS.items():
-            known[name] = tuple(_made(part, row) for row in known.get(name, ()))
-        known["notes"] = tuple(known.get("notes", ()))
-        made: CheckRecord = _sound(CheckRecord(**known))
-        datetime.fromisoformat(made.date)
-        return made
-    except (TypeError, AttributeError, ValueError) as error:
-        raise RecordError(message("record", str(error), "the fields of a record")) from error
-
-
-def _made(part: Any, row: Mapping[str, Any]) -> Any:
-    known = _known(part, row)
-    return _sound(part(**{k: tuple(v) if isinstance(v, list) else v for k, v in known.items()}))
-
-
-def _sound(made: Any) -> Any:
-    """A part of a record whose values are of the types that its class says; else a TypeError."""
-    kind: Any = type(made)
-    for name, wanted in _types(kind).items():
-        value = getattr(made, name)
-        if not _is_a(value, wanted):
-            raise TypeError(f"{kind.__name__}.{name} is {value!r:.80}")
-    return made
-
-
-@lru_cache
-def _types(part: Any) -> dict[str, Any]:
-    return get_type_hints(part)
-
-
-def _is_a(value: Any, wanted: Any) -> bool:
-    if get_origin(wanted) is Literal:
-        return value in get_args(wanted)
-    if isinstance(wanted, GenericAlias):  # tuple[something, ...]
-        part = get_args(wanted)[0]
-        return isinstance(value, tuple) and all(_is_a(each, part) for each in value)
-    if wanted is float:
-        return type(value) in (int, float) and isfinite(value)
-    return type(value) is wanted
-
-
-def _known(part: Any, data: Mapping[str, Any]) -> dict[str, Any]:
-    names = {each.name for each in fields(part)}
-    return {key: value for key, value in data.items() if key in names}

@@ -11,8 +11,8 @@ import contextlib
 import importlib
 import importlib.util
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final, final
 
@@ -22,7 +22,7 @@ from netcl_core.autograd import backward
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import all_devices, get_device, use_device
 from netcl_core.dtypes import DTYPES
-from netcl_core.tensors.host_data import Array
+from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.tensors.tensor import Tensor
 from netcl_core.testing.cases import Case
 from netcl_core.testing.samples import covector, is_floating
@@ -63,9 +63,13 @@ def torch_module() -> Any:
 
 
 def evaluate(
-    case: Case, arrays: Sequence[Array], device: Device, needs: Sequence[bool] | None = None
+    case: Case,
+    arrays: Sequence[Array],
+    device: Device,
+    needs: Sequence[bool] | None = None,
+    upstream: Callable[[Shape, str], Array] = covector,
 ) -> Values:
-    """The op on a device, and its gradients for the covector."""
+    """The op on a device, and its gradients from the one that `upstream` gives for the output."""
     needs = case.needs(arrays) if needs is None else needs
     with use_device(device):
         tensors = [
@@ -74,7 +78,7 @@ def evaluate(
         ]
         result = case.run(*tensors)
         if result.requires_grad:
-            backward(result, covector(result.shape, result.dtype))
+            backward(result, upstream(result.shape, result.dtype))
         grads = [None if each.grad is None else each.grad.to_host() for each in tensors]
         return Values(result.to_host(), result.dtype, grads)
 
@@ -94,7 +98,7 @@ def expected(case: Case, arrays: Sequence[Array], dtype: str) -> Values:
     if DTYPES[dtype].floating:
         exact = [x.astype(np.float64) if is_floating(x) else x for x in arrays]
         found = _values(case, exact)
-        return Values(found.output, _result_dtype(found.dtype, dtype), found.gradients)
+        return replace(found, dtype=dtype) if found.dtype == "float64" else found
     torch = _torch_for(case)
     if torch is not None and not case.excuse("PyTorch on whole numbers"):
         with contextlib.suppress(
@@ -107,10 +111,6 @@ def expected(case: Case, arrays: Sequence[Array], dtype: str) -> Values:
 def _torch_for(case: Case) -> Any:
     """PyTorch, if it can say what the case has to equal."""
     return None if case.torch is None else torch_module()
-
-
-def _result_dtype(found: str, dtype: str) -> str:
-    return dtype if found == "float64" else found
 
 
 def _values(case: Case, arrays: Sequence[Array]) -> Values:
@@ -142,27 +142,6 @@ def _of_torch(torch: Any, case: Case, arrays: Sequence[Array]) -> Values:
 
 
 # -- comparison ------------------------------------------------------------------------
-
-
-def assert_same(
-    given: Array, wanted: Array, dtype: str, what: str, *, factor: float, terms: float | None
-) -> None:
-    """Equal within the dtype's tolerance, NaN and infinities included.
-
-    The result of an elementwise op is judged element by element; `terms` says how many
-    numbers were summed up in each. None: it is judged by the size of the whole.
-    """
-    assert given.shape == wanted.shape, f"{what}: shape {given.shape}; expected {wanted.shape}"
-    rtol = TOLERANCE.get(dtype, 0.0) * factor
-    if not rtol:
-        bits = given.view(np.uint8) if given.dtype == bool else given  # a bool is 0 or 1, not 2
-        assert_close(bits, np.asarray(wanted), what)
-        return
-    with np.errstate(over="ignore"):
-        wanted = wanted.astype(dtype).astype(np.float64)
-    finite = np.abs(wanted[np.isfinite(wanted)])
-    scale = 0.1 * terms**0.5 if terms else max(0.1, float(finite.max(initial=0.0)))
-    assert_close(given.astype(np.float64), wanted, what, rtol, rtol * scale)
 
 
 def assert_close(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import use_device
 from netcl_core.jit.jit import jit_compile
-from netcl_core.ops.sources import PYTHON, sources_of
-from netcl_core.runtime.kernels import Spec
 from netcl_core.tensors.tensor import Tensor
 from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import Table
 from netcl_core.testing.records import KernelSource
 
-_SHAPE: Final = (1024,)
+_LANGUAGES: Final = {"numpy": "python", "opencl": "opencl"}
 
 
 def kernel_sources(table: Table, devices: Sequence[Device]) -> list[KernelSource]:
@@ -33,12 +31,12 @@ def kernel_sources(table: Table, devices: Sequence[Device]) -> list[KernelSource
 
 def _of_op(cases: Sequence[Case], device: Device) -> list[KernelSource]:
     for case in cases:
-        dtype = case.main_dtype
-        if dtype == "float64" and not device.supports_fp64:
+        if case.main_dtype == "float64" and not device.supports_fp64:
             continue
-        make = _structured if case.primitive is None else _elementwise
+        if device.backend == "numpy" and case.primitive is None:
+            continue  # a structured op's reference is its source there
         try:
-            found = list(make(case, device, dtype))
+            found = _of_case(case, device)
         except Exception:  # it cannot be traced as a whole, or the checks say what is wrong
             continue
         if found:
@@ -46,23 +44,9 @@ def _of_op(cases: Sequence[Case], device: Device) -> list[KernelSource]:
     return []
 
 
-def _elementwise(case: Case, device: Device, dtype: str) -> Iterator[KernelSource]:
-    """The forward and, if there is a gradient, the backward kernel."""
-    directions: Sequence[Literal["forward", "backward"]] = ("forward", "backward")
-    with case.chosen():
-        for direction in directions if case.differentiable else directions[:1]:
-            specs = [Spec(_SHAPE, dtype) for _ in case.inputs]
-            backward = direction == "backward"
-            found = sources_of(case.op, device, dtype, specs, case.attrs, backward=backward)
-            for each in found.sources:
-                language = "python" if each.language == PYTHON else "opencl"
-                yield KernelSource(case.op, str(device), dtype, direction, language, each.text)
-
-
-def _structured(case: Case, device: Device, dtype: str) -> Iterator[KernelSource]:
-    """What the case's call launches; nothing on the NumPy path."""
-    if device.backend == "numpy":
-        return
+def _of_case(case: Case, device: Device) -> list[KernelSource]:
+    """What the case's call launches, and the backward kernel of an elementwise op."""
+    dtype, language = case.main_dtype, _LANGUAGES[device.backend]
     arrays = case.main_sample(dtype)
 
     def call(*tensors: Tensor) -> object:
@@ -75,6 +59,8 @@ def _structured(case: Case, device: Device, dtype: str) -> Iterator[KernelSource
         ("forward", lowered.forward_source),
         ("backward", lowered.backward_source if any(case.needs(arrays)) else ""),
     )
-    for direction, text in directions:
-        if text:
-            yield KernelSource(case.op, str(device), dtype, direction, "opencl", text)
+    return [
+        KernelSource(case.op, str(device), dtype, direction, language, text)
+        for direction, text in directions
+        if text
+    ]

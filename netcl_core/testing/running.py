@@ -13,10 +13,10 @@ from netcl_core.device.device import Device
 from netcl_core.errors import NetclError, raised_at
 from netcl_core.testing.cases import Case
 from netcl_core.testing.collection import Table
-from netcl_core.testing.poison import poisoned
 from netcl_core.testing.records import KernelSource, Outcome, OutcomeState
 from netcl_core.testing.renderings import kernel_sources
 from netcl_core.testing.steps import CheckStep, steps_of
+from netcl_core.testing.streams import poisoned
 from netcl_core.testing.vocabulary import CHECKS
 
 #: What is being done, how much of it is done, and how much there is.

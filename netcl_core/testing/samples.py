@@ -108,9 +108,9 @@ def strided(array: Array) -> Array:
     return view
 
 
-def away_from(array: Array, kinks: Sequence[float], distance: float = 1e-2) -> Array:
-    """Floating data with every value at least a distance away from the kinks."""
+def away_from(array: Array, kinks: Sequence[float]) -> Array:
+    """Floating data with every value at least 0.01 away from the kinks."""
     for kink in kinks if is_floating(array) else ():
-        near = np.abs(array - kink) < distance
-        array = np.where(near, kink + np.where(array < kink, -distance, distance), array)
+        near = np.abs(array - kink) < 0.01
+        array = np.where(near, kink + np.where(array < kink, -0.01, 0.01), array)
     return array

@@ -7,16 +7,14 @@ direction: `<v, grad> = d/dt <u, f(x + t v)>`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from netcl_core.autograd import backward, no_grad
 from netcl_core.device.device import Device
-from netcl_core.device.device_table import use_device
-from netcl_core.tensors.host_data import Array
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.testing.cases import Case
+from netcl_core.testing.reference import evaluate
 from netcl_core.testing.samples import away_from
 
 #: How far an input is moved to either side; the error of the slope is about its square.
@@ -37,31 +35,27 @@ def away_from_kinks(case: Case, arrays: Sequence[Array]) -> list[Array]:
 
 def _check_variant(case: Case, arrays: Sequence[Array], device: Device) -> None:
     where = f"{case} on {device} in float64 for {[array.shape for array in arrays]}"
+    weights: list[Array] = []
     random = np.random.default_rng(len(str(case)))
-    needs = case.needs(arrays)
-    with use_device(device):
-        tensors = [
-            Tensor.from_host(array, device, requires_grad=need)
-            for array, need in zip(arrays, needs, strict=True)
-        ]
-        result = case.run(*tensors)
-        weights = np.asarray(random.standard_normal(result.shape))
-        if not result.requires_grad:
-            assert not any(needs), f"{where}: the output has no gradient"
-            return
-        backward(result, weights)
-    for i in (i for i, need in enumerate(needs) if need):
-        direction = np.asarray(random.standard_normal(arrays[i].shape))
 
-        def height(step: float, i: int = i, direction: Array = direction) -> Any:
-            moved = [x + step * direction if k == i else x for k, x in enumerate(arrays)]
-            with use_device(device), no_grad():
-                return case.run(*[Tensor.from_host(x, device) for x in moved]).to_host()
+    def upstream(shape: Shape, _: str) -> Array:
+        weights.append(np.asarray(random.standard_normal(shape)))
+        return weights[0]
 
-        gradient = tensors[i].grad
+    found = evaluate(case, arrays, device, upstream=upstream)
+    for i in (i for i, need in enumerate(case.needs(arrays)) if need):
+        assert weights, f"{where}: the output has no gradient"
+        gradient = found.gradients[i]
         assert gradient is not None, f"{where}: input {i} got no gradient"
-        rise = weights * (height(STEP) - height(-STEP))
-        judge(gradient.to_host() * direction, rise, f"{where}: gradient of input {i}", case)
+        direction = np.asarray(random.standard_normal(arrays[i].shape))
+        shifted = [
+            [x + step * direction if k == i else x for k, x in enumerate(arrays)]
+            for step in (STEP, -STEP)
+        ]
+        high, low = (evaluate(case, x, device, [False] * len(x)).output for x in shifted)
+        judge(
+            gradient * direction, weights[0] * (high - low), f"{where}: gradient of input {i}", case
+        )
 
 
 def judge(terms: Array, rise: Array, what: str, case: Case) -> None:

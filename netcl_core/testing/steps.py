@@ -22,7 +22,6 @@ from netcl_core.testing.fused import check_group, check_group_slopes, groups, is
 from netcl_core.testing.reference import lacking
 from netcl_core.testing.scenarios import Scenario
 from netcl_core.testing.slopes import check_slopes
-from netcl_core.testing.threads import check_threads
 
 #: `(case, device, dtype)`; raises AssertionError, or whatever the op raises.
 CheckFunction: TypeAlias = Callable[[Case, Device, str], None]
@@ -37,7 +36,7 @@ _ONCE: Final[dict[str, CheckFunction]] = {
     "strided": checks.check_strided,
     "pruning": checks.check_pruning,
     "non-finite": checks.check_non_finite,
-    "threads": check_threads,
+    "threads": checks.check_threads,
 }
 #: Without `thorough`, this group alone meets every dtype on every device: storing a dtype and
 #: computing in it are two things, and building takes time.
@@ -77,13 +76,10 @@ class CheckStep:
 
 
 def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) -> list[CheckStep]:
-    """Every check of a table on some devices.
+    """Every check of a table on some devices, and once what no device matters to.
 
-    Args:
-        table: What is checked.
-        devices: Where; what no device matters to is done besides, once.
-        thorough: Everything everywhere. Else the first OpenCL device and NumPy take the whole,
-            and the others what is likely to differ on them.
+    Unless it is `thorough`, the first OpenCL device and NumPy take the whole, and the others
+    what is likely to differ on them.
     """
     found = [*_of_ops(table), *_of_cases(table)]
     opencl = [device for device in devices if device.backend == "opencl"]

@@ -12,7 +12,7 @@ import netcl_core as nc
 from netcl_core.errors import DeviceError
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime import programs as cache
-from netcl_core.testing.recording import recorded
+from netcl_core.testing.streams import recorded
 
 #: The NumPy path, and the OpenCL runtimes that the tests know by a part of their name.
 DEVICES = ["cpu", "opencl:intel", "opencl:portable", "opencl:nvidia"]

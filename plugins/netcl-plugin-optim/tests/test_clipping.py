@@ -12,7 +12,7 @@ import netcl_core as nc
 from netcl_core import Device, nn, optim
 from netcl_core.errors import AttributeValueError, DeviceError, GradientError
 from netcl_core.testing import usable_devices
-from netcl_core.testing.recording import recorded
+from netcl_core.testing.streams import recorded
 
 torch = pytest.importorskip("torch")
 

@@ -19,7 +19,7 @@ from netcl_core.errors import (
 )
 from netcl_core.runtime import programs as cache
 from netcl_core.testing import usable_devices
-from netcl_core.testing.recording import recorded
+from netcl_core.testing.streams import recorded
 
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 KINDS: list[tuple[str, dict[str, Any]]] = [

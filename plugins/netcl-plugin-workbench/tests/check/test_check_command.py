@@ -16,12 +16,12 @@ from click.testing import CliRunner, Result
 from faulty import END, FAULTY, FILES, NAME, PACKAGE, PLUGIN, REGISTER, Faulty
 from netcl_plugin_workbench.check import apart, targets
 from netcl_plugin_workbench.check import checking as check
+from netcl_plugin_workbench.check.reading import from_json
 from netcl_plugin_workbench.packages import building
 from netcl_plugin_workbench.packages.wheel_archive import digest_of
 from terminal import on_terminal, progress_on_terminal
 
 from netcl_core.cli import main
-from netcl_core.testing.records import from_json
 
 SOUND = Faulty("", "", "")
 PYPROJECT = f"""\

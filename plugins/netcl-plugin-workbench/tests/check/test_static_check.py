@@ -15,9 +15,10 @@ from netcl_plugin_workbench.check import checking
 from netcl_plugin_workbench.check.apart import LIMITS, Limits
 from netcl_plugin_workbench.check.checking import checks_of
 from netcl_plugin_workbench.check.findings import KINDS
+from netcl_plugin_workbench.check.reading import from_json
 from netcl_plugin_workbench.check.registration import differences
 
-from netcl_core.testing.records import CheckRecord, Outcome, from_json
+from netcl_core.testing.records import CheckRecord, Outcome
 
 SOUND = Faulty("", "", "")
 #: For what hangs, where the parent waits until nothing was heard for so long.

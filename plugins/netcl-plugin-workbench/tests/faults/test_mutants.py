@@ -29,9 +29,9 @@ from netcl_core.dtypes import DTYPES
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.runtime.stream import stream_of
 from netcl_core.testing import Case, Table, reference, table_of, uniform
-from netcl_core.testing.poison import poisoned
 from netcl_core.testing.reference import torch_module
 from netcl_core.testing.renderings import kernel_sources
+from netcl_core.testing.streams import poisoned
 
 NUMPY = nc.get_device("cpu")
 needs_torch = pytest.mark.skipif(torch_module() is None, reason="PyTorch is not installed")

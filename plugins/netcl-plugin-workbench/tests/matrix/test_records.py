@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from netcl_plugin_workbench.check.reading import from_json
 from netcl_plugin_workbench.matrix.records import load, save
 
 from netcl_core.errors import RecordError
-from netcl_core.testing.records import from_json
 
 
 def test_a_record_is_never_changed(cell: Any, tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from netcl_plugin_workbench.check.reading import from_json
 from netcl_plugin_workbench.matrix.board import board, counts, fraction, verdict
 from netcl_plugin_workbench.matrix.records import save
 from netcl_plugin_workbench.matrix.report import MARKER
 from netcl_plugin_workbench.matrix.signs import NOT_RUN, SIGNS
 
 from netcl_core.cli.main import netcl
-from netcl_core.testing.records import from_json
 
 NASTY = '<script>alert("1")</script> | `x` \x1b[31m & more'
 

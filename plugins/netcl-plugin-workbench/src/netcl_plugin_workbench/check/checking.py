@@ -7,15 +7,17 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from netcl_core.errors import ArgumentError, message
-from netcl_core.testing import records, vocabulary
-from netcl_core.testing.records import LEVELS, CheckRecord, Level
+from netcl_core.testing import vocabulary
+from netcl_core.testing.records import LEVELS, SCHEMA, CheckRecord, Level
 from netcl_core.version import VERSION
 from netcl_plugin_workbench.check import apart, full, targets
 from netcl_plugin_workbench.check.findings import STATIC
+from netcl_plugin_workbench.check.reading import from_json
 
 #: The names of the checks by the level that adds them.
 CHECKS: Final[Mapping[Level, tuple[str, ...]]] = {
@@ -68,18 +70,18 @@ def check(
         else:
             parts = {"outcomes": [asdict(found.failure)]}
     failed = any(each["state"] == "failed" for each in parts.get("outcomes", ()))
-    return records.from_json(
+    return from_json(
         {
             "kind": "check",
-            "schema": records.SCHEMA,
+            "schema": SCHEMA,
             "plugin": found.name,
             "version": found.version,
             "level": level,
             "state": "fail" if failed else "pass",
             "core": VERSION,
             "python": platform.python_version(),
-            "system": records.system(),
-            "date": records.now(),
+            "system": f"{platform.system().lower()}-{platform.machine()}",
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - start, 3),
             "wheel_sha256": found.sha256,
             **parts,

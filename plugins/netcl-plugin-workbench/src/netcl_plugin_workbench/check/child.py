@@ -15,13 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TextIO, final
 
+from netcl_core.device.device import Device
 from netcl_core.device.device_table import get_device
 from netcl_core.errors import NetclError
 from netcl_core.plugins import loading
 from netcl_core.plugins.market.survey import Plugin
 from netcl_core.plugins.registry import registry
 from netcl_core.testing.collection import Table, table_of
-from netcl_core.testing.records import Outcome, facts_of
+from netcl_core.testing.records import DeviceFacts, Outcome
 from netcl_core.testing.reference import usable_devices
 from netcl_core.testing.renderings import kernel_sources
 from netcl_core.testing.running import run_level
@@ -113,7 +114,7 @@ def _run(given: Mapping[str, Any], table: Table, reporter: Reporter) -> None:
         return
     reporter.progress("the devices", 0, 1)
     devices = [get_device(spec) for spec in given["devices"]] or usable_devices()
-    reporter.found(devices=[facts_of(device) for device in devices])
+    reporter.found(devices=[_facts_of(device) for device in devices])
     if checks:
         run_level(
             table,
@@ -132,3 +133,16 @@ def _run(given: Mapping[str, Any], table: Table, reporter: Reporter) -> None:
 
 def _begin(reporter: Reporter, plugin: Plugin) -> None:
     reporter.tell(LOADING, plugin.name, plugin.distribution)
+
+
+def _facts_of(device: Device) -> DeviceFacts:
+    """What a record says of a device."""
+    return DeviceFacts(
+        device.id,
+        device.name,
+        device.platform,
+        device.driver_version,
+        device.kind,
+        device.supports_fp16,
+        device.supports_fp64,
+    )

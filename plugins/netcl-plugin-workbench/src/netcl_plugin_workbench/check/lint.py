@@ -18,7 +18,7 @@ from jinja2 import nodes
 from netcl_core.autograd import AutogradPrimitive
 from netcl_core.codegen.derivative import ZERO
 from netcl_core.codegen.emit import PLAIN
-from netcl_core.codegen.expressions import names_in
+from netcl_core.codegen.expressions import Name, walk
 from netcl_core.codegen.generation import backward_source, forward_source
 from netcl_core.codegen.layout import collapse
 from netcl_core.codegen.primitives import GRAD, OUT
@@ -113,7 +113,7 @@ def check_primitive(record: AutogradPrimitive) -> Iterator[CheckFinding]:
     for use in found:
         parsed = record.parsed(use.arity, use.choices)
         for name, tree in zip(parsed.inputs, parsed.backward or (), strict=False):
-            if tree not in (None, ZERO) and GRAD not in names_in(tree):
+            if tree not in (None, ZERO) and Name(GRAD) not in walk(tree):
                 yield CheckFinding(
                     "NC403", f"the gradient of {name} does not read grad", record.name
                 )
