@@ -127,6 +127,11 @@ def _attribute(patch: Any, held: Any) -> None:
     found.k = 3.0
 
 
+def _with_k(held: Any) -> Any:
+    held.k = 2.0
+    return held
+
+
 def _imports(x: Any, held: Any) -> Any:
     import test_jit_guards_module as module
 
@@ -203,6 +208,11 @@ FOLLOWED: dict[str, tuple[Any, Any, Any]] = {
     ),
     "list in a ContextVar":
         (_put(0), lambda x, h: x * h.get()[0], _around(_variable_of, [2.0])),
+    "attribute of a function": (_attribute, lambda x, h: x * h.k, lambda: _with_k(lambda: None)),
+    "attribute of a partial":
+        (_attribute, lambda x, h: x * h.k, lambda: _with_k(functools.partial(len))),
+    "attribute of a function by a name put together":
+        (_attribute, lambda x, h: x * getattr(h, "k"[:1]), lambda: _with_k(lambda: None)),
     "attribute of the metaclass":
         (lambda patch, h: patch.setattr(Meta, "own", 3.0), lambda x, h: x * h.own, lambda: Made),
     "property of the metaclass": (
@@ -335,6 +345,18 @@ LEFT_ALONE: dict[str, tuple[Any, Any, Any]] = {
     "globals() by another name": (
         lambda patch, h: ARRAY.fill(3), lambda x, h: x * h()["ARRAY"],
         lambda: _held_array() or globals,
+    ),
+    "globals of a function": (
+        lambda patch, h: ARRAY.fill(3), lambda x, h: x * _attribute.__globals__["ARRAY"],
+        _held_array,
+    ),
+    "globals of a frame": (
+        lambda patch, h: ARRAY.fill(3), lambda x, h: x * sys._getframe().f_globals["ARRAY"],
+        _held_array,
+    ),
+    "copied context": (
+        lambda patch, h: h[1].run(h[0].set, 3.0), lambda x, h: x * h[1].run(h[0].get),
+        lambda: (contextvars.ContextVar("COPIED", default=2.0), contextvars.copy_context()),
     ),
     "eval": (_global, lambda x, h: x * eval("SCALE"), lambda: None),
     "sys.modules":

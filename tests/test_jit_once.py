@@ -243,7 +243,55 @@ def test_a_change_in_place_inside() -> None:
     assert [first(compiled(nc.tensor([1.0]))) for _ in range(3)] == [3, 4, 5]
 
 
+#: What a Tensor answers and an operand of a trace has to, before and after the trace has ended.
+OF_TENSORS: dict[str, Callable[[Any], Any]] = {
+    "copy_": lambda x: (x.copy_([5.0]), x * 2)[1],
+    "copy_ of a part": lambda x: x[:1].copy_([5.0]) * x,
+    "requires_grad_": lambda x: x.requires_grad_(False) * 2,
+    "version": lambda x: (x.copy_([5.0]), x * x.version)[1],
+    "isinstance": lambda x: x * 2 if isinstance(x, nc.Tensor) else x * 3,
+    "type": lambda x: x * 2 if type(x) is nc.Tensor else x * 3,
+}
+
+
+@pytest.mark.parametrize("leaves", [False, True], ids=["at once", "after the trace has ended"])
+@pytest.mark.parametrize("name", OF_TENSORS)
+def test_an_argument_is_what_was_given(name: str, leaves: bool) -> None:
+    seen: list[int] = []
+
+    def function(x: Any) -> Any:
+        seen.append(1)
+        if leaves:
+            ag.sum(x).item()
+        return OF_TENSORS[name](x)
+
+    wanted = first(function(nc.tensor([4.0])))
+    compiled = ag.jit_compile(function)
+    seen.clear()
+    for turn in (1, 2):
+        assert first(compiled(nc.tensor([4.0]))) == wanted
+        assert len(seen) == turn
+
+
 # -- errors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [lambda x: len(3), lambda x: x.no_such_name, lambda x: {}[x.shape], lambda x: int("x")],
+)
+def test_a_mistake_of_the_function_comes_once(mistake: Callable[[Any], Any]) -> None:
+    seen: list[int] = []
+
+    @ag.jit_compile
+    def function(x: Any) -> Any:
+        seen.append(1)
+        return mistake(x * 2)
+
+    for turn in (1, 2):
+        with pytest.raises((TypeError, AttributeError, KeyError, ValueError)):
+            function(nc.tensor([1.0]))
+        assert len(seen) == turn
 
 
 def test_an_error_of_the_function_comes_once() -> None:

@@ -272,3 +272,19 @@ def test_only_functions_are_decorated(what: Any) -> None:
     for decorate in (ag.no_grad, ag.no_grad(), ag.enable_grad, nc.prefer("a:b")):
         with pytest.raises(ArgumentError, match=r"(no_grad|enable_grad|prefer): .* to decorate"):
             decorate(what)
+
+
+def test_set_grad_enabled_as_a_decorator() -> None:
+    """It holds inside, and neither before the function is called nor afterwards."""
+    x = nc.Tensor.ones((2,), "float32", requires_grad=True)
+
+    @ag.set_grad_enabled(False)
+    def off() -> bool:
+        return bool((x * 2).requires_grad)
+
+    assert ag.is_grad_enabled()
+    assert [off(), off()] == [False, False]
+    assert ag.is_grad_enabled()
+    with ag.no_grad():
+        assert ag.set_grad_enabled(True)(lambda: ag.is_grad_enabled())()
+    assert ag.is_grad_enabled()

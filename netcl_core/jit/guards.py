@@ -101,6 +101,7 @@ class Guards:
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self._walk(part)
+            self._attributes(vars(value))
         elif isinstance(value, _PROPERTIES):
             for name in _INNER:
                 self._walk(getattr(value, name, None))
@@ -175,6 +176,7 @@ class Guards:
             self._expect(getattr, function, name)
         for cell in function.__closure__ or ():
             self._expect(_contents, cell)
+        self._attributes(vars(function))
         for name in sorted(read):  # one that is missing may come to hide a builtin
             self._expect(space.get, name, _MISSING)
             if name not in space:
@@ -183,6 +185,14 @@ class Guards:
             package = str(space.get("__package__") or space.get("__name__") or "")
             full = resolve_name("." * level + name, package) if level else name
             self._expect(sys.modules.get, full)
+
+    def _attributes(self, space: dict[str, Any]) -> None:
+        """Those of a function."""
+        if self.names & _DYNAMIC:
+            self._container(space)
+        else:
+            for name in sorted(self.names & space.keys()):
+                self._expect(space.get, name, _MISSING)
 
     def _module(self, module: ModuleType) -> None:
         """What the names lead to. Python's own modules and NumPy hardly change, but hold data."""

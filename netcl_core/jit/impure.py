@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import contextvars
 import datetime
 import importlib
+import inspect
 import os
 import random
 import sys
@@ -21,6 +23,7 @@ from netcl_core.tape.tracing import TraceBreak
 
 _RANDOM: Final = "it draws random numbers of Python or NumPy"
 _NAMES: Final = "it reads names that its code does not show"
+_SETTINGS: Final = "it asks for settings of Python or NumPy"
 _TIME: Final = "it asks for the time"
 
 #: Functions of Python that depend on more than their arguments.
@@ -29,6 +32,8 @@ _FUNCTIONS: Final[dict[Any, str]] = {
     builtins.input: "it asks the user",
     builtins.open: "it reads a file",
     importlib.import_module: _NAMES,
+    **dict.fromkeys((inspect.currentframe, inspect.stack, sys._getframe), _NAMES),
+    **dict.fromkeys((sys.getrecursionlimit, np.geterr, np.geterrcall), _SETTINGS),
     os.urandom: _RANDOM,
     **{
         getattr(time, name): _TIME
@@ -37,11 +42,16 @@ _FUNCTIONS: Final[dict[Any, str]] = {
         and callable(getattr(time, name))
     },
     **{getattr(os, name): "it looks at files" for name in ("getcwd", "listdir", "scandir", "stat")},
+    **{
+        getattr(os.path, name): "it looks at files"
+        for name in ("exists", "isfile", "isdir", "getmtime", "getsize")
+    },
 }
 #: Classes whose objects change where nothing can be compared.
 _CLASSES: Final[tuple[tuple[Any, str], ...]] = (
     ((random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator), _RANDOM),
     (threading.local, "it reads what belongs to a thread"),
+    (contextvars.Context, "it reads a copied context"),
     ((weakref.ProxyType, weakref.CallableProxyType), "it reads a weak proxy"),
 )
 #: Names of attributes of some objects of Python.
@@ -65,7 +75,7 @@ def refuse(value: Any, names: Set[str]) -> None:
 
 def _reason(value: Any, names: Set[str]) -> str | None:
     if isinstance(value, (BuiltinFunctionType, FunctionType)):
-        return _FUNCTIONS.get(value)
+        return _NAMES if "__globals__" in names else _FUNCTIONS.get(value)
     for classes, reason in _CLASSES:
         if isinstance(value, classes):
             return reason

@@ -11,11 +11,17 @@ from netcl_core.jit.guards import Guards
 from netcl_core.jit.program import Program
 from netcl_core.jit.resuming import given_back, resume
 from netcl_core.plugins.registry import registry
+from netcl_core.tape.node import Node
 from netcl_core.tape.traced_number import TracedNumber
 from netcl_core.tape.tracing import CONSTANT, TraceBreak, TraceNode, TracingContext
+from netcl_core.tensors.tensor import Tensor
 
-#: With one of these names a function tells symbols from tensors and numbers.
-_TYPES: Final = frozenset({"isinstance", "issubclass", "type", "__class__", "Tensor", "Node"})
+#: With these names a function asks for the type of an object, and for one of ours.
+_ASKING: Final = frozenset({"isinstance", "issubclass", "type", "__class__"})
+_TYPES: Final = frozenset({"Tensor", "Node", "Operand"})
+#: What stands for tensors and numbers, and what the caller gave.
+_SYMBOLS: Final = (Node, TraceNode, TracedNumber)
+_GIVEN: Final = (Tensor, int, float)
 
 
 @final
@@ -59,11 +65,21 @@ class Trace:
     @property
     def suspect(self) -> bool:
         """Whether symbols may be the cause of the error: the function is to be asked again."""
+        error = self.error
         names = self.entry.guards.names if self.entry.guards is not None else set()
-        return isinstance(self.error, (TypeError, AttributeError)) or not _TYPES.isdisjoint(names)
+        if not _ASKING.isdisjoint(names):
+            return True
+        if isinstance(error, AttributeError):
+            known = any(hasattr(kind, error.name or "") for kind in _GIVEN)
+            return known and isinstance(error.obj, _SYMBOLS)
+        return isinstance(error, TypeError) and any(
+            kind.__name__ in str(error) for kind in _SYMBOLS
+        )
 
     def _watch(self) -> None:
         guards = self.entry.guards = Guards([self._function, *self._given.objects])
+        if not (_ASKING.isdisjoint(guards.names) or _TYPES.isdisjoint(guards.names)):
+            raise TraceBreak("type", "it asks which kind of tensor it was given")
         if "type" in guards.names:  # `type(x)` cannot be answered for a symbol
             for x in self._numbers:
                 x.read()

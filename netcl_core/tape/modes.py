@@ -36,6 +36,14 @@ class set_grad_enabled:  # noqa: N801 - a function to its users, and a context m
     def __exit__(self, *exc: object) -> None:
         process.grad = self._outer.pop()
 
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """As a decorator it holds inside the function alone, as `no_grad` or `enable_grad`."""
+        if self._called:
+            process.grad = self._called.pop()
+        mode: Callable[..., Any] = enable_grad if self._mode else no_grad
+        held_function: Callable[..., Any] = mode(function)
+        return held_function
+
 
 class _GradOverride:
     """A context manager and decorator (bare or called) that sets this thread's grad mode.

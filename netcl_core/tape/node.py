@@ -194,6 +194,21 @@ class Node(Operand):
             )
         self.value.requires_grad_(value)
 
+    def requires_grad_(self, requires_grad: bool = True) -> Node:
+        """Mark a leaf as one that needs a gradient (or not); see `Tensor.requires_grad_`."""
+        self.requires_grad = requires_grad
+        return self
+
+    def copy_(self, source: Any) -> Node:
+        """Overwrite the elements in place; see `Tensor.copy_`."""
+        self.value.copy_(source)
+        return self
+
+    @property
+    def version(self) -> int:
+        """How often the data has been changed in place."""
+        return self.value.version
+
     @property
     def grad(self) -> Tensor | None:
         """The gradient: of a leaf after backward, of a result under `Tape(retain_grads=True)`."""

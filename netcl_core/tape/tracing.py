@@ -121,8 +121,9 @@ class TraceNode:
 
     @property
     def version(self) -> int:
-        """Of data that cannot change: 0."""
-        return 0
+        """Ends the trace: data can be changed in place between the calls."""
+        found: int = self._operand("version").value.version
+        return found
 
     def alias(self, shape: tuple[int, ...]) -> Any:
         """What `detach()` asks for: the same value, through which no gradient flows."""
@@ -163,6 +164,10 @@ class TraceNode:
     def mark_changed(self) -> None:
         """Ends the trace: nothing can be changed in place."""
         self._operand("a change in place").value.mark_changed()
+
+    def copy_(self, source: Any) -> Any:
+        """Ends the trace: nothing can be changed in place."""
+        return self._operand("copy_").value.copy_(source)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Ends the trace: a leaf made inside the function would be lost."""
