@@ -304,7 +304,7 @@ FOLLOWED: dict[str, tuple[Any, Any, Any]] = {
         lambda: np.full((8, 8), 2, np.float32).T[::2],
     ),
     "shape of an array": (
-        lambda patch, h: h.reshape((2, 2)) is None or setattr(h, "shape", (2, 2)),
+        lambda patch, h: h.resize((2, 2), refcheck=False),
         lambda x, h: x * (1 + h.ndim if h.ndim == 1 else 3), lambda: np.zeros(4, np.float32),
     ),
     "view of an array that is read only": (

@@ -142,7 +142,7 @@ def _decisions(trees: Sequence[Expr]) -> list[Expr]:
 
 
 def _decision(node: Apply) -> Expr | None:
-    if node.op in COMPARISONS | PREDICATES | STEPS:
+    if node.op in STEPS or node.op in COMPARISONS | PREDICATES:
         return node
     if node.op in {"fabs", "copysign"}:
         return Apply("sign", (node.args[-1],))

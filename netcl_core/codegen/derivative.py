@@ -21,7 +21,7 @@ from netcl_core.errors import PrimitiveError, message
 ZERO: Final = Number(0)
 ONE: Final = Number(1)
 #: What jumps from one value to the next, and is flat in between.
-STEPS: Final = frozenset({"floor", "ceil", "rint", "round", "trunc", "sign"})
+STEPS: Final = ("floor", "ceil", "rint", "round", "trunc", "sign")
 #: The partial derivatives of `f` with respect to its operands `a`, `b`, `c`.
 _RULES: Final[dict[str, tuple[str, ...]]] = {
     "+": ("1", "1"),

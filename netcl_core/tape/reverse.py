@@ -30,23 +30,22 @@ _deposits: Final = threading.RLock()
 Target: TypeAlias = tuple[int, int]
 
 
-def _owner(operand: Any) -> Any:
-    """The node with the record of the call that made an operand; of a leaf its Tensor."""
-    if type(operand) is Node:
-        if operand.call is None:
-            return operand.value
-        return operand if operand.source is None else operand.source
-    return operand
+def _origin(operand: Any) -> tuple[Any, int]:
+    """The node with the record of the call that made an operand, and which result it is.
 
-
-def _index(operand: Any) -> int:
-    """Which result of its call an operand is; 0 for a leaf."""
-    return operand.index if type(operand) is Node and operand.call is not None else 0
+    Of a leaf its Tensor, and 0.
+    """
+    if type(operand) is not Node:
+        return operand, 0
+    if operand.call is None:
+        return operand.value, 0
+    return operand if operand.source is None else operand.source, operand.index
 
 
 def target_of(operand: Any) -> Target:
-    """Where the gradient of an operand is gathered."""
-    return id(_owner(operand)), _index(operand)
+    """What the gradient of an operand belongs to."""
+    owner, index = _origin(operand)
+    return id(owner), index
 
 
 @final
@@ -57,7 +56,7 @@ class _Place:
         owner: The node with the record of the call, or the leaf's Tensor.
         edges: The inputs that the call's gradients go on to: the input's number, its place, and
             which result it is there; none for a leaf.
-        consumers: How many edges that end here have not been passed.
+        consumers: How many edges that end here have not been passed, and seeds not been given.
         sums: The gradients so far, one per result.
         own: The results whose sums were made here. They take further terms in place; what a call
             returned may be shared (with the upstream gradient, say) and is not written to.
@@ -68,19 +67,11 @@ class _Place:
     def __init__(self, owner: Any) -> None:
         self.owner = owner
         self.edges: list[tuple[int, _Place, int]] = []
-        self.consumers = 0
-        results = owner.call.results if type(owner) is Node else ()
-        self.sums: list[Any] = [None] * len(results) if results else [None]
+        self.consumers = 1
+        self.sums: list[Any] = [None]
+        if type(owner) is Node and owner.call.results is not None:
+            self.sums *= len(owner.call.results)
         self.own: tuple[int, ...] = ()
-
-    def add(self, index: int, gradient: Any) -> None:
-        """Add to the gradient of a result."""
-        held = self.sums[index]
-        if held is None:
-            self.sums[index] = gradient
-        else:
-            self.sums[index] = add(held, index in self.own, gradient)
-            self.own += (index,)
 
 
 def _connect(places: dict[int, _Place]) -> list[_Place]:
@@ -88,15 +79,13 @@ def _connect(places: dict[int, _Place]) -> list[_Place]:
 
     `places` holds those of the results, by their owners' identity, and takes the others.
     """
-    stack = [place for place in places.values() if type(place.owner) is Node]
-    found = []
-    while stack:
-        here = stack.pop()
-        found.append(here)
+    found = [place for place in places.values() if type(place.owner) is Node]
+    for here in found:  # which grows
         node = here.owner
-        for i, (x, need) in enumerate(zip(node.inputs, node.needs, strict=True)):
+        for i, need in enumerate(node.needs):
             if not need:
                 continue
+            x = node.inputs[i]
             if type(x) is Node and x.call is not None:
                 owner = x if x.source is None else x.source
                 index = x.index
@@ -108,8 +97,9 @@ def _connect(places: dict[int, _Place]) -> list[_Place]:
             if there is None:
                 there = places[id(owner)] = _Place(owner)
                 if type(owner) is Node:
-                    stack.append(there)
-            there.consumers += 1
+                    found.append(there)
+            else:
+                there.consumers += 1
             here.edges.append((i, there, index))
     return found
 
@@ -143,9 +133,13 @@ class _Walk:
         self._starts: list[tuple[_Place, int]] = []
         places: dict[int, _Place] = {}
         for root in roots:
-            owner = _owner(root)
-            place = places.get(id(owner)) or places.setdefault(id(owner), _Place(owner))
-            self._starts.append((place, _index(root)))
+            owner, index = _origin(root)
+            place = places.get(id(owner))
+            if place is None:
+                place = places[id(owner)] = _Place(owner)
+            else:
+                place.consumers += 1
+            self._starts.append((place, index))
         nodes = _connect(places)
         if wanted is not None:
             _keep_useful(nodes, wanted)
@@ -155,12 +149,22 @@ class _Walk:
         for root, seed, (place, index) in zip(roots, seeds, self._starts, strict=True):
             start = _seed(root, seed)
             self.taken.add(id(start.buffer))
-            place.add(index, start)
-        for place in dict.fromkeys([place for place, _ in self._starts]):
-            if not place.consumers:
-                self._complete(place)
+            self._add(place, index, start)
         while self._ready:
             self._pass(heapq.heappop(self._ready)[1])
+
+    def _add(self, place: _Place, index: int, gradient: Any) -> None:
+        """Add a gradient (None: there is none) that a seed or a consumer gives to a value."""
+        if gradient is not None:
+            held = place.sums[index]
+            if held is None:
+                place.sums[index] = gradient
+            else:
+                place.sums[index] = add(held, index in place.own, gradient)
+                place.own += (index,)
+        place.consumers -= 1
+        if not place.consumers:
+            self._complete(place)
 
     def _complete(self, place: _Place) -> None:
         """Note that all consumers of a value have been passed."""
@@ -190,7 +194,7 @@ class _Walk:
         grads = self._take(place)
         node: Node = place.owner
         edges = place.edges
-        parts: Sequence[Any] = ()
+        parts: Sequence[Any] | None = None
         if grads.count(None) < len(grads):
             needs = node.needs
             if self.wanted is not None:
@@ -198,11 +202,7 @@ class _Walk:
                 needs = tuple([i in useful for i in range(len(needs))])
             parts = _gradients(node, grads, needs)
         for i, there, index in edges:
-            if parts and parts[i] is not None:
-                there.add(index, parts[i])
-            there.consumers -= 1
-            if not there.consumers:
-                self._complete(there)
+            self._add(there, index, parts and parts[i])
 
     def _retain(self, node: Node, grads: list[Any]) -> None:
         """Leave the gradients in the nodes of the results, as `Tape(retain_grads=True)` asks."""
