@@ -132,7 +132,7 @@ def test_examples_of_docstrings_run(python: Callable[..., str], face: str) -> No
 
 #: Public functions and classes that say enough without an example, or have it elsewhere.
 WITHOUT_EXAMPLE = {
-    "netcl_core": "Bound HostCall NamespaceRegistrar Operand PatternRegistrar "
+    "netcl_core": "Bound HostCall NamespaceRegistrar Operand OperatorRegistrar PatternRegistrar "
     "PrimitiveRegistrar default_device host_generator",
     "netcl_core.autograd": "Combine RowTeams Slots TraceNode get_current_tape is_grad_enabled "
     "reduction_kernels row_teams set_detect_anomaly",
