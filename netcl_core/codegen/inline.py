@@ -7,7 +7,7 @@ from the neighbour's region; it brings kernel arguments of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias, final
@@ -215,6 +215,8 @@ class Slots:
         parameter list after its own buffers; `prologue` and `epilogue` (None: the kernel
         reads in0 and writes out0 itself) have `call(width, index, value)`.
         """
+        if self.prologue is self.epilogue is None:  # the usual case, without a detour
+            return dict(_NO_CONTEXT)
         widths = (1, width) if width > 1 else (1,)
         helpers: set[str] = set()
         functions = [
@@ -235,6 +237,8 @@ class Slots:
         Of its own buffers the input that the prologue replaces and the output that the
         epilogue writes are left out.
         """
+        if self.prologue is self.epilogue is None:
+            return (*buffers, *numbers)
         replaced = [("in", 0)] if self.prologue is not None else []
         replaced += [("out", 0)] if self.epilogue is not None else []
         own = [arg for arg in buffers if arg not in replaced]
@@ -243,3 +247,6 @@ class Slots:
 
 
 NO_SLOTS: Final = Slots()
+_NO_CONTEXT: Final[Mapping[str, Any]] = {
+    "slot_functions": "", "slot_buffers": (), "slot_numbers": (), "prologue": None, "epilogue": None
+}  # fmt: skip

@@ -35,21 +35,16 @@ SUM: Final = Combine("sum", "a + b", dict.fromkeys(("float", "double", "int", "l
 @final
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A shape's dimensions merged into kept and lost ones, each with its stride."""
+    """A shape's dimensions merged into kept and lost ones, each with its stride.
+
+    `outputs` is the number of results, `reduced` that of the elements of one result.
+    """
 
     kept: tuple[tuple[int, int], ...]
     lost: tuple[tuple[int, int], ...]
     inner_lost: bool
-
-    @property
-    def outputs(self) -> int:
-        """The number of results."""
-        return math.prod(size for size, _ in self.kept)
-
-    @property
-    def reduced(self) -> int:
-        """The number of elements that one result is made of."""
-        return math.prod(size for size, _ in self.lost)
+    outputs: int
+    reduced: int
 
 
 @lru_cache(maxsize=256)  # a plan asks several times
@@ -70,7 +65,8 @@ def merge(shape: tuple[int, ...], axes: tuple[int, ...]) -> Space:
     for size, lost in merged:
         stride //= size
         (dropped if lost else kept).append((size, stride))
-    return Space(tuple(kept), tuple(dropped), not merged or merged[-1][1])
+    outputs, reduced = (math.prod([size for size, _ in each]) for each in (kept, dropped))
+    return Space(tuple(kept), tuple(dropped), not merged or merged[-1][1], outputs, reduced)
 
 
 @final

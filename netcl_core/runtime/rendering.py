@@ -25,7 +25,7 @@ _lock: Final = threading.RLock()
 _texts: Final[Memo[Any, str]] = Memo(2048)
 _edition = 0
 #: Types of values that are equal only where they print alike, if their types are.
-_PLAIN: Final = frozenset({bool, int})
+_PLAIN: Final = frozenset({bool, int, str, type(None)})
 
 
 _prefixes["core"] = jinja2.FileSystemLoader(config.templates())
@@ -113,16 +113,15 @@ def render(name: str, **context: Any) -> str:
 def key_of(name: str, context: Mapping[str, Any]) -> Any:
     """What is equal for templates and contexts that render alike; None: a value may change."""
     try:
-        return name, *[(each, _kept(value)) for each, value in context.items()]
+        values = [value if type(value) in _PLAIN else _kept(value) for value in context.values()]
     except TypeError:
         return None
+    return name, *context, *map(type, context.values()), *values
 
 
 def _kept(value: Any) -> Any:
     """A value as part of a key: equal only if it prints alike, which 1, 1.0 and True do not."""
     kind = type(value)
-    if kind is str or value is None:
-        return value
     if kind in _PLAIN:
         return kind, value
     if kind is float:  # 0.0 == -0.0
