@@ -72,7 +72,7 @@ demo: $(STAMPS)/runtime
 	$(BIN)/netcl train digits
 
 test: $(STAMPS)/reference
-	$(PYTEST) -n $(WORKERS) -m "not packaging and not release" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not packaging and not release" $(ARGS)
 
 test-fast: $(STAMPS)/reference
 	PYTHONPATH=tests/support $(PYTEST) -p nearest -n $(WORKERS) --maxschedchunk=4 -q \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -43,9 +44,46 @@ def pools_given_back() -> Iterator[None]:
                 pool.free_held()
 
 
+#: Bytes of memory above which a worker forgets the kernels of the tests so far; CPU runtimes take
+#: some 0.4 MB for each.
+_LARGE = 1 << 30
+
+
+@pytest.fixture(autouse=True)
+def kernels_given_back() -> Iterator[None]:
+    """The same for kernels: plans keep theirs, and the next call makes them again."""
+    global _swept
+    yield
+    if _resident() > max(_LARGE, 1.1 * _swept):
+        if stream := sys.modules.get("netcl_core.runtime.opencl_stream"):
+            for each in gc.get_objects():
+                if type(each) is stream.SharedKernel:
+                    each.of_thread.clear()
+            stream.programs.clear()
+        gc.collect()
+        _trim()
+        _swept = _resident()
+
+
+#: The memory after the last time.
+_swept = 0
+
+
 @pytest.fixture(autouse=True, scope="module")
 def heap_given_back() -> Iterator[None]:
     """Threads, of which some tests start many, leave heaps that the C library would keep."""
     yield
+    _trim()
+
+
+def _trim() -> None:
     with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def _resident() -> int:
+    """The process's memory in bytes; 0 where nobody can tell."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

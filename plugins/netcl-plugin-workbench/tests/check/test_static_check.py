@@ -22,7 +22,7 @@ from netcl_core.testing.records import CheckRecord, Outcome
 
 SOUND = Faulty("", "", "")
 #: For what hangs, where the parent waits until nothing was heard for so long.
-IMPATIENT = Limits(loading=3, checking=10)
+IMPATIENT = Limits(loading=3, checking=6)
 
 
 def check(target: str, **options: Any) -> CheckRecord:
