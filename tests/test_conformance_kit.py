@@ -22,12 +22,14 @@ from netcl_core.testing import (
     Scenario,
     Table,
     normal,
+    reference,
     run_level,
     table_of,
     uniform,
     usable_devices,
 )
 from netcl_core.testing.derived import derived_cases
+from netcl_core.testing.fused import check_group
 from netcl_core.testing.records import Outcome
 from netcl_core.testing.reference import torch_module
 from netcl_core.testing.samples import strided
@@ -620,3 +622,17 @@ def test_one_of_a_group_does_not_hide_the_others(register: Callable[..., None]) 
 def test_an_excuse_needs_a_reason(options: dict[str, Any], text: str) -> None:
     with pytest.raises(RegistrationError, match=text):
         case(**options)
+
+
+@pytest.mark.parametrize("op", ["prelu", "pow"])
+def test_ops_that_align_their_operands_are_fused_without_pytorch(
+    monkeypatch: pytest.MonkeyPatch, op: str
+) -> None:
+    """Their public functions refuse shapes that their expressions take."""
+    monkeypatch.setattr(reference, "has_torch", lambda: False)
+    monkeypatch.setattr(reference, "torch_module", lambda: None)
+    cases = [case for case in table_of("netcl-plugin-elementwise").cases if case.op == op]
+    for case in cases:
+        for dtype in ("float16", "float32"):
+            if dtype in case.takes:
+                check_group([case], nc.default_device(), dtype)
