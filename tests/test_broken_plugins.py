@@ -233,7 +233,7 @@ def test_what_ends_the_interpreter_is_found_and_left_out(tmp_path: Path) -> None
 def test_what_hangs_is_found(tmp_path: Path) -> None:
     install_broken(tmp_path / "site", "hang")
     variables = _variables(tmp_path / "site", tmp_path, NETCL_PLUGINS="hang")
-    said = json.loads(succeed([sys.executable, "-c", PROBE, "5"], tmp_path, **variables))
+    said = json.loads(succeed([sys.executable, "-c", PROBE, "2"], tmp_path, **variables))
     assert [(name, code) for name, code, _ in said] == [("hang", "NP209")]
 
 

@@ -23,6 +23,21 @@ RESULTS: Final = ("same", "bool", "float")
 REQUIRED: Final = object()
 
 
+def is_number(value: Any) -> bool:
+    """Whether an attribute's value is a kernel argument; words and None are part of the source."""
+    return isinstance(value, (bool, int, float))
+
+
+def split_attrs(attrs: Mapping[str, Any]) -> tuple[dict[str, Any], Choices]:
+    """Attributes that are numbers, by name, and the others, both in order.
+
+    >>> split_attrs({"slope": 0.1, "mode": "tanh", "limit": None})
+    ({'slope': 0.1}, (('mode', 'tanh'), ('limit', None)))
+    """
+    numbers = {name: value for name, value in attrs.items() if is_number(value)}
+    return numbers, tuple([pair for pair in attrs.items() if pair[0] not in numbers])
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Parsed:
@@ -199,7 +214,7 @@ class AutogradPrimitive:
             raise self._wrong_attr(f"{name}={value!r}", "one of " + ", ".join(map(repr, words)))
         if getattr(value, "ndim", None) == 0:
             value = value.item()  # NumPy scalars, 0-d arrays and tensors
-        if isinstance(value, (bool, int, float)):
+        if is_number(value):
             return value
         if isinstance(value, numbers.Real):
             return float(value)

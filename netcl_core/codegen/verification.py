@@ -12,7 +12,14 @@ import numpy as np
 from netcl_core.codegen.agreement import Comparison
 from netcl_core.codegen.derivative import derivative, times
 from netcl_core.codegen.expressions import Expr, Name, Number, shortened, to_c, walk
-from netcl_core.codegen.primitives import GRAD, OUT, REQUIRED, AutogradPrimitive, Choices
+from netcl_core.codegen.primitives import (
+    GRAD,
+    OUT,
+    REQUIRED,
+    AutogradPrimitive,
+    Choices,
+    split_attrs,
+)
 from netcl_core.errors import PrimitiveError, message
 from netcl_core.tensors.host_data import Array
 
@@ -97,8 +104,7 @@ def uses(record: AutogradPrimitive) -> Iterator[Use]:
     arities = _ARITIES if record.arity is None else (record.arity,)
     for arity, values in itertools.product(arities, itertools.product(*options)):
         attrs = dict(zip(table, values, strict=True))
-        numbers = {k: v for k, v in attrs.items() if isinstance(v, (bool, int, float))}
-        choices = tuple((k, v) for k, v in attrs.items() if k not in numbers)
+        numbers, choices = split_attrs(attrs)
         if _takes(record, arity, choices):
             yield Use(record, arity, choices, numbers)
 

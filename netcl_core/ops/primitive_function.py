@@ -15,7 +15,7 @@ import numpy as np
 
 from netcl_core.codegen.generation import TypedRegion, typed_region, typing_of
 from netcl_core.codegen.lowering import Plan
-from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.codegen.primitives import AutogradPrimitive, split_attrs
 from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device
@@ -46,6 +46,7 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
     plans: Memo[Any, RegionCall] = Memo(_PLANS)
     regions: Memo[Any, TypedRegion] = Memo(_REGIONS)
     defaults = record.default_attrs()
+    default_key = None if defaults is None else _attrs_key(defaults)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         data: Sequence[Any]
@@ -57,12 +58,9 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
             found = _sort(data)
             assert found is not None  # host data is tensors and plain numbers now
         tensors, scalars, key = found
-        for value in attrs.values():
-            if _numeric(value):
-                scalars.append(value)
-                key.append(value.__class__)
-            else:
-                key.append((value,))
+        numbers, kinds = (attrs is defaults and default_key) or _attrs_key(attrs)
+        scalars += numbers
+        key += kinds
         whole = tuple(key)
         made = plans.get(whole)
         if made is None:
@@ -95,8 +93,12 @@ def _aligned(
     return aligned
 
 
-def _numeric(value: Any) -> bool:
-    return isinstance(value, (bool, int, float))
+def _attrs_key(attrs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+    """The numbers among some attributes, and what a plan depends on of all of them."""
+    numbers, _ = split_attrs(attrs)
+    return list(numbers.values()), [
+        value.__class__ if name in numbers else (value,) for name, value in attrs.items()
+    ]
 
 
 def _sort(data: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]] | None:
@@ -194,7 +196,7 @@ def _plan(
     device = common_device(record.name, operands)
     assert device is not None  # there is at least one tensor
     kinds = tuple([isinstance(each, Operand) for each in operands])
-    choices = tuple([pair for pair in attrs.items() if not _numeric(pair[1])])
+    _, choices = split_attrs(attrs)
     tensors = tuple([(x.shape, x.dtype) for x in operands if isinstance(x, Operand)])
     signature = Signature(tensors, tuple([category_of_scalar(x) for x in scalars]))
     key = (device, kinds, choices, typing_of(signature))
@@ -218,14 +220,10 @@ def record_region(
         kind = "in" if is_tensor else "scalar"
         refs.append((kind, counts[kind]))
         counts[kind] += 1
-    slots: list[tuple[str, int]] = []
-    for name, value in attrs.items():
-        if _numeric(value):
-            slots.append((name, counts["scalar"]))
-            counts["scalar"] += 1
-    choices = tuple((name, value) for name, value in attrs.items() if not _numeric(value))
-    step = PrimitiveStep(record, tuple(refs), choices, tuple(slots))
-    return Region(counts["in"], counts["scalar"], (step,), (("step", 0),))
+    numbers, choices = split_attrs(attrs)
+    slots = tuple((name, i) for i, name in enumerate(numbers, start=counts["scalar"]))
+    step = PrimitiveStep(record, tuple(refs), choices, slots)
+    return Region(counts["in"], counts["scalar"] + len(slots), (step,), (("step", 0),))
 
 
 _casts: Final[Memo[Any, RegionCall]] = Memo(_PLANS)

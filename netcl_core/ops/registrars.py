@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar, final
 
-from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive
+from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive, split_attrs
 from netcl_core.errors import RegistrationError, coded, message
 from netcl_core.ops.amp_policies import AmpPolicy
 from netcl_core.ops.implementations import Implementation
@@ -97,10 +97,7 @@ def _check_expressions(record: AutogradPrimitive) -> None:
     table: Any = record.attrs
     if record.arity is None or any(value is REQUIRED for value in table.values()):
         return
-    choices = tuple(
-        (name, value) for name, value in table.items() if not isinstance(value, (bool, int, float))
-    )
-    record.parsed(record.arity, choices)
+    record.parsed(record.arity, split_attrs(table)[1])
 
 
 @final

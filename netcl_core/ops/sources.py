@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from netcl_core.codegen.lowering import Plan
-from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.codegen.primitives import AutogradPrimitive, split_attrs
 from netcl_core.codegen.region import Signature
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device, get_device
@@ -190,8 +190,8 @@ def _plan(
 
 def record_signature(inputs: Sequence[Spec], attrs: Mapping[str, Any]) -> Signature:
     """The signature of one use of a primitive alone, whose operands are all tensors."""
-    numbers = [value for value in attrs.values() if isinstance(value, (bool, int, float))]
-    categories = tuple(category_of_scalar(value) for value in numbers)
+    numbers, _ = split_attrs(attrs)
+    categories = tuple(category_of_scalar(value) for value in numbers.values())
     return Signature(tuple((spec.shape, spec.dtype) for spec in inputs), categories)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive
+from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive, split_attrs
 from netcl_core.device.device_table import get_device
 from netcl_core.errors import NetclError
 from netcl_core.testing.cases import Case
@@ -71,9 +71,8 @@ def _case(record: AutogradPrimitive, attrs: dict[str, Any], provider: str) -> Ca
 
 def _gradients(record: AutogradPrimitive, arity: int, attrs: Mapping[str, Any]) -> list[int]:
     """The inputs for which the record has an expression."""
-    bound = record.bind_attrs(attrs)
-    words = tuple((k, v) for k, v in bound.items() if not isinstance(v, (bool, int, float)))
-    parsed = record.parsed(arity, words)
+    _, choices = split_attrs(record.bind_attrs(attrs))
+    parsed = record.parsed(arity, choices)
     trees = () if parsed.result == "bool" else parsed.backward or ()
     return [i for i, tree in enumerate(trees) if tree is not None]
 

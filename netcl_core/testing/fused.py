@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from netcl_core.codegen.lowering import plan
+from netcl_core.codegen.primitives import split_attrs
 from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import get_device
@@ -193,10 +194,8 @@ def _region(cases: Sequence[Case]) -> tuple[Region, list[Any]]:
     for case in cases:
         record = case.primitive
         assert record is not None  # groups() leaves structured ops out
-        attrs = record.bind_attrs(case.attrs)
-        numbers = {k: v for k, v in attrs.items() if isinstance(v, (bool, int, float))}
+        numbers, choices = split_attrs(record.bind_attrs(case.attrs))
         slots = tuple((name, len(scalars) + k) for k, name in enumerate(numbers))
-        choices = tuple((name, v) for name, v in attrs.items() if name not in numbers)
         refs: tuple[Ref, ...] = tuple(("in", count + k) for k in range(len(case.inputs)))
         steps.append(PrimitiveStep(record, refs, choices, slots))
         scalars += numbers.values()

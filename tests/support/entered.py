@@ -6,6 +6,7 @@ before it is watched stands in docs/architecture.md. Without an OpenCL device: n
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import sys
@@ -20,14 +21,21 @@ import netcl_core.autograd as ag
 ROOT = Path(nc.__file__).parent
 
 
+@functools.cache
+def name_of(file: str) -> str:
+    """A file's path below `netcl_core`; nothing for others."""
+    path = Path(file)
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
+
+
 def entered(scene: Callable[[], Any]) -> list[str]:
     """The files whose functions run, in order of the first that does, below `netcl_core`."""
     seen: dict[str, None] = {}
 
     def note(frame: FrameType, event: str, _: Any) -> None:
-        path, flags = Path(frame.f_code.co_filename), frame.f_code.co_flags
-        if event == "call" and flags & inspect.CO_OPTIMIZED and path.is_relative_to(ROOT):
-            seen[path.relative_to(ROOT).as_posix()] = None
+        code = frame.f_code
+        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED and name_of(code.co_filename):
+            seen[name_of(code.co_filename)] = None
 
     sys.setprofile(note)
     try:
