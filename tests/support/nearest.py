@@ -21,6 +21,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 #: Test files that are looked at; the bound ends before the last of them.
 FILES = 40
+#: They are not installed beside the others; `make packages` tests their wheels.
+EXAMPLES = ROOT / "plugins" / "examples"
 _FOLDERS = ("netcl_core", "tests", "plugins", "templates", "benchmarks", "docs")
 
 
@@ -82,6 +84,7 @@ def nearest() -> list[Path]:
             distance[user] = distance[path] + 1
             front.append(user)
     tests = [path for path in uses if path.name.startswith("test_") and path.suffix == ".py"]
+    tests = [path for path in tests if EXAMPLES not in path.parents]
     return sorted(tests, key=lambda path: (distance.get(path, 99), path.stat().st_size))
 
 
