@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     )
     from netcl_core.runtime.host_calls import HostCall
     from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
+    from netcl_core.runtime.recording import on_replay, uncaptured
     from netcl_core.tape.tracing import random_state
     from netcl_core.tensors.host_data import host_array
+    from netcl_core.tensors.host_work import on_host
     from netcl_core.tensors.random_state import host_generator, manual_seed
     from netcl_core.tensors.tensor import Operand, Tensor
     from netcl_core.version import API_VERSION
@@ -67,8 +69,11 @@ _NAMES: Final = {
     "host_generator": ("tensors.random_state", "host_generator"),
     "manual_seed": ("tensors.random_state", "manual_seed"),
     "plugins": ("plugins", ""),
+    "on_host": ("tensors.host_work", "on_host"),
+    "on_replay": ("runtime.recording", "on_replay"),
     "prefer": ("ops.choosing", "prefer"),
     "random_state": ("tape.tracing", "random_state"),
+    "uncaptured": ("runtime.recording", "uncaptured"),
     "use_device": ("device.device_table", "use_device"),
 }
 
@@ -99,10 +104,13 @@ __all__ = [
     "hookimpl",
     "host_generator",
     "manual_seed",
+    "on_host",
+    "on_replay",
     "plugins",
     "prefer",
     "random_state",
     "tensor",
+    "uncaptured",
     "use_device",
 ]
 

@@ -109,6 +109,10 @@ class FusionError(NetclError, RuntimeError):
     """`jit_compile(strict=True)` met something that it cannot fuse."""
 
 
+class ReplayError(NetclError, RuntimeError):
+    """Something cannot be captured, or a captured graph cannot be replayed so."""
+
+
 class PrimitiveError(NetclError, ValueError):
     """A primitive's record or one of its C expressions is wrong."""
 

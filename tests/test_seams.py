@@ -128,6 +128,7 @@ def test_the_search_finds_who_asks() -> None:
 #: Who may enqueue, and why.
 ENQUEUING = {
     "netcl_core/runtime/opencl_stream.py": "the stream of a device",
+    "netcl_core/runtime/opencl_replay.py": "that stream's commands, prepared to be done again",
     "netcl_core/device/probing.py": "tries a device before it has one",
     "plugins/netcl-plugin-workbench/src/netcl_plugin_workbench/faults/simulated.py": (
         "the stream of a simulator, in which commands leave other traces"

@@ -15,6 +15,7 @@ from netcl_core.autograd.compiler import (
     register_primitive,
 )
 from netcl_core.autograd.debug import debug_tape
+from netcl_core.autograd.graph import CompiledGraph, capture
 from netcl_core.codegen.inline import NO_SLOTS, Slots
 from netcl_core.codegen.reduction import SUM, Combine, reduction_kernels, reduction_stretch
 from netcl_core.codegen.reduction_numpy import tree_sum
@@ -28,6 +29,7 @@ from netcl_core.ops.implementations import Implementation, Request, Requirements
 from netcl_core.ops.operator_call import as_operand
 from netcl_core.ops.operators import Operator, composite
 from netcl_core.plugins.registry import registry as _registry
+from netcl_core.runtime.recording import check_data
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread
 from netcl_core.tape.modes import (
@@ -55,6 +57,7 @@ __all__ = [
     "AmpPolicy",
     "AutogradPrimitive",
     "Combine",
+    "CompiledGraph",
     "Implementation",
     "MatchedOp",
     "Node",
@@ -72,6 +75,8 @@ __all__ = [
     "apply_op",
     "as_operand",
     "backward",
+    "capture",
+    "check_data",
     "composite",
     "debug_tape",
     "detect_anomaly",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
@@ -227,22 +227,32 @@ class Stage:
         scalars: Sequence[Any],
         targets: Sequence[Any],
     ) -> None:
-        plan, form, function = self.plan, self.form, self.form.generated.function
-        args: list[Any] = []
-        for slot, i in form.generated.reads:
+        given = [(inputs if slot == "in" else grads)[i] for slot, i in self.generated.reads]
+        stream = stream_of(self.plan.device)
+        stream.host_call(partial(self._compute, scalars), given, targets, self._forms())
+
+    def _forms(self) -> list[tuple[Shape, Any]]:
+        """Shape and dtype of what a NumPy stage reads and fills."""
+        plan, region = self.plan, self.plan.region
+        found: list[tuple[Shape, Any]] = []
+        for slot, i in self.generated.reads:
             first = slot == "in"
-            shape = self.shapes[i if first else plan.region.inputs + i]
             dtype = plan.types.inputs[i] if first else plan.types.outputs[i]
-            array = (inputs[i] if first else grads[i]).reshape(shape)
-            args.append(array.astype(NUMPY_OF_COMPUTE[DTYPES[dtype].compute], copy=False))
+            found.append((self.shapes[i if first else region.inputs + i], DTYPES[dtype].numpy))
+        return found + [(plan.shape, dtype.numpy) for _, dtype in self.writes]
+
+    def _compute(self, scalars: Sequence[Any], arrays: Sequence[Any], *targets: Any) -> None:
+        function, form = self.generated.function, self.form
+        assert function is not None  # a stage without a launch is a NumPy stage
+        computes = [NUMPY_OF_COMPUTE[DTYPES[each.dtype.name].compute] for each in arrays]
+        pairs = zip(arrays, computes, strict=True)
+        args = [array.astype(compute, copy=False) for array, compute in pairs]
         args += [
             np.frombuffer(pack(scalars[i], c, form.who), NUMPY_OF_COMPUTE[c])[0]
             for i, c in form.scalars
         ]
-        assert function is not None  # a stage without a launch is a NumPy stage
-        with np.errstate(all="ignore"):
-            for target, value in zip(targets, function(*args), strict=True):
-                target.reshape(plan.shape)[...] = value
+        for target, value in zip(targets, function(*args), strict=True):
+            target[...] = value
 
 
 def _geometry(layout: Layout, plan: Plan, generated: Generated) -> tuple[int, list[bytes]]:

@@ -14,6 +14,7 @@ from netcl_core.codegen.lowering import Plan
 from netcl_core.dtypes import DTYPES
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.runtime.kernels import Bound, Spec
+from netcl_core.runtime.recording import check_data
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.exact_forward import ExactForward, region_forward
 from netcl_core.tape.gradients import run_plan
@@ -124,7 +125,8 @@ class FusedOperatorCall:
     ) -> list[Tensor]:
         made = self.made
         if made.operator.check is not None:
-            made.operator.check(made.operands(self._op_values(inputs)), made.attrs)
+            operands = made.operands(self._op_values(inputs))
+            check_data(made.operator.check, operands, made.attrs)
         specs = self._outputs(keep)
         allocate = stream_of(self.device).allocate
         buffers = [allocate(spec.size, DTYPES[spec.dtype]) for spec in specs]

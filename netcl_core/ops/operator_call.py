@@ -19,6 +19,7 @@ from netcl_core.ops.operators import OTHERS, Operator, several
 from netcl_core.runtime.host_calls import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.runtime.opencl_stream import Launch
+from netcl_core.runtime.recording import check_data
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.apply import Needs
 from netcl_core.tape.exact_forward import ExactForward
@@ -176,7 +177,7 @@ class OperatorCall:
     def _computed(self, inputs: Sequence[Tensor], keep: bool) -> list[Tensor]:
         operator, device = self.operator, self.device
         if operator.check is not None:
-            operator.check(self.operands(inputs), self.attrs)
+            check_data(operator.check, self.operands(inputs), self.attrs)
         if operator.view:
             return [inputs[0].alias(self.results[0].shape)]
         if device.backend == "numpy":
@@ -193,23 +194,26 @@ class OperatorCall:
 
     def _referred(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """The results and residuals by the NumPy reference."""
-        arrays = self.operands([x.buffer.reshape(x.shape) for x in inputs])
-        assert self.operator.reference is not None  # NumPy computes functions of ops by these
-        with np.errstate(all="ignore"):
-            given = self.operator.reference(*arrays, **self.attrs)
-            parts = given if isinstance(given, tuple) else (given,)
-            specs = self.results + self.residuals
-            shapes = [np.shape(part) for part in parts]
-            if shapes != [spec.shape for spec in specs]:
-                raise self._misshapen(shapes, specs)
-            flat = [
-                _fresh(np.asarray(part), DTYPES[spec.dtype].numpy)
-                for part, spec in zip(parts, specs, strict=True)
-            ]
+        stream, specs = stream_of(self.device), self.results + self.residuals
+        buffers = [stream.allocate(spec.size, DTYPES[spec.dtype]) for spec in specs]
+        forms = [(x.shape, DTYPES[x.dtype].numpy) for x in inputs]
+        forms += [(spec.shape, DTYPES[spec.dtype].numpy) for spec in specs]
+        stream.host_call(self._refer, [x.buffer for x in inputs], buffers, forms)
         return [
-            Tensor(part, spec.shape, spec.dtype, self.device)
-            for part, spec in zip(flat, specs, strict=True)
+            Tensor(buffer, spec.shape, spec.dtype, self.device)
+            for buffer, spec in zip(buffers, specs, strict=True)
         ]
+
+    def _refer(self, arrays: Sequence[Any], *targets: Any) -> None:
+        assert self.operator.reference is not None  # NumPy computes functions of ops by these
+        given = self.operator.reference(*self.operands(arrays), **self.attrs)
+        parts = given if isinstance(given, tuple) else (given,)
+        shapes = [np.shape(part) for part in parts]
+        specs = self.results + self.residuals
+        if shapes != [spec.shape for spec in specs]:
+            raise self._misshapen(shapes, specs)
+        for target, part in zip(targets, parts, strict=True):
+            target[...] = part
 
     def _misshapen(self, shapes: Sequence[Any], specs: Sequence[Spec]) -> RegistrationError:
         given = " and ".join(f"shape {each}" for each in shapes)
@@ -306,12 +310,6 @@ class OperatorCall:
         wanted = [leaf for leaf, need in zip(leaves, saved.needs, strict=True) if need]
         parts = iter(gradients_of([r for r, _ in pairs], wanted, [g for _, g in pairs]))
         return [next(parts) if need else None for need in saved.needs]
-
-
-def _fresh(array: Any, dtype: Any) -> Any:
-    """A flat array of a reference's result, whose memory is no input's."""
-    copy = None if array.flags.owndata else True  # the inputs are views there
-    return np.array(array, dtype, order="C", copy=copy).reshape(-1)
 
 
 # -- the function of an op -------------------------------------------------------------------

@@ -8,8 +8,9 @@ memory between them. `Bound` renders the templates and runs them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core.device.device import Device
@@ -18,6 +19,7 @@ from netcl_core.errors import ArgumentError, message
 from netcl_core.runtime import rendering
 from netcl_core.runtime.memo import Memo
 from netcl_core.runtime.opencl_stream import (
+    Asked,
     Launch,
     Packer,
     SharedKernel,
@@ -186,17 +188,33 @@ class Bound:
         return [launch for launch, _, _ in self._steps]
 
     def __call__(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], scalars: Sequence[Any] = ()
+        self,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        scalars: Sequence[Any] | Callable[[], Sequence[Any]] = (),
     ) -> None:
-        """Enqueue all launches; `scalars` are this call's numbers, one per `Kernels.scalars`."""
+        """Enqueue all launches; `scalars` are this call's numbers, one per `Kernels.scalars`.
+
+        A function that gives them is asked again by each replay of a capture.
+        """
         stream = stream_of(self.device)
         places = {"in": inputs, "out": outputs}
         if self.scratch:
             places["scratch"] = [stream.allocate(max(1, n), _BYTE) for n in self.scratch]
-        packed = [
+        packed = () if callable(scalars) else self._packed(scalars)
+        for launch, buffers, wanted in self._steps:
+            given = [places[kind][i] for kind, i in buffers]
+            if callable(scalars):
+                stream.launch(launch, given, Asked(partial(self._asked, scalars, wanted)))
+            else:
+                stream.launch(launch, given, [packed[i] for i in wanted] if wanted else ())
+
+    def _packed(self, scalars: Sequence[Any]) -> list[bytes]:
+        return [
             pack(value, ctype, self._steps[0][0].entry)
             for value, ctype in zip(scalars, self.scalars, strict=True)
         ]
-        for launch, buffers, wanted in self._steps:
-            given = [places[kind][i] for kind, i in buffers]
-            stream.launch(launch, given, [packed[i] for i in wanted] if wanted else ())
+
+    def _asked(self, ask: Callable[[], Sequence[Any]], wanted: Sequence[int]) -> list[bytes]:
+        packed = self._packed(ask())
+        return [packed[i] for i in wanted]

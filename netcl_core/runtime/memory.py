@@ -24,11 +24,15 @@ def pool(device: Device) -> Any:
         with _lock:
             found = _pools.get(device)
             if found is None:
-                with warnings.catch_warnings():  # pools prefer immediate allocators
-                    warnings.simplefilter("ignore", UserWarning)
-                    made = opencl_module().tools.MemoryPool(_allocator(device))
-                found = _pools[device] = made
+                found = _pools[device] = new_pool(device)
     return found
+
+
+def new_pool(device: Device) -> Any:
+    """A pool beside the device's: what is freed to it, nobody gets but from it."""
+    with warnings.catch_warnings():  # pools prefer immediate allocators
+        warnings.simplefilter("ignore", UserWarning)
+        return opencl_module().tools.MemoryPool(_allocator(device))
 
 
 def _allocator(device: Device) -> Any:

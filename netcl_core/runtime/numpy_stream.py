@@ -31,6 +31,9 @@ class NumpyStream:
     def upload(self, array: Array, dtype: Dtype) -> Array:
         return np.array(array, dtype.numpy, copy=True, order="C").reshape(-1)
 
+    def write(self, buffer: Array, array: Array, dtype: Dtype) -> None:
+        np.copyto(buffer, array.reshape(-1), casting="unsafe")
+
     def download(self, buffer: Array, size: int, dtype: Dtype) -> Array:
         return buffer.copy()
 

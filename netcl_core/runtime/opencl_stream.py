@@ -23,7 +23,7 @@ from netcl_core.dtypes import Dtype
 from netcl_core.errors import DeviceError, DtypeError, message
 from netcl_core.runtime import programs, signatures
 from netcl_core.runtime.memo import Memo
-from netcl_core.runtime.memory import out_of_memory, pool
+from netcl_core.runtime.memory import new_pool, out_of_memory, pool
 from netcl_core.runtime.uploads import Uploads
 
 #: pyopencl looks up code in a database on disk when it makes a kernel object, and threads
@@ -68,6 +68,17 @@ def packers_of(ctypes: Sequence[str]) -> list[Packer]:
 
 
 @final
+class Asked(list[bytes]):
+    """Packed scalars of a launch that a replay asks for again, by `again`."""
+
+    __slots__ = ("again",)
+
+    def __init__(self, again: Callable[[], Sequence[bytes]]) -> None:
+        super().__init__(again())
+        self.again = again
+
+
+@final
 class KernelObject:
     """A thread's kernel object, and the launch whose constants are set in it."""
 
@@ -93,14 +104,18 @@ class SharedKernel:
         self.of_thread: dict[int, KernelObject] = {}
 
     def make(self, who: str) -> KernelObject:
-        """This thread's kernel object; the program is built if it is not."""
-        program = programs.build(self.device, self.source, who)
-        with _creation:
-            made = KernelObject(opencl_module().Kernel(program, self.entry))
+        """This thread's kernel object."""
+        made = KernelObject(self.new(who))
         if len(self.of_thread) > _THREADS:  # threads come and go
             self.of_thread.clear()
         self.of_thread[get_ident()] = made
         return made
+
+    def new(self, who: str) -> Any:
+        """A kernel object that nobody else has; the program is built if it is not."""
+        program = programs.build(self.device, self.source, who)
+        with _creation:
+            return opencl_module().Kernel(program, self.entry)
 
 
 _kernels: Final[Memo[tuple[Device, str, str], SharedKernel]] = Memo(programs.MEMORY_ENTRIES)
@@ -163,6 +178,15 @@ class Launch:
         made.last = self
         return made
 
+    def alone(self, buffers: Sequence[Any], scalars: Sequence[bytes]) -> Any:
+        """A kernel object for this launch alone, with all arguments set."""
+        kernel = self.kernel.new(self.who)
+        for index, buffer in enumerate(buffers):
+            kernel.set_arg(index, buffer)
+        for index, packed in enumerate([*scalars, *self.constants], start=len(buffers)):
+            kernel._set_arg_buf(index, packed)
+        return kernel
+
     def misfit(self, problem: object) -> DeviceError:
         """The error that says why the kernel cannot be used so."""
         return signatures.misfit(self.who, self.kernel.source, self.kernel.entry, problem)
@@ -174,16 +198,22 @@ Array: TypeAlias = np.ndarray[Any, Any]
 _AHEAD: Final = 1024
 
 
+def fill_pattern(value: Any, dtype: Dtype) -> Array:
+    """What a buffer is filled with."""
+    with np.errstate(all="ignore"):
+        return np.asarray(value, dtype.numpy)
+
+
 @final
 class OpenCLStream:
     """Memory and commands of one OpenCL device; see `stream.Stream`."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, own_pool: bool = False) -> None:
         cl = opencl_module()
         self.device = device
-        self._queue = device.queue
+        self.queue: Any = device.queue
         self._uploads = Uploads()
-        self._take = pool(device).allocate
+        self._take = (new_pool(device) if own_pool else pool(device)).allocate
         self._enqueue = cl.enqueue_nd_range_kernel
         self._error, self._no_memory, self._misused = cl.Error, cl.MemoryError, cl.LogicError
         self._count = 0
@@ -208,7 +238,7 @@ class OpenCLStream:
             if scalars:
                 for index, scalar in enumerate(scalars, start=len(buffers)):
                     kernel._set_arg_buf(index, scalar)
-            event = self._enqueue(self._queue, kernel, launch.global_size, launch.local_size)
+            event = self._enqueue(self.queue, kernel, launch.global_size, launch.local_size)
         except self._no_memory as error:  # of buffers that are only made now
             raise out_of_memory(self.device, None, error) from error
         except self._misused as error:
@@ -219,19 +249,23 @@ class OpenCLStream:
 
     def upload(self, array: Array, dtype: Dtype) -> Any:
         """Copy without waiting."""
+        buffer = self.allocate(array.size, dtype)
+        self.write(buffer, array, dtype)
+        return buffer
+
+    def write(self, buffer: Any, array: Array, dtype: Dtype) -> None:
+        """Copy without waiting."""
         if not array.size:
-            return None
+            return
         staging = np.array(array, dtype.numpy, copy=True, order="C")
-        buffer = self.allocate(staging.size, dtype)
         copy = opencl_module().enqueue_copy
         event = self._command(copy, staging.nbytes, buffer, staging, is_blocking=False)
         self._uploads.add(event, staging.nbytes)
-        return buffer
 
     def download(self, buffer: Any, size: int, dtype: Dtype) -> Array:
         array = np.empty(size, dtype.numpy)
         if size:
-            opencl_module().enqueue_copy(self._queue, array, buffer, is_blocking=True)
+            opencl_module().enqueue_copy(self.queue, array, buffer, is_blocking=True)
             self._uploads.drop_finished()
         return array
 
@@ -242,11 +276,9 @@ class OpenCLStream:
 
     def fill(self, buffer: Any, size: int, dtype: Dtype, value: Any) -> None:
         if size:
-            with np.errstate(all="ignore"):
-                pattern = np.asarray(value, dtype.numpy)
             nbytes = size * dtype.itemsize
             fill = opencl_module().enqueue_fill_buffer
-            self._command(fill, nbytes, buffer, pattern, 0, nbytes)
+            self._command(fill, nbytes, buffer, fill_pattern(value, dtype), 0, nbytes)
 
     def host_call(
         self,
@@ -267,30 +299,33 @@ class OpenCLStream:
         finally:
             for array in arrays:
                 if array.size:
-                    array.base.release(self._queue)
+                    array.base.release(self.queue)
 
     def finish(self) -> None:
-        assert self._queue is not None  # an OpenCL device has one
-        self._queue.finish()
+        self.queue.finish()
         self._uploads.drop_finished()
 
     def _map(self, buffer: Any, mode: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         if 0 in shape:
             return np.empty(shape, dtype)
         enqueue = opencl_module().enqueue_map_buffer
-        array, _ = enqueue(self._queue, buffer, mode, 0, shape, dtype, is_blocking=True)
+        array, _ = enqueue(self.queue, buffer, mode, 0, shape, dtype, is_blocking=True)
         return array
 
     def _command(self, command: Callable[..., Any], nbytes: int, *args: Any, **kwargs: Any) -> Any:
         """Enqueue a command; some drivers make a buffer only when the first one uses it."""
         try:
-            event = command(self._queue, *args, **kwargs)
+            event = command(self.queue, *args, **kwargs)
         except self._no_memory as error:
             raise out_of_memory(self.device, nbytes, error) from error
-        self._count += 1
+        self.note(1, event)
+        return event
+
+    def note(self, count: int, event: Any) -> None:
+        """Count commands that were enqueued, the last with this event."""
+        self._count += count
         if self._count >= _AHEAD:
             self._hold_back(event)
-        return event
 
     def _hold_back(self, event: Any) -> None:
         """Wait for the command at which the count began."""

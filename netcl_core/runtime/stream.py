@@ -38,6 +38,9 @@ class Stream(Protocol):
     def upload(self, array: np.ndarray[Any, Any], dtype: Dtype) -> Any:
         """A buffer with a copy of a host array."""
 
+    def write(self, buffer: Any, array: np.ndarray[Any, Any], dtype: Dtype) -> None:
+        """Overwrite a buffer with a copy of a host array."""
+
     def download(self, buffer: Any, size: int, dtype: Dtype) -> np.ndarray[Any, Any]:
         """A fresh flat host array."""
 
@@ -75,6 +78,9 @@ class StreamWrapper:
 
     def upload(self, array: np.ndarray[Any, Any], dtype: Dtype) -> Any:
         return self.inner.upload(array, dtype)
+
+    def write(self, buffer: Any, array: np.ndarray[Any, Any], dtype: Dtype) -> None:
+        self.inner.write(buffer, array, dtype)
 
     def download(self, buffer: Any, size: int, dtype: Dtype) -> np.ndarray[Any, Any]:
         return self.inner.download(buffer, size, dtype)

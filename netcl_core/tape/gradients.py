@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, final
-
-import numpy as np
 
 from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan, allocate_results, plan
@@ -196,14 +194,19 @@ def sum_to(gradient: Tensor, shape: Shape) -> Tensor:
     dtype, device = gradient.dtype, gradient.device
     if not gradient.size:
         return Tensor.full(shape, 0, dtype, device)
+    stream = stream_of(device)
+    buffer = stream.allocate(math.prod(shape), DTYPES[dtype])
     if device.backend == "numpy":
-        wide = gradient.buffer.reshape(gradient.shape)
-        with np.errstate(all="ignore"):
-            buffer = tree_sum(wide, axes, _accumulator(dtype)).astype(dtype, copy=False).reshape(-1)
-        return Tensor(buffer, shape, dtype, device)
-    buffer = stream_of(device).allocate(math.prod(shape), DTYPES[dtype])
-    _sum_kernel(device, gradient.shape, axes, dtype)((gradient.buffer,), (buffer,))
+        forms = [(gradient.shape, dtype), (shape, dtype)]
+        stream.host_call(partial(_sum_on_host, axes), [gradient.buffer], [buffer], forms)
+    else:
+        _sum_kernel(device, gradient.shape, axes, dtype)((gradient.buffer,), (buffer,))
     return Tensor(buffer, shape, dtype, device)
+
+
+def _sum_on_host(axes: tuple[int, ...], arrays: Sequence[Any], target: Any) -> None:
+    (wide,) = arrays
+    target[...] = tree_sum(wide, axes, _accumulator(wide.dtype.name)).reshape(target.shape)
 
 
 def _accumulator(dtype: str) -> str:

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import ArgumentError, GradientError, MutationError, ShapeError, message
+from netcl_core.runtime.recording import note_gradient, recordings
 from netcl_core.tape import anomaly
 from netcl_core.tape.gradients import accumulate, add, convert, duplicate, move, whole
 from netcl_core.tape.modes import anomaly_mode
@@ -253,6 +254,8 @@ def run_backward(
 def _deposit(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
     """Add to a leaf's `grad`; a buffer that somebody else holds as well is copied first."""
     with _deposits:
+        if recordings and note_gradient(leaf):
+            leaf.grad = None
         if leaf.grad is not None:
             leaf.grad = accumulate(leaf.grad, gradient, in_place=False)
             return

@@ -9,14 +9,20 @@ on the order of the work-items.
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from netcl_core.device.device import Device
+from netcl_core.dtypes import DTYPES
 from netcl_core.errors import AttributeValueError, message
+from netcl_core.runtime.recording import on_replay, refuse_in_capture, uncaptured
+from netcl_core.runtime.stream import stream_of
+from netcl_core.tensors.host_data import Array
 from netcl_core.tensors.tensor import Tensor
 
+_STATE: Final = DTYPES["int64"]
 _lock: Final = threading.Lock()
 
 
@@ -46,17 +52,33 @@ def manual_seed(n: int) -> None:
         raise AttributeValueError(message("manual_seed", f"{n!r}", "an int, 0 <= n < 2**63"))
     with _lock:
         _process = _Process(int(n))
+    on_replay(partial(manual_seed, n))
 
 
 def host_generator() -> np.random.Generator:
-    """NumPy's generator of this process, which `manual_seed` resets."""
+    """NumPy's generator of this process, which `manual_seed` resets.
+
+    Raises ReplayError inside a capture.
+    """
+    given = "the host draws random numbers, which would be the same at each replay"
+    refuse_in_capture("host_generator", given, "Draw them before, as an input of the graph")
     return _process.generator
 
 
 def random_state(device: Device) -> Tensor:
-    """A fresh state for one kernel; what ops call is `tape.tracing.random_state`."""
+    """A fresh state for one kernel; what ops call is `tape.tracing.random_state`.
+
+    Each replay of a capture overwrites it with another fresh one.
+    """
+    with uncaptured():
+        made = Tensor.from_host(_draw(), device)
+    on_replay(lambda: stream_of(device).write(made.buffer, _draw(), _STATE))
+    return made
+
+
+def _draw() -> Array:
+    """The seed and a number never used before."""
     with _lock:
         number = _process.count
         _process.count += 1
-        seed = _process.seed
-    return Tensor.from_host(np.array([seed, number], np.int64), device)
+        return np.array([_process.seed, number], np.int64)

@@ -26,6 +26,7 @@ from netcl_core.errors import (
     message,
     missing_name,
 )
+from netcl_core.runtime.recording import note_change, recordings, refuse_reading
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array, Shape, check_dtype, host_array, normalize_shape
@@ -245,6 +246,8 @@ class Tensor(Operand):
         """
         if _watcher is not None:
             _watcher()
+        if recordings:
+            refuse_reading("the host asks for the range of a tensor's values")
         if self._range is None or self._range[0] != self.version:
             self._remember_range(self.to_host())
         assert self._range is not None  # remembered just now
@@ -365,6 +368,8 @@ class Tensor(Operand):
             _watcher()
         base = self if self._base is None else self._base
         base._version += 1
+        if recordings:
+            note_change(base)
 
     def copy_(self, source: Any) -> Tensor:
         """Overwrite the elements in place with those of a tensor or host array of this shape.

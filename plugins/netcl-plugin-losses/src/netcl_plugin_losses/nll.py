@@ -11,7 +11,7 @@ import numpy as np
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved
-from netcl_core.errors import DtypeError, message
+from netcl_core.errors import DtypeError, ReplayError, message
 from netcl_plugin_losses.arguments import checked, operands
 from netcl_plugin_losses.classes import (
     INDICES,
@@ -219,7 +219,19 @@ def reduce_rows(rows: Any, target: Any, weight: Any, ignore_index: int, reductio
 
 def _may_hold(target: Any, number: int) -> bool:
     bounds = ag.int_range(target) if target.size else (0, 0)
-    return bounds is None or bounds[0] <= number <= bounds[1]
+    found = bounds is None or bounds[0] <= number <= bounds[1]
+    if not found:
+        ag.check_data(_check_without, (target.value,), number)
+    return found
+
+
+def _check_without(operands: Sequence[Any], number: Any) -> None:
+    """Raise ReplayError for labels that a graph was not captured for."""
+    (target,) = operands
+    if target.size and target.int_range()[0] <= number <= target.int_range()[1]:
+        given = f"labels from {target.int_range()[0]}, which may hold ignore_index={number}"
+        remedy = "Capture the step with such labels: that graph takes any"
+        raise ReplayError(message("replay", given, "none to be ignored, as captured", remedy))
 
 
 def records() -> Sequence[ag.Operator]:

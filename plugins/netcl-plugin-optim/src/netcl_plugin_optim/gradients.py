@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Tensor
+from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Tensor, on_host
 
 TEMPLATE: Final = "optim/gradients.cl.j2"
 #: Gradients per launch: 48 * (a pointer and a number) stay below the 1,024 bytes that
@@ -28,7 +28,7 @@ def norm_of(gradients: Sequence[Tensor], power: float) -> Tensor:
     device = gradients[0].device
     acc = "float64" if any(g.dtype == "float64" for g in gradients) else "float32"
     if device.backend == "numpy":
-        return Tensor.from_host(_numpy_norm(gradients, power, np.dtype(acc)), device)
+        return _numpy_norm(gradients, power, acc)
     parts = list(_parts(gradients))
     blocks = [_blocks(device, part) for part in parts]
     partials = Tensor.empty((sum(blocks),), acc, device)
@@ -45,8 +45,11 @@ def norm_of(gradients: Sequence[Tensor], power: float) -> Tensor:
 def scale(gradients: Sequence[Tensor], norm: Tensor, max_norm: float) -> None:
     """Multiply all gradients by min(1, max_norm / (norm + 1e-6)), in place."""
     if norm.device.backend == "numpy":
-        ratio = max_norm / (norm.buffer[0] + norm.buffer.dtype.type(1e-6))
-        _numpy_apply(gradients, lambda g: g * np.minimum(ratio, 1))
+
+        def scaled(g: Any, norm: Any) -> Any:
+            return g * np.minimum(max_norm / (norm + norm.dtype.type(1e-6)), 1)
+
+        _numpy_apply(gradients, scaled, norm)
         return
     for part in _parts(gradients):
         bound = _change(norm.device, part[0].dtype, _sizes(part), "gradient_scale", norm.dtype)
@@ -69,18 +72,25 @@ def clamp(gradients: Sequence[Tensor], limit: float) -> None:
 # -- the NumPy path ------------------------------------------------------------------
 
 
-def _numpy_norm(gradients: Sequence[Tensor], power: float, acc: Any) -> Any:
-    values = [np.abs(g.buffer.astype(acc)) for g in gradients]
-    with np.errstate(all="ignore"):
+def _numpy_norm(gradients: Sequence[Tensor], power: float, acc: str) -> Tensor:
+    def run(arrays: Sequence[Any], target: Any) -> None:
+        values = [np.abs(array.astype(acc)) for array in arrays]
         if power == float("inf"):
-            return np.max([v.max() for v in values]).astype(acc)
-        return np.asarray(sum((v**power).sum() for v in values) ** (1 / power), acc)
+            target[...] = np.max([v.max() for v in values])
+        else:
+            target[...] = sum((v**power).sum() for v in values) ** (1 / power)
+
+    total = Tensor.empty((), acc, gradients[0].device)
+    on_host(run, gradients, [total])
+    return total
 
 
-def _numpy_apply(gradients: Sequence[Tensor], change: Callable[[Any], Any]) -> None:
-    with np.errstate(all="ignore"):
-        for g in gradients:
-            g.buffer[...] = change(g.buffer)
+def _numpy_apply(gradients: Sequence[Tensor], change: Callable[..., Any], *given: Tensor) -> None:
+    def run(arrays: Sequence[Any], *targets: Any) -> None:
+        for target in targets:
+            target[...] = change(target, *arrays)
+
+    on_host(run, given, gradients)
     _mark(gradients)
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
+import netcl_core.autograd as ag
 from netcl_core import Tensor
-from netcl_core.errors import message
+from netcl_core.errors import ReplayError, message
 from netcl_plugin_optim.groups import Group, parameter_groups
 from netcl_plugin_optim.placement import Placement
 from netcl_plugin_optim.slabs import OptimizerStateError, Rule
@@ -71,6 +73,8 @@ class Optimizer(ABC):
     def step(self) -> None:
         """Update every parameter that has a gradient; does not wait for the device.
 
+        Inside a capture, each replay is a step too, with the settings of then.
+
         One launch for all parameters that share a group, device, dtype and count of
         steps (24 at most).
         """
@@ -78,7 +82,24 @@ class Optimizer(ABC):
             due = [p for p in group["params"] if p.grad is not None and p.size]
             batches = self._placement.batches(group["params"], due, self._states(group))
             for (slab, steps), slots in batches.items():
-                slab.step(slots, self._rule(group, steps + 1))
+                flags = self._rule(group, steps + 1).flags
+                ag.check_data(self._check_replay, (), (group, self._placement, slots, flags))
+                slab.step(slots, partial(self._rule, group))
+
+    def _check_replay(self, _: Any, captured: tuple[Any, ...]) -> None:
+        """Raise ReplayError if a captured step is no longer one of this optimizer's."""
+        group, placement, slots, flags = captured
+        if placement is not self._placement or not placement.has(slots):
+            raise self._outdated("states that are no longer used", "the states of the capture")
+        if len({slot.steps for slot in slots}) > 1:
+            raise self._outdated("parameters updated unequally often", "equal counts of steps")
+        now = self._rule(group, slots[0].steps + 1).flags
+        if now != flags:
+            raise self._outdated(f"the settings {dict(now)}", f"{dict(flags)}, as captured")
+
+    def _outdated(self, given: str, expected: str) -> ReplayError:
+        who, remedy = f"{type(self).__name__}.step", "Capture the step anew"
+        return ReplayError(message(who, f"a replay with {given}", expected, remedy))
 
     def state_dict(self) -> dict[str, Any]:
         """Settings and states, with NumPy arrays, laid out as PyTorch's; waits for the device.

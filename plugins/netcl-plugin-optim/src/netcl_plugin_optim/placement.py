@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from netcl_core import Tensor
+from netcl_core import Tensor, uncaptured
 from netcl_plugin_optim.slabs import Slab, Slot
 
 #: What parameters hold on the host: by the parameter's id, "step" and arrays by state.
@@ -34,13 +34,18 @@ class Placement:
         for p in due:
             slot = self._slots.get(id(p))
             if slot is None or not _fits(slot, names):
-                self.place(params, names, self.held(params))
+                with uncaptured():
+                    self.place(params, names, self.held(params))
                 slot = self._slots[id(p)]
             batches.setdefault((slot.slab, slot.steps), []).append(slot)
         return batches
 
+    def has(self, slots: Sequence[Slot]) -> bool:
+        """Whether these are the slots of their parameters."""
+        return all(self._slots.get(id(slot.parameter)) is slot for slot in slots)
+
     def place(self, params: Sequence[Tensor], names: tuple[str, ...], held: Held) -> None:
-        """Lay out a group's states: zeros, but for what is held."""
+        """Lay out a group's states: zeros, but for what is held. A replay finds them there."""
         kinds: dict[tuple[Any, str], list[Tensor]] = {}
         for p in params:
             kinds.setdefault((p.device, p.dtype), []).append(p)

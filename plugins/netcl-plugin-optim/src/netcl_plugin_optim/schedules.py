@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+from netcl_core import on_replay
 from netcl_core.errors import ArgumentError, AttributeValueError, message
 from netcl_plugin_optim.optimizer import Optimizer
 from netcl_plugin_optim.slabs import OptimizerStateError
@@ -89,8 +90,9 @@ class LRScheduler(Saved, ABC):
         """The rate of each group at `last_epoch`; `first`: when the schedule is made."""
 
     def step(self) -> None:
-        """Go on by one."""
+        """Go on by one; inside a capture, at each replay too."""
         self._advance(first=False)
+        on_replay(self.step)
 
     def _advance(self, first: bool) -> None:
         self.last_epoch += 1

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Tensor
+from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Tensor, on_host, on_replay
 from netcl_core.errors import NetclError
 
 #: Parameters per launch: 24 * (2 pointers + 2 numbers) stay below the 1,024 bytes that
@@ -79,8 +80,15 @@ class Slab:
         self.states = [Tensor.zeros((ends[-1],), compute, device) for _ in names]
         self._bound: dict[Any, Bound] = {}
 
-    def step(self, slots: Sequence[Slot], rule: Rule) -> None:
-        """Update some parameters from their gradients."""
+    def step(self, slots: Sequence[Slot], rule_of: Callable[[int], Rule]) -> None:
+        """Update some parameters, which have been updated equally often, from their gradients.
+
+        `rule_of` gives the rule of a step by its number. A replay asks it again.
+        """
+
+        def rule() -> Rule:
+            return rule_of(slots[0].steps + 1)
+
         if self.device.backend == "numpy":
             for slot in slots:
                 self._step_numpy(slot, rule)
@@ -88,10 +96,12 @@ class Slab:
             for first in range(0, len(slots), _PER_LAUNCH):
                 self._launch(slots[first : first + _PER_LAUNCH], rule)
         for slot in slots:
-            slot.steps += 1
             slot.parameter.mark_changed()
+        _count(slots)
+        on_replay(partial(_count, slots))
 
-    def _launch(self, slots: Sequence[Slot], rule: Rule) -> None:
+    def _launch(self, slots: Sequence[Slot], rule_of: Callable[[], Rule]) -> None:
+        rule = rule_of()
         key = (tuple([slot.offset for slot in slots]), rule.flags)
         bound = self._bound.get(key)
         if bound is None:
@@ -104,7 +114,7 @@ class Slab:
         for slot in slots:
             gradients.append(slot.parameter.grad.buffer)  # it is due
             outputs.append(slot.parameter.buffer)
-        bound(gradients, outputs, tuple(rule.scalars.values()))
+        bound(gradients, outputs, lambda: tuple(rule_of().scalars.values()))
 
     def _kernels(self, slots: Sequence[Slot], rule: Rule) -> Kernels:
         """One launch: all states are outputs 0.., then come the parameters in order."""
@@ -136,17 +146,21 @@ class Slab:
         kernel = Kernel(rule.template, entry, tuple(args), (blocks * local,), (local,), context)
         return Kernels((kernel,), scalars=(dtype.compute,) * len(rule.scalars))
 
-    def _step_numpy(self, slot: Slot, rule: Rule) -> None:
-        parameter, gradient = slot.parameter, slot.parameter.grad
+    def _step_numpy(self, slot: Slot, rule_of: Callable[[], Rule]) -> None:
+        gradient = slot.parameter.grad
         assert gradient is not None  # the slot is due
-        target = parameter.buffer
         compute = np.dtype("float64" if self.dtype == "float64" else "float32")
-        values = target.astype(compute, copy=False)
-        states = [state.buffer[slot.span] for state in self.states]
-        with np.errstate(all="ignore"):
-            rule.update(values, gradient.buffer.astype(compute), *states, **rule.scalars)
-        if values is not target:
-            target[...] = values
+        span, shape = slot.span, slot.parameter.shape
+
+        def run(given: Sequence[Any], target: Any, *states: Any) -> None:
+            rule = rule_of()
+            values = target.astype(compute, copy=False)
+            own = [state[span].reshape(shape) for state in states]
+            rule.update(values, given[0].astype(compute), *own, **rule.scalars)
+            if values is not target:
+                target[...] = values
+
+        on_host(run, [gradient], [slot.parameter, *self.states])
 
     def read(self, name: str) -> np.ndarray[Any, Any]:
         """All of one state on the host; waits for the device."""
@@ -155,3 +169,8 @@ class Slab:
     def write(self, name: str, flat: np.ndarray[Any, Any]) -> None:
         """Replace all of one state."""
         self.states[self.names.index(name)].copy_(flat)
+
+
+def _count(slots: Sequence[Slot]) -> None:
+    for slot in slots:
+        slot.steps += 1

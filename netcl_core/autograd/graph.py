@@ -1,0 +1,7 @@
+"""CompiledGraph, under the path that the documentation gives it, and the function beside it."""
+
+from __future__ import annotations
+
+from netcl_core.jit.capture import CompiledGraph, capture
+
+__all__ = ["CompiledGraph", "capture"]

@@ -1,0 +1,320 @@
+"""CompiledGraph: what a device did in a block of code, captured once and replayed with other data.
+
+`capture` is the same for a function. What runs at a replay is the list of the device's commands,
+prepared; no Python of the block runs again.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from types import FrameType, TracebackType
+from typing import Any, Final, Protocol, final
+
+from netcl_core.device.device import Device
+from netcl_core.device.device_table import default_device, get_device
+from netcl_core.errors import ReplayError, message
+from netcl_core.jit.graph_inputs import GraphInputs
+from netcl_core.ops.operator_call import as_operand
+from netcl_core.runtime.commands import Command, LaunchCommand, identity
+from netcl_core.runtime.opencl_replay import OpenCLReplay
+from netcl_core.runtime.opencl_stream import OpenCLStream
+from netcl_core.runtime.recording import Recording, recording, refuse_in_capture
+from netcl_core.runtime.stream import own_stream, stream_of
+from netcl_core.tape.node import Node
+from netcl_core.tape.state import thread
+from netcl_core.tensors.tensor import Operand, Tensor
+
+_EMPTY: Final = "nothing has been captured"
+
+
+@final
+class CompiledGraph:
+    """What a device did in a `with` block, to be done again with other inputs.
+
+    >>> w = nc.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> x = nc.tensor([1.0, 1.0, 1.0])
+    >>> g = ag.CompiledGraph(params=[w])
+    >>> with g:
+    ...     loss = ag.sum(x * w)
+    ...     loss.backward()
+    >>> g.compile([x])
+    >>> g.replay([[1.0, 0.0, 2.0]]).item(), w.grad.numpy()
+    (7.0, array([1., 0., 2.], dtype=float32))
+
+    The block runs as usual, once, and all that this thread asks of the device in it is taken
+    down. `compile` names the tensors that will change; all else, Python's numbers too, stays as
+    it was. A replay gives the gradients of one run of the block: the leaves' `grad` are the
+    tensors that the capture left there, overwritten. Entering a graph again captures nothing:
+    the block runs as usual, and finds the gradients of the last replay in the leaves.
+
+    Args:
+        params: Leaves whose gradients are dropped before the block. Others that get a gradient
+            in it are treated alike.
+        device: Where the block works; default: the device of the first of `params`, else the
+            default device. Work for other devices is not taken down.
+
+    Raises:
+        ReplayError: by the block, where it reads values on the host (`.item()`, a branch on
+            data); by `compile` and `replay`, for what does not fit.
+    """
+
+    def __init__(self, params: Iterable[Any] = (), device: str | Device | None = None) -> None:
+        self._params: list[Tensor] = [each.value for each in params]
+        if device is None:
+            self.device = self._params[0].device if self._params else default_device()
+        else:
+            self.device = get_device(device)
+        self._why = _EMPTY
+        self._scope = ExitStack()
+        self._recording: Recording | None = None
+        self._begun: Recording | None = None
+        self._before: dict[str, Any] = {}
+        self._assigned: Any = None
+        self._leaves: list[tuple[Tensor, Any, Tensor | None]] = []
+        self._compiled: _Compiled | None = None
+        self._lock = threading.Lock()
+
+    # -- the capture -------------------------------------------------------------------------
+
+    def __enter__(self) -> CompiledGraph:
+        if self._recording is not None:
+            self._restore_gradients()
+            return self
+        if thread.tracer is not None:
+            thread.tracer.interrupt("capture", "a capture inside the function")
+        self._begun = self._scope.enter_context(recording(self.device, "CompiledGraph"))
+        self._before = _operands_in(sys._getframe(1))
+        self._leaves = [(leaf, leaf.buffer, leaf.grad) for leaf in self._params]
+        for leaf in self._params:
+            leaf.grad = None
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        made, self._begun = self._begun, None
+        if made is None:
+            return
+        self._scope.close()
+        before, self._before = self._before, {}
+        if kind is not None:
+            for leaf, _, gradient in self._leaves:
+                leaf.grad = gradient
+            self._leaves = []
+            self._why = f"the block raised {kind.__name__}"
+            return
+        leaves = {id(leaf): leaf for leaf in [*self._params, *made.leaves.values()]}
+        self._leaves = [(leaf, leaf.buffer, leaf.grad) for leaf in leaves.values()]
+        self._assigned = _assigned(before, _operands_in(sys._getframe(1)), made)
+        self._recording = made
+
+    def _captured(self) -> Recording:
+        if self._recording is None:
+            remedy = "Run the step once in `with graph:`, without an error"
+            raise ReplayError(message("CompiledGraph", self._why, "a captured block", remedy))
+        return self._recording
+
+    # -- replays -----------------------------------------------------------------------------
+
+    def compile(self, inputs: Sequence[Any], outputs: Any = None) -> None:
+        """Name the tensors that will change, and prepare the replays.
+
+        Args:
+            inputs: Tensors that were there before the block, which read them. The graph gets
+                copies of new ones; it never touches these.
+            outputs: What `replay` returns: a tensor, or tuples, lists and dicts of them. Default:
+                what the block assigned to variables, without what others of them were made from.
+
+        Raises ReplayError for an input that the block never read, and for one given twice.
+        """
+        captured = self._captured()
+        self._compiled = _Compiled(captured, inputs, self._assigned if outputs is None else outputs)
+
+    def replay(self, new_inputs: Sequence[Any]) -> Any:
+        """Do all of it again with other inputs; does not wait for the device.
+
+        Args:
+            new_inputs: A tensor or host data for each input of `compile`, of its shape and dtype.
+
+        Returns:
+            The outputs, as `compile` names them. They are the same tensors each time, which the
+            next replay overwrites.
+
+        Raises ReplayError, before anything is done, for inputs that do not fit.
+        """
+        self._captured()
+        compiled = self._compiled
+        if compiled is None:
+            remedy = "Call compile([...]) with the tensors that will change"
+            raise ReplayError(message("replay", "a graph that is not compiled", "compile", remedy))
+        if thread.tracer is not None:
+            thread.tracer.interrupt("replay", "a replay inside the function")
+        refuse_in_capture("replay", "a replay inside a capture", "Capture what it does instead")
+        with self._lock:
+            self._check_leaves()
+            compiled.run(new_inputs)
+            self._restore_gradients()
+        return compiled.outputs
+
+    def __call__(self, *new_inputs: Any) -> Any:
+        """`replay(new_inputs)`."""
+        return self.replay(new_inputs)
+
+    @property
+    def outputs(self) -> Any:
+        """What the capture and later the last replay left in the outputs."""
+        return None if self._compiled is None else self._compiled.outputs
+
+    @property
+    def launches(self) -> int:
+        """How many kernels a replay launches."""
+        commands = self._captured().commands
+        return sum(1 for each in commands if isinstance(each, LaunchCommand))
+
+    def _check_leaves(self) -> None:
+        for leaf, buffer, _ in self._leaves:
+            if leaf.buffer is not buffer:
+                given = f"a parameter of shape {leaf.shape} that has other memory than then"
+                remedy = "Capture the step anew"
+                raise ReplayError(message("replay", given, "parameters in their place", remedy))
+
+    def _restore_gradients(self) -> None:
+        for leaf, _, gradient in self._leaves:
+            if leaf.grad is not gradient:
+                leaf.grad = gradient
+
+
+def capture(
+    step: Callable[..., Any],
+    *examples: Any,
+    params: Iterable[Any] = (),
+    device: str | Device | None = None,
+) -> CompiledGraph:
+    """Run a function once, capture it, and give a graph: `graph(*others)` replays it.
+
+    >>> graph = ag.capture(lambda x, y: x * y + 1.0, [1.0, 2.0], [3.0, 4.0])
+    >>> graph([10.0, 20.0], [2.0, 2.0]).numpy()
+    array([21., 41.], dtype=float32)
+
+    Args:
+        step: A function of tensors; what it does on the device is done again at each replay,
+            with its gradients and an optimizer's step.
+        examples: Its arguments, tensors or host data; all of them change at a replay.
+        params: As of `CompiledGraph`.
+        device: As of `CompiledGraph`; default: that of the first tensor among the examples.
+
+    Returns:
+        The graph, whose `outputs` are what this first run gave.
+
+    Raises ReplayError where `step` cannot be captured, as `CompiledGraph` says.
+    """
+    params = list(params)
+    if device is None:
+        found = [each.device for each in (*examples, *params) if isinstance(each, Operand)]
+        device = found[0] if found else None
+    graph = CompiledGraph(params, device)
+    inputs = [as_operand(each, graph.device) for each in examples]
+    with graph:
+        result = step(*inputs)
+    graph.compile(inputs, _NOTHING if result is None else result)
+    return graph
+
+
+#: No outputs, where None means those by default.
+_NOTHING: Final = ()
+
+
+class _Replay(Protocol):
+    def run(self) -> None:
+        """Enqueue everything."""
+
+
+@final
+class _Compiled:
+    """A captured block with its inputs and outputs, ready to run."""
+
+    def __init__(self, captured: Recording, inputs: Sequence[Any], outputs: Any) -> None:
+        device = self.device = captured.device
+        used = {identity(buffer) for each in captured.commands for buffer in each.buffers}
+        self._inputs = GraphInputs(device, inputs, used, captured.checks)
+        self._commands = [self._moved(command) for command in captured.commands]
+        self._changed = list(captured.changed.values())
+        self.outputs = _mapped(outputs, self._output)
+        own = own_stream(device)
+        self._prepared = (
+            OpenCLReplay(own, self._commands) if isinstance(own, OpenCLStream) else None
+        )
+
+    def _moved(self, command: Command) -> Any:
+        held: Any = command
+        return replace(held, buffers=[self._inputs.of_graph(each) for each in command.buffers])
+
+    def _output(self, operand: Operand) -> Tensor:
+        value = operand.value
+        buffer = self._inputs.of_graph(value.buffer)
+        made = Tensor(buffer, value.shape, value.dtype, value.device)
+        self._changed.append(made)
+        return made
+
+    def run(self, new_inputs: Sequence[Any]) -> None:
+        """Take the inputs and enqueue everything; raises for inputs that do not fit before."""
+        data, stream = self._inputs.fitting(new_inputs), stream_of(self.device)
+        self._inputs.take(data, stream)
+        if self._prepared is not None and stream is own_stream(self.device):
+            self._prepared.run()
+        else:
+            for command in self._commands:
+                command.run(stream)
+        for tensor in self._changed:
+            tensor.mark_changed()
+
+
+# -- outputs ---------------------------------------------------------------------------------
+
+
+def _operands_in(frame: FrameType) -> dict[str, Any]:
+    """The variables of a frame that are tensors."""
+    return {name: each for name, each in frame.f_locals.items() if isinstance(each, Operand)}
+
+
+def _assigned(before: dict[str, Any], now: dict[str, Any], made: Recording) -> Any:
+    """What a block assigned: nothing, a tensor or several; not what others were made from."""
+    found = {
+        id(each): each
+        for name, each in now.items()
+        if before.get(name) is not each and made.made(each.value.buffer)
+    }
+    behind = _ancestors(found.values())
+    results = tuple([each for key, each in found.items() if key not in behind])
+    return results[0] if len(results) == 1 else results or None
+
+
+def _ancestors(operands: Iterable[Any]) -> set[int]:
+    """The identities of the nodes that some were made from."""
+    found: set[int] = set()
+    waiting = [parent for each in operands if isinstance(each, Node) for parent in each.parents]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in found:
+            found.add(id(node))
+            waiting += node.parents if isinstance(node, Node) else ()
+    return found
+
+
+def _mapped(result: Any, change: Callable[[Operand], Any]) -> Any:
+    """A result with other tensors in its tuples, lists and dicts."""
+    if isinstance(result, Operand):
+        return change(result)
+    if isinstance(result, dict):
+        return {name: _mapped(each, change) for name, each in result.items()}
+    if isinstance(result, (tuple, list)):
+        parts = [_mapped(each, change) for each in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+    return result

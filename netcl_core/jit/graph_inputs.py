@@ -1,0 +1,131 @@
+"""The inputs of a captured graph: what a replay is given, checked and brought to their places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from netcl_core.device.device import Device
+from netcl_core.device.device_table import get_device
+from netcl_core.dtypes import DTYPES
+from netcl_core.errors import ReplayError, message
+from netcl_core.runtime.commands import identity
+from netcl_core.runtime.recording import Check
+from netcl_core.runtime.stream import Stream, own_stream
+from netcl_core.tensors.host_data import Array, host_array
+from netcl_core.tensors.tensor import Operand, Tensor
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GraphInput:
+    """A place for data: a buffer of the graph's own in the place of that of the capture."""
+
+    number: int
+    captured: Tensor
+    buffer: Any
+
+    def fitting(self, given: Any) -> Tensor | Array:
+        """What a replay is given, on the device or the host; raises ReplayError for a misfit."""
+        wanted = self.captured
+        value: Tensor | Array
+        if isinstance(given, Operand):
+            value = given.value
+            if value.device is not wanted.device:
+                remedy = f"Move it with .to('{wanted.device}')"
+                raise self._misfit(f"lies on {value.device}", str(wanted.device), remedy)
+        else:
+            value = host_array(given, None if hasattr(given, "dtype") else wanted.dtype)
+        form = f"shape {tuple(value.shape)} and dtype {value.dtype}"
+        expected = f"shape {wanted.shape} and dtype {wanted.dtype}"
+        if form != expected:
+            remedy = "A graph has fixed shapes and dtypes: capture another one for these"
+            raise self._misfit(f"has {form}", expected, remedy)
+        return value
+
+    def _misfit(self, given: str, expected: str, remedy: str) -> ReplayError:
+        return ReplayError(message("replay", f"input {self.number} {given}", expected, remedy))
+
+    def take(self, given: Tensor | Array, stream: Stream) -> None:
+        """Copy the data here; does not wait."""
+        size, dtype = self.captured.size, DTYPES[self.captured.dtype]
+        if isinstance(given, Tensor):
+            stream.copy(self.buffer, given.buffer, size, dtype)
+        else:
+            stream.write(self.buffer, given, dtype)
+
+
+@final
+class GraphInputs:
+    """All inputs of a graph, and the checks of data that depend on them."""
+
+    def __init__(self, device: Device, inputs: Any, used: set[int], checks: Sequence[Check]):
+        self._places = [
+            _place(number, operand, device, used) for number, operand in enumerate(_listed(inputs))
+        ]
+        self.moved = {identity(x.captured.buffer): x for x in self._places if x.captured.size}
+        if len(self.moved) < sum(1 for x in self._places if x.captured.size):
+            raise _refused("two inputs that share their memory", "each tensor once")
+        self._checks = [
+            check for check in checks if not check[1] or any(map(self._place_of, check[1]))
+        ]
+
+    def _place_of(self, operand: Any) -> GraphInput | None:
+        return None if operand is None else self.moved.get(identity(operand.buffer))
+
+    def of_graph(self, buffer: Any) -> Any:
+        """The buffer that takes the place of one of the capture."""
+        place = self.moved.get(identity(buffer))
+        return buffer if place is None else place.buffer
+
+    def fitting(self, given: Any) -> list[Tensor | Array]:
+        """The data for a replay; raises before anything is changed."""
+        data = _listed(given)
+        if len(data) != len(self._places):
+            raise ReplayError(
+                message("replay", f"{len(data)} inputs", f"{len(self._places)}, as for compile")
+            )
+        found = [place.fitting(each) for place, each in zip(self._places, data, strict=True)]
+        for check, operands, settings in self._checks:
+            check([self._now(operand, found) for operand in operands], settings)
+        return found
+
+    def _now(self, operand: Any, data: Sequence[Tensor | Array]) -> Any:
+        """What stands in a replay for an operand that was checked in the capture."""
+        place = self._place_of(operand)
+        if place is None:
+            return operand
+        given = data[place.number]
+        value = given if isinstance(given, Tensor) else Tensor.from_host(given, get_device("cpu"))
+        return value.alias(operand.shape) if value.shape != operand.shape else value
+
+    def take(self, data: Sequence[Tensor | Array], stream: Stream) -> None:
+        """Copy all of them to their places."""
+        for place, given in zip(self._places, data, strict=True):
+            place.take(given, stream)
+
+
+def _listed(inputs: Any) -> Sequence[Any]:
+    if not isinstance(inputs, (list, tuple)):
+        raise _refused(f"inputs of type {type(inputs).__name__}", "a list of tensors")
+    return inputs
+
+
+def _place(number: int, operand: Any, device: Device, used: set[int]) -> GraphInput:
+    if not isinstance(operand, Operand):
+        given = f"input {number} of type {type(operand).__name__}"
+        raise _refused(given, "a tensor that was there before the capture and is used in it")
+    value = operand.value
+    if value.device is not device:
+        raise _refused(f"input {number} on {value.device}", f"one on {device}")
+    if value.size and identity(value.buffer) not in used:
+        given = f"input {number}, of shape {value.shape}, which the capture never read"
+        remedy = "Pass the tensors that the block itself used, and none that it made"
+        raise _refused(given, "inputs that make a difference", remedy)
+    fresh = own_stream(device).allocate(value.size, DTYPES[value.dtype])
+    return GraphInput(number, value, fresh)
+
+
+def _refused(given: str, expected: str, remedy: str = "") -> ReplayError:
+    return ReplayError(message("CompiledGraph", given, expected, remedy))

@@ -1,0 +1,105 @@
+"""A replay on OpenCL: commands with all that can be prepared done, so that enqueuing is left.
+
+Each launch has a kernel object of its own, in which its arguments stay set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias, final
+
+from netcl_core.device.device import opencl_module
+from netcl_core.runtime.commands import (
+    CallCommand,
+    Command,
+    CopyCommand,
+    FillCommand,
+    LaunchCommand,
+    WriteCommand,
+)
+from netcl_core.runtime.memory import out_of_memory
+from netcl_core.runtime.opencl_stream import Asked, OpenCLStream, fill_pattern
+
+#: Gives the event of what it enqueued, or None.
+Prepared: TypeAlias = Callable[[], Any]
+
+
+@final
+class OpenCLReplay:
+    """Commands of a device's own stream, ready to be enqueued again and again."""
+
+    def __init__(self, stream: OpenCLStream, commands: Sequence[Command]) -> None:
+        self._stream = stream
+        self._commands = commands  # which hold the buffers and the host's arrays
+        self._prepared = [_prepared(stream, command) for command in commands]
+        self._no_memory = opencl_module().MemoryError
+
+    def run(self) -> None:
+        """Enqueue all of them; does not wait."""
+        event = None
+        try:
+            for command in self._prepared:
+                event = command() or event
+        except self._no_memory as error:
+            raise out_of_memory(self._stream.device, None, error) from error
+        if event is not None:
+            self._stream.note(len(self._prepared), event)
+
+
+def _launch(queue: Any, command: LaunchCommand) -> Prepared:
+    cl, launch, first = opencl_module(), command.launch, len(command.buffers)
+    kernel = launch.alone(command.buffers, command.scalars)
+    enqueue = partial(
+        cl.enqueue_nd_range_kernel, queue, kernel, launch.global_size, launch.local_size
+    )
+    if not isinstance(command.scalars, Asked):
+        return enqueue
+    again = command.scalars.again
+
+    def run() -> Any:
+        for index, scalar in enumerate(again(), start=first):
+            kernel._set_arg_buf(index, scalar)
+        return enqueue()
+
+    return run
+
+
+def _write(queue: Any, command: WriteCommand) -> Prepared:
+    enqueue = opencl_module().enqueue_copy
+    return partial(enqueue, queue, command.buffers[0], command.array, is_blocking=False)
+
+
+def _copy(queue: Any, command: CopyCommand) -> Prepared:
+    nbytes = command.size * command.dtype.itemsize
+    return partial(opencl_module().enqueue_copy, queue, *command.buffers, byte_count=nbytes)
+
+
+def _fill(queue: Any, command: FillCommand) -> Prepared:
+    pattern = fill_pattern(command.value, command.dtype)
+    nbytes, fill = command.size * command.dtype.itemsize, opencl_module().enqueue_fill_buffer
+    return partial(fill, queue, command.buffers[0], pattern, 0, nbytes)
+
+
+_PREPARE: Final[dict[type, Callable[[Any, Any], Prepared]]] = {
+    LaunchCommand: _launch,
+    WriteCommand: _write,
+    CopyCommand: _copy,
+    FillCommand: _fill,
+}
+
+
+def _prepared(stream: OpenCLStream, command: Command) -> Prepared:
+    if isinstance(command, CallCommand):
+        return _without_result(command.function)
+    prepare = _PREPARE.get(type(command))
+    if prepare is None:
+        return partial(command.run, stream)
+    return prepare(stream.queue, command)
+
+
+def _without_result(function: Callable[[], Any]) -> Prepared:
+    def run() -> None:
+        function()
+
+    return run

@@ -1,0 +1,28 @@
+"""Work of NumPy's on tensors of the NumPy path, by the stream as all work is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from netcl_core.dtypes import DTYPES
+from netcl_core.runtime.stream import stream_of
+from netcl_core.tensors.tensor import Tensor
+
+
+def on_host(run: Callable[..., None], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """`run(arrays, *targets)`: the inputs and outputs, at least one, as NumPy arrays.
+
+    >>> x, y = nc.tensor([1.0, 2.0], "cpu"), nc.tensor([5.0, 5.0], "cpu")
+    >>> def add_to(given, target):
+    ...     target += given[0]
+    >>> nc.on_host(add_to, [x], [y])
+    >>> y.numpy()
+    array([6., 7.], dtype=float32)
+
+    The arrays are the tensors' own memory, changed in place; a capture takes the work down. It is
+    for the NumPy path: on an OpenCL device, whose kernels do this, outputs begin undefined.
+    """
+    tensors = [*inputs, *outputs]
+    forms = [(each.shape, DTYPES[each.dtype].numpy) for each in tensors]
+    given, filled = [each.buffer for each in inputs], [each.buffer for each in outputs]
+    stream_of(outputs[0].device).host_call(run, given, filled, forms)
