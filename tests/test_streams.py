@@ -137,7 +137,7 @@ def test_the_numpy_path_has_a_stream() -> None:
     device = nc.get_device("cpu")
     with use_stream(Ledger(device)) as ledger, nc.use_device(device):
         assert ag.add(nc.tensor([1.0]), 2.0).to_host().tolist() == [3.0]
-    assert ledger.calls == ["upload", "allocate", "download"]
+    assert ledger.calls == ["upload", "allocate", "host call", "download"]
     launch: Any = type("Launch", (), {"who": "mine"})
     with pytest.raises(DeviceError, match="mine: a kernel on the NumPy path"):
         stream_of(device).launch(launch, [])

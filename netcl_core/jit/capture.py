@@ -243,6 +243,7 @@ class _Compiled:
     def __init__(self, captured: Recording, inputs: Sequence[Any], outputs: Any) -> None:
         device = self.device = captured.device
         used = {identity(buffer) for each in captured.commands for buffer in each.buffers}
+        _mapped(outputs, lambda operand: used.add(identity(operand.value.buffer)))
         self._inputs = GraphInputs(device, inputs, used, captured.checks)
         self._commands = [self._moved(command) for command in captured.commands]
         self._changed = list(captured.changed.values())

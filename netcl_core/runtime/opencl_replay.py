@@ -47,11 +47,11 @@ class OpenCLReplay:
             self._stream.note(len(self._prepared), event)
 
 
-def _launch(queue: Any, command: LaunchCommand) -> Prepared:
+def _launch(stream: OpenCLStream, command: LaunchCommand) -> Prepared:
     cl, launch, first = opencl_module(), command.launch, len(command.buffers)
     kernel = launch.alone(command.buffers, command.scalars)
     enqueue = partial(
-        cl.enqueue_nd_range_kernel, queue, kernel, launch.global_size, launch.local_size
+        cl.enqueue_nd_range_kernel, stream.queue, kernel, launch.global_size, launch.local_size
     )
     if not isinstance(command.scalars, Asked):
         return enqueue
@@ -65,20 +65,22 @@ def _launch(queue: Any, command: LaunchCommand) -> Prepared:
     return run
 
 
-def _write(queue: Any, command: WriteCommand) -> Prepared:
-    enqueue = opencl_module().enqueue_copy
-    return partial(enqueue, queue, command.buffers[0], command.array, is_blocking=False)
+def _write(stream: OpenCLStream, command: WriteCommand) -> Prepared:
+    """A copy on the device: who copies from the host has to hold the memory until it is done."""
+    source, nbytes = stream.upload(command.array, command.dtype), command.array.nbytes
+    copy = opencl_module().enqueue_copy
+    return partial(copy, stream.queue, command.buffers[0], source, byte_count=nbytes)
 
 
-def _copy(queue: Any, command: CopyCommand) -> Prepared:
+def _copy(stream: OpenCLStream, command: CopyCommand) -> Prepared:
     nbytes = command.size * command.dtype.itemsize
-    return partial(opencl_module().enqueue_copy, queue, *command.buffers, byte_count=nbytes)
+    return partial(opencl_module().enqueue_copy, stream.queue, *command.buffers, byte_count=nbytes)
 
 
-def _fill(queue: Any, command: FillCommand) -> Prepared:
+def _fill(stream: OpenCLStream, command: FillCommand) -> Prepared:
     pattern = fill_pattern(command.value, command.dtype)
     nbytes, fill = command.size * command.dtype.itemsize, opencl_module().enqueue_fill_buffer
-    return partial(fill, queue, command.buffers[0], pattern, 0, nbytes)
+    return partial(fill, stream.queue, command.buffers[0], pattern, 0, nbytes)
 
 
 _PREPARE: Final[dict[type, Callable[[Any, Any], Prepared]]] = {
@@ -95,7 +97,7 @@ def _prepared(stream: OpenCLStream, command: Command) -> Prepared:
     prepare = _PREPARE.get(type(command))
     if prepare is None:
         return partial(command.run, stream)
-    return prepare(stream.queue, command)
+    return prepare(stream, command)
 
 
 def _without_result(function: Callable[[], Any]) -> Prepared:

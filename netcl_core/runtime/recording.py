@@ -191,7 +191,20 @@ def check_data(
 ) -> None:
     """`check(operands, settings)` raises if it does not like data; a replay asks it again.
 
-    What it reads is no reading inside a capture.
+    >>> def positive(operands, least):
+    ...     if operands[0].numpy().min() <= least:
+    ...         raise ValueError("log: a number that is not positive")
+    >>> def step(x):
+    ...     ag.check_data(positive, [x], 0.0)
+    ...     return ag.log(x)
+    >>> graph = ag.capture(step, nc.tensor([1.0, 1.0]))
+    >>> graph([1.0, -1.0])
+    Traceback (most recent call last):
+    ValueError: log: a number that is not positive
+
+    A replay asks with the inputs of then, before anything else is done, and does not ask where no
+    operand is an input; without any operand it asks each time. What a check reads is no reading
+    inside a capture.
     """
     found = recordings.get(get_ident()) if recordings else None
     if found is None:
