@@ -6,13 +6,14 @@ prepared; no Python of the block runs again.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import FrameType, TracebackType
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device, get_device
@@ -130,12 +131,15 @@ class CompiledGraph:
             inputs: Tensors that were there before the block, which read them. The graph gets
                 copies of new ones; it never touches these.
             outputs: What `replay` returns: a tensor, or tuples, lists and dicts of them. Default:
-                what the block assigned to variables, without what others of them were made from.
+                what the block assigned to variables, without what others of them have as parents
+                in the graph of gradients.
 
         Raises ReplayError for an input that the block never read, and for one given twice.
         """
-        captured = self._captured()
-        self._compiled = _Compiled(captured, inputs, self._assigned if outputs is None else outputs)
+        self._compile(inputs, self._assigned if outputs is None else outputs)
+
+    def _compile(self, inputs: Sequence[Any], outputs: Any) -> None:
+        self._compiled = _Compiled(self._captured(), inputs, outputs)
 
     def replay(self, new_inputs: Sequence[Any]) -> Any:
         """Do all of it again with other inputs; does not wait for the device.
@@ -223,17 +227,8 @@ def capture(
     inputs = [as_operand(each, graph.device) for each in examples]
     with graph:
         result = step(*inputs)
-    graph.compile(inputs, _NOTHING if result is None else result)
+    graph._compile(inputs, result)
     return graph
-
-
-#: No outputs, where None means those by default.
-_NOTHING: Final = ()
-
-
-class _Replay(Protocol):
-    def run(self) -> None:
-        """Enqueue everything."""
 
 
 @final
@@ -282,7 +277,12 @@ class _Compiled:
 
 def _operands_in(frame: FrameType) -> dict[str, Any]:
     """The variables of a frame that are tensors."""
-    return {name: each for name, each in frame.f_locals.items() if isinstance(each, Operand)}
+    variables = frame.f_locals
+    found = {name: each for name, each in variables.items() if isinstance(each, Operand)}
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(variables) is dict:
+        for name in found:  # before Python 3.13 a function's frame keeps them there to its end
+            del variables[name]
+    return found
 
 
 def _assigned(before: dict[str, Any], now: dict[str, Any], made: Recording) -> Any:
@@ -293,7 +293,7 @@ def _assigned(before: dict[str, Any], now: dict[str, Any], made: Recording) -> A
         if before.get(name) is not each and made.made(each.value.buffer)
     }
     behind = _ancestors(found.values())
-    results = tuple([each for key, each in found.items() if key not in behind])
+    results = tuple([each.value for key, each in found.items() if key not in behind])
     return results[0] if len(results) == 1 else results or None
 
 
