@@ -242,7 +242,9 @@ class _Compiled:
         self._inputs = GraphInputs(device, inputs, used, captured.checks)
         self._commands = [self._moved(command) for command in captured.commands]
         self._changed = list(captured.changed.values())
+        self._shown: set[int] = set()
         self.outputs = _mapped(outputs, self._output)
+        self._inputs.settle(self._commands, self._shown)
         own = own_stream(device)
         self._prepared = (
             OpenCLReplay(own, self._commands) if isinstance(own, OpenCLStream) else None
@@ -257,12 +259,16 @@ class _Compiled:
         buffer = self._inputs.of_graph(value.buffer)
         made = Tensor(buffer, value.shape, value.dtype, value.device)
         self._changed.append(made)
+        self._shown.add(identity(buffer))
         return made
 
     def run(self, new_inputs: Sequence[Any]) -> None:
         """Take the inputs and enqueue everything; raises for inputs that do not fit before."""
         data, stream = self._inputs.fitting(new_inputs), stream_of(self.device)
-        self._inputs.take(data, stream)
+        for number, position, buffer in self._inputs.take(data, stream):
+            self._commands[number].buffers[position] = buffer
+            if self._prepared is not None:
+                self._prepared.replaced(number, position, buffer)
         if self._prepared is not None and stream is own_stream(self.device):
             self._prepared.run()
         else:

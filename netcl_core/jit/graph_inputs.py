@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -10,7 +10,7 @@ from netcl_core.device.device import Device
 from netcl_core.device.device_table import get_device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ReplayError, message
-from netcl_core.runtime.commands import identity
+from netcl_core.runtime.commands import Command, identity
 from netcl_core.runtime.recording import Check
 from netcl_core.runtime.stream import Stream, own_stream
 from netcl_core.tensors.host_data import Array, host_array
@@ -18,13 +18,23 @@ from netcl_core.tensors.tensor import Operand, Tensor
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class GraphInput:
-    """A place for data: a buffer of the graph's own in the place of that of the capture."""
+    """A place for data.
+
+    Attributes:
+        number: Of the input.
+        captured: The tensor that the block used.
+        buffer: The graph's own, in the place of that of the capture.
+        uses: The commands that read it, and where; None: what it is given has to be copied.
+        current: What they read now.
+    """
 
     number: int
     captured: Tensor
     buffer: Any
+    uses: list[tuple[int, int]] | None = None
+    current: Any = None
 
     def fitting(self, given: Any) -> Tensor | Array:
         """What a replay is given, on the device or the host; raises ReplayError for a misfit."""
@@ -47,13 +57,20 @@ class GraphInput:
     def _misfit(self, given: str, expected: str, remedy: str) -> ReplayError:
         return ReplayError(message("replay", f"input {self.number} {given}", expected, remedy))
 
-    def take(self, given: Tensor | Array, stream: Stream) -> None:
-        """Copy the data here; does not wait."""
+    def take(self, given: Tensor | Array, stream: Stream, copied: set[int]) -> bool:
+        """Bring the data here; does not wait. Whether they now lie elsewhere than before.
+
+        A tensor is copied if the graph writes the input or uses the tensor's buffer (`copied`).
+        """
         size, dtype = self.captured.size, DTYPES[self.captured.dtype]
-        if isinstance(given, Tensor):
+        before, self.current = self.current, self.buffer
+        if not isinstance(given, Tensor):
+            stream.write(self.buffer, given, dtype)
+        elif self.uses is None or identity(given.buffer) in copied:
             stream.copy(self.buffer, given.buffer, size, dtype)
         else:
-            stream.write(self.buffer, given, dtype)
+            self.current = given.buffer
+        return self.current is not before
 
 
 @final
@@ -100,10 +117,29 @@ class GraphInputs:
         value = given if isinstance(given, Tensor) else Tensor.from_host(given, get_device("cpu"))
         return value.alias(operand.shape) if value.shape != operand.shape else value
 
-    def take(self, data: Sequence[Tensor | Array], stream: Stream) -> None:
-        """Copy all of them to their places."""
+    def settle(self, commands: Sequence[Command], fixed: set[int]) -> None:
+        """Find who reads each input. Those in `fixed` stay where they are: outputs show them."""
+        self._buffers = {identity(buffer) for each in commands for buffer in each.buffers} | fixed
+        for place in self.moved.values():
+            key = identity(place.buffer)
+            uses = [
+                (number, position)
+                for number, command in enumerate(commands)
+                for position, buffer in enumerate(command.buffers)
+                if identity(buffer) == key
+            ]
+            place.current = place.buffer
+            if key not in fixed and all(commands[i].replaceable(j) for i, j in uses):
+                place.uses = uses
+
+    def take(
+        self, data: Sequence[Tensor | Array], stream: Stream
+    ) -> Iterator[tuple[int, int, Any]]:
+        """Bring all of them to their places; gives the commands that have another buffer now."""
         for place, given in zip(self._places, data, strict=True):
-            place.take(given, stream)
+            if place.take(given, stream, self._buffers):
+                for number, position in place.uses or ():
+                    yield number, position, place.current
 
 
 def _listed(inputs: Any) -> Sequence[Any]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from netcl_core.dtypes import Dtype
 from netcl_core.runtime.opencl_stream import Asked, Launch
+from netcl_core.runtime.signatures import read_only
 from netcl_core.runtime.stream import Stream
 
 
@@ -30,6 +31,19 @@ class Command(Protocol):
     def run(self, stream: Stream) -> None:
         """Ask a stream for it."""
 
+    def replaceable(self, position: int) -> bool:
+        """Whether a buffer is only read, and another can stand there for once."""
+
+
+class _Writing:
+    """A command whose buffers stay where they are."""
+
+    __slots__ = ()
+
+    def replaceable(self, position: int) -> bool:
+        """No."""
+        return False
+
 
 @final
 @dataclass(slots=True)
@@ -46,10 +60,15 @@ class LaunchCommand:
         now = scalars.again() if isinstance(scalars, Asked) else scalars
         stream.launch(self.launch, self.buffers, now)
 
+    def replaceable(self, position: int) -> bool:
+        """By the kernel's signature."""
+        found = read_only(self.launch.source, self.launch.entry)
+        return position < len(found) and found[position]
+
 
 @final
 @dataclass(slots=True)
-class WriteCommand:
+class WriteCommand(_Writing):
     """Host data that stay as they are."""
 
     buffers: list[Any]
@@ -63,7 +82,7 @@ class WriteCommand:
 
 @final
 @dataclass(slots=True)
-class CopyCommand:
+class CopyCommand(_Writing):
     """A copy of the second buffer into the first."""
 
     buffers: list[Any]
@@ -77,7 +96,7 @@ class CopyCommand:
 
 @final
 @dataclass(slots=True)
-class FillCommand:
+class FillCommand(_Writing):
     """One value for all elements."""
 
     buffers: list[Any]
@@ -105,10 +124,14 @@ class HostCommand:
         given, filled = self.buffers[: self.inputs], self.buffers[self.inputs :]
         stream.host_call(self.call, given, filled, self.forms)
 
+    def replaceable(self, position: int) -> bool:
+        """The inputs."""
+        return position < self.inputs
+
 
 @final
 @dataclass(slots=True)
-class CallCommand:
+class CallCommand(_Writing):
     """A function of the host that goes on with something."""
 
     function: Callable[[], Any]

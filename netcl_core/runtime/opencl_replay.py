@@ -32,8 +32,25 @@ class OpenCLReplay:
     def __init__(self, stream: OpenCLStream, commands: Sequence[Command]) -> None:
         self._stream = stream
         self._commands = commands  # which hold the buffers and the host's arrays
-        self._prepared = [_prepared(stream, command) for command in commands]
+        self._kernels: dict[int, Any] = {}
+        self._prepared = [self._ready(number) for number in range(len(commands))]
         self._no_memory = opencl_module().MemoryError
+
+    def _ready(self, number: int) -> Prepared:
+        stream, command = self._stream, self._commands[number]
+        if isinstance(command, LaunchCommand):
+            kernel = command.launch.alone(command.buffers, command.scalars)
+            self._kernels[number] = kernel
+            return _launch(stream, command, kernel)
+        if isinstance(command, CallCommand):
+            return _without_result(command.function)
+        prepare = _PREPARE.get(type(command))
+        return partial(command.run, stream) if prepare is None else prepare(stream, command)
+
+    def replaced(self, number: int, position: int, buffer: Any) -> None:
+        """Let a command know that it has another buffer now."""
+        if number in self._kernels:
+            self._kernels[number].set_arg(position, buffer)
 
     def run(self) -> None:
         """Enqueue all of them; does not wait."""
@@ -47,9 +64,8 @@ class OpenCLReplay:
             self._stream.note(len(self._prepared), event)
 
 
-def _launch(stream: OpenCLStream, command: LaunchCommand) -> Prepared:
+def _launch(stream: OpenCLStream, command: LaunchCommand, kernel: Any) -> Prepared:
     cl, launch, first = opencl_module(), command.launch, len(command.buffers)
-    kernel = launch.alone(command.buffers, command.scalars)
     enqueue = partial(
         cl.enqueue_nd_range_kernel, stream.queue, kernel, launch.global_size, launch.local_size
     )
@@ -84,20 +100,10 @@ def _fill(stream: OpenCLStream, command: FillCommand) -> Prepared:
 
 
 _PREPARE: Final[dict[type, Callable[[Any, Any], Prepared]]] = {
-    LaunchCommand: _launch,
     WriteCommand: _write,
     CopyCommand: _copy,
     FillCommand: _fill,
 }
-
-
-def _prepared(stream: OpenCLStream, command: Command) -> Prepared:
-    if isinstance(command, CallCommand):
-        return _without_result(command.function)
-    prepare = _PREPARE.get(type(command))
-    if prepare is None:
-        return partial(command.run, stream)
-    return prepare(stream, command)
 
 
 def _without_result(function: Callable[[], Any]) -> Prepared:

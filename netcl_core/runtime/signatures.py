@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Final
 
 from netcl_core.errors import DeviceError, message
@@ -18,6 +19,13 @@ def kernels_in(source: str) -> dict[str, str]:
     """The kernels of an OpenCL C source, each with its parameters on one line."""
     found = _KERNEL.findall(_COMMENT.sub(" ", source))
     return {name: " ".join(parameters.split()) for name, parameters in found}
+
+
+@lru_cache(maxsize=1024)
+def read_only(source: str, entry: str) -> tuple[bool, ...]:
+    """Of each parameter of a kernel, whether it is a pointer to what the kernel cannot write."""
+    parameters = kernels_in(source).get(entry, "").split(",")
+    return tuple(["*" in each and "const" in each.partition("*")[0] for each in parameters])
 
 
 def misfit(who: str, source: str, entry: str, problem: object) -> DeviceError:
