@@ -34,6 +34,8 @@ _MAX_CHUNK: Final = 4096
 #: every core gets so many of them that all end together.
 _LONG_CHUNK: Final = 65536
 _CHUNKS_PER_CORE: Final = 32
+#: In which dtype NumPy computes with values of each.
+_COMPUTED: Final = {each.numpy: NUMPY_OF_COMPUTE[each.compute] for each in DTYPES.values()}
 
 
 @final
@@ -150,8 +152,8 @@ class Stage:
         broadcast: Backward, the inputs whose gradient has to be summed, with their shape.
     """
 
-    __slots__ = ("_last", "_launch", "broadcast", "form", "layout", "passes", "plan", "shapes",
-                 "writes")  # fmt: skip
+    __slots__ = ("_forms", "_last", "_launch", "broadcast", "form", "layout", "passes", "plan",
+                 "shapes", "writes")  # fmt: skip
 
     def __init__(self, plan: Plan, form: Form, layout: Layout, shapes: Sequence[Shape]) -> None:
         self.form = form
@@ -163,6 +165,7 @@ class Stage:
         self.broadcast: tuple[tuple[int, Shape], ...] = ()
         self._last: tuple[Any, Sequence[bytes]] = ((), ())
         self._launch: Launch | None = None
+        self._forms: list[tuple[Shape, Any]] = []
 
     @property
     def generated(self) -> Generated:
@@ -228,10 +231,11 @@ class Stage:
         targets: Sequence[Any],
     ) -> None:
         given = [(inputs if slot == "in" else grads)[i] for slot, i in self.generated.reads]
-        stream = stream_of(self.plan.device)
-        stream.host_call(partial(self._compute, scalars), given, targets, self._forms())
+        forms = self._forms = self._forms or self._form()
+        run = partial(self._compute, scalars)
+        stream_of(self.plan.device).host_call(run, given, targets, forms)
 
-    def _forms(self) -> list[tuple[Shape, Any]]:
+    def _form(self) -> list[tuple[Shape, Any]]:
         """Shape and dtype of what a NumPy stage reads and fills."""
         plan, region = self.plan, self.plan.region
         found: list[tuple[Shape, Any]] = []
@@ -244,9 +248,7 @@ class Stage:
     def _compute(self, scalars: Sequence[Any], arrays: Sequence[Any], *targets: Any) -> None:
         function, form = self.generated.function, self.form
         assert function is not None  # a stage without a launch is a NumPy stage
-        computes = [NUMPY_OF_COMPUTE[DTYPES[each.dtype.name].compute] for each in arrays]
-        pairs = zip(arrays, computes, strict=True)
-        args = [array.astype(compute, copy=False) for array, compute in pairs]
+        args = [array.astype(_COMPUTED[array.dtype], copy=False) for array in arrays]
         args += [
             np.frombuffer(pack(scalars[i], c, form.who), NUMPY_OF_COMPUTE[c])[0]
             for i, c in form.scalars

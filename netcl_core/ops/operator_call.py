@@ -20,7 +20,7 @@ from netcl_core.runtime.host_calls import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.recording import check_data
-from netcl_core.runtime.stream import stream_of
+from netcl_core.runtime.stream import replaced, stream_of
 from netcl_core.tape.apply import Needs
 from netcl_core.tape.exact_forward import ExactForward
 from netcl_core.tape.gradients import checked, whole
@@ -194,17 +194,28 @@ class OperatorCall:
 
     def _referred(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """The results and residuals by the NumPy reference."""
-        stream, specs = stream_of(self.device), self.results + self.residuals
-        buffers = [stream.allocate(spec.size, DTYPES[spec.dtype]) for spec in specs]
-        forms = [(x.shape, DTYPES[x.dtype].numpy) for x in inputs]
-        forms += [(spec.shape, DTYPES[spec.dtype].numpy) for spec in specs]
-        stream.host_call(self._refer, [x.buffer for x in inputs], buffers, forms)
+        specs = self.results + self.residuals
+        if replaced:
+            stream = stream_of(self.device)
+            buffers = [stream.allocate(spec.size, DTYPES[spec.dtype]) for spec in specs]
+            forms = [(x.shape, DTYPES[x.dtype].numpy) for x in inputs]
+            forms += [(spec.shape, DTYPES[spec.dtype].numpy) for spec in specs]
+            stream.host_call(self._refer, [x.buffer for x in inputs], buffers, forms)
+        else:  # the same without a copy of what the reference gives
+            with np.errstate(all="ignore"):
+                parts = self._parts([x.buffer.reshape(x.shape) for x in inputs])
+            pairs = zip(parts, specs, strict=True)
+            buffers = [_fresh(np.asarray(part), DTYPES[spec.dtype].numpy) for part, spec in pairs]
         return [
             Tensor(buffer, spec.shape, spec.dtype, self.device)
             for buffer, spec in zip(buffers, specs, strict=True)
         ]
 
     def _refer(self, arrays: Sequence[Any], *targets: Any) -> None:
+        for target, part in zip(targets, self._parts(arrays), strict=True):
+            target[...] = part
+
+    def _parts(self, arrays: Sequence[Any]) -> Sequence[Any]:
         assert self.operator.reference is not None  # NumPy computes functions of ops by these
         given = self.operator.reference(*self.operands(arrays), **self.attrs)
         parts = given if isinstance(given, tuple) else (given,)
@@ -212,8 +223,7 @@ class OperatorCall:
         specs = self.results + self.residuals
         if shapes != [spec.shape for spec in specs]:
             raise self._misshapen(shapes, specs)
-        for target, part in zip(targets, parts, strict=True):
-            target[...] = part
+        return parts
 
     def _misshapen(self, shapes: Sequence[Any], specs: Sequence[Spec]) -> RegistrationError:
         given = " and ".join(f"shape {each}" for each in shapes)
@@ -310,6 +320,12 @@ class OperatorCall:
         wanted = [leaf for leaf, need in zip(leaves, saved.needs, strict=True) if need]
         parts = iter(gradients_of([r for r, _ in pairs], wanted, [g for _, g in pairs]))
         return [next(parts) if need else None for need in saved.needs]
+
+
+def _fresh(array: Any, dtype: Any) -> Any:
+    """A flat array of a reference's result, whose memory is no input's."""
+    copy = None if array.flags.owndata else True  # the inputs are views there
+    return np.array(array, dtype, order="C", copy=copy).reshape(-1)
 
 
 # -- the function of an op -------------------------------------------------------------------

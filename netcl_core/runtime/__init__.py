@@ -1,5 +1,6 @@
 """The runtime: what a device is asked to do.
 
 Owns the rendering of templates, built programs and their cache, device memory, kernel launches,
-host calls, and the streams through which all of it goes. Imports `device` and the ground.
+host calls, the streams through which all of it goes, and the recording of what goes through one, to
+be done again. Imports `device` and the ground.
 """

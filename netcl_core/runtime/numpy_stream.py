@@ -51,8 +51,8 @@ class NumpyStream:
         outputs: Sequence[Any],
         forms: Sequence[tuple[tuple[int, ...], Any]],
     ) -> None:
-        buffers = zip((*inputs, *outputs), forms, strict=True)
-        arrays = [buffer.reshape(shape) for buffer, (shape, _) in buffers]
+        places = zip((*inputs, *outputs), forms, strict=True)
+        arrays = [buffer.reshape(form[0]) for buffer, form in places]
         with np.errstate(all="ignore"):
             run(arrays[: len(inputs)], *arrays[len(inputs) :])
 

@@ -78,6 +78,7 @@ class ReduceLROnPlateau(Saved):
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
         self._last_lr = self._now()
+        on_replay(partial(self.step, current))
 
     def _is_better(self, current: float) -> bool:
         sign = 1 if self.mode == "max" else -1
