@@ -21,7 +21,8 @@ from netcl_core import nn, optim
 from netcl_core.autograd.graph import CompiledGraph
 from netcl_core.errors import AttributeValueError, ReplayError
 from netcl_core.runtime.recording import recordings
-from netcl_core.runtime.stream import own_stream, replaced
+from netcl_core.runtime.signatures import read_only
+from netcl_core.runtime.stream import StreamWrapper, own_stream, replaced, stream_of, use_stream
 from netcl_core.testing.streams import recorded
 
 DEVICES = [device for device in nc.devices() if not device.simulator]
@@ -488,6 +489,68 @@ def test_an_output_as_the_next_input(device: nc.Device) -> None:
     assert found.numpy().tolist() == [32, 64]
 
 
+def test_an_output_is_copied_before_the_graph_overwrites_it(device: nc.Device) -> None:
+    w = nc.tensor(floats((3, 3), 0))
+    graph = ag.capture(lambda x: x @ w, floats((3, 3), 1))
+    found = graph(floats((3, 3), 2))
+    wanted = nc.tensor(floats((3, 3), 2)) @ w
+    for _ in range(3):
+        found, wanted = graph(found), wanted @ w
+    equal(found, wanted)
+
+
+def test_tensors_are_read_where_they_lie_unless_the_graph_uses_them(fast: nc.Device) -> None:
+    w = leaf((3,), 0)
+    optimizer = optim.SGD([w], lr=1.0)
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = ag.sum(w * x * x)
+        loss.backward()
+        optimizer.step()
+        return x * 1.0
+
+    graph, x = ag.capture(step, [1.0, 1.0, 1.0]), nc.tensor([1.0, 2.0, 3.0])
+    with Ledger(fast) as seen:
+        equal(graph(x), x)
+        equal(graph(x), x)
+    assert not seen.copies
+    for _ in range(2):
+        before = w.numpy()
+        with Ledger(fast) as seen:  # w is what the step changes
+            found = graph(w)
+        assert seen.copies == 1
+        np.testing.assert_array_equal(found.numpy(), before)
+        np.testing.assert_array_equal(w.numpy(), before - before * before)
+    equal(graph([4.0, 5.0, 6.0]), nc.tensor([4.0, 5.0, 6.0]))
+    equal(graph(x), x)
+
+
+class Ledger(StreamWrapper):
+    """Counts copies between buffers."""
+
+    def __init__(self, device: nc.Device) -> None:
+        super().__init__(stream_of(device))
+        self.copies = 0
+        self.scope = use_stream(self)
+
+    def __enter__(self) -> Ledger:
+        return self.scope.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self.scope.__exit__(*error)
+
+    def copy(self, target: Any, source: Any, size: int, dtype: Any) -> None:
+        self.copies += 1
+        super().copy(target, source, size, dtype)
+
+
+def test_what_a_kernel_can_write_is_read_from_its_signature() -> None:
+    source = "__kernel void f(__global const float *a, global float *const b, const ulong n) {}"
+    assert read_only(source, "f") == (True, False, False)
+    assert read_only(source, "g") == (False,)
+
+
 def test_views_and_constants(device: nc.Device) -> None:
     offset = np.array([10.0, 20.0], np.float32)
 
@@ -569,6 +632,66 @@ def test_a_replaced_stream_sees_the_replay(fast: nc.Device) -> None:
         found = graph(floats(50, 1)).numpy()
     assert len(seen.launched) == graph.launches
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_long_graph(fast: nc.Device) -> None:
+    def step(x: Any) -> Any:
+        with ag.no_grad():
+            for _ in range(1500):
+                x = x + 1.0
+        return x
+
+    graph = ag.capture(step, [0.0])
+    assert graph.launches == 1500
+    assert graph([5.0]).item() == 1505
+
+
+def test_zeros_for_gradients(device: nc.Device) -> None:
+    w = leaf((2,), 0)
+    optimizer = optim.SGD([w], lr=0.0)
+
+    def step(x: Any) -> None:
+        optimizer.zero_grad(set_to_none=False)
+        for _ in range(2):
+            ag.sum(w * x).backward()
+
+    graph = ag.capture(step, [1.0, 1.0])
+    for _ in range(2):
+        graph([2.0, 3.0])
+        assert w.grad.numpy().tolist() == [4, 6]
+
+
+def test_a_graph_works_where_its_tensors_are(fast: nc.Device) -> None:
+    graph = ag.capture(lambda x: x * 2.0, nc.tensor([1.0], "cpu"))
+    assert str(graph.device) == "cpu"
+    assert str(CompiledGraph([leaf((2,), 0).to("cpu")]).device) == "cpu"
+    assert graph([3.0]).item() == 6
+    assert ag.capture(lambda x: x * 2.0, [1.0], device="cpu")([2.0]).item() == 4
+
+
+def test_one_hot_classes_are_checked_at_a_replay(device: nc.Device) -> None:
+    graph = ag.capture(lambda x: ag.one_hot(x, 3), np.array([0, 2]))
+    assert graph(np.array([1, 0])).numpy().tolist() == [[0, 1, 0], [1, 0, 0]]
+    with pytest.raises(AttributeValueError, match="one_hot: the index 3"):
+        graph(np.array([1, 3]))
+    with pytest.raises(ReplayError, match="range of a tensor's values"):
+        ag.capture(lambda x: ag.one_hot(x), np.array([0, 2]))
+
+
+def test_a_plateau_gets_the_number_of_the_capture(fast: nc.Device) -> None:
+    w = leaf((2,), 0)
+    schedule = optim.lr_scheduler.ReduceLROnPlateau(optim.SGD([w], lr=1.0), patience=1)
+
+    def step(x: Any) -> Any:
+        schedule.step(1.0)
+        return x * 2.0
+
+    graph = ag.capture(step, [1.0])
+    for _ in range(3):
+        graph([1.0])
+    assert schedule.last_epoch == 4 and schedule.num_bad_epochs == 1
+    with pytest.raises(ReplayError, match="values cannot be read"):
+        ag.capture(lambda x: schedule.step(x), [1.0])
 
 
 def test_many_replays_do_not_run_ahead(fast: nc.Device) -> None:

@@ -47,11 +47,10 @@ class GraphInput:
                 raise self._misfit(f"lies on {value.device}", str(wanted.device), remedy)
         else:
             value = host_array(given, None if hasattr(given, "dtype") else wanted.dtype)
-        form = f"shape {tuple(value.shape)} and dtype {value.dtype}"
-        expected = f"shape {wanted.shape} and dtype {wanted.dtype}"
-        if form != expected:
+        if (value.shape, value.dtype) != (wanted.shape, wanted.dtype):
+            expected = f"shape {wanted.shape} and dtype {wanted.dtype}"
             remedy = "A graph has fixed shapes and dtypes: capture another one for these"
-            raise self._misfit(f"has {form}", expected, remedy)
+            raise self._misfit(f"has shape {value.shape} and dtype {value.dtype}", expected, remedy)
         return value
 
     def _misfit(self, given: str, expected: str, remedy: str) -> ReplayError:

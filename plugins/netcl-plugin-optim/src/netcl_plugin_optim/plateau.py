@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from netcl_core import on_replay
 from netcl_core.errors import AttributeValueError, message
 from netcl_plugin_optim.optimizer import Optimizer
 from netcl_plugin_optim.schedules import Saved

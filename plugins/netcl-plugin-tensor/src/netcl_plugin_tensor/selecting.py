@@ -201,16 +201,22 @@ def one_hot(x: Any, num_classes: int = -1) -> Any:
     index = x.value if hasattr(x, "value") else Tensor.from_host(x)
     if index.dtype not in _INDICES:
         raise DtypeError(message("one_hot", f"indices of dtype {index.dtype}", "an integer dtype"))
-    low, high = index.int_range() if index.size else (0, -1)
-    classes = high + 1 if num_classes == -1 else num_classes
-    if low < 0 or high >= classes:
-        wrong = low if low < 0 else high
-        raise AttributeValueError(message("one_hot", f"the index {wrong}", f"0 to {classes - 1}"))
+    classes = num_classes
+    if classes == -1:
+        classes = index.int_range()[1] + 1 if index.size else 0
+    ag.check_data(_check_classes, (index,), classes)
     if classes > _MOST_CLASSES:
         expected = f"at most {_MOST_CLASSES} classes"
         raise AttributeValueError(message("one_hot", f"num_classes={num_classes}", expected))
     names = Tensor.from_host(np.arange(classes, dtype=np.int64), index.device)
     return ag.eq(ag.unsqueeze(index, -1), names).astype("int64")
+
+
+def _check_classes(operands: Sequence[Any], classes: Any) -> None:
+    low, high = operands[0].int_range() if operands[0].size else (0, -1)
+    if low < 0 or high >= classes:
+        wrong = low if low < 0 else high
+        raise AttributeValueError(message("one_hot", f"the index {wrong}", f"0 to {classes - 1}"))
 
 
 def masked_fill(x: Any, mask: Any, value: float) -> Any:

@@ -1,0 +1,71 @@
+"""Every op of the first-party plugins, captured with its gradients, gives what it gives eagerly."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.testing import Case, table_of, usable_devices
+from netcl_core.testing.checks import compare
+from netcl_core.testing.reference import Values, evaluate
+from netcl_core.testing.samples import covector
+
+PLUGINS = ("elementwise", "tensor", "linalg", "losses")
+CASES = [case for plugin in PLUGINS for case in table_of(f"netcl-plugin-{plugin}").cases]
+#: What is refused, and why.
+LEFT_OUT = {"getitem-empty": "an input of which no element is read"}
+
+
+@pytest.fixture(autouse=True)
+def no_warnings_of_data() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+class Step:
+    """A case with its backward pass."""
+
+    def __init__(self, case: Case, needs: Sequence[bool]) -> None:
+        self.case, self.needs = case, needs
+
+    def __call__(self, *tensors: Any) -> Any:
+        result = self.case.run(*tensors)
+        if result.requires_grad:
+            ag.backward(result, covector(result.shape, result.dtype))
+        return result
+
+
+def replayed(case: Case, first: Sequence[Any], second: Sequence[Any], device: Any) -> Values:
+    """What a case gives for the second inputs, captured with the first."""
+    needs = case.needs(first)
+    with nc.use_device(device):
+        pairs = zip(first, needs, strict=True)
+        leaves = [nc.Tensor.from_host(x, device, requires_grad=need) for x, need in pairs]
+        graph = ag.capture(Step(case, needs), *leaves, device=device)
+        result = graph(*second)
+        grads = [None if leaf.grad is None else leaf.grad.to_host() for leaf in leaves]
+        return Values(result.to_host(), result.dtype, grads)
+
+
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_case(case: Case, device: nc.Device) -> None:
+    dtype = case.main_dtype
+    reason = LEFT_OUT.get(str(case)) or case.excuse("values", device, dtype)
+    if reason:
+        pytest.skip(reason)
+    first, second = case.main_sample(dtype), case.main_sample(dtype, "other")
+    if [x.shape for x in first] != [x.shape for x in second]:
+        pytest.skip("its samples have several shapes")
+    nc.manual_seed(1)
+    found = replayed(case, first, second, device)
+    nc.manual_seed(1)
+    evaluate(case, first, device)  # which draws as many random numbers as the capture
+    wanted = evaluate(case, second, device)
+    compare(None, found, wanted, f"{case} on {device}")
