@@ -280,6 +280,32 @@ def test_inference(device: nc.Device) -> None:
         equal(graph(floats((2, 4), 1)), layer(layer(nc.tensor(floats((2, 4), 1)))))
 
 
+def test_gradients_as_results(device: nc.Device) -> None:
+    def step(x: Any) -> Any:
+        leaf = x.detach().requires_grad_()
+        loss = ag.sum(ag.tanh(leaf) * leaf)
+        return ag.grad(loss, [leaf])[0]
+
+    graph = ag.capture(step, floats((3, 5), 0))
+    equal(graph(floats((3, 5), 1)), step(nc.tensor(floats((3, 5), 1))))
+
+
+def test_indices_are_checked_at_a_replay(device: nc.Device) -> None:
+    table = nn.Embedding(4, 3)
+    graph = ag.capture(lambda x: table(x), np.array([[0, 1]]))
+    equal(graph(np.array([[3, 2]])), table(np.array([[3, 2]])))
+    for wrong in (np.array([[0, 4]]), nc.tensor(np.array([[-5, 0]]))):
+        with pytest.raises(AttributeValueError, match="index"):
+            graph(wrong)
+
+
+def test_anomaly_mode_reads_values(fast: nc.Device) -> None:
+    w = leaf((3,), 0)
+    with ag.detect_anomaly(), pytest.raises(ReplayError, match="values cannot be read"):
+        ag.capture(lambda x: ag.sum(w * x).backward(), [1.0, 1.0, 1.0])
+    assert w.grad is None and not recordings
+
+
 # -- the documented form -------------------------------------------------------------------
 
 
@@ -730,16 +756,16 @@ def test_values_cannot_be_read(step: Callable[[Any], Any], device: nc.Device) ->
 
 
 def test_an_error_in_the_block_leaves_no_trace(device: nc.Device) -> None:
-    w, x = leaf((3,), 0), nc.tensor([1.0, 2.0, 3.0])
-    w.grad = held = nc.tensor([5.0, 5.0, 5.0])
+    w, x, other = leaf((3,), 0), nc.tensor([1.0, 2.0, 3.0]), leaf((3,), 1)
+    w.grad = other.grad = held = nc.tensor([5.0, 5.0, 5.0])
     graph = CompiledGraph([w])
     made: list[Any] = []
     with pytest.raises(ZeroDivisionError), graph:
         made.append(weakref.ref(next(iter(recordings.values()))))
-        ag.sum(w * x).backward()
+        ag.sum(w * x * other).backward()
         raise ZeroDivisionError
     assert not replaced and not recordings
-    assert w.grad is held and held.numpy().tolist() == [5, 5, 5]
+    assert w.grad is other.grad is held and held.numpy().tolist() == [5, 5, 5]
     gc.collect()
     assert made[0]() is None
     for attempt in (lambda: graph.compile([x]), lambda: graph.replay([x]), lambda: graph.launches):

@@ -6,26 +6,25 @@ prepared; no Python of the block runs again.
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Final, final
 
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device, get_device
 from netcl_core.errors import ReplayError, message
 from netcl_core.jit.graph_inputs import GraphInputs
+from netcl_core.jit.graph_outputs import assigned, mapped, operands_in
 from netcl_core.ops.operator_call import as_operand
 from netcl_core.runtime.commands import Command, LaunchCommand, identity
 from netcl_core.runtime.opencl_replay import OpenCLReplay
 from netcl_core.runtime.opencl_stream import OpenCLStream
 from netcl_core.runtime.recording import Recording, recording, refuse_in_capture
 from netcl_core.runtime.stream import own_stream, stream_of
-from netcl_core.tape.node import Node
 from netcl_core.tape.state import thread
 from netcl_core.tensors.tensor import Operand, Tensor
 
@@ -75,6 +74,7 @@ class CompiledGraph:
         self._begun: Recording | None = None
         self._before: dict[str, Any] = {}
         self._assigned: Any = None
+        self._dropped: list[tuple[Tensor, Tensor | None]] = []
         self._leaves: list[tuple[Tensor, Any, Tensor | None]] = []
         self._compiled: _Compiled | None = None
         self._lock = threading.Lock()
@@ -88,8 +88,8 @@ class CompiledGraph:
         if thread.tracer is not None:
             thread.tracer.interrupt("capture", "a capture inside the function")
         self._begun = self._scope.enter_context(recording(self.device, "CompiledGraph"))
-        self._before = _operands_in(sys._getframe(1))
-        self._leaves = [(leaf, leaf.buffer, leaf.grad) for leaf in self._params]
+        self._before = operands_in(sys._getframe(1))
+        self._dropped = [(leaf, leaf.grad) for leaf in self._params]
         for leaf in self._params:
             leaf.grad = None
         return self
@@ -106,14 +106,14 @@ class CompiledGraph:
         self._scope.close()
         before, self._before = self._before, {}
         if kind is not None:
-            for leaf, _, gradient in self._leaves:
+            for leaf, gradient in [*made.leaves.values(), *self._dropped]:
                 leaf.grad = gradient
-            self._leaves = []
             self._why = f"the block raised {kind.__name__}"
             return
-        leaves = {id(leaf): leaf for leaf in [*self._params, *made.leaves.values()]}
+        leaves = {id(leaf): leaf for leaf, _ in [*self._dropped, *made.leaves.values()]}
         self._leaves = [(leaf, leaf.buffer, leaf.grad) for leaf in leaves.values()]
-        self._assigned = _assigned(before, _operands_in(sys._getframe(1)), made)
+        self._dropped, made.leaves = [], {}
+        self._assigned = assigned(before, operands_in(sys._getframe(1)), made)
         self._recording = made
 
     def _captured(self) -> Recording:
@@ -238,12 +238,12 @@ class _Compiled:
     def __init__(self, captured: Recording, inputs: Sequence[Any], outputs: Any) -> None:
         device = self.device = captured.device
         used = {identity(buffer) for each in captured.commands for buffer in each.buffers}
-        _mapped(outputs, lambda operand: used.add(identity(operand.value.buffer)))
+        mapped(outputs, lambda operand: used.add(identity(operand.value.buffer)))
         self._inputs = GraphInputs(device, inputs, used, captured.checks)
         self._commands = [self._moved(command) for command in captured.commands]
         self._changed = list(captured.changed.values())
         self._shown: set[int] = set()
-        self.outputs = _mapped(outputs, self._output)
+        self.outputs = mapped(outputs, self._output)
         self._inputs.settle(self._commands, self._shown)
         own = own_stream(device)
         self._prepared = (
@@ -276,52 +276,3 @@ class _Compiled:
                 command.run(stream)
         for tensor in self._changed:
             tensor.mark_changed()
-
-
-# -- outputs ---------------------------------------------------------------------------------
-
-
-def _operands_in(frame: FrameType) -> dict[str, Any]:
-    """The variables of a frame that are tensors."""
-    variables = frame.f_locals
-    found = {name: each for name, each in variables.items() if isinstance(each, Operand)}
-    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(variables) is dict:
-        for name in found:  # before Python 3.13 a function's frame keeps them there to its end
-            del variables[name]
-    return found
-
-
-def _assigned(before: dict[str, Any], now: dict[str, Any], made: Recording) -> Any:
-    """What a block assigned: nothing, a tensor or several; not what others were made from."""
-    found = {
-        id(each): each
-        for name, each in now.items()
-        if before.get(name) is not each and made.made(each.value.buffer)
-    }
-    behind = _ancestors(found.values())
-    results = tuple([each.value for key, each in found.items() if key not in behind])
-    return results[0] if len(results) == 1 else results or None
-
-
-def _ancestors(operands: Iterable[Any]) -> set[int]:
-    """The identities of the nodes that some were made from."""
-    found: set[int] = set()
-    waiting = [parent for each in operands if isinstance(each, Node) for parent in each.parents]
-    while waiting:
-        node = waiting.pop()
-        if id(node) not in found:
-            found.add(id(node))
-            waiting += node.parents if isinstance(node, Node) else ()
-    return found
-
-
-def _mapped(result: Any, change: Callable[[Operand], Any]) -> Any:
-    """A result with other tensors in its tuples, lists and dicts."""
-    if isinstance(result, Operand):
-        return change(result)
-    if isinstance(result, dict):
-        return {name: _mapped(each, change) for name, each in result.items()}
-    if isinstance(result, (tuple, list)):
-        parts = [_mapped(each, change) for each in result]
-        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
-    return result

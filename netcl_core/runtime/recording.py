@@ -48,7 +48,7 @@ class Recording(StreamWrapper):
         commands: What was asked for, in order.
         checks: What was checked of data.
         changed: The tensors that were changed in place, by their identity.
-        leaves: The leaves that got a gradient, likewise.
+        leaves: The leaves that got a gradient, with the one that they had before, likewise.
     """
 
     def __init__(self, device: Device) -> None:
@@ -248,5 +248,5 @@ def note_gradient(leaf: Any) -> bool:
     found = recordings.get(get_ident())
     if found is None:
         return False
-    found.leaves[id(leaf)] = leaf
+    found.leaves.setdefault(id(leaf), (leaf, leaf.grad))
     return leaf.grad is not None and not found.made(leaf.grad.buffer)

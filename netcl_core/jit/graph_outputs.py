@@ -1,0 +1,58 @@
+"""The outputs of a captured graph: what a block assigned, alone or in tuples, lists and dicts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any
+
+from netcl_core.runtime.recording import Recording
+from netcl_core.tape.node import Node
+from netcl_core.tensors.tensor import Operand
+
+
+def operands_in(frame: FrameType) -> dict[str, Any]:
+    """The variables of a frame that are tensors."""
+    variables = frame.f_locals
+    found = {name: each for name, each in variables.items() if isinstance(each, Operand)}
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(variables) is dict:
+        for name in found:  # before Python 3.13 a function's frame keeps them there to its end
+            del variables[name]
+    return found
+
+
+def assigned(before: dict[str, Any], now: dict[str, Any], made: Recording) -> Any:
+    """What a block assigned: nothing, a tensor or several; not what others were made from."""
+    found = {
+        id(each): each
+        for name, each in now.items()
+        if before.get(name) is not each and made.made(each.value.buffer)
+    }
+    behind = _ancestors(found.values())
+    results = tuple([each.value for key, each in found.items() if key not in behind])
+    return results[0] if len(results) == 1 else results or None
+
+
+def _ancestors(operands: Iterable[Any]) -> set[int]:
+    """The identities of the nodes that some were made from."""
+    found: set[int] = set()
+    waiting = [parent for each in operands if isinstance(each, Node) for parent in each.parents]
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in found:
+            found.add(id(node))
+            waiting += node.parents if isinstance(node, Node) else ()
+    return found
+
+
+def mapped(result: Any, change: Callable[[Operand], Any]) -> Any:
+    """A result with other tensors in its tuples, lists and dicts."""
+    if isinstance(result, Operand):
+        return change(result)
+    if isinstance(result, dict):
+        return {name: mapped(each, change) for name, each in result.items()}
+    if isinstance(result, (tuple, list)):
+        parts = [mapped(each, change) for each in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
+    return result
