@@ -13,6 +13,8 @@ from typing import Any
 import captured
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from programs import FLOATS, generate
 
 import netcl_core as nc
@@ -183,6 +185,51 @@ def alike(first: Any, second: Any) -> None:
         equal(first, second)
     else:
         np.testing.assert_array_equal(first, second)
+
+
+ACTIONS = ("replay", "replay device data", "eager", "rate", "no gradients", "allocate", "entry")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=12))
+def test_replays_and_eager_work_in_any_order(actions: list[str]) -> None:
+    with nc.use_device(DEVICES[0]):
+        eager, twin = Network(), Network()
+        nc.manual_seed(2)
+        graph = ag.capture(twin.step, *twin.inputs(0))
+        done, found, wanted = 1, [values(twin, graph.outputs)], []
+        for action in actions:
+            if action in ("replay", "replay device data", "eager"):
+                given: Any = twin.inputs(done)
+                if action != "replay":
+                    given = [nc.tensor(array) for array in given]
+                run = twin.step if action == "eager" else graph
+                found.append(values(twin, run(*given)))
+                done += 1
+            _disturb(twin, graph, action)
+        nc.manual_seed(2)
+        for turn in range(done):
+            tensors = [nc.tensor(array) for array in eager.inputs(turn)]
+            wanted.append(values(eager, eager.step(*tensors)))
+        for one, other in zip(found, wanted, strict=True):
+            same(one, other)
+        for first, second in zip(eager.companions, twin.companions, strict=True):
+            alike(first.state_dict(), second.state_dict())
+
+
+def _disturb(twin: Network, graph: CompiledGraph, action: str) -> None:
+    """Something between two steps that makes no difference to them."""
+    if action == "rate":
+        twin.companions[0].lr = twin.companions[0].lr
+    elif action == "no gradients":
+        for each in twin.params:
+            each.grad = None if each.grad is not None else nc.Tensor.ones(each.shape)
+        twin.companions[0].zero_grad()
+    elif action == "allocate":
+        _ = [nc.Tensor.full((size,), 7.0) for size in (3, 60, 144, 192)]
+    elif action == "entry":
+        with graph:
+            assert twin.params[0].grad is None  # as the step left it
 
 
 @pytest.mark.parametrize("kind", ["AdamW", "RMSprop", "SGD"])
@@ -793,7 +840,7 @@ def test_inputs_that_do_not_fit(device: nc.Device) -> None:
     x, y = floats((2, 3), 1), np.array([1, 1])
     wanted = graph(x, y).numpy()
     other = "cpu" if device.backend == "opencl" else "opencl:0"
-    for given, text in [
+    for wrong, text in [
         ([x], "1 inputs; expected 2"),
         ([x[:1], y], r"input 0 has shape \(1, 3\) and dtype float32; expected shape \(2, 3\)"),
         ([x.astype("float64"), y], r"has .* dtype float64; expected .* dtype float32"),
@@ -801,7 +848,7 @@ def test_inputs_that_do_not_fit(device: nc.Device) -> None:
         ([nc.tensor(x, other), y], f"input 0 lies on {other}.*{device}.*Move it"),
     ]:
         with pytest.raises(ReplayError, match=text):
-            graph.replay(given)
+            graph.replay(wrong)
     with pytest.raises(ReplayError, match="inputs of type ndarray; expected a list"):
         graph.replay(x)
     with pytest.raises(AttributeValueError, match="class index 3 in target"):
@@ -828,7 +875,7 @@ def test_inputs_that_cannot_be_named(fast: nc.Device) -> None:
     graph = CompiledGraph()
     with graph:
         z = x * y
-    for given, text in [
+    for wrong, text in [
         ([x, x], "two inputs that share their memory; expected each tensor once"),
         ([x, ag.reshape(x, (2, 1))], "two inputs that share"),
         ([x, unused], r"input 1, of shape \(1,\), which the capture never read"),
@@ -837,7 +884,7 @@ def test_inputs_that_cannot_be_named(fast: nc.Device) -> None:
         ([nc.tensor([1.0], "cpu")], "input 0 on cpu; expected one on"),
     ]:
         with pytest.raises(ReplayError, match=text):
-            graph.compile(given, z)
+            graph.compile(wrong, z)
     graph.compile([x], z)
     assert graph.replay([x]).numpy().tolist() == [3, 8]
     graph.compile([y, x], z)  # and anew
