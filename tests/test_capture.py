@@ -22,9 +22,11 @@ import netcl_core.autograd as ag
 from netcl_core import nn, optim
 from netcl_core.autograd.graph import CompiledGraph
 from netcl_core.errors import AttributeValueError, ReplayError
+from netcl_core.runtime.commands import HostCommand
 from netcl_core.runtime.recording import recordings
 
 DEVICES = [device for device in nc.devices() if not device.simulator]
+OPENCL = [device for device in DEVICES if device.backend == "opencl"]
 
 
 @pytest.fixture(params=DEVICES, ids=str)
@@ -231,6 +233,42 @@ def test_anomaly_mode_reads_values(fast: nc.Device) -> None:
     with ag.detect_anomaly(), pytest.raises(ReplayError, match="values cannot be read"):
         ag.capture(lambda x: ag.sum(w * x).backward(), [1.0, 1.0, 1.0])
     assert w.grad is None and not recordings
+
+
+@pytest.mark.parametrize("device", OPENCL, ids=str, indirect=True)
+def test_calls_of_the_hosts_libraries(give: Callable[..., None], device: nc.Device) -> None:
+    calls = []
+
+    def plan(request: ag.Request) -> nc.HostCall:
+        turned = request.attrs["trans_a"], request.attrs["trans_b"]
+
+        def run(inputs: Any, out: Any) -> None:
+            calls.append(1)
+            pairs = zip(inputs, turned, strict=True)
+            np.matmul(*[each.T if turn else each for each, turn in pairs], out=out)
+
+        return nc.HostCall(run)
+
+    give("counting", ag.Implementation("matmul", "counting host", plan, priority=99))
+    w = leaf((4, 2), 0)
+
+    def step(x: Any) -> Any:
+        loss = ag.sum(ag.tanh(ag.relu(x) @ w))
+        loss.backward()
+        return loss
+
+    graph = ag.capture(step, floats((3, 4), 1))
+    assert len(calls) == graph_calls(graph) > 0
+    for turn in (2, 3):
+        found = graph(nc.tensor(floats((3, 4), turn))).item()
+        gradient, w.grad = w.grad.numpy(), None
+        assert found == step(nc.tensor(floats((3, 4), turn))).item()
+        np.testing.assert_array_equal(gradient, w.grad.numpy())
+    assert len(calls) == 5 * graph_calls(graph)
+
+
+def graph_calls(graph: CompiledGraph) -> int:
+    return sum(isinstance(each, HostCommand) for each in graph._captured().commands)
 
 
 # -- the documented form -------------------------------------------------------------------
