@@ -48,7 +48,8 @@ def replayed(case: Case, first: Sequence[Any], second: Sequence[Any], device: An
         pairs = zip(first, needs, strict=True)
         leaves = [nc.Tensor.from_host(x, device, requires_grad=need) for x, need in pairs]
         graph = ag.capture(Step(case, needs), *leaves, device=device)
-        result = graph(*second)
+        graph(*second)
+        result = graph(*[nc.Tensor.from_host(x, device) for x in second])
         grads = [None if leaf.grad is None else leaf.grad.to_host() for leaf in leaves]
         return Values(result.to_host(), result.dtype, grads)
 
@@ -66,6 +67,7 @@ def test_a_case(case: Case, device: nc.Device) -> None:
     nc.manual_seed(1)
     found = replayed(case, first, second, device)
     nc.manual_seed(1)
-    evaluate(case, first, device)  # which draws as many random numbers as the capture
+    for arrays in (first, second):  # which draws as many random numbers
+        evaluate(case, arrays, device)
     wanted = evaluate(case, second, device)
     compare(None, found, wanted, f"{case} on {device}")
