@@ -39,7 +39,7 @@ def to_device(x: Any, device: Device) -> Any:
         return x
     return apply_op(
         lambda value: move(value, device),
-        lambda grad: [move(grad, source)],
+        lambda grad: [to_device(grad, source)],
         x,
         op_name="to",
         attrs={"device": str(device)},

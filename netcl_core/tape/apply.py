@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
 from netcl_core.device.device import Device
+from netcl_core.dtypes import DTYPES
 from netcl_core.errors import DeviceError, message
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.exact_forward import ExactForward
+from netcl_core.tape.gradients import no_second_derivative
 from netcl_core.tape.node import Node, user_frame
 from netcl_core.tape.state import process, thread
 from netcl_core.tape.tape import Tape, recorder
@@ -62,6 +64,13 @@ class Call(Protocol):
         grad mode off.
         """
 
+    def recorded_gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
+        """The same, with grad mode on, by recorded calls on the node's inputs and on `grads`.
+
+        All are operands: Nodes, and Tensors for what is constant. Raises GradientError, which
+        names the op, where that cannot be done.
+        """
+
     def exact(self, node: Node) -> ExactForward:
         """Its forward in float64 on the host, for checks of the gradients."""
 
@@ -95,6 +104,8 @@ def apply(
     tape = state.tape or recorder()
     kept = None
     if True not in flows or not tape.enabled:
+        if state.differentiated is not None and True in needs:
+            _refuse_constant(call, needs, state.differentiated)
         value = call.run(inputs, scalars)
         if type(value) is not list:
             return Node(value, call.name)
@@ -131,6 +142,14 @@ def _learn(call: Call, needs: Needs) -> tuple[Needs, tuple[int, ...]]:
     flows = call.flows(needs)
     found = call.known[needs] = flows, call.saves(needs) if True in flows else ()
     return found
+
+
+def _refuse_constant(call: Call, needs: Needs, op: str) -> None:
+    """Raise GradientError for a call without any gradient in one that is to be differentiated."""
+    if True in call.flows((True,) * len(needs)):
+        return  # it has one, not with respect to these inputs
+    if call.results is None or any(DTYPES[spec.dtype].floating for spec in call.results):
+        raise no_second_derivative(op, f"{call.name}, which its gradient uses, has no gradient")
 
 
 def _others(node: Node, values: Sequence[Tensor], flows: Needs, tape: Tape) -> list[Node]:

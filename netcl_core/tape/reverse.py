@@ -12,7 +12,7 @@ import heapq
 import threading
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, Protocol, TypeAlias, final
 
 from netcl_core.errors import ArgumentError, GradientError, MutationError, ShapeError, message
 from netcl_core.tape import anomaly
@@ -46,6 +46,47 @@ def target_of(operand: Any) -> Target:
     """What the gradient of an operand belongs to."""
     owner, index = _origin(operand)
     return id(owner), index
+
+
+class Arithmetic(Protocol):
+    """What a walk computes with.
+
+    Attributes:
+        records: Whether it is recorded, so that the gradients can be differentiated.
+    """
+
+    records: bool
+
+    def seed(self, root: Any, seed: Any) -> Any:
+        """The gradient of a result (None: 1) in its dtype and on its device."""
+
+    def add(self, held: Any, own: bool, term: Any) -> Any:
+        """The sum of two gradients; `held` may be written to if it is the caller's own."""
+
+    def gradients(self, node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
+        """The gradients of a call's inputs; see `apply.Call`."""
+
+
+@final
+class _Plain:
+    """Tensors and Spreads, and nothing is recorded."""
+
+    __slots__ = ()
+    records = False
+    add = staticmethod(add)
+
+    def seed(self, root: Any, seed: Any) -> Tensor:
+        """The gradient of a result as a Tensor."""
+        value = seed_of(root, seed).value
+        return convert(move(value, root.device), root.dtype)
+
+    def gradients(self, node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
+        """By the call's own kernels."""
+        found: Sequence[Any] = node.call.gradients(node, grads, needs)
+        return found
+
+
+_PLAIN: Final = _Plain()
 
 
 @final
@@ -121,11 +162,14 @@ def _keep_useful(nodes: Iterable[_Place], wanted: set[Target]) -> None:
 class _Walk:
     """One reverse pass."""
 
-    __slots__ = ("_ready", "_starts", "found", "leaves", "retain", "taken", "wanted")
+    __slots__ = ("_ready", "_starts", "found", "leaves", "retain", "sums", "taken", "wanted")
 
-    def __init__(self, roots: Sequence[Any], wanted: set[Target] | None, retain: bool) -> None:
+    def __init__(
+        self, roots: Sequence[Any], wanted: set[Target] | None, retain: bool, sums: Arithmetic
+    ) -> None:
         self.wanted = wanted
         self.retain = retain
+        self.sums = sums
         self.taken: set[int] = set()  # buffers that somebody else holds
         self.found: dict[Target, Tensor] = {}
         self.leaves: list[tuple[Tensor, Any]] = []
@@ -147,8 +191,8 @@ class _Walk:
     def run(self, roots: Sequence[Any], seeds: Sequence[Any]) -> None:
         """Pass the gradients of the results on, call by call, the latest first."""
         for root, seed, (place, index) in zip(roots, seeds, self._starts, strict=True):
-            start = _seed(root, seed)
-            self.taken.add(id(start.buffer))
+            start = self.sums.seed(root, seed)
+            self.taken.add(id(start.value.buffer))
             self._add(place, index, start)
         while self._ready:
             self._pass(heapq.heappop(self._ready)[1])
@@ -160,7 +204,7 @@ class _Walk:
             if held is None:
                 place.sums[index] = gradient
             else:
-                place.sums[index] = add(held, index in place.own, gradient)
+                place.sums[index] = self.sums.add(held, index in place.own, gradient)
                 place.own += (index,)
         place.consumers -= 1
         if not place.consumers:
@@ -200,7 +244,7 @@ class _Walk:
             if self.wanted is not None:
                 useful = {i for i, _, _ in edges}
                 needs = tuple([i in useful for i in range(len(needs))])
-            parts = _gradients(node, grads, needs)
+            parts = _gradients(node, grads, needs, self.sums)
         for i, there, index in edges:
             self._add(there, index, parts and parts[i])
 
@@ -218,7 +262,8 @@ def run_backward(
     seeds: Sequence[Any],
     retain: bool,
     targets: Sequence[Any] | None = None,
-) -> list[Tensor | None]:
+    sums: Arithmetic | None = None,
+) -> list[Any]:
     """The backward pass.
 
     Args:
@@ -227,14 +272,16 @@ def run_backward(
         retain: Whether results keep their gradients too.
         targets: Whose gradients are wanted. Then these are returned (None where there is none),
             no leaf is touched, and nothing behind the targets is computed.
+        sums: What computes; one that records gives operands, for targets alone.
     """
     if thread.tracer is not None:
         thread.tracer.interrupt("backward", "a backward pass inside the function")
     wanted = None if targets is None else {target_of(target) for target in targets}
     for root in roots:
         _check_root(root)
-    walk = _Walk(roots, wanted, retain)
-    outer, thread.grad = thread.grad, False
+    sums = sums or _PLAIN
+    walk = _Walk(roots, wanted, retain, sums)
+    outer, thread.grad = thread.grad, sums.records
     try:
         walk.run(roots, seeds)
         found = walk.found
@@ -278,7 +325,8 @@ def _check_root(root: Any) -> None:
         )
 
 
-def _seed(root: Any, seed: Any) -> Tensor:
+def seed_of(root: Any, seed: Any) -> Any:
+    """The gradient of a result that a pass starts from, on the device of the result."""
     if seed is None:
         if root.size != 1:
             raise ShapeError(
@@ -290,16 +338,17 @@ def _seed(root: Any, seed: Any) -> Tensor:
                 )
             )
         return Tensor.full(root.shape, 1, root.dtype, root.device)
-    if isinstance(seed, Operand):
-        value = seed.value
-    else:
+    value = seed
+    if not isinstance(seed, Operand):
         value = Tensor.from_host(host_array(seed, root.dtype), root.device)
     if value.shape != root.shape:
         raise ShapeError(message("backward", f"grad of shape {value.shape}", f"{root.shape}"))
-    return convert(move(value, root.device), root.dtype)
+    return value
 
 
-def _gradients(node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
+def _gradients(
+    node: Node, grads: Sequence[Any], needs: tuple[bool, ...], sums: Arithmetic
+) -> Sequence[Any]:
     """The gradients of a call's inputs, of what has not changed since."""
     for saved, version in node.versions:
         if saved.version != version:
@@ -312,7 +361,7 @@ def _gradients(node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Seq
                     "Call backward before the change, or change a copy",
                 )
             )
-    values: Sequence[Any] = node.call.gradients(node, grads, needs)
+    values = sums.gradients(node, grads, needs)
     check, numerics = anomaly_mode()
     if check or numerics:
         seen = [None if part is None else whole(part) for part in values]

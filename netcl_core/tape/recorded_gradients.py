@@ -1,0 +1,148 @@
+"""ag.grad, and the gradients that it records so that they can be differentiated again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, final
+
+from netcl_core.codegen.layout import Shape
+from netcl_core.codegen.lowering import plan
+from netcl_core.codegen.region import Region, Signature
+from netcl_core.errors import ArgumentError, message
+from netcl_core.tape.apply import apply
+from netcl_core.tape.function_call import apply_op
+from netcl_core.tape.gradients import ACCUMULATE, EXPAND, Spread
+from netcl_core.tape.modes import enable_grad
+from netcl_core.tape.node import Node
+from netcl_core.tape.region_call import RegionCall
+from netcl_core.tape.reverse import run_backward, seed_of
+from netcl_core.tape.state import thread
+from netcl_core.tensors.tensor import Operand, Tensor
+
+
+def _recorded(region: Region, operands: Sequence[Any], shape: Shape | None, name: str) -> Any:
+    tensors = tuple([(x.shape, x.dtype) for x in operands])
+    made = plan(region, operands[0].device, Signature(tensors, (), shape))
+    return apply(RegionCall(made, name), operands)
+
+
+@final
+class _Recording:
+    """Operands throughout, by calls that go through `apply`; nothing is written in place."""
+
+    __slots__ = ()
+    records = True
+
+    def seed(self, root: Any, seed: Any) -> Any:
+        """The gradient of a result, connected with whatever it was computed from."""
+        return seed_of(root, seed).to(root.device).astype(root.dtype)
+
+    def add(self, held: Any, own: bool, term: Any) -> Any:
+        """The sum of two gradients, which have one shape and dtype."""
+        return _recorded(ACCUMULATE, [held, term], None, "accumulate")
+
+    def gradients(self, node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
+        """By recorded calls; a constant that an op without gradient would make is refused."""
+        outer, thread.differentiated = thread.differentiated, node.op_name
+        try:
+            found = node.call.recorded_gradients(node, grads, needs)
+            return [_whole(part) if type(part) is Spread else part for part in found]
+        finally:
+            thread.differentiated = outer
+
+
+def _whole(spread: Spread) -> Any:
+    return _recorded(EXPAND, [spread.value], spread.shape, "expand")
+
+
+_RECORDING: Final = _Recording()
+
+
+def grad(
+    outputs: Any, inputs: Any, grad_outputs: Any = None, create_graph: bool = False
+) -> list[Any]:
+    """The gradients of the sum of `outputs` with respect to `inputs`, without touching `.grad`.
+
+    >>> x = ag.tensor([3.0], requires_grad=True)
+    >>> [dx] = ag.grad(x * x * x, [x], create_graph=True)
+    >>> [ddx] = ag.grad(dx, [x])
+    >>> dx.item(), ddx.item(), x.grad
+    (27.0, 18.0, None)
+
+    Args:
+        outputs: Nodes, or a single one.
+        inputs: Nodes or Tensors, or a single one: leaves, and what was computed from them.
+        grad_outputs: A gradient for each output (None: 1 for one element).
+        create_graph: Whether the gradients are recorded, so that `ag.grad` and `backward` take
+            them further, to any order, with respect to inputs and to `grad_outputs` alike.
+
+    Returns:
+        A Tensor for each input, with `create_graph` a Node or (if it is constant) a Tensor; None
+        for an input that the outputs do not depend on.
+
+    Raises:
+        GradientError: an op has no second derivative, and `create_graph` asks for it.
+        MutationError: a tensor that a gradient needs was changed in place.
+    """
+    roots = [outputs] if isinstance(outputs, Operand) else list(outputs)
+    targets = [inputs] if isinstance(inputs, Operand) else list(inputs)
+    if grad_outputs is None:
+        seeds: list[Any] = [None] * len(roots)
+    else:
+        seeds = [grad_outputs] if isinstance(grad_outputs, Operand) else list(grad_outputs)
+    if len(seeds) != len(roots):
+        raise ArgumentError(
+            message("grad", f"{len(seeds)} grad_outputs", f"{len(roots)}, one per output")
+        )
+    return run_backward(roots, seeds, False, targets, _RECORDING if create_graph else None)
+
+
+def recomputed_gradients(
+    function: Callable[..., Any],
+    operands: Sequence[Any],
+    grads: Sequence[Any],
+    needs: Sequence[bool],
+    record: bool,
+) -> list[Any]:
+    """The gradients of a function of ops, which is run again; None where none is needed.
+
+    Args:
+        function: Of the operands, in whose place others of the same values are given to it.
+        operands: The operands, None for an absent one.
+        grads: A gradient for each result, or None.
+        needs: Whose gradients are wanted.
+        record: Whether they are recorded, on the operands.
+    """
+    stand_in = _branch if record else _leaf
+    pairs = zip(operands, needs, strict=True)
+    given = [None if x is None else stand_in(x, need) for x, need in pairs]
+    outer, thread.differentiated = thread.differentiated, None
+    try:
+        with enable_grad():
+            found = function(*given)
+    finally:
+        thread.differentiated = outer
+    results = found if isinstance(found, (tuple, list)) else [found]
+    chosen = [
+        (result, gradient)
+        for result, gradient in zip(results, grads, strict=True)
+        if gradient is not None and result.requires_grad
+    ]
+    wanted = [x for x, need in zip(given, needs, strict=True) if need]
+    roots, seeds = [result for result, _ in chosen], [gradient for _, gradient in chosen]
+    parts = iter(grad(roots, wanted, seeds, record))
+    return [next(parts) if need else None for need in needs]
+
+
+def _leaf(x: Tensor, need: bool) -> Tensor:
+    return x.alias(x.shape).requires_grad_(need)
+
+
+def _branch(x: Any, need: bool) -> Any:
+    """The value, of an operand whose gradient is wanted as the result of a call.
+
+    Then the gradient is partial: it leaves out that one operand may come from another.
+    """
+    if not need:
+        return x
+    return apply_op(lambda value: value, lambda gradient: [gradient], x, op_name="same", saves=())
