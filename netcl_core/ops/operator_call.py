@@ -20,7 +20,7 @@ from netcl_core.runtime.host_calls import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import stream_of
-from netcl_core.tape.apply import Needs
+from netcl_core.tape.apply import Needs, result_nodes
 from netcl_core.tape.exact_forward import ExactForward
 from netcl_core.tape.gradients import (
     checked,
@@ -286,25 +286,30 @@ class OperatorCall:
         An implementation's own backward is for speed, and serves where there is neither. What is
         kept for a backward alone has no graph, so that one which reads it cannot serve.
         """
-        operator, inputs = self.operator, self.operands(node.inputs)
-        if operator.backward is None and operator.function is not None:
+        inputs = self.operands(node.inputs)
+        if self.operator.backward is None and self.operator.function is not None:
             wanted = [bool(each) for each in self.operands(needs)]
             parts = recomputed_gradients(self._again, inputs, grads, wanted, record=True)
             return [parts[i] for i in self.present]
-        own = None if operator.backward is not None else self.implementation
-        if (operator.residuals if own is None else own.residuals) is not None:
-            raise no_second_derivative(self.name, "its gradient reads what is kept for it alone")
-        backward = operator.backward if own is None else own.backward
-        assert backward is not None  # else nothing flows
-        results = node.all_results(node.kept[: len(self.results)])
+        backward = self._differentiable_rule()
+        results = result_nodes(node, node.kept[: len(self.results)])
         try:
-            parts = backward(self._saved(node.inputs, results, needs), *grads)
-            parts = checked(self.name, parts, inputs, recorded=True)
+            found = backward(self._saved(node.inputs, results, needs), *grads)
+            parts = checked(self.name, found, inputs, recorded=True)
             refuse_unrecorded(self.name, parts, (*grads, *node.inputs))
         except Exception as error:
             self._tell_gradients(error)
             raise
         return [parts[i] for i in self.present]
+
+    def _differentiable_rule(self) -> Callable[..., Sequence[Any]]:
+        operator = self.operator
+        own = None if operator.backward is not None else self.implementation
+        backward = operator.backward if own is None else own.backward
+        if (operator.residuals if own is None else own.residuals) is not None:
+            raise no_second_derivative(self.name, "its gradient reads what is kept for it alone")
+        assert backward is not None  # else nothing flows
+        return backward
 
     def exact(self, node: Node) -> ExactForward:
         """The reference in float64, or the operator's own function on NumPy."""

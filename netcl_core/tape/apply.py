@@ -167,6 +167,20 @@ def _others(node: Node, values: Sequence[Tensor], flows: Needs, tape: Tape) -> l
     return found
 
 
+def result_nodes(node: Node, values: Sequence[Tensor]) -> list[Any]:
+    """All results of a recorded call as operands, made again where nobody has them any more.
+
+    `node` holds the record. A result that is no floating number is a constant.
+    """
+    living = {each.index: each for each in node.results()}
+    found: list[Any] = []
+    for i, value in enumerate(values):
+        if i not in living and DTYPES[value.dtype].floating:
+            living[i] = Node(value, node.op_name, node.call, frame=node.frame, index=i, source=node)
+        found.append(living.get(i, value))
+    return found
+
+
 def common_device(who: str, operands: Sequence[Any]) -> Device | None:
     """The device of all operands that have one; raises DeviceError if they differ."""
     device: Device | None = None

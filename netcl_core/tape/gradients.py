@@ -55,7 +55,7 @@ class Spread:
     @property
     def dtype(self) -> str:
         """The dtype's name."""
-        return self.value.dtype
+        return self.value.dtype  # type: ignore[no-any-return]  # an operand's
 
 
 def whole(gradient: Any) -> Tensor:

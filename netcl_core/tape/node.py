@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
 from typing import Any, Final, final
 
-from netcl_core.dtypes import DTYPES
 from netcl_core.errors import GradientError, message
 from netcl_core.plugins.registry import registry
 from netcl_core.tensors.tensor import Operand, Tensor
@@ -182,17 +181,6 @@ class Node(Operand):
         others = [reference() for reference in self._others]
         return [self, *(each for each in others if each is not None)]
 
-    def all_results(self, values: Sequence[Tensor]) -> list[Any]:
-        """The call's results as operands, made again of their tensors where nobody has them."""
-        living = {node.index: node for node in self.results()}
-        return [living[i] if i in living else self._result(i, x) for i, x in enumerate(values)]
-
-    def _result(self, index: int, value: Tensor) -> Any:
-        """Another result of the call; one that is no floating number is a constant."""
-        if not DTYPES[value.dtype].floating:
-            return value
-        return Node(value, self.op_name, self.call, frame=self.frame, index=index, source=self)
-
     @property
     def requires_grad(self) -> bool:
         """Whether a gradient flows through this value."""
@@ -222,12 +210,12 @@ class Node(Operand):
         return self.value.version
 
     @property
-    def grad(self) -> Tensor | None:
+    def grad(self) -> Any:
         """The gradient: of a leaf after backward, of a result under `Tape(retain_grads=True)`."""
         return self.value.grad if self.call is None else self._grad
 
     @grad.setter
-    def grad(self, value: Tensor | None) -> None:
+    def grad(self, value: Any) -> None:
         if self.call is None:
             self.value.grad = value
         else:

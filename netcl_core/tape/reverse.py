@@ -77,8 +77,8 @@ class _Plain:
 
     def seed(self, root: Any, seed: Any) -> Tensor:
         """The gradient of a result as a Tensor."""
-        value = seed_of(root, seed).value
-        return convert(move(value, root.device), root.dtype)
+        start: Tensor = seed_of(root, seed).value
+        return start if seed is None else convert(move(start, root.device), root.dtype)
 
     def gradients(self, node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
         """By the call's own kernels."""
@@ -301,7 +301,7 @@ def _deposit(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
     """Add to a leaf's `grad`; a buffer that somebody else holds as well is copied first."""
     with _deposits:
         if leaf.grad is not None:
-            leaf.grad = accumulate(leaf.grad, gradient, in_place=False)
+            leaf.grad = accumulate(leaf.grad.value, gradient, in_place=False)
             return
         kept = duplicate(gradient) if id(gradient.buffer) in taken else gradient
         leaf.grad = kept = convert(kept, leaf.dtype)
@@ -326,7 +326,7 @@ def _check_root(root: Any) -> None:
 
 
 def seed_of(root: Any, seed: Any) -> Any:
-    """The gradient of a result that a pass starts from, on the device of the result."""
+    """The gradient of a result that a pass starts from; that which is given as it is given."""
     if seed is None:
         if root.size != 1:
             raise ShapeError(

@@ -208,9 +208,9 @@ class Tensor(Operand):
     >>> x.shape, x.dtype, str(x.device), x.requires_grad
     ((2, 3), 'float16', 'cpu', False)
 
-    `requires_grad` marks a leaf: `backward` leaves its gradient in `grad`. Two
-    tensors may share a buffer (a reshape); `version` counts the in-place changes
-    of that buffer.
+    `requires_grad` marks a leaf: `backward` leaves its gradient in `grad`, as a Tensor; a recorded
+    gradient that is assigned stays a Node and can be differentiated. Two tensors may share a
+    buffer (a reshape); `version` counts the in-place changes of that buffer.
     """
 
     __slots__ = ("__weakref__", "_base", "_grad", "_range", "_requires_grad", "_version", "buffer",
@@ -227,7 +227,7 @@ class Tensor(Operand):
         self.dtype = dtype
         self.device = device
         self._requires_grad = False
-        self._grad: Tensor | None = None
+        self._grad: Operand | None = None
         self.leaf_node: weakref.ref[Any] | None = None
         self._base: Tensor | None = None
         self._version = 0
@@ -332,14 +332,17 @@ class Tensor(Operand):
     def _set_grad(self, grad: Operand | None) -> None:
         self._grad = None if grad is None else self._checked_grad(grad)
 
-    def _checked_grad(self, grad: Any) -> Tensor:
-        """The tensor of a gradient; raises unless it has this tensor's shape, dtype and device."""
+    def _checked_grad(self, grad: Any) -> Operand:
+        """A gradient, which is a Node only if it carries a graph of its own.
+
+        Raises unless it has this tensor's shape, dtype and device.
+        """
         if not isinstance(grad, Operand):
             given = f"a gradient of type {type(grad).__name__}"
             raise ArgumentError(message("grad", given, "a Tensor or None"))
         if (grad.shape, grad.dtype, grad.device) != (self.shape, self.dtype, self.device):
             self._refuse(grad)
-        return grad.value
+        return grad if grad.requires_grad else grad.value
 
     def _refuse(self, grad: Operand) -> None:
         """Raise for the first thing in which a gradient differs from this tensor."""

@@ -102,7 +102,7 @@ class Slab:
         gradients = []
         outputs = [state.buffer for state in self.states]
         for slot in slots:
-            gradients.append(slot.parameter.grad.buffer)  # it is due
+            gradients.append(slot.parameter.grad.value.buffer)  # it is due
             outputs.append(slot.parameter.buffer)
         bound(gradients, outputs, tuple(rule.scalars.values()))
 
@@ -137,8 +137,7 @@ class Slab:
         return Kernels((kernel,), scalars=(dtype.compute,) * len(rule.scalars))
 
     def _step_numpy(self, slot: Slot, rule: Rule) -> None:
-        parameter, gradient = slot.parameter, slot.parameter.grad
-        assert gradient is not None  # the slot is due
+        parameter, gradient = slot.parameter, slot.parameter.grad.value
         target = parameter.buffer
         compute = np.dtype("float64" if self.dtype == "float64" else "float32")
         values = target.astype(compute, copy=False)
