@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
+import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.testing.cases import Case
 from netcl_core.testing.samples import for_inputs, is_floating
+
+torch = pytest.importorskip("torch")
 
 #: Shapes of an elementwise op's inputs: broadcast, with one element and with several rows.
 BROADCAST: tuple[Shape, ...] = ((3, 4), (4,), (3, 1))
