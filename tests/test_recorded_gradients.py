@@ -421,9 +421,8 @@ def test_anomaly_mode_looks_at_recorded_gradients(device: nc.Device) -> None:
         [ddx] = ag.grad(ag.sum(dx), [x])
     close(ddx, 0.75 / np.sqrt([4.0, 9.0]))
     zero = leaf(0.0)
-    [dx] = ag.grad(zero * ag.sqrt(zero + 1) * 0 + ag.square(zero), [zero], create_graph=True)
-    with ag.detect_anomaly(), pytest.raises(AnomalyError, match="backward of"):
-        [each] = ag.grad(ag.sqrt(zero) * 1, [zero], create_graph=True)
+    with ag.detect_anomaly(), pytest.raises(AnomalyError, match="backward of sqrt: 1 NaN"):
+        ag.grad(ag.sqrt(zero), [zero], create_graph=True)
 
 
 # -- threads, and any function --------------------------------------------------------------
