@@ -50,6 +50,7 @@ ACCEPTED = {
         "netcl_core.tensors.functions",
         "?",
     ): "the room above that makes ops on first use, by its path",
+    ("netcl_core.device.device", "?"): "the room above that holds a device's memory, by its path",
     ("netcl_core.plugins.names", "?"): "the faces, whose names are refused, lie above",
     ("netcl_core.plugins", "?"): "PEP 562: `netcl plugins list` imports no NumPy",
     ("netcl_core.plugins.manager", "?"): "the module of a plugin's namespace",

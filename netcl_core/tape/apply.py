@@ -62,8 +62,8 @@ class Call(Protocol):
         grad mode off.
         """
 
-    def exact(self, node: Node) -> ExactForward:
-        """Its forward in float64 on the host, for checks of the gradients."""
+    def exact(self, node: Node) -> ExactForward | None:
+        """Its forward in float64 on the host, for checks of the gradients; None: no check."""
 
 
 def apply(
