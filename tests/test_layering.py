@@ -118,7 +118,7 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_data.digits", "sklearn.model_selection"): "slow, and for one data set only",
     **{
         (f"netcl_plugin_{name}", f"netcl_plugin_{name}.conformance"): "only checks need the cases"
-        for name in ("data", "elementwise", "linalg", "losses", "nn", "optim", "tensor")
+        for name in ("autodiff", "data", "elementwise", "linalg", "losses", "nn", "optim", "tensor")
     },
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
     ("netcl_plugin_workbench", "netcl_plugin_workbench.commands"): "the same",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from typing import Any, final
 
 from netcl_core.errors import ArgumentError, message
-from netcl_core.tape.node import Node, leaf_node, next_number
+from netcl_core.tape.node import Node, leaf_node, next_number, target_of
 from netcl_core.tape.reverse import run_backward
 from netcl_core.tape.state import Entries, thread
 from netcl_core.tensors.tensor import Operand, Tensor
@@ -143,7 +144,13 @@ def backward(loss: Any, grad: Any = None) -> None:
     get_current_tape().backward(loss, grad)
 
 
-def grad(outputs: Any, inputs: Any, grad_outputs: Any = None) -> list[Tensor | None]:
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    ready: Callable[[int, Any], Any] | None = None,
+) -> list[Tensor | None]:
     """The gradients of the sum of `outputs` with respect to `inputs`, without touching `.grad`.
 
     >>> x = ag.tensor([3.0], requires_grad=True)
@@ -152,6 +159,13 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None) -> list[Tensor | N
     (6.0, None)
 
     An input that the outputs do not depend on gets None.
+
+    Args:
+        outputs: A value or several.
+        inputs: Leaves, or results on the way to the outputs; one or several, each once.
+        grad_outputs: The gradient of each output, of its shape; default 1 for one element.
+        ready: `(number of an input, its gradient) -> gradient`, called as soon as this gradient
+            is complete, while others are still to be computed. What it returns is the gradient.
     """
     roots = [outputs] if isinstance(outputs, Operand) else list(outputs)
     targets = [inputs] if isinstance(inputs, Operand) else list(inputs)
@@ -163,4 +177,6 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None) -> list[Tensor | N
         raise ArgumentError(
             message("grad", f"{len(seeds)} grad_outputs", f"{len(roots)}, one per output")
         )
-    return run_backward(roots, seeds, False, targets)
+    places = {target_of(target): i for i, target in enumerate(targets)}
+    receive = None if ready is None else lambda target, found: ready(places[target], found)
+    return run_backward(roots, seeds, False, targets, receive)
