@@ -220,6 +220,51 @@ def test_an_explicit_tape_records_it(device: nc.Device) -> None:
     assert x.grad is not None
 
 
+def test_checkpoints(device: nc.Device) -> None:
+    x, scale, shift = leaf(0.3, 0.7), leaf(2.0, -1.0), leaf(1.0, 1.0)
+
+    def block(x: Any, scale: Any) -> Any:
+        return ag.tanh(x * scale * shift) * ag.exp(x)
+
+    found = []
+    for run in (block, lambda *args: ag.checkpoint(block, *args)):
+        inner = ag.exp(scale)  # of which the other argument is made
+        y = run(inner * x, inner)
+        first = ag.grad(ag.sum(y), [x, scale, shift], create_graph=True)
+        total = sum(ag.sum(ag.square(each)) for each in first)
+        found.append([*first, *ag.grad(total, [x, scale, shift])])
+        [only] = ag.grad(ag.sum(y), [x], create_graph=True)
+        found[-1] += ag.grad(ag.sum(only), [shift])
+    for plain, again in zip(*found, strict=True):
+        close(again, plain.to_host(), 1e-4)
+
+
+def test_hooks_get_recorded_gradients(device: nc.Device) -> None:
+    x = leaf(1.0, 2.0)
+    y = x * x
+    seen = []
+    handle = y.register_hook(lambda grad: seen.append(grad) or grad * y)
+    [dx] = ag.grad(ag.sum(y), [x], create_graph=True)
+    assert type(seen[0]) in (ag.Node, nc.Tensor)
+    handle.remove()
+    close(dx, [2.0, 16.0])  # x^2 * 2x
+    close(ag.grad(ag.sum(dx), [x])[0], [6.0, 24.0])
+    y.register_hook(lambda grad: (grad * y).value)
+    close(ag.grad(ag.sum(y), [x])[0], [2.0, 16.0])
+    with pytest.raises(GradientError, match="a hook has no second derivative"):
+        ag.grad(ag.sum(y), [x], create_graph=True)
+
+
+def test_whoever_waits_for_a_gradient_gets_a_recorded_one(device: nc.Device) -> None:
+    x = leaf(1.0, 2.0)
+
+    def doubled(number: int, gradient: Any) -> Any:
+        return gradient * 2
+
+    [dx] = ag.grad(ag.sum(x * x * x), [x], create_graph=True, ready=doubled)
+    close(ag.grad(ag.sum(dx), [x])[0], [12.0, 24.0])
+
+
 # -- compiled functions ----------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ from netcl_core.ops.implementations import Implementation, Request, Requirements
 from netcl_core.ops.operator_call import as_operand
 from netcl_core.ops.operators import Operator, composite
 from netcl_core.plugins.registry import registry as _registry
+from netcl_core.tape.checkpoint import checkpoint
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread
 from netcl_core.tape.modes import (
@@ -72,6 +73,7 @@ __all__ = [
     "apply_op",
     "as_operand",
     "backward",
+    "checkpoint",
     "composite",
     "debug_tape",
     "detect_anomaly",

@@ -23,7 +23,7 @@ from netcl_core.dtypes import Dtype
 from netcl_core.errors import DeviceError, DtypeError, message
 from netcl_core.runtime import programs, signatures
 from netcl_core.runtime.memo import Memo
-from netcl_core.runtime.memory import out_of_memory, pool
+from netcl_core.runtime.memory import memory_of
 from netcl_core.runtime.uploads import Uploads
 
 #: pyopencl looks up code in a database on disk when it makes a kernel object, and threads
@@ -183,7 +183,8 @@ class OpenCLStream:
         self.device = device
         self._queue = device.queue
         self._uploads = Uploads()
-        self._take = pool(device).allocate
+        self._memory = memory_of(device)
+        self._take = self._memory.pool.allocate
         self._enqueue = cl.enqueue_nd_range_kernel
         self._error, self._no_memory, self._misused = cl.Error, cl.MemoryError, cl.LogicError
         self._count = 0
@@ -192,10 +193,15 @@ class OpenCLStream:
     def allocate(self, size: int, dtype: Dtype) -> Any:
         if not size:
             return None
+        memory = self._memory
         try:
-            return self._take(size * dtype.itemsize)
-        except self._error as error:
-            raise out_of_memory(self.device, size * dtype.itemsize, error) from error
+            buffer = self._take(size * dtype.itemsize)
+        except self._error:
+            buffer = memory.again(size * dtype.itemsize)
+        active = memory.pool.active_bytes
+        if active > memory.peak:
+            memory.peak = active
+        return buffer
 
     def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
         made = launch.of_thread.get(get_ident())
@@ -209,8 +215,9 @@ class OpenCLStream:
                 for index, scalar in enumerate(scalars, start=len(buffers)):
                     kernel._set_arg_buf(index, scalar)
             event = self._enqueue(self._queue, kernel, launch.global_size, launch.local_size)
-        except self._no_memory as error:  # of buffers that are only made now
-            raise out_of_memory(self.device, None, error) from error
+        except self._no_memory:  # of buffers that are only made now
+            sizes = launch.global_size, launch.local_size
+            event = self._again(self._enqueue, None, self._queue, kernel, *sizes)
         except self._misused as error:
             raise launch.misfit(error) from error
         self._count += 1
@@ -285,12 +292,22 @@ class OpenCLStream:
         """Enqueue a command; some drivers make a buffer only when the first one uses it."""
         try:
             event = command(self._queue, *args, **kwargs)
-        except self._no_memory as error:
-            raise out_of_memory(self.device, nbytes, error) from error
+        except self._no_memory:
+            event = self._again(command, nbytes, self._queue, *args, **kwargs)
         self._count += 1
         if self._count >= _AHEAD:
             self._hold_back(event)
         return event
+
+    def _again(
+        self, command: Callable[..., Any], nbytes: int | None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """A command for which there was no memory, after all that can be freed has been freed."""
+        self._memory.make_room()
+        try:
+            return command(*args, **kwargs)
+        except self._no_memory as error:
+            raise self._memory.shortage(nbytes, error) from error
 
     def _hold_back(self, event: Any) -> None:
         """Wait for the command at which the count began."""

@@ -52,7 +52,10 @@ def find_doubt(
     """The first contradiction, or None; what is not known (NaN, a step, an edge) is none."""
     if not node.value.size or all(each is None for each in gradients):
         return None
-    trial = GradientTrial(node, upstream, gradients)
+    forward = node.call.exact(node)
+    if forward is None:
+        return None
+    trial = GradientTrial(node, forward, upstream, gradients)
     if trial.stale:
         return None
     single = ElementwiseTrial(trial) if trial.forward.coarse is not None else None

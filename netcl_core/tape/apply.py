@@ -71,8 +71,8 @@ class Call(Protocol):
         names the op, where that cannot be done.
         """
 
-    def exact(self, node: Node) -> ExactForward:
-        """Its forward in float64 on the host, for checks of the gradients."""
+    def exact(self, node: Node) -> ExactForward | None:
+        """Its forward in float64 on the host, for checks of the gradients; None: no check."""
 
 
 def apply(

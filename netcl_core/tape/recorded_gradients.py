@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, final
 
 from netcl_core.codegen.layout import Shape
@@ -13,7 +14,7 @@ from netcl_core.tape.apply import apply
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import ACCUMULATE, EXPAND, Spread
 from netcl_core.tape.modes import enable_grad
-from netcl_core.tape.node import Node
+from netcl_core.tape.node import Node, target_of
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.reverse import run_backward, seed_of
 from netcl_core.tape.state import thread
@@ -55,11 +56,16 @@ def _whole(spread: Spread) -> Any:
     return _recorded(EXPAND, [spread.value], spread.shape, "expand")
 
 
-_RECORDING: Final = _Recording()
+RECORDING: Final = _Recording()
 
 
 def grad(
-    outputs: Any, inputs: Any, grad_outputs: Any = None, create_graph: bool = False
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    create_graph: bool = False,
+    *,
+    ready: Callable[[int, Any], Any] | None = None,
 ) -> list[Any]:
     """The gradients of the sum of `outputs` with respect to `inputs`, without touching `.grad`.
 
@@ -70,11 +76,13 @@ def grad(
     (27.0, 18.0, None)
 
     Args:
-        outputs: Nodes, or a single one.
-        inputs: Nodes or Tensors, or a single one: leaves, and what was computed from them.
-        grad_outputs: A gradient for each output (None: 1 for one element).
+        outputs: A value or several.
+        inputs: Leaves, or results on the way to the outputs; one or several, each once.
+        grad_outputs: The gradient of each output, of its shape; default 1 for one element.
         create_graph: Whether the gradients are recorded, so that `ag.grad` and `backward` take
             them further, to any order, with respect to inputs and to `grad_outputs` alike.
+        ready: `(number of an input, its gradient) -> gradient`, called as soon as this gradient
+            is complete, while others are still to be computed. What it returns is the gradient.
 
     Returns:
         A Tensor for each input, with `create_graph` a Node or (if it is constant) a Tensor; None
@@ -94,7 +102,10 @@ def grad(
         raise ArgumentError(
             message("grad", f"{len(seeds)} grad_outputs", f"{len(roots)}, one per output")
         )
-    return run_backward(roots, seeds, False, targets, _RECORDING if create_graph else None)
+    places = {target_of(target): i for i, target in enumerate(targets)}
+    receive = None if ready is None else lambda target, found: ready(places[target], found)
+    sums = RECORDING if create_graph else None
+    return run_backward(roots, seeds, False, targets, receive, sums=sums)
 
 
 def recomputed_gradients(
@@ -113,15 +124,11 @@ def recomputed_gradients(
         needs: Whose gradients are wanted.
         record: Whether they are recorded, on the operands.
     """
-    stand_in = _branch if record else _leaf
+    stand_in = branch if record else leaf
     pairs = zip(operands, needs, strict=True)
     given = [None if x is None else stand_in(x, need) for x, need in pairs]
-    outer, thread.differentiated = thread.differentiated, None
-    try:
-        with enable_grad():
-            found = function(*given)
-    finally:
-        thread.differentiated = outer
+    with forward_again():
+        found = function(*given)
     results = found if isinstance(found, (tuple, list)) else [found]
     chosen = [
         (result, gradient)
@@ -134,12 +141,24 @@ def recomputed_gradients(
     return [next(parts) if need else None for need in needs]
 
 
-def _leaf(x: Tensor, need: bool) -> Tensor:
-    return x.alias(x.shape).requires_grad_(need)
+@contextmanager
+def forward_again() -> Iterator[None]:
+    """Grad mode on, for a forward within a gradient: it may hold ops without one."""
+    outer, thread.differentiated = thread.differentiated, None
+    try:
+        with enable_grad():
+            yield
+    finally:
+        thread.differentiated = outer
 
 
-def _branch(x: Any, need: bool) -> Any:
-    """The value, of an operand whose gradient is wanted as the result of a call.
+def leaf(x: Any, need: bool) -> Tensor:
+    """The value as a leaf of its own."""
+    return x.value.alias(x.shape).requires_grad_(need)  # type: ignore[no-any-return]  # a Tensor
+
+
+def branch(x: Any, need: bool) -> Any:
+    """The operand, as the result of a call if its gradient is wanted.
 
     Then the gradient is partial: it leaves out that one operand may come from another.
     """

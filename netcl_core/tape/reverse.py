@@ -10,42 +10,31 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Final, Protocol, TypeAlias, final
 
 from netcl_core.errors import ArgumentError, GradientError, MutationError, ShapeError, message
-from netcl_core.tape import anomaly
-from netcl_core.tape.gradients import accumulate, add, convert, duplicate, move, whole
+from netcl_core.tape import anomaly, hooks
+from netcl_core.tape.gradients import (
+    accumulate,
+    add,
+    convert,
+    duplicate,
+    move,
+    refuse_unrecorded,
+    whole,
+)
 from netcl_core.tape.modes import anomaly_mode
-from netcl_core.tape.node import Node
+from netcl_core.tape.node import Node, Target, origin, target_of
 from netcl_core.tape.state import thread
 from netcl_core.tensors.host_data import host_array
 from netcl_core.tensors.tensor import Operand, Tensor
 
 #: Held while a leaf's `grad` is read and replaced, so that threads with shared leaves lose nothing.
 _deposits: Final = threading.RLock()
-#: What a gradient belongs to: the identity of a leaf's Tensor or of the node with the record of a
-#: call, and the index of the result.
-Target: TypeAlias = tuple[int, int]
-
-
-def _origin(operand: Any) -> tuple[Any, int]:
-    """The node with the record of the call that made an operand, and which result it is.
-
-    Of a leaf its Tensor, and 0.
-    """
-    if type(operand) is not Node:
-        return operand, 0
-    if operand.call is None:
-        return operand.value, 0
-    return operand if operand.source is None else operand.source, operand.index
-
-
-def target_of(operand: Any) -> Target:
-    """What the gradient of an operand belongs to."""
-    owner, index = _origin(operand)
-    return id(owner), index
+#: What becomes of the gradient of a target.
+Receive: TypeAlias = Callable[[Target, Tensor], Tensor]
 
 
 class Arithmetic(Protocol):
@@ -115,12 +104,14 @@ class _Place:
         self.own: tuple[int, ...] = ()
 
 
-def _connect(places: dict[int, _Place]) -> list[_Place]:
+def _connect(places: dict[int, _Place], since: int) -> list[_Place]:
     """Find what lies between results and their leaves; returns the places of calls.
 
-    `places` holds those of the results, by their owners' identity, and takes the others.
+    `places` holds those of the results, by their owners' identity, and takes the others. What
+    was made before the number `since` is a leaf here.
     """
-    found = [place for place in places.values() if type(place.owner) is Node]
+    calls = [place for place in places.values() if type(place.owner) is Node]
+    found = [place for place in calls if place.owner.number >= since]
     for here in found:  # which grows
         node = here.owner
         for i, need in enumerate(node.needs):
@@ -137,7 +128,7 @@ def _connect(places: dict[int, _Place]) -> list[_Place]:
             there = places.get(id(owner))
             if there is None:
                 there = places[id(owner)] = _Place(owner)
-                if type(owner) is Node:
+                if type(owner) is Node and owner.number >= since:
                     found.append(there)
             else:
                 there.consumers += 1
@@ -162,12 +153,20 @@ def _keep_useful(nodes: Iterable[_Place], wanted: set[Target]) -> None:
 class _Walk:
     """One reverse pass."""
 
-    __slots__ = ("_ready", "_starts", "found", "leaves", "retain", "sums", "taken", "wanted")
+    __slots__ = ("_ready", "_starts", "found", "leaves", "receive", "retain", "sums", "taken",
+                 "wanted")  # fmt: skip
 
     def __init__(
-        self, roots: Sequence[Any], wanted: set[Target] | None, retain: bool, sums: Arithmetic
+        self,
+        roots: Sequence[Any],
+        wanted: set[Target] | None,
+        retain: bool,
+        receive: Receive | None,
+        since: int,
+        sums: Arithmetic,
     ) -> None:
         self.wanted = wanted
+        self.receive = receive
         self.retain = retain
         self.sums = sums
         self.taken: set[int] = set()  # buffers that somebody else holds
@@ -177,14 +176,14 @@ class _Walk:
         self._starts: list[tuple[_Place, int]] = []
         places: dict[int, _Place] = {}
         for root in roots:
-            owner, index = _origin(root)
+            owner, index = origin(root)
             place = places.get(id(owner))
             if place is None:
                 place = places[id(owner)] = _Place(owner)
             else:
                 place.consumers += 1
             self._starts.append((place, index))
-        nodes = _connect(places)
+        nodes = _connect(places, since)
         if wanted is not None:
             _keep_useful(nodes, wanted)
 
@@ -215,7 +214,7 @@ class _Walk:
         owner = place.owner
         if type(owner) is not Node:
             if place.sums[0] is not None:
-                self.leaves.append((owner, place.sums[0]))
+                self.leaves.append((owner, self._final(owner, 0, place.sums[0])))
         elif place.edges:
             heapq.heappush(self._ready, (-owner.number, place))
         else:  # it may be wanted itself, and nothing behind it is
@@ -224,14 +223,29 @@ class _Walk:
     def _take(self, place: _Place) -> list[Any]:
         """The gradients of a call's results; those that are wanted are kept."""
         grads, place.sums = place.sums, []
-        if self.wanted is not None:
+        if hooks.rows or self.retain or self.wanted is not None:
             for index, gradient in enumerate(grads):
-                target = id(place.owner), index
-                if gradient is not None and target in self.wanted:
-                    grads[index] = self.found[target] = whole(gradient)
-        if self.retain:
-            self._retain(place.owner, grads)
+                if gradient is not None:
+                    grads[index] = self._final(place.owner, index, gradient)
         return grads
+
+    def _final(self, owner: Any, index: int, gradient: Any) -> Any:
+        """A complete gradient, after hooks and all who want to have it."""
+        target = id(owner), index
+        if target in hooks.rows:
+            gradient = hooks.passed(owner, index, gradient)
+            self.taken.add(id(gradient.value.buffer))  # a hook may hold it
+        if self.wanted is not None and target in self.wanted:
+            gradient = whole(gradient)
+            if self.receive is not None:
+                given, gradient = gradient, self.receive(target, gradient)
+                if self.sums.records:
+                    refuse_unrecorded("a callback", [gradient], [given])
+            self.found[target] = gradient
+        if self.retain and type(owner) is Node:
+            gradient = hooks.keep(owner, index, gradient)
+            self.taken.add(id(gradient.value.buffer))
+        return gradient
 
     def _pass(self, place: _Place) -> None:
         """Compute the gradients of a call's inputs, and count the call off."""
@@ -248,20 +262,14 @@ class _Walk:
         for i, there, index in edges:
             self._add(there, index, parts and parts[i])
 
-    def _retain(self, node: Node, grads: list[Any]) -> None:
-        """Leave the gradients in the nodes of the results, as `Tape(retain_grads=True)` asks."""
-        for result in node.results():
-            gradient = grads[result.index]
-            if gradient is not None:
-                result.grad = grads[result.index] = whole(gradient)
-                self.taken.add(id(grads[result.index].buffer))
-
 
 def run_backward(
     roots: Sequence[Any],
     seeds: Sequence[Any],
     retain: bool,
     targets: Sequence[Any] | None = None,
+    receive: Receive | None = None,
+    since: int = 0,
     sums: Arithmetic | None = None,
 ) -> list[Any]:
     """The backward pass.
@@ -272,6 +280,9 @@ def run_backward(
         retain: Whether results keep their gradients too.
         targets: Whose gradients are wanted. Then these are returned (None where there is none),
             no leaf is touched, and nothing behind the targets is computed.
+        receive: Called with a target and its gradient, a Tensor, as soon as this is complete and
+            while the rest is still to be computed; what it returns is the gradient from then on.
+        since: The number of a node; no gradient goes beyond what was made before it.
         sums: What computes; one that records gives operands, for targets alone.
     """
     if thread.tracer is not None:
@@ -280,21 +291,18 @@ def run_backward(
     for root in roots:
         _check_root(root)
     sums = sums or _PLAIN
-    walk = _Walk(roots, wanted, retain, sums)
+    walk = _Walk(roots, wanted, retain, receive, since, sums)
     outer, thread.grad = thread.grad, sums.records
     try:
         walk.run(roots, seeds)
-        found = walk.found
-        for leaf, gradient in walk.leaves:
-            if targets is None:
+        if targets is None:
+            for leaf, gradient in walk.leaves:
                 _deposit(leaf, whole(gradient), walk.taken)
-            else:
-                found[id(leaf), 0] = whole(gradient)
     finally:
         thread.grad = outer
     if targets is None:
         return []
-    return [found.get(target_of(target)) for target in targets]
+    return [walk.found.get(target_of(target)) for target in targets]
 
 
 def _deposit(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:

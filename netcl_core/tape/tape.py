@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any, final
 
+from netcl_core.tape.dot import dot
 from netcl_core.tape.node import Node, leaf_node, next_number
 from netcl_core.tape.reverse import run_backward
 from netcl_core.tape.state import Entries, thread
@@ -59,6 +60,18 @@ class Tape:
         """Forget the recorded nodes; the tensors and their gradients stay."""
         self._nodes = []
         self._first = next_number()
+
+    def to_dot(self) -> str:
+        """The recorded nodes, their inputs and shapes as a graph in Graphviz' language DOT.
+
+        >>> with ag.Tape() as tape:
+        ...     y = ag.tensor([1.0], requires_grad=True) * 2
+        >>> print(tape.to_dot())  # for `dot -Tsvg`
+        digraph tape {...[label="mul\\n(1,) float32"...
+
+        The name of a value is `leaf`, `constant` or that of its op; its tooltip is the user's line.
+        """
+        return dot(self.nodes)
 
     def backward(self, loss: Any, grad: Any = None) -> None:
         """Compute the gradients of the leaves of `loss`; see `netcl_core.autograd.backward`."""

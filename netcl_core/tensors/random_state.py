@@ -9,15 +9,19 @@ on the order of the work-items.
 from __future__ import annotations
 
 import threading
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from netcl_core.device.device import Device
-from netcl_core.errors import AttributeValueError, message
+from netcl_core.errors import AttributeValueError, GradientError, message
 from netcl_core.tensors.tensor import Tensor
 
 _lock: Final = threading.Lock()
+#: The seed and the running number of a state.
+_State: TypeAlias = tuple[int, int]
 
 
 class _Process:
@@ -55,8 +59,47 @@ def host_generator() -> np.random.Generator:
 
 def random_state(device: Device) -> Tensor:
     """A fresh state for one kernel; what ops call is `tape.tracing.random_state`."""
-    with _lock:
-        number = _process.count
-        _process.count += 1
-        seed = _process.seed
-    return Tensor.from_host(np.array([seed, number], np.int64), device)
+    if _thread.again is not None:
+        given = next(_thread.again, None)
+        if given is None:
+            text = "a function that draws more random numbers the second time"
+            raise GradientError(message("random_state", text, "as many as the first time"))
+    else:
+        with _lock:
+            given = _process.seed, _process.count
+            _process.count += 1
+    if _thread.notes is not None:
+        _thread.notes.append(given)
+    return Tensor.from_host(np.array(given, np.int64), device)
+
+
+class _Thread(threading.local):
+    """Where the states that this thread is given are noted, and which it is given again."""
+
+    notes: list[_State] | None = None
+    again: Iterator[_State] | None = None
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def noted(notes: list[_State]) -> Iterator[None]:
+    """Append the states that this thread is given to a list."""
+    outer, _thread.notes = _thread.notes, notes
+    try:
+        yield
+    finally:
+        if outer is not None:
+            outer += notes
+        _thread.notes = outer
+
+
+@contextmanager
+def given_again(notes: list[_State]) -> Iterator[None]:
+    """Give this thread the states of a list again; asking for more raises GradientError."""
+    outer, _thread.again = _thread.again, iter(notes)
+    try:
+        yield
+    finally:
+        _thread.again = outer

@@ -161,6 +161,14 @@ class Operand:
         """Compute the gradients of this value's leaves; see `netcl_core.autograd.backward`."""
         functions["backward"](self, grad)
 
+    def register_hook(self, hook: Callable[[Any], Any]) -> Any:
+        """Call `hook` with each complete gradient; see `netcl_core.autograd.register_hook`."""
+        return functions["register_hook"](self, hook)
+
+    def retain_grad(self) -> None:
+        """Keep a result's gradient in `grad`; see `netcl_core.autograd.retain_grad`."""
+        functions["retain_grad"](self)
+
     def detach(self) -> Tensor:
         """The same data as a leaf that needs no gradient."""
         return self.value.alias(self.shape)
