@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, final
 from netcl_core.errors import ArgumentError, GradientError, message
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.apply import Needs, apply
-from netcl_core.tape.gradients import whole
+from netcl_core.tape.gradients import Arithmetic, whole
 from netcl_core.tape.modes import is_grad_enabled
 from netcl_core.tape.node import Node, next_number, target_of
 from netcl_core.tape.recorded_gradients import RECORDING, branch, forward_again, leaf
-from netcl_core.tape.reverse import Arithmetic, run_backward
+from netcl_core.tape.reverse import run_backward
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import Tape
 from netcl_core.tensors.random_state import given_again, noted
@@ -150,8 +150,8 @@ class CheckpointCall:
     ) -> Sequence[Any]:
         count, stand_in = len(self._places), leaf if sums is None else branch
         with given_again(self._numbers):
-            given = zip(node.inputs[:count], needs[:count], strict=True)
-            run = self._computed([stand_in(x, need or x.requires_grad) for x, need in given])
+            args = zip(node.inputs[:count], needs[:count], strict=True)
+            run = self._computed([stand_in(x, need or x.requires_grad) for x, need in args])
         if {target_of(x) for x in run.used} != self._used:
             given = "a function that used other tensors the second time"
             raise GradientError(message(f"backward of {_WHO}", given, "the same tensors"))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 import numpy as np
 
@@ -23,10 +23,10 @@ from netcl_core.codegen.reduction_numpy import tree_sum
 from netcl_core.codegen.region import PrimitiveStep, Region, Signature
 from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import GradientError, message
+from netcl_core.errors import GradientError, ShapeError, message
 from netcl_core.runtime.kernels import Bound, Spec
 from netcl_core.runtime.stream import stream_of
-from netcl_core.tensors.host_data import check_dtype
+from netcl_core.tensors.host_data import check_dtype, host_array
 from netcl_core.tensors.tensor import Operand, Tensor
 
 ACCUMULATE: Final = Region(2, 0, (PrimitiveStep(ADDED, (("in", 0), ("in", 1))),), (("step", 0),))
@@ -230,3 +230,68 @@ def sum_to(gradient: Tensor, shape: Shape) -> Tensor:
 
 def _accumulator(dtype: str) -> str:
     return "float32" if dtype == "float16" else dtype
+
+
+# -- what a reverse pass computes with ----------------------------------------------------
+
+
+def seed_of(root: Any, seed: Any) -> Any:
+    """The gradient of a result that a pass starts from; that which is given as it is given."""
+    if seed is None:
+        if root.size != 1:
+            raise ShapeError(
+                message(
+                    "backward",
+                    f"a value of shape {root.shape} and no gradient for it",
+                    "a value of one element, or grad=",
+                    "Reduce it with sum() or mean(), or pass grad=<tensor of that shape>",
+                )
+            )
+        return Tensor.full(root.shape, 1, root.dtype, root.device)
+    value = seed
+    if not isinstance(seed, Operand):
+        value = Tensor.from_host(host_array(seed, root.dtype), root.device)
+    if value.shape != root.shape:
+        raise ShapeError(message("backward", f"grad of shape {value.shape}", f"{root.shape}"))
+    return value
+
+
+class Arithmetic(Protocol):
+    """What a walk computes with.
+
+    Attributes:
+        records: Whether it is recorded, so that the gradients can be differentiated.
+    """
+
+    records: bool
+
+    def seed(self, root: Any, seed: Any) -> Any:
+        """The gradient of a result (None: 1) in its dtype and on its device."""
+
+    def add(self, held: Any, own: bool, term: Any) -> Any:
+        """The sum of two gradients; `held` may be written to if it is the caller's own."""
+
+    def gradients(self, node: Any, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
+        """The gradients of a call's inputs; see `apply.Call`."""
+
+
+@final
+class _Plain:
+    """Tensors and Spreads, and nothing is recorded."""
+
+    __slots__ = ()
+    records = False
+    add = staticmethod(add)
+
+    def seed(self, root: Any, seed: Any) -> Tensor:
+        """The gradient of a result as a Tensor."""
+        start: Tensor = seed_of(root, seed).value
+        return start if seed is None else convert(move(start, root.device), root.dtype)
+
+    def gradients(self, node: Any, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
+        """By the call's own kernels."""
+        found: Sequence[Any] = node.call.gradients(node, grads, needs)
+        return found
+
+
+PLAIN: Final = _Plain()

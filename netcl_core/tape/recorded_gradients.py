@@ -12,11 +12,11 @@ from netcl_core.codegen.region import Region, Signature
 from netcl_core.errors import ArgumentError, message
 from netcl_core.tape.apply import apply
 from netcl_core.tape.function_call import apply_op
-from netcl_core.tape.gradients import ACCUMULATE, EXPAND, Spread
+from netcl_core.tape.gradients import ACCUMULATE, EXPAND, Spread, seed_of
 from netcl_core.tape.modes import enable_grad
 from netcl_core.tape.node import Node, target_of
 from netcl_core.tape.region_call import RegionCall
-from netcl_core.tape.reverse import run_backward, seed_of
+from netcl_core.tape.reverse import run_backward
 from netcl_core.tape.state import thread
 from netcl_core.tensors.tensor import Operand, Tensor
 

@@ -12,70 +12,28 @@ import heapq
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, Final, Protocol, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
-from netcl_core.errors import ArgumentError, GradientError, MutationError, ShapeError, message
+from netcl_core.errors import ArgumentError, GradientError, MutationError, message
 from netcl_core.tape import anomaly, hooks
 from netcl_core.tape.gradients import (
+    PLAIN,
+    Arithmetic,
     accumulate,
-    add,
     convert,
     duplicate,
-    move,
     refuse_unrecorded,
     whole,
 )
 from netcl_core.tape.modes import anomaly_mode
 from netcl_core.tape.node import Node, Target, origin, target_of
 from netcl_core.tape.state import thread
-from netcl_core.tensors.host_data import host_array
 from netcl_core.tensors.tensor import Operand, Tensor
 
 #: Held while a leaf's `grad` is read and replaced, so that threads with shared leaves lose nothing.
 _deposits: Final = threading.RLock()
 #: What becomes of the gradient of a target.
 Receive: TypeAlias = Callable[[Target, Tensor], Tensor]
-
-
-class Arithmetic(Protocol):
-    """What a walk computes with.
-
-    Attributes:
-        records: Whether it is recorded, so that the gradients can be differentiated.
-    """
-
-    records: bool
-
-    def seed(self, root: Any, seed: Any) -> Any:
-        """The gradient of a result (None: 1) in its dtype and on its device."""
-
-    def add(self, held: Any, own: bool, term: Any) -> Any:
-        """The sum of two gradients; `held` may be written to if it is the caller's own."""
-
-    def gradients(self, node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
-        """The gradients of a call's inputs; see `apply.Call`."""
-
-
-@final
-class _Plain:
-    """Tensors and Spreads, and nothing is recorded."""
-
-    __slots__ = ()
-    records = False
-    add = staticmethod(add)
-
-    def seed(self, root: Any, seed: Any) -> Tensor:
-        """The gradient of a result as a Tensor."""
-        start: Tensor = seed_of(root, seed).value
-        return start if seed is None else convert(move(start, root.device), root.dtype)
-
-    def gradients(self, node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
-        """By the call's own kernels."""
-        found: Sequence[Any] = node.call.gradients(node, grads, needs)
-        return found
-
-
-_PLAIN: Final = _Plain()
 
 
 @final
@@ -290,7 +248,7 @@ def run_backward(
     wanted = None if targets is None else {target_of(target) for target in targets}
     for root in roots:
         _check_root(root)
-    sums = sums or _PLAIN
+    sums = sums or PLAIN
     walk = _Walk(roots, wanted, retain, receive, since, sums)
     outer, thread.grad = thread.grad, sums.records
     try:
@@ -331,27 +289,6 @@ def _check_root(root: Any) -> None:
                 "Set requires_grad=True before the forward pass, and pass the Node that it made",
             )
         )
-
-
-def seed_of(root: Any, seed: Any) -> Any:
-    """The gradient of a result that a pass starts from; that which is given as it is given."""
-    if seed is None:
-        if root.size != 1:
-            raise ShapeError(
-                message(
-                    "backward",
-                    f"a value of shape {root.shape} and no gradient for it",
-                    "a value of one element, or grad=",
-                    "Reduce it with sum() or mean(), or pass grad=<tensor of that shape>",
-                )
-            )
-        return Tensor.full(root.shape, 1, root.dtype, root.device)
-    value = seed
-    if not isinstance(seed, Operand):
-        value = Tensor.from_host(host_array(seed, root.dtype), root.device)
-    if value.shape != root.shape:
-        raise ShapeError(message("backward", f"grad of shape {value.shape}", f"{root.shape}"))
-    return value
 
 
 def _gradients(
