@@ -160,6 +160,16 @@ def test_derivatives_are_finite_where_exp_overflows(name: str, order: int) -> No
     assert np.abs(found[0]).max() < 1e-30
 
 
+def test_a_loss_that_is_written_by_cases_is_smooth_between_them() -> None:
+    name = "binary_cross_entropy_with_logits"
+    arrays = [np.array([0.0, 0.0, 0.0, 1e-9]), np.array([0.0, 1.0, 0.3, 0.3])]
+    case = Case(name, arrays, f"nn.functional.{name}", {"reduction": "none"})
+    for order in (2, 3):
+        given = derivatives(case, arrays, order, CPU)
+        wanted = expected(case, arrays, order)
+        assert_alike(given, wanted, "float64", name)
+
+
 @pytest.mark.parametrize("zeros", [[], [1], [1, 3], [0, 1, 2, 3]])
 def test_prod_with_zeros(zeros: list[int]) -> None:
     array = np.array([2.0, -3.0, 0.5, 4.0, 1.5])

@@ -22,7 +22,8 @@ ZERO: Final = Number(0)
 ONE: Final = Number(1)
 #: What jumps from one value to the next, and is flat in between.
 STEPS: Final = ("floor", "ceil", "rint", "round", "trunc", "sign")
-#: The partial derivatives of `f` with respect to its operands `a`, `b`, `c`.
+#: The partial derivatives of `f` with respect to its operands `a`, `b`, `c`. That of fabs at 0 is
+#: the one from the right: what is smooth, and written by `x < 0 ? ... : ...` and fabs, stays so.
 _RULES: Final[dict[str, tuple[str, ...]]] = {
     "+": ("1", "1"),
     "-": ("1", "-1"),
@@ -52,7 +53,7 @@ _RULES: Final[dict[str, tuple[str, ...]]] = {
     "erf": ("1.1283791670955126 * exp(-(a * a))",),
     "erfc": ("-1.1283791670955126 * exp(-(a * a))",),
     "pow": ("b == 0 ? 0 : b * pow(a, b - 1)", "(a == 0 && b >= 0) ? 0 : f * log(a)"),
-    "fabs": ("sign(a)",),
+    "fabs": ("a < 0 ? -1 : 1",),
     "fmax": ("a > b ? 1 : 0", "a > b ? 0 : 1"),
     "fmin": ("a < b ? 1 : 0", "a < b ? 0 : 1"),
     "fmod": ("1", "-trunc(a / b)"),
