@@ -39,9 +39,7 @@ def pools_given_back() -> Iterator[None]:
     """A worker runs all tests: what large arrays took, it does not hold to the end."""
     yield
     if memory := sys.modules.get("netcl_core.runtime.memory"):
-        for pool in list(memory._pools.values()):
-            if pool.managed_bytes - pool.active_bytes > _HELD:
-                pool.free_held()
+        memory.free_held(_HELD)
 
 
 #: Bytes of memory above which a worker forgets the kernels of the tests so far; CPU runtimes take

@@ -192,6 +192,50 @@ def test_random_numbers_are_fresh_and_those_of_eager_code(device: nc.Device) -> 
     assert len({one[0].tobytes() for one in found}) == 4
 
 
+def test_a_checkpoint_draws_the_same_numbers_twice(device: nc.Device) -> None:
+    def make() -> tuple[nc.Tensor, Callable[[Any], Any]]:
+        w = leaf((40,), 0)
+
+        def step(x: Any) -> Any:
+            w.grad = None
+            hidden = ag.checkpoint(lambda w, x: ag.tanh(ag.dropout(w * x, 0.5)), w, x)
+            loss = ag.sum(ag.dropout(hidden, 0.2))
+            loss.backward()
+            return loss
+
+        return w, step
+
+    (w1, eager), (w2, step) = make(), make()
+    nc.manual_seed(4)
+    wanted = []
+    for turn in range(4):
+        loss = eager(nc.tensor(floats(40, turn)))
+        wanted.append((loss.item(), w1.grad.numpy()))
+    nc.manual_seed(4)
+    graph = ag.capture(step, floats(40, 0))
+    for turn in range(1, 4):
+        assert graph(floats(40, turn)).item() == wanted[turn][0]
+        np.testing.assert_array_equal(w2.grad.numpy(), wanted[turn][1])
+
+
+def test_gradients_of_gradients(device: nc.Device) -> None:
+    w = leaf((3, 3), 0)
+
+    def step(x: Any) -> Any:
+        w.grad = None
+        loss = ag.sum(ag.tanh(x @ w))
+        (slope,) = ag.grad(loss, [w], create_graph=True)
+        penalty = ag.sum(ag.square(slope))
+        penalty.backward()
+        return penalty
+
+    graph = ag.capture(step, floats((2, 3), 0))
+    for turn in (1, 2):
+        found, gradient = graph(floats((2, 3), turn)).item(), w.grad.numpy()
+        assert found == step(nc.tensor(floats((2, 3), turn))).item()
+        np.testing.assert_array_equal(gradient, w.grad.numpy())
+
+
 def test_inference(device: nc.Device) -> None:
     w = leaf((4, 4), 0)
 

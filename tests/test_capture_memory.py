@@ -91,6 +91,17 @@ def test_a_graph_uses_again_what_was_freed_within_it(fast: nc.Device) -> None:
     equal(graph(floats(1000, 1)), ag.relu(nc.tensor(floats(1000, 1))))
 
 
+def test_the_memory_of_graphs_is_counted(fast: nc.Device) -> None:
+    before = fast.memory_stats()["allocated"]
+    graph = ag.capture(lambda x: ag.relu(x) * 2.0, floats(1 << 20, 0))
+    held = fast.memory_stats()
+    assert before + (8 << 20) <= held["allocated"] <= held["peak"]
+    assert graph.launches == 2
+    del graph
+    gc.collect()
+    assert fast.memory_stats()["allocated"] <= before + (1 << 20)
+
+
 def test_a_graph_is_freed(fast: nc.Device) -> None:
     graph = ag.capture(lambda x: x * 2.0, floats(100, 0))
     held, result = weakref.ref(graph._captured()), graph(floats(100, 1))

@@ -50,6 +50,7 @@ ACCEPTED = {
         "netcl_core.tensors.functions",
         "?",
     ): "the room above that makes ops on first use, by its path",
+    ("netcl_core.device.device", "?"): "the room above that holds a device's memory, by its path",
     ("netcl_core.plugins.names", "?"): "the faces, whose names are refused, lie above",
     ("netcl_core.plugins", "?"): "PEP 562: `netcl plugins list` imports no NumPy",
     ("netcl_core.plugins.manager", "?"): "the module of a plugin's namespace",
@@ -117,7 +118,7 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_data.digits", "sklearn.model_selection"): "slow, and for one data set only",
     **{
         (f"netcl_plugin_{name}", f"netcl_plugin_{name}.conformance"): "only checks need the cases"
-        for name in ("data", "elementwise", "linalg", "losses", "nn", "optim", "tensor")
+        for name in ("autodiff", "data", "elementwise", "linalg", "losses", "nn", "optim", "tensor")
     },
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
     ("netcl_plugin_workbench", "netcl_plugin_workbench.commands"): "the same",

@@ -96,7 +96,9 @@ def test_the_search_finds_who_records() -> None:
 TRACERS = {
     "netcl_core/tape/apply.py": "it is the one place that asks",
     "netcl_core/tape/state.py": "it holds the thread's tracer",
+    "netcl_core/tape/checkpoint.py": "a trace keeps nothing anyway, and goes through it",
     "netcl_core/tape/reverse.py": "a backward pass ends the trace",
+    "netcl_core/tape/hooks.py": "a hook ends the trace",
     "netcl_core/tape/tracing.py": "the tracer",
     "netcl_core/ops/composition.py": "it finds a result's shape by a trace of its own",
     "netcl_core/autograd/__init__.py": "re-exports the names that the documents give",

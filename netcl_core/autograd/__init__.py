@@ -30,6 +30,7 @@ from netcl_core.ops.operator_call import as_operand
 from netcl_core.ops.operators import Operator, composite
 from netcl_core.plugins.registry import registry as _registry
 from netcl_core.runtime.recording import check_data
+from netcl_core.tape.checkpoint import checkpoint
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread
 from netcl_core.tape.modes import (
@@ -41,11 +42,11 @@ from netcl_core.tape.modes import (
     set_grad_enabled,
 )
 from netcl_core.tape.node import Node
+from netcl_core.tape.recorded_gradients import grad
 from netcl_core.tape.tape import (
     Tape,
     backward,
     get_current_tape,
-    grad,
     set_current_tape,
     tensor,
 )
@@ -77,6 +78,7 @@ __all__ = [
     "backward",
     "capture",
     "check_data",
+    "checkpoint",
     "composite",
     "debug_tape",
     "detect_anomaly",

@@ -10,11 +10,11 @@ from netcl_core.tape.modes import (
     set_grad_enabled,
 )
 from netcl_core.tape.node import Node
+from netcl_core.tape.recorded_gradients import grad
 from netcl_core.tape.tape import (
     Tape,
     backward,
     get_current_tape,
-    grad,
     set_current_tape,
     tensor,
 )

@@ -22,7 +22,8 @@ ZERO: Final = Number(0)
 ONE: Final = Number(1)
 #: What jumps from one value to the next, and is flat in between.
 STEPS: Final = ("floor", "ceil", "rint", "round", "trunc", "sign")
-#: The partial derivatives of `f` with respect to its operands `a`, `b`, `c`.
+#: The partial derivatives of `f` with respect to its operands `a`, `b`, `c`. That of fabs at 0 is
+#: the one from the right: what is smooth, and written by `x < 0 ? ... : ...` and fabs, stays so.
 _RULES: Final[dict[str, tuple[str, ...]]] = {
     "+": ("1", "1"),
     "-": ("1", "-1"),
@@ -51,8 +52,8 @@ _RULES: Final[dict[str, tuple[str, ...]]] = {
     "atan2": ("b / (a * a + b * b)", "-(a / (a * a + b * b))"),
     "erf": ("1.1283791670955126 * exp(-(a * a))",),
     "erfc": ("-1.1283791670955126 * exp(-(a * a))",),
-    "pow": ("b * pow(a, b - 1)", "f * log(a)"),
-    "fabs": ("sign(a)",),
+    "pow": ("b == 0 ? 0 : b * pow(a, b - 1)", "(a == 0 && b >= 0) ? 0 : f * log(a)"),
+    "fabs": ("a < 0 ? -1 : 1",),
     "fmax": ("a > b ? 1 : 0", "a > b ? 0 : 1"),
     "fmin": ("a < b ? 1 : 0", "a < b ? 0 : 1"),
     "fmod": ("1", "-trunc(a / b)"),
@@ -112,6 +113,9 @@ def derivative(tree: Expr, name: str) -> Expr:
             first, second = map(of, node.args[1:])
             both_zero = first == ZERO and second == ZERO
             return ZERO if both_zero else Apply("?:", (node.args[0], first, second))
+        exponent = _logistic_exponent(node)
+        if exponent is not None:
+            return times(Apply("*", (node, Apply("-", (node, ONE)))), of(exponent))
         inner = list(map(of, node.args))
         total: Expr = ZERO
         if any(each != ZERO for each in inner):
@@ -120,6 +124,20 @@ def derivative(tree: Expr, name: str) -> Expr:
         return total
 
     return folded(tree, lambda leaf: ONE if leaf == Name(name) else ZERO, slope)
+
+
+def _logistic_exponent(tree: Apply) -> Expr | None:
+    """u, if the tree is 1 / (1 + exp(u)).
+
+    Its slope f (f - 1) u' is finite where exp(u) overflows, that of the quotient is not.
+    """
+    if tree.op != "/" or tree.args[0] != ONE:
+        return None
+    below = tree.args[1]
+    if not isinstance(below, Apply) or below.op != "+" or below.args[0] != ONE:
+        return None
+    last = below.args[1]
+    return last.args[0] if isinstance(last, Apply) and last.op == "exp" else None
 
 
 def spread(tree: Expr, of_names: Mapping[str, Expr] | None = None) -> Expr:

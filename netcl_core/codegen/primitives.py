@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, final
 
-from netcl_core.codegen.expressions import Expr, is_mask, needs_floating, parse
+from netcl_core.codegen.expressions import Expr, is_mask, needs_floating, parse, to_c
 from netcl_core.errors import AttributeValueError, PrimitiveError, TemplateError, message
 from netcl_core.runtime.rendering import get_template, rendered_macro
 from netcl_core.tensors.functions import functions
@@ -186,6 +186,13 @@ class AutogradPrimitive:
             align=align,
             parts=parts,
         )
+
+    @classmethod
+    def of_trees(cls, name: str, parsed: Parsed, choices: Choices) -> AutogradPrimitive:
+        """A primitive for one number of inputs and one choice of words, known as trees."""
+        made = cls(name, lambda *_: to_c(parsed.forward), None, len(parsed.inputs))
+        made._parsed[len(parsed.inputs), choices] = parsed
+        return made
 
     def default_attrs(self) -> dict[str, Any] | None:
         """The attributes of a call that gives none; None if some have to be given."""

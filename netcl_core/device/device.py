@@ -6,22 +6,28 @@ device is asked for.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import threading
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
 
 from netcl_core.device import icd, probing
 from netcl_core.device.probing import Probe
+from netcl_core.errors import DeviceError, message
 
 if TYPE_CHECKING:
     import pyopencl
 
 Kind = Literal["gpu", "cpu", "accelerator"]
 Backend = Literal["opencl", "numpy"]
+
+
+#: The room above that allocates, once somebody asks for a device's memory.
+_MEMORY: Final = "netcl_core.runtime.memory"
 
 
 @lru_cache(maxsize=1)
@@ -169,6 +175,32 @@ class Device:
         assert queue is not None
         run = probing.probe if c_type == "float" else probing.probe_arithmetic
         return run(opencl_module(), queue, c_type)
+
+    def memory_stats(self) -> dict[str, int]:
+        """Bytes of the tensors that live on the device now, and what they took at most.
+
+        >>> stats = nc.get_device("opencl:0").memory_stats()
+        >>> sorted(stats)
+        ['allocated', 'peak', 'reserved']
+
+        `allocated` is what tensors hold now, `peak` the most since the start or since
+        `reset_peak_memory_stats()`, `reserved` what the driver has given, with free buffers that
+        are kept for later. All tensors of the process count, and scratch memory of kernels.
+
+        Raises DeviceError on the NumPy path, whose memory Python's `tracemalloc` measures.
+        """
+        found: dict[str, int] = self._memory().stats()
+        return found
+
+    def reset_peak_memory_stats(self) -> None:
+        """Start `peak` of `memory_stats()` anew, at what is allocated now."""
+        self._memory().reset_peak()
+
+    def _memory(self) -> Any:
+        if self.backend == "numpy":
+            remedy = "Measure it with Python's tracemalloc"
+            raise DeviceError(message("memory_stats", "the NumPy path", "an OpenCL device", remedy))
+        return importlib.import_module(_MEMORY).memory_of(self)
 
     def __str__(self) -> str:
         return self.id

@@ -16,10 +16,12 @@ from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.runtime.kernels import Bound, Spec
 from netcl_core.runtime.recording import check_data
 from netcl_core.runtime.stream import stream_of
+from netcl_core.tape.apply import apply
 from netcl_core.tape.exact_forward import ExactForward, region_forward
 from netcl_core.tape.gradients import run_plan
 from netcl_core.tape.node import Node
-from netcl_core.tape.region_call import plan_gradients
+from netcl_core.tape.recorded_gradients import recomputed_gradients
+from netcl_core.tape.region_call import RegionCall, plan_gradients
 from netcl_core.tensors.tensor import Tensor
 
 
@@ -214,6 +216,23 @@ class FusedOperatorCall:
                 )
         found[first:last] = parts
         return found
+
+    def recorded_gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> list[Any]:
+        """The same by the group before, the op and the group behind, one by one and recorded."""
+        cut, (first, last) = self._scalars_before, self._cuts
+
+        def unfused(*operands: Any) -> Any:
+            own, rest = list(operands[first:last]), list(operands[last:])
+            if self.before is not None:
+                call = RegionCall(self.before.plan, self.name)
+                own.insert(0, apply(call, operands[:first], node.scalars[:cut]))
+            result = apply(self.made, own)
+            if self.after is None or self.after.value is None:
+                return result
+            rest.insert(self.after.value, result)
+            return apply(RegionCall(self.after.plan, self.name), rest, node.scalars[cut:])
+
+        return recomputed_gradients(unfused, node.inputs, grads, needs, record=True)
 
     def exact(self, node: Node) -> ExactForward:
         """The group before the operator, its reference, and the group behind it, on the host."""

@@ -25,6 +25,7 @@ from netcl_core.jit.program import Program
 from netcl_core.jit.trace import Trace
 from netcl_core.tape.apply import apply
 from netcl_core.tape.function_call import apply_op
+from netcl_core.tape.node import Node
 from netcl_core.tape.node import describe_frame as where
 from netcl_core.tape.state import process, thread
 from netcl_core.tape.tracing import TraceBreak
@@ -256,8 +257,8 @@ def _with_zero_gradients(results: list[Any], unused: list[Any]) -> list[Any]:
     if not idle or first is None:
         return results
 
-    def gradients(grad: Tensor) -> list[Tensor]:
-        return [grad, *(Tensor.zeros(x.shape, x.dtype, x.device) for x in idle)]
+    def gradients(grad: Any) -> list[Any]:
+        return [grad, *(Node(Tensor.zeros(x.shape, x.dtype, x.device)) for x in idle)]
 
     tied = apply_op(
         lambda value, *_: value.alias(value.shape),

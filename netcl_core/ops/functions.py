@@ -1,7 +1,7 @@
 """`ag.<op>`: the public function of every op that is installed, made on first use.
 
-Also the three functions that are the core's own because no plugin could give
-them: `backward`, `astype` and `to_device`, which Tensor's methods call.
+Also the functions that are the core's own because no plugin could give them: `backward`,
+`astype`, `to_device` and those about hooks, which Tensor's methods call.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from netcl_core.plugins.kinds import OP_KINDS
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import move
+from netcl_core.tape.hooks import register_hook, retain_grad
 from netcl_core.tape.tape import backward
 from netcl_core.tensors.functions import functions
 
@@ -39,7 +40,7 @@ def to_device(x: Any, device: Device) -> Any:
         return x
     return apply_op(
         lambda value: move(value, device),
-        lambda grad: [move(grad, source)],
+        lambda grad: [to_device(grad, source)],
         x,
         op_name="to",
         attrs={"device": str(device)},
@@ -51,6 +52,8 @@ CORE: Final[dict[str, Callable[..., Any]]] = {
     "backward": backward,
     "astype": astype,
     "to_device": to_device,
+    "register_hook": register_hook,
+    "retain_grad": retain_grad,
 }
 
 

@@ -21,13 +21,18 @@ from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.recording import check_data
 from netcl_core.runtime.stream import replaced, stream_of
-from netcl_core.tape.apply import Needs
+from netcl_core.tape.apply import Needs, result_nodes
 from netcl_core.tape.exact_forward import ExactForward
-from netcl_core.tape.gradients import checked, whole
-from netcl_core.tape.modes import enable_grad, no_grad
+from netcl_core.tape.gradients import (
+    checked,
+    no_second_derivative,
+    refuse_unrecorded,
+    whole,
+)
+from netcl_core.tape.modes import no_grad
 from netcl_core.tape.node import Node
+from netcl_core.tape.recorded_gradients import recomputed_gradients
 from netcl_core.tape.state import thread
-from netcl_core.tape.tape import grad as gradients_of
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Operand, Tensor
 
@@ -263,10 +268,20 @@ class OperatorCall:
         self, inputs: Sequence[Any], kept: Sequence[Any], grads: Sequence[Any], needs: Needs
     ) -> list[Any]:
         """The same from what the gradients read: the inputs, and the results with residuals."""
-        backward, count = self.rule(), len(self.results)
+        backward = self.rule()
         assert backward is not None  # else nothing flows
-        wanted = [bool(each) for each in self.operands(needs)]
-        saved = Saved(
+        given = [None if each is None else whole(each) for each in grads]
+        try:
+            parts = backward(self._saved(inputs, kept, needs), *given)
+            parts = checked(self.name, parts, self.operands(inputs))
+        except Exception as error:
+            self._tell_gradients(error)
+            raise
+        return [parts[i] for i in self.present]
+
+    def _saved(self, inputs: Sequence[Any], kept: Sequence[Any], needs: Needs) -> Saved:
+        count, wanted = len(self.results), [bool(each) for each in self.operands(needs)]
+        return Saved(
             self.name,
             tuple(self.operands(inputs)),
             tuple(kept[:count]),
@@ -274,14 +289,41 @@ class OperatorCall:
             tuple(wanted),
             tuple(kept[count:]),
         )
+
+    def _tell_gradients(self, error: Exception) -> None:
         own = self.implementation if self.launches and self.implementation.backward else None
+        self._tell(error, f"{self.operator.source_of(own)} computed gradients")
+
+    def recorded_gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> list[Any]:
+        """The same by the operator's backward or its function, whose ops are recorded.
+
+        An implementation's own backward is for speed, and serves where there is neither. What is
+        kept for a backward alone has no graph, so that one which reads it cannot serve.
+        """
+        inputs = self.operands(node.inputs)
+        if self.operator.backward is None and self.operator.function is not None:
+            wanted = [bool(each) for each in self.operands(needs)]
+            parts = recomputed_gradients(self._again, inputs, grads, wanted, record=True)
+            return [parts[i] for i in self.present]
+        backward = self._differentiable_rule()
+        results = result_nodes(node, node.kept[: len(self.results)])
         try:
-            parts = backward(saved, *[None if each is None else whole(each) for each in grads])
-            parts = checked(self.name, parts, self.operands(inputs))
+            found = backward(self._saved(node.inputs, results, needs), *grads)
+            parts = checked(self.name, found, inputs, recorded=True)
+            refuse_unrecorded(self.name, parts, (*grads, *node.inputs))
         except Exception as error:
-            self._tell(error, f"{self.operator.source_of(own)} computed gradients")
+            self._tell_gradients(error)
             raise
         return [parts[i] for i in self.present]
+
+    def _differentiable_rule(self) -> Callable[..., Sequence[Any]]:
+        operator = self.operator
+        own = None if operator.backward is not None else self.implementation
+        backward = operator.backward if own is None else own.backward
+        if (operator.residuals if own is None else own.residuals) is not None:
+            raise no_second_derivative(self.name, "its gradient reads what is kept for it alone")
+        assert backward is not None  # else nothing flows
+        return backward
 
     def exact(self, node: Node) -> ExactForward:
         """The reference in float64, or the operator's own function on NumPy."""
@@ -305,21 +347,11 @@ class OperatorCall:
 
     def _decomposed(self, saved: Saved, *grads: Any) -> list[Any]:
         """Gradients by the operator's own function, computed again."""
-        leaves = [
-            None if x is None else x.alias(x.shape).requires_grad_(need)
-            for x, need in zip(saved.inputs, saved.needs, strict=True)
-        ]
-        with enable_grad():
-            found = self.operator.decomposed(leaves, self.attrs)
-        results = found if isinstance(found, (tuple, list)) else [found]
-        pairs = [
-            (result, grad)
-            for result, grad in zip(results, grads, strict=True)
-            if grad is not None and result.requires_grad
-        ]
-        wanted = [leaf for leaf, need in zip(leaves, saved.needs, strict=True) if need]
-        parts = iter(gradients_of([r for r, _ in pairs], wanted, [g for _, g in pairs]))
-        return [next(parts) if need else None for need in saved.needs]
+        return recomputed_gradients(self._again, saved.inputs, grads, saved.needs, record=False)
+
+    def _again(self, *operands: Any) -> Any:
+        """The results by the operator's own function."""
+        return self.operator.decomposed(operands, self.attrs)
 
 
 def _fresh(array: Any, dtype: Any) -> Any:

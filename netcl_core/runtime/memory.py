@@ -2,37 +2,114 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import warnings
-from typing import Any, Final
+from typing import Any, Final, final
+from weakref import WeakSet
 
 from netcl_core.device.device import Device, opencl_module
 from netcl_core.errors import DeviceError, message
 
-_pools: Final[dict[Device, Any]] = {}
 _lock: Final = threading.Lock()
 
 
-def pool(device: Device) -> Any:
-    """The device's `pyopencl.tools.MemoryPool`; a freed buffer goes back to it at once.
+@final
+class DeviceMemory:
+    """The memory of one OpenCL device: its pool, and the most that was in use at a time.
 
-    Reuse is safe because each device has one in-order queue: whoever gets the
-    buffer next also comes later in the queue.
+    A freed buffer goes back to the pool at once. Reuse is safe because each device has one
+    in-order queue: whoever gets the buffer next also comes later in the queue.
+
+    Attributes:
+        pool: The `pyopencl.tools.MemoryPool`.
+        peak: The most bytes of living buffers since the start or the last reset. Two threads
+            that allocate at the same time may leave it short by one buffer.
+        graphs: The memories of captured graphs on the device.
     """
-    found = _pools.get(device)
+
+    __slots__ = ("__weakref__", "device", "graphs", "peak", "pool")
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.peak = 0
+        self.graphs: WeakSet[DeviceMemory] = WeakSet()
+        with warnings.catch_warnings():  # pools prefer immediate allocators
+            warnings.simplefilter("ignore", UserWarning)
+            self.pool = opencl_module().tools.MemoryPool(_allocator(device))
+
+    def again(self, nbytes: int) -> Any:
+        """A buffer for which there was no room, after all that can be freed has been freed."""
+        self.make_room()
+        try:
+            return self.pool.allocate(nbytes)
+        except opencl_module().Error as error:
+            raise self.shortage(nbytes, error) from error
+
+    def stats(self) -> dict[str, int]:
+        """What `Device.memory_stats` says."""
+        active, managed = self.pool.active_bytes, self.pool.managed_bytes
+        graphs = sum(each.pool.managed_bytes for each in self.graphs)
+        peak = max(self.peak, active) + graphs
+        return {"allocated": active + graphs, "peak": peak, "reserved": managed + graphs}
+
+    def reset_peak(self) -> None:
+        """Start the peak anew."""
+        self.peak = self.pool.active_bytes
+
+    def make_room(self) -> None:
+        """Give the pool's free buffers back to the driver, and those that only garbage holds."""
+        gc.collect()
+        self.device.queue.finish()  # type: ignore[union-attr]  # an OpenCL device has one
+        for each in {self, memory_of(self.device)}:
+            each.pool.free_held()
+
+    def shortage(self, nbytes: int | None, error: Exception) -> DeviceError:
+        """The error for memory that cannot be had; None: of buffers made before."""
+        what = "buffers" if nbytes is None else _readable(nbytes)
+        assert self.device.cl_device is not None  # an OpenCL device has one
+        whole = _readable(self.device.cl_device.global_mem_size)
+        largest = _readable(self.device.cl_device.max_mem_alloc_size)
+        return DeviceError(
+            message(
+                str(self.device),
+                f"{what} could not be allocated, with {_readable(self.pool.active_bytes)} in use "
+                f"({error})",
+                f"room on a device of {whole}, which gives at most {largest} at a time",
+                "Use a smaller batch, free tensors that are no longer needed, or ag.checkpoint",
+            )
+        )
+
+
+_memories: Final[dict[Device, DeviceMemory]] = {}
+
+
+def memory_of(device: Device) -> DeviceMemory:
+    """The memory of an OpenCL device; made on first use."""
+    found = _memories.get(device)
     if found is None:
         with _lock:
-            found = _pools.get(device)
-            if found is None:
-                found = _pools[device] = new_pool(device)
+            found = _memories.get(device) or DeviceMemory(device)
+            _memories[device] = found
     return found
 
 
-def new_pool(device: Device) -> Any:
-    """A pool beside the device's: what is freed to it, nobody gets but from it."""
-    with warnings.catch_warnings():  # pools prefer immediate allocators
-        warnings.simplefilter("ignore", UserWarning)
-        return opencl_module().tools.MemoryPool(_allocator(device))
+def memory_of_graph(device: Device) -> DeviceMemory:
+    """A memory beside the device's: what is freed to it, nobody gets but from it."""
+    made = DeviceMemory(device)
+    memory_of(device).graphs.add(made)
+    return made
+
+
+def free_held(least: int = 0) -> None:
+    """Give the drivers what pools keep for later, if that is more than `least` bytes of a pool."""
+    for each in list(_memories.values()):
+        if each.pool.managed_bytes - each.pool.active_bytes > least:
+            each.pool.free_held()
+
+
+def _readable(nbytes: int) -> str:
+    return f"{nbytes} bytes" if nbytes < 2**20 else f"{nbytes / 2**20:.6g} MiB"
 
 
 def _allocator(device: Device) -> Any:
@@ -46,17 +123,3 @@ def _allocator(device: Device) -> Any:
     if device.platform.startswith("NVIDIA"):
         return tools.DeferredAllocator(device.context)
     return tools.ImmediateAllocator(device.queue)
-
-
-def out_of_memory(device: Device, nbytes: int | None, error: Exception) -> DeviceError:
-    """The error for a failed allocation; the pool's free buffers are given back first."""
-    pool(device).free_held()
-    what = "buffers" if nbytes is None else f"{nbytes} bytes"
-    return DeviceError(
-        message(
-            str(device),
-            f"{what} could not be allocated ({error})",
-            "enough free device memory",
-            "Use a smaller batch, or free tensors that are no longer needed",
-        )
-    )

@@ -18,7 +18,7 @@ from netcl_core.runtime.commands import (
     LaunchCommand,
     WriteCommand,
 )
-from netcl_core.runtime.memory import out_of_memory
+from netcl_core.runtime.memory import memory_of
 from netcl_core.runtime.opencl_stream import Asked, OpenCLStream, fill_pattern
 
 #: Gives the event of what it enqueued, or None.
@@ -59,7 +59,7 @@ class OpenCLReplay:
             for command in self._prepared:
                 event = command() or event
         except self._no_memory as error:
-            raise out_of_memory(self._stream.device, None, error) from error
+            raise memory_of(self._stream.device).shortage(None, error) from error
         if event is not None:
             self._stream.note(len(self._prepared), event)
 

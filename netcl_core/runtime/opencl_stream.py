@@ -23,7 +23,7 @@ from netcl_core.dtypes import Dtype
 from netcl_core.errors import DeviceError, DtypeError, message
 from netcl_core.runtime import programs, signatures
 from netcl_core.runtime.memo import Memo
-from netcl_core.runtime.memory import new_pool, out_of_memory, pool
+from netcl_core.runtime.memory import DeviceMemory, memory_of
 from netcl_core.runtime.uploads import Uploads
 
 #: pyopencl looks up code in a database on disk when it makes a kernel object, and threads
@@ -208,12 +208,13 @@ def fill_pattern(value: Any, dtype: Dtype) -> Array:
 class OpenCLStream:
     """Memory and commands of one OpenCL device; see `stream.Stream`."""
 
-    def __init__(self, device: Device, own_pool: bool = False) -> None:
+    def __init__(self, device: Device, memory: DeviceMemory | None = None) -> None:
         cl = opencl_module()
         self.device = device
         self.queue: Any = device.queue
         self._uploads = Uploads()
-        self._take = (new_pool(device) if own_pool else pool(device)).allocate
+        self._memory = memory_of(device) if memory is None else memory
+        self._take = self._memory.pool.allocate
         self._enqueue = cl.enqueue_nd_range_kernel
         self._error, self._no_memory, self._misused = cl.Error, cl.MemoryError, cl.LogicError
         self._count = 0
@@ -222,10 +223,15 @@ class OpenCLStream:
     def allocate(self, size: int, dtype: Dtype) -> Any:
         if not size:
             return None
+        memory = self._memory
         try:
-            return self._take(size * dtype.itemsize)
-        except self._error as error:
-            raise out_of_memory(self.device, size * dtype.itemsize, error) from error
+            buffer = self._take(size * dtype.itemsize)
+        except self._error:
+            buffer = memory.again(size * dtype.itemsize)
+        active = memory.pool.active_bytes
+        if active > memory.peak:
+            memory.peak = active
+        return buffer
 
     def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
         made = launch.of_thread.get(get_ident())
@@ -239,8 +245,9 @@ class OpenCLStream:
                 for index, scalar in enumerate(scalars, start=len(buffers)):
                     kernel._set_arg_buf(index, scalar)
             event = self._enqueue(self.queue, kernel, launch.global_size, launch.local_size)
-        except self._no_memory as error:  # of buffers that are only made now
-            raise out_of_memory(self.device, None, error) from error
+        except self._no_memory:  # of buffers that are only made now
+            sizes = launch.global_size, launch.local_size
+            event = self.again(self._enqueue, None, self.queue, kernel, *sizes)
         except self._misused as error:
             raise launch.misfit(error) from error
         self._count += 1
@@ -316,8 +323,8 @@ class OpenCLStream:
         """Enqueue a command; some drivers make a buffer only when the first one uses it."""
         try:
             event = command(self.queue, *args, **kwargs)
-        except self._no_memory as error:
-            raise out_of_memory(self.device, nbytes, error) from error
+        except self._no_memory:
+            event = self.again(command, nbytes, self.queue, *args, **kwargs)
         self.note(1, event)
         return event
 
@@ -326,6 +333,16 @@ class OpenCLStream:
         self._count += count
         if self._count >= _AHEAD:
             self._hold_back(event)
+
+    def again(
+        self, command: Callable[..., Any], nbytes: int | None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """A command for which there was no memory, after all that can be freed has been freed."""
+        self._memory.make_room()
+        try:
+            return command(*args, **kwargs)
+        except self._no_memory as error:
+            raise self._memory.shortage(nbytes, error) from error
 
     def _hold_back(self, event: Any) -> None:
         """Wait for the command at which the count began."""

@@ -27,6 +27,7 @@ from netcl_core.runtime.commands import (
     WriteCommand,
     identity,
 )
+from netcl_core.runtime.memory import memory_of_graph
 from netcl_core.runtime.numpy_stream import NumpyStream
 from netcl_core.runtime.opencl_stream import Launch, OpenCLStream
 from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
@@ -53,8 +54,9 @@ class Recording(StreamWrapper):
 
     def __init__(self, device: Device) -> None:
         super().__init__(stream_of(device))
-        numpy = device.backend == "numpy"
-        self._memory: Stream = NumpyStream(device) if numpy else OpenCLStream(device, own_pool=True)
+        self._memory: Stream = NumpyStream(device)
+        if device.backend == "opencl":
+            self._memory = OpenCLStream(device, memory_of_graph(device))
         self._made: dict[int, Any] = {}
         self.commands: list[Command] = []
         self.checks: list[Check] = []
@@ -249,4 +251,4 @@ def note_gradient(leaf: Any) -> bool:
     if found is None:
         return False
     found.leaves.setdefault(id(leaf), (leaf, leaf.grad))
-    return leaf.grad is not None and not found.made(leaf.grad.buffer)
+    return leaf.grad is not None and not found.made(leaf.grad.value.buffer)

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
 from netcl_core.device.device import Device
+from netcl_core.dtypes import DTYPES
 from netcl_core.errors import DeviceError, message
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.exact_forward import ExactForward
+from netcl_core.tape.gradients import no_second_derivative
 from netcl_core.tape.node import Node, user_frame
 from netcl_core.tape.state import process, thread
 from netcl_core.tape.tape import Tape, recorder
@@ -62,8 +64,15 @@ class Call(Protocol):
         grad mode off.
         """
 
-    def exact(self, node: Node) -> ExactForward:
-        """Its forward in float64 on the host, for checks of the gradients."""
+    def recorded_gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
+        """The same, with grad mode on, by recorded calls on the node's inputs and on `grads`.
+
+        All are operands: Nodes, and Tensors for what is constant. Raises GradientError, which
+        names the op, where that cannot be done.
+        """
+
+    def exact(self, node: Node) -> ExactForward | None:
+        """Its forward in float64 on the host, for checks of the gradients; None: no check."""
 
 
 def apply(
@@ -95,6 +104,8 @@ def apply(
     tape = state.tape or recorder()
     kept = None
     if True not in flows or not tape.enabled:
+        if state.differentiated is not None and True in needs:
+            _refuse_constant(call, needs, state.differentiated)
         value = call.run(inputs, scalars)
         if type(value) is not list:
             return Node(value, call.name)
@@ -133,6 +144,14 @@ def _learn(call: Call, needs: Needs) -> tuple[Needs, tuple[int, ...]]:
     return found
 
 
+def _refuse_constant(call: Call, needs: Needs, op: str) -> None:
+    """Raise GradientError for a call without any gradient in one that is to be differentiated."""
+    if True in call.flows((True,) * len(needs)):
+        return  # it has one, not with respect to these inputs
+    if call.results is None or any(DTYPES[spec.dtype].floating for spec in call.results):
+        raise no_second_derivative(op, f"{call.name}, which its gradient uses, has no gradient")
+
+
 def _others(node: Node, values: Sequence[Tensor], flows: Needs, tape: Tape) -> list[Node]:
     """The nodes of all results of a call whose record `node` holds."""
     found = []
@@ -145,6 +164,20 @@ def _others(node: Node, values: Sequence[Tensor], flows: Needs, tape: Tape) -> l
             found.append(other)
         else:
             found.append(Node(value, node.op_name))
+    return found
+
+
+def result_nodes(node: Node, values: Sequence[Tensor]) -> list[Any]:
+    """All results of a recorded call as operands, made again where nobody has them any more.
+
+    `node` holds the record. A result that is no floating number is a constant.
+    """
+    living = {each.index: each for each in node.results()}
+    found: list[Any] = []
+    for i, value in enumerate(values):
+        if i not in living and DTYPES[value.dtype].floating:
+            living[i] = Node(value, node.op_name, node.call, frame=node.frame, index=i, source=node)
+        found.append(living.get(i, value))
     return found
 
 

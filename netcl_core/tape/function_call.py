@@ -9,7 +9,7 @@ from netcl_core.device.device_table import get_device
 from netcl_core.dtypes import DTYPES
 from netcl_core.tape.apply import Needs, apply
 from netcl_core.tape.exact_forward import ExactForward
-from netcl_core.tape.gradients import checked, whole
+from netcl_core.tape.gradients import checked, refuse_unrecorded, whole
 from netcl_core.tape.node import Node, caller_name
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import get_current_tape
@@ -72,6 +72,14 @@ class FunctionCall:
         parts = checked(self.name, self.grad_fn(whole(grads[0])), operands, "grad_fn")
         return [parts[place] for place in self.places]
 
+    def recorded_gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
+        """The same by `grad_fn` with a recorded gradient; raises where it leaves the graph."""
+        assert self.grad_fn is not None  # else nothing flows
+        operands = [x if isinstance(x, Operand) else None for x in self.args]
+        parts = checked(self.name, self.grad_fn(grads[0]), operands, "grad_fn", recorded=True)
+        refuse_unrecorded(self.name, parts, grads)
+        return [parts[place] for place in self.places]
+
     def exact(self, node: Node) -> ExactForward:
         """In float64, or in the operands' dtypes if the function does not take that."""
 
@@ -117,7 +125,8 @@ def apply_op(
             It may return an input itself. Ops that it calls are not what is recorded.
         grad_fn: `(grad_out) -> [gradient or None per argument]`; None: no gradient. `grad_out` is
             a Tensor of the result's shape and dtype; each gradient has its argument's shape and
-            may be `grad_out` itself. Neither may be written to. It runs with grad mode off.
+            may be `grad_out` itself. Neither may be written to. It runs with grad mode off; for
+            `ag.grad(..., create_graph=True)` with it on, and has to compute with ops then.
         args: Nodes, Tensors, or plain values.
         tape: The tape to record on; default: the current one; None: record nothing.
         op_name: The op's name; default: the name of the calling function.

@@ -77,11 +77,15 @@ class GradientTrial:
     """A node with its upstream gradients (one array per result, flat) and those of its inputs."""
 
     def __init__(
-        self, node: Any, upstream: Sequence[Any], gradients: Sequence[Tensor | None]
+        self,
+        node: Any,
+        forward: ExactForward,
+        upstream: Sequence[Any],
+        gradients: Sequence[Tensor | None],
     ) -> None:
         self.node = node
         self.gradients = gradients
-        self.forward: ExactForward = node.call.exact(node)
+        self.forward = forward
         self.arrays = host_arrays(node.inputs)
         self.results = [np.asarray(each) for each in self.forward.run(self.arrays)]
         self.upstream = np.stack(

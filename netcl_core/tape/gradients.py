@@ -2,7 +2,8 @@
 
 A gradient is a Tensor, or a Spread that stands for one. Both have `value` (the Tensor that holds
 the data), `shape` and `dtype`; `whole` makes a Tensor of either and `add` sums two of them. What
-is computed here runs through the same lowering and templates as everything that plugins bring.
+is computed here runs through the same lowering and templates as everything that plugins bring,
+and is not recorded; `recorded_gradients.py` computes the same so that it is.
 """
 
 from __future__ import annotations
@@ -10,26 +11,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
+from netcl_core.codegen.gradient_region import ADDED, SAME
 from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan, allocate_results, plan
-from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.codegen.reduction import SUM, reduction_kernels
 from netcl_core.codegen.reduction_numpy import tree_sum
 from netcl_core.codegen.region import PrimitiveStep, Region, Signature
 from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import GradientError, message
+from netcl_core.errors import GradientError, ShapeError, message
 from netcl_core.runtime.kernels import Bound, Spec
 from netcl_core.runtime.stream import stream_of
-from netcl_core.tensors.host_data import check_dtype
+from netcl_core.tensors.host_data import check_dtype, host_array
 from netcl_core.tensors.tensor import Operand, Tensor
 
-_SUM: Final = AutogradPrimitive("accumulate", lambda args, _: f"{args[0]} + {args[1]}", None, 2)
-_ACCUMULATE: Final = Region(2, 0, (PrimitiveStep(_SUM, (("in", 0), ("in", 1))),), (("step", 0),))
-_SAME: Final = AutogradPrimitive("astype", lambda args, _: args[0], lambda _, grad, *__: [grad], 1)
-_EXPAND: Final = Region(1, 0, (PrimitiveStep(_SAME, (("in", 0),)),), (("step", 0),))
+ACCUMULATE: Final = Region(2, 0, (PrimitiveStep(ADDED, (("in", 0), ("in", 1))),), (("step", 0),))
+EXPAND: Final = Region(1, 0, (PrimitiveStep(SAME, (("in", 0),)),), (("step", 0),))
 
 
 @final
@@ -41,19 +40,20 @@ class Spread:
     ((2, 3), (1, 1))
 
     `value` has size 1 along these dimensions; `shape` is the full shape. The gradient of
-    a sum is one: an elementwise kernel reads the single elements where they stand.
+    a sum is one: an elementwise kernel reads the single elements where they stand. What an op
+    gave goes in as it is: with grad mode on it is a Node, which must not be lost.
     """
 
     __slots__ = ("shape", "value")
 
-    def __init__(self, value: Tensor, shape: tuple[int, ...]) -> None:
+    def __init__(self, value: Any, shape: tuple[int, ...]) -> None:
         self.value = value
         self.shape = shape
 
     @property
     def dtype(self) -> str:
         """The dtype's name."""
-        return self.value.dtype
+        return self.value.dtype  # type: ignore[no-any-return]  # an operand's
 
 
 def whole(gradient: Any) -> Tensor:
@@ -72,11 +72,13 @@ def add(held: Any, own: bool, term: Any) -> Any:
     return accumulate(whole(held), whole(term), in_place=own and type(held) is Tensor)
 
 
-def checked(op: str, parts: Any, operands: Sequence[Any], source: str = "it") -> list[Any]:
+def checked(
+    op: str, parts: Any, operands: Sequence[Any], source: str = "it", recorded: bool = False
+) -> list[Any]:
     """The gradients that an op's backward returned for operands (None: no tensor), in their dtypes.
 
-    Raises GradientError for another number of them, and for what is no gradient of its
-    operand: no tensor, or one of another shape or device.
+    With `recorded` Nodes stay what they are. Raises GradientError for another number of them, and
+    for what is no gradient of its operand: no tensor, or one of another shape or device.
     """
     if not isinstance(parts, (list, tuple)) or len(parts) != len(operands):
         given = len(parts) if isinstance(parts, (list, tuple)) else type(parts).__name__
@@ -85,29 +87,49 @@ def checked(op: str, parts: Any, operands: Sequence[Any], source: str = "it") ->
     found: list[Any] = [None] * len(operands)
     for i, (x, part) in enumerate(zip(operands, parts, strict=True)):
         if x is not None and part is not None:
-            found[i] = _fitting(op, part, x)
+            found[i] = _fitting(op, part, x, recorded)
     return found
 
 
-def _fitting(op: str, part: Any, x: Any) -> Any:
-    """One gradient as a Tensor or Spread for the operand x."""
+def refuse_unrecorded(op: str, parts: Sequence[Any], given: Sequence[Any]) -> None:
+    """Raise GradientError for a bare Tensor among recorded gradients: it would be a constant.
+
+    What was given may be handed on, whatever it is.
+    """
+    for part in parts:
+        held = part.value if type(part) is Spread else part
+        if type(held) is Tensor and not any(held is each for each in given):
+            reason = "its backward returned a Tensor that no op computed"
+            raise no_second_derivative(op, reason)
+
+
+def no_second_derivative(op: str, reason: str) -> GradientError:
+    """The error for an op whose gradient cannot be differentiated."""
+    remedy = "Let its backward compute with ops that have gradients, and take no `.value` of them"
+    given, expected = f"{op} has no second derivative: {reason}", "ops that have one"
+    return GradientError(message("grad with create_graph=True", given, expected, remedy))
+
+
+def _fitting(op: str, part: Any, x: Any, recorded: bool) -> Any:
+    """One gradient as a Tensor or Spread (or a Node) for the operand x."""
     if type(part) is not Tensor and type(part) is not Spread:
         if not isinstance(part, Operand):
             given = f"a {type(part).__name__} for a gradient"
             raise GradientError(message(f"backward of {op}", given, "a tensor or None"))
-        part = part.value
+        part = part if recorded else part.value
     if part.shape != x.shape:
         given, expected = f"a gradient of shape {part.shape}", f"the input's shape {x.shape}"
         raise GradientError(message(f"backward of {op}", given, expected))
     if part.value.device is not x.device:
         given, expected = f"a gradient on {part.value.device!r}", f"one on {x.device!r}"
         raise GradientError(message(f"backward of {op}", given, expected))
-    return part if part.dtype == x.dtype else _in_dtype(part, x.dtype)
+    return part if part.dtype == x.dtype else _in_dtype(part, x.dtype, recorded)
 
 
-def _in_dtype(gradient: Any, dtype: str) -> Any:
+def _in_dtype(gradient: Any, dtype: str, recorded: bool) -> Any:
     """A gradient in another dtype: whoever reads it takes it to be its value's."""
-    made = convert(gradient.value, dtype)
+    held = gradient.value if type(gradient) is Spread else gradient
+    made = held.astype(dtype) if recorded else convert(held.value, dtype)
     return Spread(made, gradient.shape) if type(gradient) is Spread else made
 
 
@@ -128,7 +150,7 @@ def accumulate(total: Tensor, term: Tensor, *, in_place: bool) -> Tensor:
     """`total + term`, written into `total` if that is allowed."""
     term = convert(term, total.dtype)
     tensors = ((total.shape, total.dtype), (term.shape, term.dtype))
-    made = plan(_ACCUMULATE, total.device, Signature(tensors, ()))
+    made = plan(ACCUMULATE, total.device, Signature(tensors, ()))
     if not in_place:
         return run_plan(made, (total.buffer, term.buffer), ())[0]
     made.forward((total.buffer, term.buffer), (), (), (total.buffer,))
@@ -138,7 +160,7 @@ def accumulate(total: Tensor, term: Tensor, *, in_place: bool) -> Tensor:
 @lru_cache(maxsize=len(DTYPES))
 def cast_region(dtype: str) -> Region:
     """The region of a conversion to a dtype."""
-    return Region(1, 0, (PrimitiveStep(_SAME, (("in", 0),), cast=dtype),), (("step", 0),))
+    return Region(1, 0, (PrimitiveStep(SAME, (("in", 0),), cast=dtype),), (("step", 0),))
 
 
 def expand(tensor: Tensor, shape: Shape) -> Tensor:
@@ -146,7 +168,7 @@ def expand(tensor: Tensor, shape: Shape) -> Tensor:
     if tensor.shape == shape:
         return tensor
     signature = Signature(((tensor.shape, tensor.dtype),), (), shape)
-    return run_plan(plan(_EXPAND, tensor.device, signature), (tensor.buffer,), ())[0]
+    return run_plan(plan(EXPAND, tensor.device, signature), (tensor.buffer,), ())[0]
 
 
 def convert(tensor: Tensor, dtype: str) -> Tensor:
@@ -211,3 +233,68 @@ def _sum_on_host(axes: tuple[int, ...], arrays: Sequence[Any], target: Any) -> N
 
 def _accumulator(dtype: str) -> str:
     return "float32" if dtype == "float16" else dtype
+
+
+# -- what a reverse pass computes with ----------------------------------------------------
+
+
+def seed_of(root: Any, seed: Any) -> Any:
+    """The gradient of a result that a pass starts from; that which is given as it is given."""
+    if seed is None:
+        if root.size != 1:
+            raise ShapeError(
+                message(
+                    "backward",
+                    f"a value of shape {root.shape} and no gradient for it",
+                    "a value of one element, or grad=",
+                    "Reduce it with sum() or mean(), or pass grad=<tensor of that shape>",
+                )
+            )
+        return Tensor.full(root.shape, 1, root.dtype, root.device)
+    value = seed
+    if not isinstance(seed, Operand):
+        value = Tensor.from_host(host_array(seed, root.dtype), root.device)
+    if value.shape != root.shape:
+        raise ShapeError(message("backward", f"grad of shape {value.shape}", f"{root.shape}"))
+    return value
+
+
+class Arithmetic(Protocol):
+    """What a walk computes with.
+
+    Attributes:
+        records: Whether it is recorded, so that the gradients can be differentiated.
+    """
+
+    records: bool
+
+    def seed(self, root: Any, seed: Any) -> Any:
+        """The gradient of a result (None: 1) in its dtype and on its device."""
+
+    def add(self, held: Any, own: bool, term: Any) -> Any:
+        """The sum of two gradients; `held` may be written to if it is the caller's own."""
+
+    def gradients(self, node: Any, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
+        """The gradients of a call's inputs; see `apply.Call`."""
+
+
+@final
+class _Plain:
+    """Tensors and Spreads, and nothing is recorded."""
+
+    __slots__ = ()
+    records = False
+    add = staticmethod(add)
+
+    def seed(self, root: Any, seed: Any) -> Tensor:
+        """The gradient of a result as a Tensor."""
+        start: Tensor = seed_of(root, seed).value
+        return start if seed is None else convert(move(start, root.device), root.dtype)
+
+    def gradients(self, node: Any, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
+        """By the call's own kernels."""
+        found: Sequence[Any] = node.call.gradients(node, grads, needs)
+        return found
+
+
+PLAIN: Final = _Plain()

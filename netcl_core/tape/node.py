@@ -12,7 +12,7 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import GradientError, message
 from netcl_core.plugins.registry import registry
@@ -210,12 +210,12 @@ class Node(Operand):
         return self.value.version
 
     @property
-    def grad(self) -> Tensor | None:
+    def grad(self) -> Any:
         """The gradient: of a leaf after backward, of a result under `Tape(retain_grads=True)`."""
         return self.value.grad if self.call is None else self._grad
 
     @grad.setter
-    def grad(self, value: Tensor | None) -> None:
+    def grad(self, value: Any) -> None:
         if self.call is None:
             self.value.grad = value
         else:
@@ -225,6 +225,29 @@ class Node(Operand):
     def where(self) -> str:
         """`file:line` of the user's code that made this node."""
         return describe_frame(self.frame)
+
+
+#: What a gradient belongs to: the identity of a leaf's Tensor or of the node with the record of a
+#: call, and the index of the result.
+Target: TypeAlias = tuple[int, int]
+
+
+def origin(operand: Any) -> tuple[Any, int]:
+    """The node with the record of the call that made an operand, and which result it is.
+
+    Of a leaf its Tensor, and 0.
+    """
+    if type(operand) is not Node:
+        return operand, 0
+    if operand.call is None:
+        return operand.value, 0
+    return operand if operand.source is None else operand.source, operand.index
+
+
+def target_of(operand: Any) -> Target:
+    """What the gradient of an operand belongs to."""
+    owner, index = origin(operand)
+    return id(owner), index
 
 
 def leaf_node(value: Any) -> Node:

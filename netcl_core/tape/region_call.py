@@ -1,6 +1,7 @@
 """RegionCall: a planned region as a call, and its gradients by one backward kernel.
 
 This is the straight line that every elementwise op takes, a single one and a fused region alike.
+Gradients that are to be differentiated again are computed by another such call.
 """
 
 from __future__ import annotations
@@ -9,12 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from netcl_core.codegen.generation import Needs
+from netcl_core.codegen.gradient_region import GradientRegion, gradient_region
+from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan
+from netcl_core.codegen.region import Signature
 from netcl_core.device.device import Device
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.stream import own_stream, replaced, stream_of
+from netcl_core.tape.apply import apply
 from netcl_core.tape.exact_forward import ExactForward, region_forward
-from netcl_core.tape.gradients import run_plan, sum_to, whole
+from netcl_core.tape.function_call import apply_op
+from netcl_core.tape.gradients import Spread, run_plan, sum_to, whole
 from netcl_core.tensors.tensor import Tensor
 
 
@@ -22,8 +28,8 @@ from netcl_core.tensors.tensor import Tensor
 class RegionCall:
     """A plan with one or several results as a call (see `apply.Call`)."""
 
-    __slots__ = ("_direct", "_dtype", "_name", "_packed", "_prepared", "_stream", "device", "known",
-                 "name", "plan", "results", "shape", "size")  # fmt: skip
+    __slots__ = ("_direct", "_dtype", "_name", "_of_gradients", "_packed", "_prepared", "_stream",
+                 "device", "known", "name", "plan", "results", "shape", "size")  # fmt: skip
 
     keeps = False
 
@@ -38,6 +44,7 @@ class RegionCall:
         self._dtype = plan.results[0]
         self._name = self._dtype.name
         self._stream = own_stream(plan.device)
+        self._of_gradients: dict[tuple[Needs, Needs], tuple[GradientRegion, RegionCall | None]] = {}
         self._direct: Any = None
         self._packed: Callable[[Sequence[Any]], Sequence[bytes]]
         self._prepared = False
@@ -87,6 +94,42 @@ class RegionCall:
         inputs = [x.value for x in node.inputs]
         return plan_gradients(self.plan, inputs, node.scalars, needs, grads)
 
+    def recorded_gradients(self, node: Any, grads: Sequence[Any], needs: Needs) -> list[Any]:
+        """The same as operands, by the call of the region that computes them."""
+        made, call = self._gradients_call(needs, tuple([grad is not None for grad in grads]))
+        found: list[Any] = [None] * len(node.inputs)
+        for i, j in made.passes:
+            found[i] = grads[j]
+        if call is not None:
+            operands = [*node.inputs, *(grad for grad in grads if grad is not None)]
+            parts = apply(call, operands, node.scalars)
+            parts = parts if type(parts) is list else [parts]
+            for i, part in zip(made.results, parts, strict=True):
+                found[i] = part
+        return [
+            None if part is None else recorded_sum_to(part, x.shape)
+            for part, x in zip(found, node.inputs, strict=True)
+        ]
+
+    def _gradients_call(
+        self, needs: Needs, given: Needs
+    ) -> tuple[GradientRegion, RegionCall | None]:
+        """The region of the gradients and its call; None: there is nothing to compute."""
+        found = self._of_gradients.get((needs, given))
+        if found is None:
+            plan, types = self.plan, self.plan.types
+            made = gradient_region(plan.region, types, needs, given)
+            pairs = zip(types.outputs, given, strict=True)
+            upstream = [(plan.shape, dtype) for dtype, is_given in pairs if is_given]
+            tensors = (*plan.signature.tensors, *upstream)
+            signature = Signature(tensors, plan.signature.scalars, plan.shape)
+            call = None
+            if made.results:
+                computed = Plan(made.region, plan.device, signature)
+                call = RegionCall(computed, f"{self.name}_backward")
+            found = self._of_gradients[needs, given] = made, call
+        return found
+
     def exact(self, node: Any) -> ExactForward:
         """The forward in float64 on the host."""
         return region_forward(self.plan, node.scalars)
@@ -120,3 +163,17 @@ def plan_gradients(
     for i, shape in stage.broadcast:
         found[i] = sum_to(whole(found[i]), shape)
     return found
+
+
+def recorded_sum_to(gradient: Any, shape: Shape) -> Any:
+    """A gradient summed over the dimensions along which its input was broadcast, recorded."""
+    if gradient.shape == shape:
+        return gradient
+    wide = gradient.shape
+    return apply_op(
+        lambda value: sum_to(value, shape),
+        lambda grad: [Spread(grad, wide)],
+        gradient,
+        op_name="sum_to",
+        saves=(),
+    )

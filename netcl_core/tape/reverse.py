@@ -10,43 +10,31 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, final
 
-from netcl_core.errors import ArgumentError, GradientError, MutationError, ShapeError, message
+from netcl_core.errors import ArgumentError, GradientError, MutationError, message
 from netcl_core.runtime.recording import note_gradient, recordings
-from netcl_core.tape import anomaly
-from netcl_core.tape.gradients import accumulate, add, convert, duplicate, move, whole
+from netcl_core.tape import anomaly, hooks
+from netcl_core.tape.gradients import (
+    PLAIN,
+    Arithmetic,
+    accumulate,
+    convert,
+    duplicate,
+    refuse_unrecorded,
+    whole,
+)
 from netcl_core.tape.modes import anomaly_mode
-from netcl_core.tape.node import Node
+from netcl_core.tape.node import Node, Target, origin, target_of
 from netcl_core.tape.state import thread
-from netcl_core.tensors.host_data import host_array
 from netcl_core.tensors.tensor import Operand, Tensor
 
 #: Held while a leaf's `grad` is read and replaced, so that threads with shared leaves lose nothing.
 _deposits: Final = threading.RLock()
-#: What a gradient belongs to: the identity of a leaf's Tensor or of the node with the record of a
-#: call, and the index of the result.
-Target: TypeAlias = tuple[int, int]
-
-
-def _origin(operand: Any) -> tuple[Any, int]:
-    """The node with the record of the call that made an operand, and which result it is.
-
-    Of a leaf its Tensor, and 0.
-    """
-    if type(operand) is not Node:
-        return operand, 0
-    if operand.call is None:
-        return operand.value, 0
-    return operand if operand.source is None else operand.source, operand.index
-
-
-def target_of(operand: Any) -> Target:
-    """What the gradient of an operand belongs to."""
-    owner, index = _origin(operand)
-    return id(owner), index
+#: What becomes of the gradient of a target.
+Receive: TypeAlias = Callable[[Target, Tensor], Tensor]
 
 
 @final
@@ -75,12 +63,14 @@ class _Place:
         self.own: tuple[int, ...] = ()
 
 
-def _connect(places: dict[int, _Place]) -> list[_Place]:
+def _connect(places: dict[int, _Place], since: int) -> list[_Place]:
     """Find what lies between results and their leaves; returns the places of calls.
 
-    `places` holds those of the results, by their owners' identity, and takes the others.
+    `places` holds those of the results, by their owners' identity, and takes the others. What
+    was made before the number `since` is a leaf here.
     """
-    found = [place for place in places.values() if type(place.owner) is Node]
+    calls = [place for place in places.values() if type(place.owner) is Node]
+    found = [place for place in calls if place.owner.number >= since]
     for here in found:  # which grows
         node = here.owner
         for i, need in enumerate(node.needs):
@@ -97,7 +87,7 @@ def _connect(places: dict[int, _Place]) -> list[_Place]:
             there = places.get(id(owner))
             if there is None:
                 there = places[id(owner)] = _Place(owner)
-                if type(owner) is Node:
+                if type(owner) is Node and owner.number >= since:
                     found.append(there)
             else:
                 there.consumers += 1
@@ -122,11 +112,22 @@ def _keep_useful(nodes: Iterable[_Place], wanted: set[Target]) -> None:
 class _Walk:
     """One reverse pass."""
 
-    __slots__ = ("_ready", "_starts", "found", "leaves", "retain", "taken", "wanted")
+    __slots__ = ("_calls", "_ready", "_starts", "found", "leaves", "receive", "retain", "sums",
+                 "taken", "wanted")  # fmt: skip
 
-    def __init__(self, roots: Sequence[Any], wanted: set[Target] | None, retain: bool) -> None:
+    def __init__(
+        self,
+        roots: Sequence[Any],
+        wanted: set[Target] | None,
+        retain: bool,
+        receive: Receive | None,
+        since: int,
+        sums: Arithmetic,
+    ) -> None:
         self.wanted = wanted
+        self.receive = receive
         self.retain = retain
+        self.sums = sums
         self.taken: set[int] = set()  # buffers that somebody else holds
         self.found: dict[Target, Tensor] = {}
         self.leaves: list[tuple[Tensor, Any]] = []
@@ -134,25 +135,29 @@ class _Walk:
         self._starts: list[tuple[_Place, int]] = []
         places: dict[int, _Place] = {}
         for root in roots:
-            owner, index = _origin(root)
+            owner, index = origin(root)
             place = places.get(id(owner))
             if place is None:
                 place = places[id(owner)] = _Place(owner)
             else:
                 place.consumers += 1
             self._starts.append((place, index))
-        nodes = _connect(places)
+        self._calls = _connect(places, since)
         if wanted is not None:
-            _keep_useful(nodes, wanted)
+            _keep_useful(self._calls, wanted)
 
     def run(self, roots: Sequence[Any], seeds: Sequence[Any]) -> None:
         """Pass the gradients of the results on, call by call, the latest first."""
         for root, seed, (place, index) in zip(roots, seeds, self._starts, strict=True):
-            start = _seed(root, seed)
-            self.taken.add(id(start.buffer))
+            start = self.sums.seed(root, seed)
+            self.taken.add(id(start.value.buffer))
             self._add(place, index, start)
         while self._ready:
             self._pass(heapq.heappop(self._ready)[1])
+
+    def nodes(self) -> list[Node]:
+        """The calls on the way, as the nodes with their records."""
+        return [place.owner for place in self._calls]
 
     def _add(self, place: _Place, index: int, gradient: Any) -> None:
         """Add a gradient (None: there is none) that a seed or a consumer gives to a value."""
@@ -161,7 +166,7 @@ class _Walk:
             if held is None:
                 place.sums[index] = gradient
             else:
-                place.sums[index] = add(held, index in place.own, gradient)
+                place.sums[index] = self.sums.add(held, index in place.own, gradient)
                 place.own += (index,)
         place.consumers -= 1
         if not place.consumers:
@@ -172,7 +177,7 @@ class _Walk:
         owner = place.owner
         if type(owner) is not Node:
             if place.sums[0] is not None:
-                self.leaves.append((owner, place.sums[0]))
+                self.leaves.append((owner, self._final(owner, 0, place.sums[0])))
         elif place.edges:
             heapq.heappush(self._ready, (-owner.number, place))
         else:  # it may be wanted itself, and nothing behind it is
@@ -181,14 +186,29 @@ class _Walk:
     def _take(self, place: _Place) -> list[Any]:
         """The gradients of a call's results; those that are wanted are kept."""
         grads, place.sums = place.sums, []
-        if self.wanted is not None:
+        if hooks.rows or self.retain or self.wanted is not None:
             for index, gradient in enumerate(grads):
-                target = id(place.owner), index
-                if gradient is not None and target in self.wanted:
-                    grads[index] = self.found[target] = whole(gradient)
-        if self.retain:
-            self._retain(place.owner, grads)
+                if gradient is not None:
+                    grads[index] = self._final(place.owner, index, gradient)
         return grads
+
+    def _final(self, owner: Any, index: int, gradient: Any) -> Any:
+        """A complete gradient, after hooks and all who want to have it."""
+        target = id(owner), index
+        if target in hooks.rows:
+            gradient = hooks.passed(owner, index, gradient)
+            self.taken.add(id(gradient.value.buffer))  # a hook may hold it
+        if self.wanted is not None and target in self.wanted:
+            gradient = whole(gradient)
+            if self.receive is not None:
+                given, gradient = gradient, self.receive(target, gradient)
+                if self.sums.records:
+                    refuse_unrecorded("a callback", [gradient], [given])
+            self.found[target] = gradient
+        if self.retain and type(owner) is Node:
+            gradient = hooks.keep(owner, index, gradient)
+            self.taken.add(id(gradient.value.buffer))
+        return gradient
 
     def _pass(self, place: _Place) -> None:
         """Compute the gradients of a call's inputs, and count the call off."""
@@ -201,17 +221,9 @@ class _Walk:
             if self.wanted is not None:
                 useful = {i for i, _, _ in edges}
                 needs = tuple([i in useful for i in range(len(needs))])
-            parts = _gradients(node, grads, needs)
+            parts = _gradients(node, grads, needs, self.sums)
         for i, there, index in edges:
             self._add(there, index, parts and parts[i])
-
-    def _retain(self, node: Node, grads: list[Any]) -> None:
-        """Leave the gradients in the nodes of the results, as `Tape(retain_grads=True)` asks."""
-        for result in node.results():
-            gradient = grads[result.index]
-            if gradient is not None:
-                result.grad = grads[result.index] = whole(gradient)
-                self.taken.add(id(grads[result.index].buffer))
 
 
 def run_backward(
@@ -219,7 +231,10 @@ def run_backward(
     seeds: Sequence[Any],
     retain: bool,
     targets: Sequence[Any] | None = None,
-) -> list[Tensor | None]:
+    receive: Receive | None = None,
+    since: int = 0,
+    sums: Arithmetic | None = None,
+) -> list[Any]:
     """The backward pass.
 
     Args:
@@ -228,27 +243,33 @@ def run_backward(
         retain: Whether results keep their gradients too.
         targets: Whose gradients are wanted. Then these are returned (None where there is none),
             no leaf is touched, and nothing behind the targets is computed.
+        receive: Called with a target and its gradient, a Tensor, as soon as this is complete and
+            while the rest is still to be computed; what it returns is the gradient from then on.
+        since: The number of a node; no gradient goes beyond what was made before it.
+        sums: What computes; one that records gives operands, for targets alone.
     """
     if thread.tracer is not None:
         thread.tracer.interrupt("backward", "a backward pass inside the function")
     wanted = None if targets is None else {target_of(target) for target in targets}
     for root in roots:
         _check_root(root)
-    walk = _Walk(roots, wanted, retain)
-    outer, thread.grad = thread.grad, False
+    sums = sums or PLAIN
+    walk = _Walk(roots, wanted, retain, receive, since, sums)
+    outer, thread.grad = thread.grad, sums.records
     try:
-        walk.run(roots, seeds)
-        found = walk.found
-        for leaf, gradient in walk.leaves:
-            if targets is None:
+        if anomaly_mode()[0]:
+            with anomaly.watched(walk.nodes()):
+                walk.run(roots, seeds)
+        else:
+            walk.run(roots, seeds)
+        if targets is None:
+            for leaf, gradient in walk.leaves:
                 _deposit(leaf, whole(gradient), walk.taken)
-            else:
-                found[id(leaf), 0] = whole(gradient)
     finally:
         thread.grad = outer
     if targets is None:
         return []
-    return [found.get(target_of(target)) for target in targets]
+    return [walk.found.get(target_of(target)) for target in targets]
 
 
 def _deposit(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
@@ -257,7 +278,7 @@ def _deposit(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
         if recordings and note_gradient(leaf):
             leaf.grad = None
         if leaf.grad is not None:
-            leaf.grad = accumulate(leaf.grad, gradient, in_place=False)
+            leaf.grad = accumulate(leaf.grad.value, gradient, in_place=False)
             return
         kept = duplicate(gradient) if id(gradient.buffer) in taken else gradient
         leaf.grad = kept = convert(kept, leaf.dtype)
@@ -281,28 +302,9 @@ def _check_root(root: Any) -> None:
         )
 
 
-def _seed(root: Any, seed: Any) -> Tensor:
-    if seed is None:
-        if root.size != 1:
-            raise ShapeError(
-                message(
-                    "backward",
-                    f"a value of shape {root.shape} and no gradient for it",
-                    "a value of one element, or grad=",
-                    "Reduce it with sum() or mean(), or pass grad=<tensor of that shape>",
-                )
-            )
-        return Tensor.full(root.shape, 1, root.dtype, root.device)
-    if isinstance(seed, Operand):
-        value = seed.value
-    else:
-        value = Tensor.from_host(host_array(seed, root.dtype), root.device)
-    if value.shape != root.shape:
-        raise ShapeError(message("backward", f"grad of shape {value.shape}", f"{root.shape}"))
-    return convert(move(value, root.device), root.dtype)
-
-
-def _gradients(node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
+def _gradients(
+    node: Node, grads: Sequence[Any], needs: tuple[bool, ...], sums: Arithmetic
+) -> Sequence[Any]:
     """The gradients of a call's inputs, of what has not changed since."""
     for saved, version in node.versions:
         if saved.version != version:
@@ -315,7 +317,7 @@ def _gradients(node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Seq
                     "Call backward before the change, or change a copy",
                 )
             )
-    values: Sequence[Any] = node.call.gradients(node, grads, needs)
+    values = sums.gradients(node, grads, needs)
     check, numerics = anomaly_mode()
     if check or numerics:
         seen = [None if part is None else whole(part) for part in values]

@@ -19,6 +19,7 @@ class ThreadState(threading.local):
         anomaly: The override of (check, check numerics); None: as the process.
         tape: The current tape; None until the thread's implicit tape is made.
         implicit: The thread's implicit tape; None until it is needed.
+        differentiated: The op whose gradient is being recorded; None: none is.
         tracer: The tracing context that takes the ops instead of running them.
         chosen: The explicit choices of `prefer` in force, the innermost first.
     """
@@ -27,6 +28,7 @@ class ThreadState(threading.local):
     anomaly: tuple[bool, bool] | None = None
     tape: Any = None
     implicit: Any = None
+    differentiated: str | None = None
     tracer: Any = None
     chosen: tuple[tuple[str, str], ...] = ()
 

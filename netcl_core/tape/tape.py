@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 from typing import Any, final
 
-from netcl_core.errors import ArgumentError, message
+from netcl_core.tape.dot import dot
 from netcl_core.tape.node import Node, leaf_node, next_number
 from netcl_core.tape.reverse import run_backward
 from netcl_core.tape.state import Entries, thread
-from netcl_core.tensors.tensor import Operand, Tensor
+from netcl_core.tensors.tensor import Tensor
 
 
 @final
@@ -60,6 +60,18 @@ class Tape:
         """Forget the recorded nodes; the tensors and their gradients stay."""
         self._nodes = []
         self._first = next_number()
+
+    def to_dot(self) -> str:
+        """The recorded nodes, their inputs and shapes as a graph in Graphviz' language DOT.
+
+        >>> with ag.Tape() as tape:
+        ...     y = ag.tensor([1.0], requires_grad=True) * 2
+        >>> print(tape.to_dot())  # for `dot -Tsvg`
+        digraph tape {...[label="mul\\n(1,) float32"...
+
+        The name of a value is `leaf`, `constant` or that of its op; its tooltip is the user's line.
+        """
+        return dot(self.nodes)
 
     def backward(self, loss: Any, grad: Any = None) -> None:
         """Compute the gradients of the leaves of `loss`; see `netcl_core.autograd.backward`."""
@@ -141,26 +153,3 @@ def backward(loss: Any, grad: Any = None) -> None:
         MutationError: a tensor that a gradient needs was changed in place.
     """
     get_current_tape().backward(loss, grad)
-
-
-def grad(outputs: Any, inputs: Any, grad_outputs: Any = None) -> list[Tensor | None]:
-    """The gradients of the sum of `outputs` with respect to `inputs`, without touching `.grad`.
-
-    >>> x = ag.tensor([3.0], requires_grad=True)
-    >>> [dx] = ag.grad(x * x, [x])
-    >>> dx.item(), x.grad
-    (6.0, None)
-
-    An input that the outputs do not depend on gets None.
-    """
-    roots = [outputs] if isinstance(outputs, Operand) else list(outputs)
-    targets = [inputs] if isinstance(inputs, Operand) else list(inputs)
-    if grad_outputs is None:
-        seeds: list[Any] = [None] * len(roots)
-    else:
-        seeds = [grad_outputs] if isinstance(grad_outputs, Operand) else list(grad_outputs)
-    if len(seeds) != len(roots):
-        raise ArgumentError(
-            message("grad", f"{len(seeds)} grad_outputs", f"{len(roots)}, one per output")
-        )
-    return run_backward(roots, seeds, False, targets)

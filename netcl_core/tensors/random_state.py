@@ -9,14 +9,16 @@ on the order of the work-items.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Final, final
 
 import numpy as np
 
 from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import AttributeValueError, message
+from netcl_core.errors import AttributeValueError, GradientError, message
 from netcl_core.runtime.recording import on_replay, refuse_in_capture, uncaptured
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.host_data import Array
@@ -65,20 +67,77 @@ def host_generator() -> np.random.Generator:
     return _process.generator
 
 
+@final
+class Drawn:
+    """The numbers of a state: the seed, and one never used before."""
+
+    __slots__ = ("numbers",)
+
+    numbers: Array
+
+    def __init__(self) -> None:
+        self.draw()
+
+    def draw(self) -> None:
+        """Take fresh ones."""
+        with _lock:
+            number = _process.count
+            _process.count += 1
+            self.numbers = np.array([_process.seed, number], np.int64)
+
+
 def random_state(device: Device) -> Tensor:
     """A fresh state for one kernel; what ops call is `tape.tracing.random_state`.
 
     Each replay of a capture overwrites it with another fresh one.
     """
+    state = _again() if _thread.again is not None else Drawn()
+    if _thread.notes is not None:
+        _thread.notes.append(state)
     with uncaptured():
-        made = Tensor.from_host(_draw(), device)
-    on_replay(lambda: stream_of(device).write(made.buffer, _draw(), _STATE))
+        made = Tensor.from_host(state.numbers, device)
+    if _thread.again is None:
+        on_replay(state.draw)
+    on_replay(lambda: stream_of(device).write(made.buffer, state.numbers, _STATE))
     return made
 
 
-def _draw() -> Array:
-    """The seed and a number never used before."""
-    with _lock:
-        number = _process.count
-        _process.count += 1
-        return np.array([_process.seed, number], np.int64)
+def _again() -> Drawn:
+    assert _thread.again is not None  # asked there only
+    given = next(_thread.again, None)
+    if given is None:
+        text = "a function that draws more random numbers the second time"
+        raise GradientError(message("random_state", text, "as many as the first time"))
+    return given
+
+
+class _Thread(threading.local):
+    """Where the states that this thread is given are noted, and which it is given again."""
+
+    notes: list[Drawn] | None = None
+    again: Iterator[Drawn] | None = None
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def noted(notes: list[Drawn]) -> Iterator[None]:
+    """Append the states that this thread is given to a list."""
+    outer, _thread.notes = _thread.notes, notes
+    try:
+        yield
+    finally:
+        if outer is not None:
+            outer += notes
+        _thread.notes = outer
+
+
+@contextmanager
+def given_again(notes: list[Drawn]) -> Iterator[None]:
+    """Give this thread the states of a list again; asking for more raises GradientError."""
+    outer, _thread.again = _thread.again, iter(notes)
+    try:
+        yield
+    finally:
+        _thread.again = outer

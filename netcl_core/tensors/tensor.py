@@ -162,6 +162,14 @@ class Operand:
         """Compute the gradients of this value's leaves; see `netcl_core.autograd.backward`."""
         functions["backward"](self, grad)
 
+    def register_hook(self, hook: Callable[[Any], Any]) -> Any:
+        """Call `hook` with each complete gradient; see `netcl_core.autograd.register_hook`."""
+        return functions["register_hook"](self, hook)
+
+    def retain_grad(self) -> None:
+        """Keep a result's gradient in `grad`; see `netcl_core.autograd.retain_grad`."""
+        functions["retain_grad"](self)
+
     def detach(self) -> Tensor:
         """The same data as a leaf that needs no gradient."""
         return self.value.alias(self.shape)
@@ -209,9 +217,9 @@ class Tensor(Operand):
     >>> x.shape, x.dtype, str(x.device), x.requires_grad
     ((2, 3), 'float16', 'cpu', False)
 
-    `requires_grad` marks a leaf: `backward` leaves its gradient in `grad`. Two
-    tensors may share a buffer (a reshape); `version` counts the in-place changes
-    of that buffer.
+    `requires_grad` marks a leaf: `backward` leaves its gradient in `grad`, as a Tensor; a recorded
+    gradient that is assigned stays a Node and can be differentiated. Two tensors may share a
+    buffer (a reshape); `version` counts the in-place changes of that buffer.
     """
 
     __slots__ = ("__weakref__", "_base", "_grad", "_range", "_requires_grad", "_version", "buffer",
@@ -228,7 +236,7 @@ class Tensor(Operand):
         self.dtype = dtype
         self.device = device
         self._requires_grad = False
-        self._grad: Tensor | None = None
+        self._grad: Operand | None = None
         self.leaf_node: weakref.ref[Any] | None = None
         self._base: Tensor | None = None
         self._version = 0
@@ -335,14 +343,17 @@ class Tensor(Operand):
     def _set_grad(self, grad: Operand | None) -> None:
         self._grad = None if grad is None else self._checked_grad(grad)
 
-    def _checked_grad(self, grad: Any) -> Tensor:
-        """The tensor of a gradient; raises unless it has this tensor's shape, dtype and device."""
+    def _checked_grad(self, grad: Any) -> Operand:
+        """A gradient, which is a Node only if it carries a graph of its own.
+
+        Raises unless it has this tensor's shape, dtype and device.
+        """
         if not isinstance(grad, Operand):
             given = f"a gradient of type {type(grad).__name__}"
             raise ArgumentError(message("grad", given, "a Tensor or None"))
         if (grad.shape, grad.dtype, grad.device) != (self.shape, self.dtype, self.device):
             self._refuse(grad)
-        return grad.value
+        return grad if grad.requires_grad else grad.value
 
     def _refuse(self, grad: Operand) -> None:
         """Raise for the first thing in which a gradient differs from this tensor."""

@@ -165,6 +165,11 @@ def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     return [NLL_ROWS_BACKWARD(target, grad, weight, ignore, x.shape), None, None]
 
 
+def _rows_again(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    target, _, weight = saved.inputs
+    return [None, NLL_ROWS(grad, target, weight, saved.attrs["ignore_index"]), None]
+
+
 def _implemented(name: str, plan: Callable[[Request], Kernels]) -> tuple[Implementation, ...]:
     return (Implementation(name, "element per item", plan),)
 
@@ -174,6 +179,8 @@ NLL_ROWS_BACKWARD: Final = Operator(
     bind=_bind_backward,
     infer=_infer_backward,
     reference=_reference_backward,
+    backward=_rows_again,
+    saves=(0, 2),
     implementations=_implemented("nll_rows_backward", _plan_backward),
     doc="nll_rows_backward(target, grad, weight, ignore_index, shape): nll_rows' gradient.",
 )

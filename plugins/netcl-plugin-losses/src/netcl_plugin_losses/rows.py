@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_plugin_losses.classes import (
@@ -22,6 +23,7 @@ from netcl_plugin_losses.classes import (
     rows_shape,
     wide,
 )
+from netcl_plugin_losses.nll import CLASS_WEIGHT_ROWS
 
 TEMPLATE: Final = "losses/cross_entropy.cl.j2"
 FORWARD: Final = "cross_entropy_rows"
@@ -133,11 +135,41 @@ def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     return [CROSS_ENTROPY_ROWS_BACKWARD(x, target, grad, weight, *attrs), None, None]
 
 
+def _second(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    """Of `upstream * (shares' sum * softmax(x) - shares)`, row by row."""
+    x, target, upstream, weight = saved.inputs
+    attrs, dim = saved.attrs, min(1, saved.inputs[0].ndim - 1)
+    found: list[Any] = [None] * 4
+    if saved.needs[0]:
+        part = ag.softmax(x, dim)
+        centered = ag.sub(grad, ag.sum(ag.mul(part, grad), dim, True))
+        factor = ag.mul(upstream, _sums_of_shares(target, weight, upstream.dtype, **attrs))
+        found[0] = ag.mul(ag.mul(part, centered), ag.unsqueeze(factor, dim))
+    if saved.needs[2]:
+        ones = Tensor.ones(upstream.shape, upstream.dtype, upstream.device)
+        slopes = CROSS_ENTROPY_ROWS_BACKWARD(x, target, ones, weight, *attrs.values())
+        found[2] = ag.sum(ag.mul(grad, slopes), dim)
+    return found
+
+
+def _sums_of_shares(
+    target: Any, weight: Any, dtype: str, ignore_index: int, label_smoothing: float
+) -> Any:
+    """How much all classes of each row count together."""
+    own = CLASS_WEIGHT_ROWS(target, weight, ignore_index, dtype)
+    if weight is None or not label_smoothing:
+        return own
+    counted = CLASS_WEIGHT_ROWS(target, None, ignore_index, dtype)
+    even = ag.mul(counted, ag.mul(ag.mean(weight), label_smoothing))
+    return ag.add(ag.mul(own, 1 - label_smoothing), even)
+
+
 CROSS_ENTROPY_ROWS_BACKWARD: Final = Operator(
     name=BACKWARD,
     bind=_bind_backward,
     infer=_infer_backward,
     reference=_reference_backward,
+    backward=_second,
     implementations=(Implementation(BACKWARD, "row per item", _plan(BACKWARD, 3)),),
     doc="cross_entropy_rows_backward(input, target, grad, weight, ignore_index, "
     "label_smoothing): the gradient of the input.",
@@ -159,7 +191,7 @@ CROSS_ENTROPY_ROWS: Final = Operator(
             stretch=_stretch,
         ),
     ),
-    parts=(CROSS_ENTROPY_ROWS_BACKWARD,),
+    parts=(CROSS_ENTROPY_ROWS_BACKWARD, CLASS_WEIGHT_ROWS),
     doc="cross_entropy_rows(input, target, weight=None, ignore_index=-100, "
     "label_smoothing=0.0): the loss of each target.",
 )

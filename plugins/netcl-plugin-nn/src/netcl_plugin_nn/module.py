@@ -183,7 +183,7 @@ class Module:
         if kind is not None and not DTYPES[kind].floating:
             raise DtypeError(message("Module.to", f"the dtype {kind}", "a floating dtype"))
         tensors = [*self.parameters(), *self.buffers()]
-        tensors += [tensor.grad for tensor in tensors if tensor.grad is not None]
+        tensors += [tensor.grad.value for tensor in tensors if tensor.grad is not None]
         moved = [converted(tensor, place, kind) for tensor in tensors]
         for tensor, data in zip(tensors, moved, strict=True):
             adopt(tensor, data)

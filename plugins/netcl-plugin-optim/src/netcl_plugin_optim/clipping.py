@@ -71,7 +71,7 @@ def _gradients(who: str, parameters: Any) -> list[Tensor]:
     given: Iterable[Any] = (
         [parameters] if isinstance(parameters, (Tensor, Node)) else list(parameters)
     )
-    found = [p.grad for p in given if p.grad is not None and p.grad.size]
+    found = [p.grad.value for p in given if p.grad is not None and p.grad.size]
     devices = list(dict.fromkeys(g.device for g in found))
     if len(devices) > 1:
         text = f"gradients on {devices[0]!r} and on {devices[1]!r}"

@@ -112,7 +112,7 @@ class Slab:
         gradients = []
         outputs = [state.buffer for state in self.states]
         for slot in slots:
-            gradients.append(slot.parameter.grad.buffer)  # it is due
+            gradients.append(slot.parameter.grad.value.buffer)  # it is due
             outputs.append(slot.parameter.buffer)
         bound(gradients, outputs, lambda: tuple(rule_of().scalars.values()))
 
@@ -147,8 +147,7 @@ class Slab:
         return Kernels((kernel,), scalars=(dtype.compute,) * len(rule.scalars))
 
     def _step_numpy(self, slot: Slot, rule_of: Callable[[], Rule]) -> None:
-        gradient = slot.parameter.grad
-        assert gradient is not None  # the slot is due
+        gradient = slot.parameter.grad.value  # the slot is due
         compute = np.dtype("float64" if self.dtype == "float64" else "float32")
         span, shape = slot.span, slot.parameter.shape
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+import netcl_core.autograd as ag
 from netcl_core import Operand, Spec, Tensor
 from netcl_core.autograd import Operator, Request, Saved
 from netcl_core.errors import ArgumentError, ShapeError, message
@@ -173,11 +174,17 @@ def _backward_view(request: Request) -> strided.View:
     return _view(request.output.shape, request.attrs["index"])
 
 
+def _picked_again(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    return [ag.getitem(grad, _numpy_index(saved.attrs["index"]))]
+
+
 GETITEM_BACKWARD: Final = Operator(
     name="getitem_backward",
     bind=_bind_backward,
     infer=_infer_backward,
     reference=_reference_backward,
+    backward=_picked_again,
+    saves=(),
     implementations=(strided.scatter("getitem_backward", _backward_view),),
     doc="getitem_backward(grad, shape, index): zeros of a shape with grad at index.",
 )

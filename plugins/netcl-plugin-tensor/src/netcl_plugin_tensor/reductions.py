@@ -114,14 +114,14 @@ def _expanded(grad: Tensor, saved: Saved) -> Any:
 
 def _sum_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     x = saved.inputs[0]
-    return [ag.Spread(_expanded(grad, saved).astype(x.dtype).value, x.shape)]
+    return [ag.Spread(_expanded(grad, saved).astype(x.dtype), x.shape)]
 
 
 def _mean_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     x = saved.inputs[0]
     count = math.prod(x.shape[i] for i in saved.attrs["dim"])
     each = ag.mul(_expanded(grad, saved), 1.0 / max(count, 1))
-    return [ag.Spread(each.astype(x.dtype).value, x.shape)]
+    return [ag.Spread(each.astype(x.dtype), x.shape)]
 
 
 def _extreme_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:

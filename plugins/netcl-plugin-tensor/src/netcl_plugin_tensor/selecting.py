@@ -150,11 +150,18 @@ def _infer_back(grad: Spec, index: Spec, dim: int, who: str, whole: bool,
     return full
 
 
+def _taken_again(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    take = ag.index_select if saved.attrs["whole"] else ag.gather
+    return [take(grad, saved.attrs["dim"], saved.inputs[1]), None]
+
+
 ADD_AT_INDEX: Final = Operator(
     name="add_at_index",
     bind=_bind_back,
     infer=_infer_back,
     reference=_reference_back,
+    backward=_taken_again,
+    saves=(1,),
     check=lambda inputs, attrs: _check_range(inputs[1], attrs["shape"][attrs["dim"]], attrs),
     implementations=(Implementation("add_at_index", "line per item", _plan("add_lines")),),
     doc="add_at_index(grad, index, dim, ...): zeros with grad added up at the indices.",

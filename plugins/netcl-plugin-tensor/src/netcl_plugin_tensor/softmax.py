@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec
-from netcl_core.autograd import Implementation, Operator, Request, row_teams
+from netcl_core.autograd import Implementation, Operator, Request, Saved, row_teams
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, shape_of
 
@@ -119,8 +119,33 @@ def _log_softmax_backward(out: Any, grad: Any, dim: int) -> Any:
     return grad - np.exp(out) * _total(grad, dim)
 
 
+def _sum(x: Any, dim: int) -> Any:
+    return ag.sum(x, (dim,) if x.ndim else (), True)
+
+
+def _softmax_second(saved: Saved, grad: Any) -> Sequence[Any]:
+    """Of `out * (upstream - sum(out * upstream))`."""
+    (out, upstream), dim = saved.inputs, saved.attrs["dim"]
+    along = _sum(ag.mul(grad, out), dim)
+    centered = ag.sub(upstream, _sum(ag.mul(upstream, out), dim))
+    of_out = ag.sub(ag.mul(grad, centered), ag.mul(upstream, along))
+    return [of_out, ag.mul(out, ag.sub(grad, along))]
+
+
+def _log_softmax_second(saved: Saved, grad: Any) -> Sequence[Any]:
+    """Of `upstream - exp(out) * sum(upstream)`."""
+    (out, upstream), dim = saved.inputs, saved.attrs["dim"]
+    weighted = ag.mul(grad, ag.exp(out))
+    of_out = ag.neg(ag.mul(weighted, _sum(upstream, dim)))
+    return [of_out, ag.sub(grad, _sum(weighted, dim))]
+
+
 def _operator(
-    name: str, forward: Callable[..., Any], backward: Callable[..., Any], doc: str
+    name: str,
+    forward: Callable[..., Any],
+    backward: Callable[..., Any],
+    second: Callable[..., Any],
+    doc: str,
 ) -> Operator:
     back = f"{name}_backward"
     gradient = Operator(
@@ -128,6 +153,7 @@ def _operator(
         bind=_bind_backward(back),
         infer=_infer_backward(back),
         reference=backward,
+        backward=second,
         implementations=(Implementation(back, "lines", _plan(back)),),
         doc=f"{back}(out, grad, dim): the gradient of {name} from its output.",
     )
@@ -159,12 +185,14 @@ OPERATORS = (
         "softmax",
         _softmax,
         _softmax_backward,
+        _softmax_second,
         "softmax(x, dim=-1): exp(x - max) / sum(exp(x - max)) along an axis.",
     ),
     _operator(
         "log_softmax",
         _log_softmax,
         _log_softmax_backward,
+        _log_softmax_second,
         "log_softmax(x, dim=-1): x - max - log(sum(exp(x - max))) along an axis.",
     ),
 )

@@ -53,8 +53,13 @@ def _reference_prod(x: Any, dim: Sequence[int], keepdim: bool) -> Any:
 
 
 def _prod_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    """The product of the others: with one zero only that element has a gradient."""
+    """The product of the others: with one zero only that element has a gradient.
+
+    What is to be differentiated again is not told apart by zeros: it is the gradient of a tree.
+    """
     x, dim = saved.inputs[0], saved.attrs["dim"]
+    if ag.is_grad_enabled():
+        return ag.grad(_tree_product(x, dim, grad.shape), x, grad, create_graph=True)
     zero = ag.eq(x, 0)
     others = ag.where(zero, 1, x)
     product = ag.prod(others, dim, True)
@@ -62,6 +67,20 @@ def _prod_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     upstream = ag.mul(ag.reshape(grad, product.shape), product)
     rest = ag.where(ag.eq(zeros, 0), ag.div(upstream, others), 0.0)
     return [ag.where(ag.eq(ag.mul(zeros, zero.astype("int64")), 1), upstream, rest)]
+
+
+def _tree_product(x: Any, dim: Sequence[int], shape: Sequence[int]) -> Any:
+    """The product as a polynomial: halves multiplied with each other until one number is left."""
+    kept = [i for i in range(x.ndim) if i not in dim]
+    count = math.prod(x.shape[i] for i in dim)
+    rows = math.prod(x.shape[i] for i in kept)
+    lines = ag.reshape(ag.permute(x, (*kept, *dim)), (rows, count))
+    while count > 1:
+        half = count // 2
+        product = ag.mul(lines[:, :half], lines[:, half : 2 * half])
+        lines = ag.cat([product, lines[:, 2 * half :]], 1) if count % 2 else product
+        count -= half
+    return ag.reshape(lines, shape)
 
 
 # -- composites --------------------------------------------------------------------------

@@ -1,0 +1,192 @@
+"""Checkpoints: a function whose intermediate values are computed again instead of kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, final
+
+from netcl_core.errors import ArgumentError, GradientError, message
+from netcl_core.runtime.kernels import Spec
+from netcl_core.tape.apply import Needs, apply
+from netcl_core.tape.gradients import Arithmetic, whole
+from netcl_core.tape.modes import is_grad_enabled
+from netcl_core.tape.node import Node, next_number, target_of
+from netcl_core.tape.recorded_gradients import RECORDING, branch, forward_again, leaf
+from netcl_core.tape.reverse import run_backward
+from netcl_core.tape.state import thread
+from netcl_core.tape.tape import Tape
+from netcl_core.tensors.random_state import given_again, noted
+from netcl_core.tensors.tensor import Operand, Tensor
+
+_WHO = "checkpoint"
+
+
+def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function, keep what it was given, and compute the rest again for the gradients.
+
+    >>> x = ag.tensor([0.5], requires_grad=True)
+    >>> y = ag.checkpoint(lambda x: ag.exp(ag.exp(ag.exp(x))), x)  # keeps x, and no exp
+    >>> y.op_name
+    'checkpoint'
+    >>> y.backward()
+    >>> round(x.grad.item(), 3)
+    1554.706
+
+    A block of a deep network so needs the memory of its arguments, and one more forward pass.
+    Parameters and other tensors that the function uses without getting them as arguments take
+    part. Dropout draws the same numbers again; whatever else the function changes (statistics
+    of a batch_norm, a counter) is changed twice, as in PyTorch.
+
+    Args:
+        function: Returns a tensor, or a tuple or list of them.
+        args, kwargs: Its arguments. Tensors inside of containers count as used, not as given.
+
+    Returns:
+        What the function returns, recorded as one call. In a compiled function and with grad
+        mode off the function is just called.
+
+    Raises ArgumentError for a function that returns anything else; at backward GradientError if
+    the second call uses other tensors than the first, MutationError if one was changed.
+    """
+    if thread.tracer is not None or not is_grad_enabled():
+        return function(*args, **kwargs)
+    call = CheckpointCall(function, args, kwargs)
+    made = apply(call, call.operands, (), None)
+    return call.packed(made if isinstance(made, list) else [made])
+
+
+class _Run(NamedTuple):
+    """One call of the function: what it returned, was given, used besides, and when it began."""
+
+    returned: Any
+    results: list[Any]
+    leaves: list[Any]
+    used: list[Operand]
+    since: int
+
+
+@final
+class CheckpointCall:
+    """One use of a function as a call: its inputs are arguments and tensors that it used."""
+
+    name = _WHO
+    keeps = False
+
+    def __init__(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        self._function = function
+        self._args = [*args, *kwargs.values()]
+        self._names = tuple(kwargs)
+        self._places = [i for i, x in enumerate(self._args) if isinstance(x, Operand)]
+        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+        self._numbers: list[Any] = []
+        given = [self._args[place] for place in self._places]
+        with noted(self._numbers):
+            run = self._computed([leaf(x, x.requires_grad) for x in given])
+        results = run.results
+        self._type = type(run.returned)
+        self._used = {target_of(x) for x in run.used}
+        self.operands = [*given, *run.used]
+        self._flows = tuple([x.requires_grad for x in results])
+        self._values: list[Tensor] | None = [_own(x.value) for x in results]
+        self.results = tuple([Spec(x.shape, x.dtype) for x in results])
+        self.device = results[0].device
+
+    def _computed(self, leaves: list[Any]) -> _Run:
+        """The function called with others in the place of the arguments."""
+        args = list(self._args)
+        for place, each in zip(self._places, leaves, strict=True):
+            args[place] = each
+        count = len(args) - len(self._names)
+        since = next_number()
+        with forward_again(), Tape():
+            found = self._function(
+                *args[:count], **dict(zip(self._names, args[count:], strict=True))
+            )
+        results = list(found) if isinstance(found, (tuple, list)) else [found]
+        if not results or not all(isinstance(x, Operand) for x in results):
+            given = f"a function that returned {type(found).__name__}"
+            raise ArgumentError(message(_WHO, given, "a tensor, or a tuple or list of tensors"))
+        own = {target_of(each) for each in leaves}
+        used = [x for x in _outside(results, since) if target_of(x) not in own]
+        return _Run(found, results, leaves, used, since)
+
+    def packed(self, results: Sequence[Any]) -> Any:
+        """Results as the function returned them: alone, in a list or a (named) tuple."""
+        if not issubclass(self._type, (tuple, list)):
+            return results[0]
+        make = getattr(self._type, "_make", self._type)
+        return make(results)
+
+    def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
+        """What was computed when the call was made, handed out once."""
+        values, self._values = self._values, None
+        assert values is not None  # a call is for one use
+        return values if len(values) > 1 else values[0]
+
+    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
+        """The same."""
+        return self.run(inputs, scalars), None
+
+    def flows(self, needs: Needs) -> Needs:
+        """Of each result, whether its gradient reaches an input that needs one."""
+        return self._flows
+
+    def saves(self, needs: Needs) -> tuple[int, ...]:
+        """All inputs: the function reads them again."""
+        return tuple(range(len(self.operands)))
+
+    def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
+        """The gradients of arguments and used tensors, of the function computed again."""
+        return self._recomputed(node, grads, needs, None)
+
+    def recorded_gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
+        """The same, recorded on the arguments and used tensors."""
+        return self._recomputed(node, grads, needs, RECORDING)
+
+    def _recomputed(
+        self, node: Node, grads: Sequence[Any], needs: Needs, sums: Arithmetic | None
+    ) -> Sequence[Any]:
+        count, stand_in = len(self._places), leaf if sums is None else branch
+        with given_again(self._numbers):
+            args = zip(node.inputs[:count], needs[:count], strict=True)
+            run = self._computed([stand_in(x, need or x.requires_grad) for x, need in args])
+        if {target_of(x) for x in run.used} != self._used:
+            given = "a function that used other tensors the second time"
+            raise GradientError(message(f"backward of {_WHO}", given, "the same tensors"))
+        pairs = [
+            (x, whole(each))
+            for x, each in zip(run.results, grads, strict=True)
+            if each is not None and x.requires_grad
+        ]
+        sources = [*run.leaves, *node.inputs[count:]]
+        wanted = [x for x, need in zip(sources, needs, strict=True) if need]
+        roots, seeds = [x for x, _ in pairs], [each for _, each in pairs]
+        found = iter(run_backward(roots, seeds, False, wanted, since=run.since, sums=sums))
+        return [next(found) if need else None for need in needs]
+
+    def exact(self, node: Node) -> None:
+        """Nothing to compare with: its gradients are checked where they are computed, inside."""
+
+
+def _own(value: Tensor) -> Tensor:
+    """A result's Tensor; if it is a leaf that was handed through, another one."""
+    return value.alias(value.shape) if value.requires_grad else value
+
+
+def _outside(results: Sequence[Any], first: int) -> Iterator[Operand]:
+    """What flows into results from before a number: leaves, and results of earlier calls."""
+    seen: set[Any] = set()
+    front = list(results)
+    while front:
+        x = front.pop()
+        if not x.requires_grad or target_of(x) in seen:
+            continue
+        seen.add(target_of(x))
+        if type(x) is Node and x.call is not None:
+            holder = x if x.source is None else x.source
+            if holder.number >= first:
+                front += [y for y, need in zip(holder.inputs, holder.needs, strict=True) if need]
+                continue
+        yield x

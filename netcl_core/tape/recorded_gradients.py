@@ -1,0 +1,167 @@
+"""ag.grad, and the gradients that it records so that they can be differentiated again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, final
+
+from netcl_core.codegen.layout import Shape
+from netcl_core.codegen.lowering import plan
+from netcl_core.codegen.region import Region, Signature
+from netcl_core.errors import ArgumentError, message
+from netcl_core.tape.apply import apply
+from netcl_core.tape.function_call import apply_op
+from netcl_core.tape.gradients import ACCUMULATE, EXPAND, Spread, seed_of
+from netcl_core.tape.modes import enable_grad
+from netcl_core.tape.node import Node, target_of
+from netcl_core.tape.region_call import RegionCall
+from netcl_core.tape.reverse import run_backward
+from netcl_core.tape.state import thread
+from netcl_core.tensors.tensor import Operand, Tensor
+
+
+def _recorded(region: Region, operands: Sequence[Any], shape: Shape | None, name: str) -> Any:
+    tensors = tuple([(x.shape, x.dtype) for x in operands])
+    made = plan(region, operands[0].device, Signature(tensors, (), shape))
+    return apply(RegionCall(made, name), operands)
+
+
+@final
+class _Recording:
+    """Operands throughout, by calls that go through `apply`; nothing is written in place."""
+
+    __slots__ = ()
+    records = True
+
+    def seed(self, root: Any, seed: Any) -> Any:
+        """The gradient of a result, connected with whatever it was computed from."""
+        return seed_of(root, seed).to(root.device).astype(root.dtype)
+
+    def add(self, held: Any, own: bool, term: Any) -> Any:
+        """The sum of two gradients, which have one shape and dtype."""
+        return _recorded(ACCUMULATE, [held, term], None, "accumulate")
+
+    def gradients(self, node: Node, grads: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:
+        """By recorded calls; a constant that an op without gradient would make is refused."""
+        outer, thread.differentiated = thread.differentiated, node.op_name
+        try:
+            found = node.call.recorded_gradients(node, grads, needs)
+            return [_whole(part) if type(part) is Spread else part for part in found]
+        finally:
+            thread.differentiated = outer
+
+
+def _whole(spread: Spread) -> Any:
+    return _recorded(EXPAND, [spread.value], spread.shape, "expand")
+
+
+RECORDING: Final = _Recording()
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    create_graph: bool = False,
+    *,
+    ready: Callable[[int, Any], Any] | None = None,
+) -> list[Any]:
+    """The gradients of the sum of `outputs` with respect to `inputs`, without touching `.grad`.
+
+    >>> x = ag.tensor([3.0], requires_grad=True)
+    >>> [dx] = ag.grad(x * x * x, [x], create_graph=True)
+    >>> [ddx] = ag.grad(dx, [x])
+    >>> dx.item(), ddx.item(), x.grad
+    (27.0, 18.0, None)
+
+    Args:
+        outputs: A value or several.
+        inputs: Leaves, or results on the way to the outputs; one or several, each once.
+        grad_outputs: The gradient of each output, of its shape; default 1 for one element.
+        create_graph: Whether the gradients are recorded, so that `ag.grad` and `backward` take
+            them further, to any order, with respect to inputs and to `grad_outputs` alike.
+        ready: `(number of an input, its gradient) -> gradient`, called as soon as this gradient
+            is complete, while others are still to be computed. What it returns is the gradient.
+
+    Returns:
+        A Tensor for each input, with `create_graph` a Node or (if it is constant) a Tensor; None
+        for an input that the outputs do not depend on.
+
+    Raises:
+        GradientError: an op has no second derivative, and `create_graph` asks for it.
+        MutationError: a tensor that a gradient needs was changed in place.
+    """
+    roots = [outputs] if isinstance(outputs, Operand) else list(outputs)
+    targets = [inputs] if isinstance(inputs, Operand) else list(inputs)
+    if grad_outputs is None:
+        seeds: list[Any] = [None] * len(roots)
+    else:
+        seeds = [grad_outputs] if isinstance(grad_outputs, Operand) else list(grad_outputs)
+    if len(seeds) != len(roots):
+        raise ArgumentError(
+            message("grad", f"{len(seeds)} grad_outputs", f"{len(roots)}, one per output")
+        )
+    places = {target_of(target): i for i, target in enumerate(targets)}
+    receive = None if ready is None else lambda target, found: ready(places[target], found)
+    sums = RECORDING if create_graph else None
+    return run_backward(roots, seeds, False, targets, receive, sums=sums)
+
+
+def recomputed_gradients(
+    function: Callable[..., Any],
+    operands: Sequence[Any],
+    grads: Sequence[Any],
+    needs: Sequence[bool],
+    record: bool,
+) -> list[Any]:
+    """The gradients of a function of ops, which is run again; None where none is needed.
+
+    Args:
+        function: Of the operands, in whose place others of the same values are given to it.
+        operands: The operands, None for an absent one.
+        grads: A gradient for each result, or None.
+        needs: Whose gradients are wanted.
+        record: Whether they are recorded, on the operands.
+    """
+    stand_in = branch if record else leaf
+    pairs = zip(operands, needs, strict=True)
+    given = [None if x is None else stand_in(x, need) for x, need in pairs]
+    with forward_again():
+        found = function(*given)
+    results = found if isinstance(found, (tuple, list)) else [found]
+    chosen = [
+        (result, gradient)
+        for result, gradient in zip(results, grads, strict=True)
+        if gradient is not None and result.requires_grad
+    ]
+    wanted = [x for x, need in zip(given, needs, strict=True) if need]
+    roots, seeds = [result for result, _ in chosen], [gradient for _, gradient in chosen]
+    parts = iter(grad(roots, wanted, seeds, record))
+    return [next(parts) if need else None for need in needs]
+
+
+@contextmanager
+def forward_again() -> Iterator[None]:
+    """Grad mode on, for a forward within a gradient: it may hold ops without one."""
+    outer, thread.differentiated = thread.differentiated, None
+    try:
+        with enable_grad():
+            yield
+    finally:
+        thread.differentiated = outer
+
+
+def leaf(x: Any, need: bool) -> Tensor:
+    """The value as a leaf of its own."""
+    return x.value.alias(x.shape).requires_grad_(need)  # type: ignore[no-any-return]  # a Tensor
+
+
+def branch(x: Any, need: bool) -> Any:
+    """The operand, as the result of a call if its gradient is wanted.
+
+    Then the gradient is partial: it leaves out that one operand may come from another.
+    """
+    if not need:
+        return x
+    return apply_op(lambda value: value, lambda gradient: [gradient], x, op_name="same", saves=())

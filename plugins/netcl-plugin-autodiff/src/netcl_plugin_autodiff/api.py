@@ -1,0 +1,16 @@
+"""The namespace `netcl_core.autodiff`: every public name of this plugin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netcl_core.errors import missing_name
+from netcl_plugin_autodiff.grad_manager import AttachSpec, GradManager, GradManagerGroup
+from netcl_plugin_autodiff.recording import get_backwarding_grad_manager
+
+__all__ = ["AttachSpec", "GradManager", "GradManagerGroup", "get_backwarding_grad_manager"]
+
+if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
+
+    def __getattr__(name):
+        raise missing_name("netcl_core.autodiff", name, __all__)
