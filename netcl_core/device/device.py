@@ -185,7 +185,8 @@ class Device:
 
         `allocated` is what tensors hold now, `peak` the most since the start or since
         `reset_peak_memory_stats()`, `reserved` what the driver has given, with free buffers that
-        are kept for later. All tensors of the process count, and scratch memory of kernels.
+        are kept for later. All tensors of the process count, scratch memory of kernels, and all
+        that captured graphs keep for their replays.
 
         Raises DeviceError on the NumPy path, whose memory Python's `tracemalloc` measures.
         """
