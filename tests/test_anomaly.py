@@ -71,6 +71,37 @@ def test_a_nan_gradient_is_found_with_the_mode_around_backward_alone() -> None:
         loss.backward()
 
 
+def test_what_the_forward_made_infinite_is_named_where_it_began() -> None:
+    x = leaf([0.0, 1.0])
+    y = ag.log(x)  # -inf
+    loss = ag.sum(
+        ag.where(leaf([1.0, 1.0]) > 0, ag.exp(y * 2), 1.0)
+    )  # finite, and its gradient NaN
+    with ag.detect_anomaly(), pytest.raises(AnomalyError, match="backward of log") as caught:
+        loss.backward()
+    assert "forward of log: 1 NaN or infinite values" in caught.value.__notes__[0]
+    assert "ag.log(x)" in caught.value.__notes__[0] and x.grad is None
+
+
+def test_an_infinite_value_with_finite_gradients_is_an_error_of_its_own() -> None:
+    x = leaf([100.0, 1.0])
+    loss = ag.sum(ag.tanh(ag.mul(x, 3e38)))
+    loss.backward()
+    assert np.isfinite(x.grad.to_host()).all()
+    x.grad = None
+    with ag.detect_anomaly(), pytest.raises(AnomalyError, match=r"forward of mul.*ag\.mul\(x"):
+        loss.backward()
+    assert x.grad is None
+
+
+def test_infinities_that_were_given_are_no_anomaly() -> None:
+    x, mask = leaf([[1.0, 2.0, 3.0]]), nc.tensor([[0.0, 0.0, -np.inf]])
+    for scores in (x + mask, ag.masked_fill(x, mask < 0, -np.inf)):
+        with ag.detect_anomaly():
+            ag.sum(ag.softmax(scores, 1) * 3).backward()
+    assert np.isfinite(x.grad.to_host()).all()
+
+
 def test_set_detect_anomaly_is_the_process_switch() -> None:
     ag.set_detect_anomaly(True)
     try:

@@ -1,17 +1,62 @@
-"""Anomaly detection: NaN and infinite gradients, and gradients that contradict the forward."""
+"""Anomaly detection: NaN and infinity, and gradients that contradict the forward."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from netcl_core.dtypes import DTYPES
 from netcl_core.errors import AnomalyError, message
 from netcl_core.tape.directional_trial import DirectionalTrial
 from netcl_core.tape.elementwise_trial import ElementwiseTrial
 from netcl_core.tape.gradient_trial import Doubt, GradientTrial
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.tensors.tensor import Operand, Tensor
+
+
+@contextmanager
+def watched(nodes: Iterable[Any]) -> Iterator[None]:
+    """Around the backward pass through some nodes: where NaN or infinity came from, if any did.
+
+    An AnomalyError of the pass gets a note of it; if there is none, this raises one.
+    """
+    try:
+        yield
+    except AnomalyError as error:
+        if origin := _first_unfinite(nodes):
+            error.add_note(origin)
+        raise
+    if origin := _first_unfinite(nodes):
+        raise AnomalyError(origin)
+
+
+def _first_unfinite(nodes: Iterable[Any]) -> str:
+    """What the first call is that made NaN or infinity of finite inputs; empty: none did."""
+    for node in sorted(nodes, key=attrgetter("number")):
+        numbers = (*node.scalars, *getattr(node.call, "attrs", {}).values())
+        if all(map(_is_finite, (*node.inputs, *numbers))):
+            bad = sum(_unfinite(result) for result in node.results())
+            if bad:
+                given = f"{bad} NaN or infinite values of finite inputs"
+                text = message(f"forward of {node.op_name}", given, "", f"Made at {node.where}")
+                return text + _trace(node)
+    return ""
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, Operand):
+        return not _unfinite(value)
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _unfinite(x: Operand) -> int:
+    if not DTYPES[x.dtype].floating:
+        return 0
+    return int((~np.isfinite(x.value.to_host())).sum())
 
 
 def check_finite(node: Any, gradients: Sequence[Tensor | None]) -> None:
@@ -68,6 +113,9 @@ def find_doubt(
 
 def _text(node: Any, given: str, expected: str) -> str:
     text = message(f"backward of {node.op_name}", given, expected, f"Made at {node.where}")
-    if node.creation_trace:
-        text += "\nCreation trace:\n" + "".join(node.creation_trace)
-    return text
+    return text + _trace(node)
+
+
+def _trace(node: Any) -> str:
+    trace = node.creation_trace
+    return "\nCreation trace:\n" + "".join(trace) if trace else ""

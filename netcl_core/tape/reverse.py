@@ -111,8 +111,8 @@ def _keep_useful(nodes: Iterable[_Place], wanted: set[Target]) -> None:
 class _Walk:
     """One reverse pass."""
 
-    __slots__ = ("_ready", "_starts", "found", "leaves", "receive", "retain", "sums", "taken",
-                 "wanted")  # fmt: skip
+    __slots__ = ("_calls", "_ready", "_starts", "found", "leaves", "receive", "retain", "sums",
+                 "taken", "wanted")  # fmt: skip
 
     def __init__(
         self,
@@ -141,9 +141,9 @@ class _Walk:
             else:
                 place.consumers += 1
             self._starts.append((place, index))
-        nodes = _connect(places, since)
+        self._calls = _connect(places, since)
         if wanted is not None:
-            _keep_useful(nodes, wanted)
+            _keep_useful(self._calls, wanted)
 
     def run(self, roots: Sequence[Any], seeds: Sequence[Any]) -> None:
         """Pass the gradients of the results on, call by call, the latest first."""
@@ -153,6 +153,10 @@ class _Walk:
             self._add(place, index, start)
         while self._ready:
             self._pass(heapq.heappop(self._ready)[1])
+
+    def nodes(self) -> list[Node]:
+        """The calls on the way, as the nodes with their records."""
+        return [place.owner for place in self._calls]
 
     def _add(self, place: _Place, index: int, gradient: Any) -> None:
         """Add a gradient (None: there is none) that a seed or a consumer gives to a value."""
@@ -252,7 +256,11 @@ def run_backward(
     walk = _Walk(roots, wanted, retain, receive, since, sums)
     outer, thread.grad = thread.grad, sums.records
     try:
-        walk.run(roots, seeds)
+        if anomaly_mode()[0]:
+            with anomaly.watched(walk.nodes()):
+                walk.run(roots, seeds)
+        else:
+            walk.run(roots, seeds)
         if targets is None:
             for leaf, gradient in walk.leaves:
                 _deposit(leaf, whole(gradient), walk.taken)

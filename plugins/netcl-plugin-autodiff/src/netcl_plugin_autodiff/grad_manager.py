@@ -143,7 +143,7 @@ class GradManager:
     def release(self) -> None:
         """Stop recording, and leave tensors as they were; nothing happens if it does not record."""
         if self._recording:
-            self._recording = False
+            self._recording, self._group = False, None
             thread.recording = [each for each in thread.recording if each is not self]
             tracked, self._tracked = self._tracked, []
             forget(tracked)
@@ -204,11 +204,17 @@ class GradManager:
             return gradient
 
         roots, seeds = [y for y, _ in useful], [dy for _, dy in useful]
-        found = ag.grad(roots, [tensor for _, tensor in living], seeds, ready=ready)
-        for (_, tensor), gradient in zip(living, found, strict=True):
-            if gradient is not None:
-                with ag.no_grad():
+        targets, records = [tensor for _, tensor in living], self._is_recorded()
+        found = ag.grad(roots, targets, seeds, create_graph=records, ready=ready)
+        with ag.enable_grad() if records else ag.no_grad():
+            for tensor, gradient in zip(targets, found, strict=True):
+                if gradient is not None:
                     tensor.grad = gradient if tensor.grad is None else SUM(tensor.grad, gradient)
+
+    def _is_recorded(self) -> bool:
+        """Whether a manager that began to record before this one wants its gradients' graph."""
+        earlier = thread.recording[: thread.recording.index(self)]
+        return any(each._group is None or each._group is not self._group for each in earlier)
 
 
 @final
