@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -468,6 +470,23 @@ def test_anomaly_mode_looks_at_recorded_gradients(device: nc.Device) -> None:
     zero = leaf(0.0)
     with ag.detect_anomaly(), pytest.raises(AnomalyError, match="backward of sqrt: 1 NaN"):
         ag.grad(ag.sqrt(zero), [zero], create_graph=True)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_reference_counts_alone_free_it(compiled: bool, device: nc.Device) -> None:
+    function: Any = lambda x: ag.sum(ag.softmax(ag.exp(x) * x))  # noqa: E731 - one or the other
+    function = ag.jit_compile(function) if compiled else function
+    x = leaf(1.0, 2.0)
+    gc.collect()
+    gc.disable()
+    try:
+        [dx] = ag.grad(function(x), [x], create_graph=True)
+        [ddx] = ag.grad(ag.sum(dx * dx), [x], create_graph=True)
+        seen = [weakref.ref(each) for each in (dx, ddx, dx.value, *dx.parents)]
+        del dx, ddx
+        assert [each() for each in seen if each() is not None and each() is not x] == []
+    finally:
+        gc.enable()
 
 
 # -- threads, and any function --------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 from derivatives import arrays_of, assert_alike, derivatives, expected
 
 import netcl_core as nc
+import netcl_core.autograd as ag
 from netcl_core.codegen.derivative import _RULES
 from netcl_core.codegen.expressions import FUNCTIONS
 from netcl_core.plugins.registry import registry
@@ -75,6 +76,30 @@ def standardized(over: Callable[[Any], Any]) -> Callable[..., Any]:
         return centered * torch.rsqrt((centered * centered).mean(over(x), keepdim=True) + 1e-5)
 
     return norm
+
+
+@pytest.mark.skipif(len(DEVICES) < 2, reason="there is no OpenCL device")
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("op", ["layer_norm", "rms_norm", "softmax", "cross_entropy"])
+def test_the_kernels_of_gpus_have_second_derivatives(
+    op: str, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device that is taken for a GPU; compiled, the op has neighbours in its kernel."""
+    device = DEVICES[-1]
+    case = next(each for each in COMPARED if each.op == op)
+    arrays = arrays_of(case, "float32")
+
+    def between(*tensors: Any) -> Any:
+        return ag.exp(case.run(ag.tanh(tensors[0]), *tensors[1:])) * 0.5
+
+    def counterpart(torch: Any, *inputs: Any) -> Any:
+        return torch.exp(case.run_torch(torch, torch.tanh(inputs[0]), *inputs[1:])) * 0.5
+
+    wanted = expected(with_torch(case, counterpart), arrays, 2)
+    monkeypatch.setattr(device, "kind", "gpu")
+    function = ag.jit_compile(between) if compiled else between
+    given = derivatives(case, arrays, 2, device, function)
+    assert_alike(given, wanted, "float32", op)
 
 
 def named(name: str) -> Case:

@@ -17,7 +17,6 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.errors import MissingOpError, ShapeError
-from netcl_core.runtime import memory
 from netcl_core.runtime import programs as cache
 from netcl_core.runtime.opencl_stream import SharedKernel
 from netcl_core.testing import usable_devices
@@ -44,7 +43,7 @@ def live_bytes(device: Any) -> int:
     """What the device's pool has given out."""
     gc.collect()
     device.queue.finish()
-    return int(memory.pool(device).active_bytes)
+    return device.memory_stats()["allocated"]
 
 
 def resident() -> int:
@@ -162,11 +161,11 @@ def test_a_thousand_steps_leave_memory_flat(device: Any) -> None:
         step(number)
     gc.disable()  # reference counts alone must do
     try:
-        live, size = int(memory.pool(device).active_bytes), resident()
+        live, size = device.memory_stats()["allocated"], resident()
         for number in range(150, 1150):
             step(number)
         device.queue.finish()
-        assert int(memory.pool(device).active_bytes) <= live
+        assert device.memory_stats()["allocated"] <= live
         assert resident() - size < 20 << 20
     finally:
         gc.enable()

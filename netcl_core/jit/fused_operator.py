@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -220,19 +221,28 @@ class FusedOperatorCall:
     def recorded_gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> list[Any]:
         """The same by the group before, the op and the group behind, one by one and recorded."""
         cut, (first, last) = self._scalars_before, self._cuts
+        before, after = self._apart
 
         def unfused(*operands: Any) -> Any:
             own, rest = list(operands[first:last]), list(operands[last:])
-            if self.before is not None:
-                call = RegionCall(self.before.plan, self.name)
-                own.insert(0, apply(call, operands[:first], node.scalars[:cut]))
+            if before is not None:
+                own.insert(0, apply(before, operands[:first], node.scalars[:cut]))
             result = apply(self.made, own)
-            if self.after is None or self.after.value is None:
+            if after is None or self.after is None or self.after.value is None:
                 return result
             rest.insert(self.after.value, result)
-            return apply(RegionCall(self.after.plan, self.name), rest, node.scalars[cut:])
+            return apply(after, rest, node.scalars[cut:])
 
         return recomputed_gradients(unfused, node.inputs, grads, needs, record=True)
+
+    @cached_property
+    def _apart(self) -> tuple[RegionCall | None, RegionCall | None]:
+        """Both groups as calls of their own."""
+        before, after = self.before, self.after
+        return (
+            None if before is None else RegionCall(before.plan, before.plan.region.name),
+            None if after is None else RegionCall(after.plan, after.plan.region.name),
+        )
 
     def exact(self, node: Node) -> ExactForward:
         """The group before the operator, its reference, and the group behind it, on the host."""

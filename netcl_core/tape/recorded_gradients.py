@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Final, final
 
 from netcl_core.codegen.layout import Shape
-from netcl_core.codegen.lowering import plan
+from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.region import Region, Signature
+from netcl_core.device.device import Device
 from netcl_core.errors import ArgumentError, message
 from netcl_core.tape.apply import apply
 from netcl_core.tape.function_call import apply_op
@@ -21,10 +23,15 @@ from netcl_core.tape.state import thread
 from netcl_core.tensors.tensor import Operand, Tensor
 
 
+@lru_cache(maxsize=1024)
+def _call(region: Region, device: Device, signature: Signature, name: str) -> RegionCall:
+    return RegionCall(Plan(region, device, signature), name)
+
+
 def _recorded(region: Region, operands: Sequence[Any], shape: Shape | None, name: str) -> Any:
     tensors = tuple([(x.shape, x.dtype) for x in operands])
-    made = plan(region, operands[0].device, Signature(tensors, (), shape))
-    return apply(RegionCall(made, name), operands)
+    signature = Signature(tensors, (), shape)
+    return apply(_call(region, operands[0].device, signature, name), operands)
 
 
 @final
