@@ -207,7 +207,7 @@ class Ledger(StreamWrapper):
 
 
 def test_what_a_kernel_can_write_is_read_from_its_signature() -> None:
-    source = "__kernel void f(__global const float *a, global float *const b, const ulong n) {}"
+    source = "kernel void f(__global const float *a, global float *const b, const ulong n) {}"
     assert read_only(source, "f") == (True, False, False)
     assert read_only(source, "g") == (False,)
 

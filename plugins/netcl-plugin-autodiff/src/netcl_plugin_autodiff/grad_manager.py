@@ -9,8 +9,7 @@ from typing import Any, Final, TypeAlias, final
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import AutogradPrimitive, Node
-from netcl_core.dtypes import DTYPES
-from netcl_core.errors import ArgumentError, DtypeError, GradientError, message
+from netcl_core.errors import ArgumentError, GradientError, message
 from netcl_plugin_autodiff.recording import forget, thread, track
 
 #: Gradients add up, whether or not a plugin with `add` is installed.
@@ -90,9 +89,7 @@ class GradManager:
         for tensor in given:
             if not isinstance(tensor, (Tensor, Node)):
                 raise _unfit(f"an object of type {type(tensor).__name__} to attach", "a tensor")
-            if not DTYPES[tensor.dtype].floating:
-                text = message("GradManager", f"a {tensor.dtype} tensor", "a floating dtype")
-                raise DtypeError(text)
+            tensor.detach().requires_grad_(True)  # raises for integers
         for callback in chain:
             if not callable(callback):
                 raise _unfit(f"the callback {callback!r}", "a function (tensor, gradient)")
