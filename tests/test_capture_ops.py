@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from devices import thorough
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -54,7 +55,7 @@ def replayed(case: Case, first: Sequence[Any], second: Sequence[Any], device: An
         return Values(result.to_host(), result.dtype, grads)
 
 
-@pytest.mark.parametrize("device", usable_devices(), ids=str)
+@pytest.mark.parametrize("device", thorough(usable_devices()), ids=str)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_case(case: Case, device: nc.Device) -> None:
     dtype = case.main_dtype

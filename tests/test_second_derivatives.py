@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from derivatives import arrays_of, assert_alike, derivatives, expected
+from devices import thorough
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -32,7 +33,7 @@ DEVICES = [CPU, *[each for each in nc.devices() if not each.simulator][:1]]
 WITHOUT: dict[str, str] = {}
 
 
-@pytest.mark.parametrize("device", list(dict.fromkeys(DEVICES)), ids=str)
+@pytest.mark.parametrize("device", thorough(list(dict.fromkeys(DEVICES))), ids=str)
 @pytest.mark.parametrize("case", COMPARED, ids=str)
 def test_second_derivatives_are_those_of_pytorch(case: Case, device: nc.Device) -> None:
     for dtype in {"float32", "float64"}.intersection(case.takes):
