@@ -199,6 +199,6 @@ def test_the_published_matrix_is_whole() -> None:
     for runtime in ("intel", "pocl", "oclgrind"):
         assert {f"{runtime} {python}" for python in ("3.11", "3.12")} <= columns
     signs = [sign for row in board.values() for sign in row.values()]
-    assert {"✓", "✗", "/"} <= set(signs) and set(signs) <= {each.sign for each in SIGNS.values()}
+    assert {"✓", "/"} <= set(signs) <= {each.sign for each in SIGNS.values()}
     newest = max(cores, key=Version)
     assert all("✓" in board[plugin, newest].values() for plugin in plugins - NO_DEVICE)
