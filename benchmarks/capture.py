@@ -12,45 +12,19 @@ import importlib.util
 import sys
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from statistics import median
 from typing import Any
 
 import numpy as np
+from mlp import BATCH, SIZES, batch, torch_step, training
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import nn, optim
 from netcl_core.runtime.stream import stream_of
 
-SIZES, BATCH, STEPS, ROUNDS = (784, 512, 256, 10), 128, 20, 11
+STEPS, ROUNDS = 20, 11
 SMALL, KERNELS = 1024, 20
 Run = Callable[[], Any]
-
-
-def batch() -> tuple[Any, Any]:
-    """Random pictures and labels."""
-    random = np.random.default_rng(0)
-    pictures = random.standard_normal((BATCH, SIZES[0])).astype(np.float32)
-    return pictures, random.integers(0, SIZES[-1], BATCH)
-
-
-def training() -> Callable[[Any, Any], Any]:
-    """One step of netcl on the default device."""
-    layers: list[Any] = []
-    for before, after in pairwise(SIZES):
-        layers += [nn.Linear(before, after), nn.ReLU()]
-    model = nn.Sequential(*layers[:-1])
-    optimizer = optim.Adam(model.parameters(), lr=1e-3)
-
-    def step(x: Any, y: Any) -> Any:
-        optimizer.zero_grad()
-        loss = ag.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    return step
 
 
 def training_steps() -> dict[str, Run]:
@@ -59,27 +33,6 @@ def training_steps() -> dict[str, Run]:
     eager, graph = training(), ag.capture(training(), x, y)
     print(f"a captured step launches {graph.launches} kernels")
     return {"eager": lambda: eager(x, y), "replay": lambda: graph(x, y)}
-
-
-def torch_step() -> Run:
-    """The same step of PyTorch on the CPU."""
-    import torch
-
-    layers: list[Any] = []
-    for before, after in pairwise(SIZES):
-        layers += [torch.nn.Linear(before, after), torch.nn.ReLU()]
-    model = torch.nn.Sequential(*layers[:-1])
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    x, y = (torch.from_numpy(array) for array in batch())
-
-    def step() -> Any:
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    return step
 
 
 def small_steps() -> dict[str, Run]:

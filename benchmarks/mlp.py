@@ -11,6 +11,7 @@ import importlib.util
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -31,16 +32,15 @@ def batch() -> tuple[Any, Any]:
     return pictures, random.integers(0, SIZES[-1], BATCH)
 
 
-def netcl_step() -> Callable[[], Any]:
-    """One step of netcl on the default device."""
+def training() -> Callable[[Any, Any], Any]:
+    """One step of netcl on the default device, of pictures and labels."""
     layers: list[Any] = []
     for before, after in pairwise(SIZES):
         layers += [nn.Linear(before, after), nn.ReLU()]
     model = nn.Sequential(*layers[:-1])
     optimizer = optim.Adam(model.parameters(), lr=1e-3)
-    x, y = (nc.tensor(array) for array in batch())
 
-    def step() -> Any:
+    def step(x: Any, y: Any) -> Any:
         optimizer.zero_grad()
         loss = ag.cross_entropy(model(x), y)
         loss.backward()
@@ -48,6 +48,12 @@ def netcl_step() -> Callable[[], Any]:
         return loss
 
     return step
+
+
+def netcl_step() -> Callable[[], Any]:
+    """The same with tensors on the device."""
+    x, y = (nc.tensor(array) for array in batch())
+    return partial(training(), x, y)
 
 
 def torch_step() -> Callable[[], Any]:

@@ -16,6 +16,7 @@ from given import Given
 import netcl_core as nc
 
 ROOT = Path(__file__).resolve().parent.parent
+DEVICES = [device for device in nc.devices() if not device.simulator]
 
 
 @pytest.fixture
@@ -30,6 +31,20 @@ def give() -> Iterator[Callable[..., None]]:
     yield register
     for name in dict.fromkeys(names):
         nc.plugins.unregister(name)
+
+
+@pytest.fixture(params=DEVICES, ids=str)
+def device(request: pytest.FixtureRequest) -> Iterator[nc.Device]:
+    """Each device but the simulator, as the chosen one."""
+    with nc.use_device(request.param) as chosen:
+        yield chosen
+
+
+@pytest.fixture
+def fast() -> Iterator[nc.Device]:
+    """The device that is chosen where none is: for what does not depend on it."""
+    with nc.use_device(DEVICES[0]) as chosen:
+        yield chosen
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import gc
 import random
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import captured
@@ -27,19 +27,6 @@ from netcl_core.runtime.recording import recordings
 
 DEVICES = [device for device in nc.devices() if not device.simulator]
 OPENCL = [device for device in DEVICES if device.backend == "opencl"]
-
-
-@pytest.fixture(params=DEVICES, ids=str)
-def device(request: pytest.FixtureRequest) -> Iterator[nc.Device]:
-    with nc.use_device(request.param) as chosen:
-        yield chosen
-
-
-@pytest.fixture
-def fast() -> Iterator[nc.Device]:
-    """The device that is chosen where none is: for what does not depend on it."""
-    with nc.use_device(DEVICES[0]) as chosen:
-        yield chosen
 
 
 # -- a replay is a step --------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,22 +19,6 @@ from netcl_core.errors import AttributeValueError, ReplayError
 from netcl_core.runtime.signatures import read_only
 from netcl_core.runtime.stream import StreamWrapper, own_stream, stream_of, use_stream
 from netcl_core.testing.streams import recorded
-
-DEVICES = [device for device in nc.devices() if not device.simulator]
-
-
-@pytest.fixture(params=DEVICES, ids=str)
-def device(request: pytest.FixtureRequest) -> Iterator[nc.Device]:
-    with nc.use_device(request.param) as chosen:
-        yield chosen
-
-
-@pytest.fixture
-def fast() -> Iterator[nc.Device]:
-    """The device that is chosen where none is: for what does not depend on it."""
-    with nc.use_device(DEVICES[0]) as chosen:
-        yield chosen
-
 
 # -- memory --------------------------------------------------------------------------------
 

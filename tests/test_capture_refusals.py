@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,21 +19,6 @@ from netcl_core.autograd.graph import CompiledGraph
 from netcl_core.errors import AttributeValueError, ReplayError
 from netcl_core.runtime.recording import recordings
 from netcl_core.runtime.stream import replaced
-
-DEVICES = [device for device in nc.devices() if not device.simulator]
-
-
-@pytest.fixture(params=DEVICES, ids=str)
-def device(request: pytest.FixtureRequest) -> Iterator[nc.Device]:
-    with nc.use_device(request.param) as chosen:
-        yield chosen
-
-
-@pytest.fixture
-def fast() -> Iterator[nc.Device]:
-    """The device that is chosen where none is: for what does not depend on it."""
-    with nc.use_device(DEVICES[0]) as chosen:
-        yield chosen
 
 
 def branch(x: Any) -> Any:

@@ -15,15 +15,7 @@ import netcl_core.autograd as ag
 from netcl_core import nn
 from netcl_core.errors import ArgumentError, GradientError, MutationError
 
-OPENCL = [each for each in nc.devices() if each.backend == "opencl"]
-
-
-@pytest.fixture(params=["cpu", "opencl"], autouse=True)
-def device(request: pytest.FixtureRequest) -> Any:
-    if request.param == "opencl" and not OPENCL:
-        pytest.skip("no OpenCL device")
-    with nc.use_device("cpu" if request.param == "cpu" else OPENCL[0]):
-        yield nc.default_device()
+pytestmark = pytest.mark.usefixtures("device")
 
 
 def leaf(*values: float) -> Any:

@@ -19,18 +19,9 @@ from netcl_core.tape import hooks
 def none_left(device: Any) -> Any:
     gc.collect()
     before = len(hooks.rows)
-    with nc.use_device(device):
-        yield
+    yield
     gc.collect()
     assert len(hooks.rows) == before
-
-
-@pytest.fixture(params=["cpu", "opencl"])
-def device(request: pytest.FixtureRequest) -> Any:
-    found = [each for each in nc.devices() if each.backend == "opencl"]
-    if request.param == "opencl" and not found:
-        pytest.skip("no OpenCL device")
-    return nc.get_device("cpu") if request.param == "cpu" else found[0]
 
 
 def leaf(*values: float) -> Any:
