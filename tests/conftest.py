@@ -40,6 +40,13 @@ def device(request: pytest.FixtureRequest) -> Iterator[nc.Device]:
         yield chosen
 
 
+@pytest.fixture(params=list(dict.fromkeys([nc.get_device("cpu"), DEVICES[0]])), ids=str)
+def either(request: pytest.FixtureRequest) -> Iterator[nc.Device]:
+    """NumPy's path and one device, for what depends on no driver."""
+    with nc.use_device(request.param) as chosen:
+        yield chosen
+
+
 @pytest.fixture
 def fast() -> Iterator[nc.Device]:
     """The device that is chosen where none is: for what does not depend on it."""

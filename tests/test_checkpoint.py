@@ -15,7 +15,7 @@ import netcl_core.autograd as ag
 from netcl_core import nn
 from netcl_core.errors import ArgumentError, GradientError, MutationError
 
-pytestmark = pytest.mark.usefixtures("device")
+pytestmark = pytest.mark.usefixtures("either")
 
 
 def leaf(*values: float) -> Any:

@@ -16,7 +16,7 @@ from netcl_core.tape import hooks
 
 
 @pytest.fixture(autouse=True)
-def none_left(device: Any) -> Any:
+def none_left(either: nc.Device) -> Any:
     gc.collect()
     before = len(hooks.rows)
     yield
