@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
     from netcl_core.runtime.host_calls import HostCall
     from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
-    from netcl_core.runtime.recording import on_replay, uncaptured
+    from netcl_core.runtime.recording import before_replay, on_replay, uncaptured
     from netcl_core.tape.tracing import random_state
     from netcl_core.tensors.host_data import host_array
     from netcl_core.tensors.host_work import on_host
@@ -70,6 +70,7 @@ _NAMES: Final = {
     "manual_seed": ("tensors.random_state", "manual_seed"),
     "plugins": ("plugins", ""),
     "on_host": ("tensors.host_work", "on_host"),
+    "before_replay": ("runtime.recording", "before_replay"),
     "on_replay": ("runtime.recording", "on_replay"),
     "prefer": ("ops.choosing", "prefer"),
     "random_state": ("tape.tracing", "random_state"),
@@ -95,6 +96,7 @@ __all__ = [
     "Tensor",
     "__version__",
     "autograd",
+    "before_replay",
     "default_device",
     "dtype_name",
     "get_device",

@@ -198,6 +198,29 @@ def test_functions_at_a_replay_and_things_done_once(device: nc.Device) -> None:
         ag.capture(lambda x: (x * 2.0, nc.on_replay(lambda: 1 / 0)), [1.0])([1.0])
 
 
+def test_what_has_to_hold_before_a_replay(device: nc.Device) -> None:
+    allowed, seen = [True], list[str]()
+
+    def condition() -> None:
+        if not allowed[0]:
+            raise ValueError("not any more")
+
+    def step(x: Any) -> Any:
+        nc.on_replay(lambda: seen.append("again"))
+        nc.before_replay(condition)
+        return x * 2.0
+
+    nc.before_replay(lambda: 1 / 0)  # without a capture nothing happens
+    graph = ag.capture(step, [1.0])
+    assert graph([2.0]).item() == 4
+    allowed[0] = False
+    with pytest.raises(ValueError, match="not any more"):
+        graph([5.0])
+    assert (graph.outputs.item(), seen) == (4, ["again"])  # nothing of it was done
+    allowed[0] = True
+    assert graph([3.0]).item() == 6
+
+
 def test_seeds_set_within_a_capture(fast: nc.Device) -> None:
     def step(x: Any) -> Any:
         nc.manual_seed(7)

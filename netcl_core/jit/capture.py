@@ -241,6 +241,7 @@ class _Compiled:
         mapped(outputs, lambda operand: used.add(identity(operand.value.buffer)))
         self._inputs = GraphInputs(device, inputs, used, captured.checks)
         self._commands = [self._moved(command) for command in captured.commands]
+        self._conditions = captured.conditions
         self._changed = list(captured.changed.values())
         self._shown: set[int] = set()
         self.outputs = mapped(outputs, self._output)
@@ -264,6 +265,8 @@ class _Compiled:
 
     def run(self, new_inputs: Sequence[Any]) -> None:
         """Take the inputs and enqueue everything; raises for inputs that do not fit before."""
+        for condition in self._conditions:
+            condition()
         data, stream = self._inputs.fitting(new_inputs), stream_of(self.device)
         for number, position, buffer in self._inputs.take(data, stream):
             self._commands[number].buffers[position] = buffer

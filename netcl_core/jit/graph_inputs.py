@@ -83,9 +83,7 @@ class GraphInputs:
         self.moved = {identity(x.captured.buffer): x for x in self._places if x.captured.size}
         if len(self.moved) < sum(1 for x in self._places if x.captured.size):
             raise _refused("two inputs that share their memory", "each tensor once")
-        self._checks = [
-            check for check in checks if not check[1] or any(map(self._place_of, check[1]))
-        ]
+        self._checks = [check for check in checks if any(map(self._place_of, check[1]))]
 
     def _place_of(self, operand: Any) -> GraphInput | None:
         return None if operand is None else self.moved.get(identity(operand.buffer))

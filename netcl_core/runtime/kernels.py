@@ -191,23 +191,24 @@ class Bound:
         self,
         inputs: Sequence[Any],
         outputs: Sequence[Any],
-        scalars: Sequence[Any] | Callable[[], Sequence[Any]] = (),
+        scalars: Sequence[Any] = (),
+        again: Callable[[], Sequence[Any]] | None = None,
     ) -> None:
         """Enqueue all launches; `scalars` are this call's numbers, one per `Kernels.scalars`.
 
-        A function that gives them is asked again by each replay of a capture.
+        Each replay of a capture asks `again` for those of then; without it they stay.
         """
         stream = stream_of(self.device)
         places = {"in": inputs, "out": outputs}
         if self.scratch:
             places["scratch"] = [stream.allocate(max(1, n), _BYTE) for n in self.scratch]
-        packed = () if callable(scalars) else self._packed(scalars)
+        packed = self._packed(scalars)
         for launch, buffers, wanted in self._steps:
             given = [places[kind][i] for kind, i in buffers]
-            if callable(scalars):
-                stream.launch(launch, given, Asked(partial(self._asked, scalars, wanted)))
-            else:
-                stream.launch(launch, given, [packed[i] for i in wanted] if wanted else ())
+            chosen: Sequence[bytes] = [packed[i] for i in wanted] if wanted else ()
+            if again is not None:
+                chosen = Asked(chosen, partial(self._asked, again, wanted))
+            stream.launch(launch, given, chosen)
 
     def _packed(self, scalars: Sequence[Any]) -> list[bytes]:
         return [

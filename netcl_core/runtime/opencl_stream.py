@@ -69,12 +69,12 @@ def packers_of(ctypes: Sequence[str]) -> list[Packer]:
 
 @final
 class Asked(list[bytes]):
-    """Packed scalars of a launch that a replay asks for again, by `again`."""
+    """Packed scalars of a launch; a replay asks `again` for those of then."""
 
     __slots__ = ("again",)
 
-    def __init__(self, again: Callable[[], Sequence[bytes]]) -> None:
-        super().__init__(again())
+    def __init__(self, packed: Sequence[bytes], again: Callable[[], Sequence[bytes]]) -> None:
+        super().__init__(packed)
         self.again = again
 
 

@@ -1,8 +1,9 @@
 """Recording: what one thread asks of a device is done and taken down, to be done again.
 
 A `Recording` is the stream that takes it down. What must not be done again as it was, such as
-drawing the same random numbers, says so: `on_replay` runs a function at its place, `check_data`
-looks at new data, `uncaptured` does something once, and `refuse_in_capture` says that it cannot be.
+drawing the same random numbers, says so: `on_replay` runs a function at its place and
+`before_replay` one that may refuse it, `check_data` looks at new data, `uncaptured` does something
+once, and `refuse_in_capture` says that it cannot be.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Recording(StreamWrapper):
 
     Attributes:
         commands: What was asked for, in order.
+        conditions: What each replay has to pass first.
         checks: What was checked of data.
         changed: The tensors that were changed in place, by their identity.
         leaves: The leaves that got a gradient, with the one that they had before, likewise.
@@ -59,6 +61,7 @@ class Recording(StreamWrapper):
             self._memory = OpenCLStream(device, memory_of_graph(device))
         self._made: dict[int, Any] = {}
         self.commands: list[Command] = []
+        self.conditions: list[Callable[[], Any]] = []
         self.checks: list[Check] = []
         self.changed: dict[int, Any] = {}
         self.leaves: dict[int, Any] = {}
@@ -162,6 +165,27 @@ def on_replay(function: Callable[[], Any]) -> None:
         found.commands.append(CallCommand(function))
 
 
+def before_replay(condition: Callable[[], Any]) -> None:
+    """Let a capture that is under way in this thread call a function before each replay.
+
+    >>> rates = {"lr": 0.1}
+    >>> def unchanged():
+    ...     if rates != {"lr": 0.1}:
+    ...         raise ValueError("the rates are those of the capture no longer")
+    >>> graph = ag.capture(lambda x: nc.before_replay(unchanged) or x * 0.1, nc.tensor([1.0]))
+    >>> rates["lr"] = 0.2
+    >>> graph([1.0])
+    Traceback (most recent call last):
+    ValueError: the rates are those of the capture no longer
+
+    It is for what a step takes for granted on the host: what the function raises refuses the
+    replay, of which nothing has been done then. Without a capture nothing happens.
+    """
+    found = recordings.get(get_ident()) if recordings else None
+    if found is not None:
+        found.conditions.append(condition)
+
+
 @contextmanager
 def uncaptured() -> Iterator[None]:
     """Do something once: a capture that is under way in this thread does not take it down.
@@ -205,8 +229,7 @@ def check_data(
     ValueError: log: a number that is not positive
 
     A replay asks with the inputs of then, before anything else is done, and does not ask where no
-    operand is an input; without any operand it asks each time. What a check reads is no reading
-    inside a capture.
+    operand is an input. What a check reads is no reading inside a capture.
     """
     found = recordings.get(get_ident()) if recordings else None
     if found is None:

@@ -12,12 +12,11 @@ from typing import Any, Final
 
 import numpy as np
 
-import netcl_core.autograd as ag
-from netcl_core import Tensor
+from netcl_core import Tensor, before_replay
 from netcl_core.errors import ReplayError, message
 from netcl_plugin_optim.groups import Group, parameter_groups
 from netcl_plugin_optim.placement import Placement
-from netcl_plugin_optim.slabs import OptimizerStateError, Rule
+from netcl_plugin_optim.slabs import Flags, OptimizerStateError, Rule, Slot
 
 #: What schedules of learning rates keep in a group.
 _KEPT: Final = ("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum")
@@ -82,13 +81,16 @@ class Optimizer(ABC):
             due = [p for p in group["params"] if p.grad is not None and p.size]
             batches = self._placement.batches(group["params"], due, self._states(group))
             for (slab, steps), slots in batches.items():
-                flags = self._rule(group, steps + 1).flags
-                ag.check_data(self._check_replay, (), (group, self._placement, slots, flags))
-                slab.step(slots, partial(self._rule, group))
+                rule = self._rule(group, steps + 1)
+                before_replay(
+                    partial(self._check_replay, group, self._placement, slots, rule.flags)
+                )
+                slab.step(slots, rule, partial(self._rule, group))
 
-    def _check_replay(self, _: Any, captured: tuple[Any, ...]) -> None:
+    def _check_replay(
+        self, group: Group, placement: Placement, slots: list[Slot], flags: Flags
+    ) -> None:
         """Raise ReplayError if a captured step is no longer one of this optimizer's."""
-        group, placement, slots, flags = captured
         if placement is not self._placement or not placement.has(slots):
             raise self._outdated("states that are no longer used", "the states of the capture")
         if len({slot.steps for slot in slots}) > 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
@@ -27,6 +27,8 @@ _ALIGN: Final = 16  # elements; where a parameter's states begin is a multiple
 
 #: The NumPy form of a rule: `(p, g, *states, **scalars)`, changing p and states in place.
 Update = Callable[..., None]
+#: What of a rule its kernel is built for, such as whether there is weight decay.
+Flags: TypeAlias = tuple[tuple[str, bool], ...]
 
 
 class OptimizerStateError(NetclError, ValueError):
@@ -39,7 +41,7 @@ class Rule:
     """What a step does: its template with flags, its scalars by name, and the NumPy form."""
 
     template: str
-    flags: tuple[tuple[str, bool], ...]
+    flags: Flags
     scalars: Mapping[str, float]
     update: Update
 
@@ -80,28 +82,27 @@ class Slab:
         self.states = [Tensor.zeros((ends[-1],), compute, device) for _ in names]
         self._bound: dict[Any, Bound] = {}
 
-    def step(self, slots: Sequence[Slot], rule_of: Callable[[int], Rule]) -> None:
+    def step(self, slots: Sequence[Slot], rule: Rule, rule_of: Callable[[int], Rule]) -> None:
         """Update some parameters, which have been updated equally often, from their gradients.
 
-        `rule_of` gives the rule of a step by its number. A replay asks it again.
+        `rule` says how; each replay asks `rule_of` for that of its step, by the step's number.
         """
 
-        def rule() -> Rule:
+        def again() -> Rule:
             return rule_of(slots[0].steps + 1)
 
         if self.device.backend == "numpy":
             for slot in slots:
-                self._step_numpy(slot, rule)
+                self._step_numpy(slot, again)
         else:
             for first in range(0, len(slots), _PER_LAUNCH):
-                self._launch(slots[first : first + _PER_LAUNCH], rule)
+                self._launch(slots[first : first + _PER_LAUNCH], rule, again)
         for slot in slots:
             slot.parameter.mark_changed()
         _count(slots)
         on_replay(partial(_count, slots))
 
-    def _launch(self, slots: Sequence[Slot], rule_of: Callable[[], Rule]) -> None:
-        rule = rule_of()
+    def _launch(self, slots: Sequence[Slot], rule: Rule, again: Callable[[], Rule]) -> None:
         key = (tuple([slot.offset for slot in slots]), rule.flags)
         bound = self._bound.get(key)
         if bound is None:
@@ -114,7 +115,8 @@ class Slab:
         for slot in slots:
             gradients.append(slot.parameter.grad.value.buffer)  # it is due
             outputs.append(slot.parameter.buffer)
-        bound(gradients, outputs, lambda: tuple(rule_of().scalars.values()))
+        scalars = tuple(rule.scalars.values())
+        bound(gradients, outputs, scalars, lambda: tuple(again().scalars.values()))
 
     def _kernels(self, slots: Sequence[Slot], rule: Rule) -> Kernels:
         """One launch: all states are outputs 0.., then come the parameters in order."""
