@@ -42,7 +42,7 @@ from netcl_core.tape.modes import (
     set_grad_enabled,
 )
 from netcl_core.tape.node import Node
-from netcl_core.tape.recorded_gradients import grad
+from netcl_core.tape.recorded_gradients import accumulate_grad, grad
 from netcl_core.tape.tape import (
     Tape,
     backward,
@@ -73,6 +73,7 @@ __all__ = [
     "TraceNode",
     "TracingContext",
     "TrainingPattern",
+    "accumulate_grad",
     "apply_op",
     "as_operand",
     "backward",

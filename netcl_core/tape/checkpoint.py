@@ -8,11 +8,16 @@ from typing import Any, NamedTuple, final
 from netcl_core.errors import ArgumentError, GradientError, message
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.apply import Needs, apply
-from netcl_core.tape.gradients import Arithmetic, whole
+from netcl_core.tape.gradients import Arithmetic
 from netcl_core.tape.modes import is_grad_enabled
 from netcl_core.tape.node import Node, next_number, target_of
-from netcl_core.tape.recorded_gradients import RECORDING, branch, forward_again, leaf
-from netcl_core.tape.reverse import run_backward
+from netcl_core.tape.recorded_gradients import (
+    RECORDING,
+    branch,
+    forward_again,
+    gradients_of,
+    leaf,
+)
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import Tape
 from netcl_core.tensors.random_state import given_again, noted
@@ -155,16 +160,8 @@ class CheckpointCall:
         if {target_of(x) for x in run.used} != self._used:
             given = "a function that used other tensors the second time"
             raise GradientError(message(f"backward of {_WHO}", given, "the same tensors"))
-        pairs = [
-            (x, whole(each))
-            for x, each in zip(run.results, grads, strict=True)
-            if each is not None and x.requires_grad
-        ]
         sources = [*run.leaves, *node.inputs[count:]]
-        wanted = [x for x, need in zip(sources, needs, strict=True) if need]
-        roots, seeds = [x for x, _ in pairs], [each for _, each in pairs]
-        found = iter(run_backward(roots, seeds, False, wanted, since=run.since, sums=sums))
-        return [next(found) if need else None for need in needs]
+        return gradients_of(run.results, grads, sources, needs, sums, run.since)
 
     def exact(self, node: Node) -> None:
         """Nothing to compare with: its gradients are checked where they are computed, inside."""

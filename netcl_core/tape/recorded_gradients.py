@@ -14,11 +14,11 @@ from netcl_core.device.device import Device
 from netcl_core.errors import ArgumentError, message
 from netcl_core.tape.apply import apply
 from netcl_core.tape.function_call import apply_op
-from netcl_core.tape.gradients import ACCUMULATE, EXPAND, Spread, seed_of
+from netcl_core.tape.gradients import ACCUMULATE, EXPAND, Arithmetic, Spread, seed_of, whole
 from netcl_core.tape.modes import enable_grad
 from netcl_core.tape.node import Node, target_of
 from netcl_core.tape.region_call import RegionCall
-from netcl_core.tape.reverse import run_backward
+from netcl_core.tape.reverse import deposits, grad_so_far, run_backward
 from netcl_core.tape.state import thread
 from netcl_core.tensors.tensor import Operand, Tensor
 
@@ -115,6 +115,30 @@ def grad(
     return run_backward(roots, seeds, False, targets, receive, sums=sums)
 
 
+def accumulate_grad(target: Any, gradient: Any) -> None:
+    """Add a gradient to `target.grad`, as `backward` does.
+
+    >>> x = ag.tensor([3.0], requires_grad=True)
+    >>> for _ in range(2):
+    ...     [dx] = ag.grad(x * x, [x])
+    ...     ag.accumulate_grad(x, dx)
+    >>> x.grad.numpy()
+    array([12.], dtype=float32)
+
+    Threads that share a leaf lose nothing, and in a capture a leaf begins without a gradient.
+    With grad mode on the sum of recorded gradients is recorded too.
+
+    Args:
+        target: A Tensor or Node.
+        gradient: Of its shape and dtype.
+    """
+    if type(target) is Node and target.is_leaf:
+        target = target.value
+    with deposits:
+        held = grad_so_far(target) if type(target) is Tensor else target.grad
+        target.grad = gradient if held is None else RECORDING.add(held, False, gradient)
+
+
 def recomputed_gradients(
     function: Callable[..., Any],
     operands: Sequence[Any],
@@ -137,14 +161,29 @@ def recomputed_gradients(
     with forward_again():
         found = function(*given)
     results = found if isinstance(found, (tuple, list)) else [found]
+    return gradients_of(results, grads, given, needs, RECORDING if record else None)
+
+
+def gradients_of(
+    results: Sequence[Any],
+    grads: Sequence[Any],
+    sources: Sequence[Any],
+    needs: Sequence[bool],
+    sums: Arithmetic | None,
+    since: int = 0,
+) -> list[Any]:
+    """The gradients of the sources of results, of which each has a gradient or None.
+
+    None for a source that needs none. `sums` and `since` are those of `run_backward`.
+    """
     chosen = [
-        (result, gradient)
+        (result, whole(gradient))
         for result, gradient in zip(results, grads, strict=True)
         if gradient is not None and result.requires_grad
     ]
-    wanted = [x for x, need in zip(given, needs, strict=True) if need]
+    wanted = [x for x, need in zip(sources, needs, strict=True) if need]
     roots, seeds = [result for result, _ in chosen], [gradient for _, gradient in chosen]
-    parts = iter(grad(roots, wanted, seeds, record))
+    parts = iter(run_backward(roots, seeds, False, wanted, since=since, sums=sums))
     return [next(parts) if need else None for need in needs]
 
 

@@ -32,7 +32,7 @@ from netcl_core.tape.state import thread
 from netcl_core.tensors.tensor import Operand, Tensor
 
 #: Held while a leaf's `grad` is read and replaced, so that threads with shared leaves lose nothing.
-_deposits: Final = threading.RLock()
+deposits: Final = threading.RLock()
 #: What becomes of the gradient of a target.
 Receive: TypeAlias = Callable[[Target, Tensor], Tensor]
 
@@ -272,13 +272,19 @@ def run_backward(
     return [walk.found.get(target_of(target)) for target in targets]
 
 
+def grad_so_far(leaf: Tensor) -> Any:
+    """The gradient of a leaf that others are added to. A capture begins without."""
+    if recordings and note_gradient(leaf):
+        leaf.grad = None
+    return leaf.grad
+
+
 def _deposit(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
     """Add to a leaf's `grad`; a buffer that somebody else holds as well is copied first."""
-    with _deposits:
-        if recordings and note_gradient(leaf):
-            leaf.grad = None
-        if leaf.grad is not None:
-            leaf.grad = accumulate(leaf.grad.value, gradient, in_place=False)
+    with deposits:
+        held = grad_so_far(leaf)
+        if held is not None:
+            leaf.grad = accumulate(held.value, gradient, in_place=False)
             return
         kept = duplicate(gradient) if id(gradient.buffer) in taken else gradient
         leaf.grad = kept = convert(kept, leaf.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,19 +26,21 @@ def equal(first: Any, second: Any) -> None:
     np.testing.assert_array_equal(first.numpy(), second.numpy())
 
 
-class Twin:
+class Twin(ABC):
     """A step with state of its own; two of them begin alike."""
 
     def __init__(self) -> None:
         self.params: list[nc.Tensor] = []
         self.companions: list[Any] = []
 
+    @abstractmethod
     def step(self, *inputs: Any) -> Any:
-        raise NotImplementedError
+        """One step; gives what it computed."""
 
     @staticmethod
+    @abstractmethod
     def inputs(turn: int) -> Arrays:
-        raise NotImplementedError
+        """What the step of a turn is given."""
 
 
 class WeightedSum(Twin):

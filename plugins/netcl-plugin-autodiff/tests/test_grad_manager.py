@@ -301,6 +301,44 @@ def test_managers_of_several_threads() -> None:
 # -- second order ------------------------------------------------------------------------------
 
 
+def test_threads_with_a_shared_leaf_lose_no_gradient(device: nc.Device) -> None:
+    x = nc.tensor([1.0, 2.0], device=device)
+    turns, workers = 50, 4
+    begin = threading.Barrier(workers)
+
+    def work() -> None:
+        gm = autodiff.GradManager().attach(x)
+        begin.wait()
+        for _ in range(turns):
+            with gm:
+                gm.backward(ag.sum(x * 1.0))
+
+    threads = [threading.Thread(target=work) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert values(x.grad) == [turns * workers] * 2
+
+
+def test_a_replay_gives_the_gradients_of_one_step(device: nc.Device) -> None:
+    w = nc.tensor([1.0, 2.0], device=device)
+    gm = autodiff.GradManager().attach(w)
+
+    def step(x: Any) -> Any:
+        with gm:
+            loss = ag.sum(x * w)
+            gm.backward(loss)
+        return loss
+
+    x = nc.tensor([3.0, 4.0], device=device)
+    step(x)  # a gradient from before
+    graph = ag.capture(step, x)
+    for factor in (1.0, 2.0):
+        graph(nc.tensor([factor, 5.0], device=device))
+        assert values(w.grad) == [factor, 5.0]
+
+
 def test_nested_blocks_give_second_derivatives() -> None:
     at = np.array([0.3, 1.2], np.float32)
     x = nc.tensor(at)

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import netcl_core.autograd as ag
 from netcl_core import Tensor
-from netcl_core.autograd import AutogradPrimitive, Node
+from netcl_core.autograd import Node
 from netcl_core.errors import ArgumentError, GradientError, message
 from netcl_plugin_autodiff.recording import forget, thread, track
 
-#: Gradients add up, whether or not a plugin with `add` is installed.
-SUM: Final = AutogradPrimitive(
-    "accumulate",
-    lambda inputs, _: f"{inputs[0]} + {inputs[1]}",
-    lambda _, grad, *__: [grad, grad],
-    2,
-)
 Callback: TypeAlias = Callable[[Any, Any], Any]
 
 
@@ -206,7 +199,7 @@ class GradManager:
         with ag.enable_grad() if records else ag.no_grad():
             for tensor, gradient in zip(targets, found, strict=True):
                 if gradient is not None:
-                    tensor.grad = gradient if tensor.grad is None else SUM(tensor.grad, gradient)
+                    ag.accumulate_grad(tensor, gradient)
 
     def _is_recorded(self) -> bool:
         """Whether a manager that began to record before this one wants its gradients' graph."""
