@@ -20,6 +20,13 @@ _CACHE = Path(os.environ.get("NETCL_CACHE_DIR") or Path(__file__).with_name("bui
 _HELD = 16 << 20
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays: no search for garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test writes into the user's cache or sees the user's settings; kernels are shared."""

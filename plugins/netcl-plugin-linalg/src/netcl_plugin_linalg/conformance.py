@@ -47,7 +47,7 @@ CASES: Sequence[Case] = [
     Case("matmul", (X, X), "matmul", shapes=[SHAPES[2], SHAPES[5], SHAPES[9], SHAPES[14]],
          dtypes=ALL),
     transposed(True, False, [[(2, 7, 5), (2, 7, 4)], [(65, 33), (65, 17)]]),
-    transposed(False, True, [[(2, 5, 7), (2, 4, 7)], [(33, 65), (17, 65)]]),
+    transposed(False, True, [[(2, 5, 7), (2, 4, 7)], [(33, 65), (17, 65)], [(33, 65), (9, 65)]]),
     transposed(True, True, [[(2, 7, 5), (2, 4, 7)], [(65, 33), (17, 65)]]),
     Case("bmm", (X, X), "bmm", dtypes=ALL,
          shapes=[[(3, 5, 7), (3, 7, 20)], [(1, 1, 1), (1, 1, 1)], [(0, 2, 3), (0, 3, 2)],
@@ -57,7 +57,7 @@ CASES: Sequence[Case] = [
                  [(2, 1, 3, 2, 7), (5, 7)]]),
     Case("linear", (X, X, X), "nn.functional.linear", note="bias", dtypes=ALL,
          shapes=[[(5, 7), (3, 7), (3,)], [(7,), (3, 7), (3,)], [(2, 3, 7), (40, 7), (40,)],
-                 [(128, 64), (10, 64), (10,)], [(1, 1), (1, 1), (1,)]]),
+                 [(128, 64), (10, 64), (10,)], [(600, 5), (3, 5), (3,)], [(1, 1), (1, 1), (1,)]]),
 ]  # fmt: skip
 
 

@@ -25,6 +25,8 @@ _BYTES: Final = {"float": 4, "int": 4, "double": 8, "long": 8}
 _ITEM_ROWS: Final = 64
 #: Bytes of B up to which its contiguous rows are read where they lie, without packing.
 _DIRECT: Final = 1 << 21
+#: Columns up to which CPUs multiply contiguous rows of A with contiguous columns of B.
+_DOT: Final = 16
 #: Elements of B up to which each tile gathers its own.
 _GATHER: Final = 1 << 10
 
@@ -46,8 +48,12 @@ class Product:
     batch: tuple[tuple[int, int, int], ...] = ()
 
 
-def gemm(request: Request, product: Product, bias: bool = False) -> Kernels:
-    """The launches of a product; with `bias` input 2 is added to each row."""
+def gemm(request: Request, product: Product, bias: bool = False, row_sums: bool = False) -> Kernels:
+    """The launches of a product.
+
+    With `bias` input 2 is added to each row; with `row_sums` output 1 gets the sum of each row of
+    A, of which there is one batch then.
+    """
     storage = _STORAGE[request.output.dtype]
     compute = _COMPUTE.get(storage, storage)
     width = 4 if request.device.kind == "gpu" else 64 // _BYTES[compute]
@@ -65,6 +71,7 @@ def gemm(request: Request, product: Product, bias: bool = False) -> Kernels:
         "item_rows": _ITEM_ROWS,
         "batch_dims": len(product.batch),
         "bias": bias,
+        "row_sums": row_sums,
         "a_unit": product.a_inner == 1,
         "narrow": False,
     }
@@ -72,12 +79,16 @@ def gemm(request: Request, product: Product, bias: bool = False) -> Kernels:
         "rows", "columns", "inner", "a_row", "a_inner", "b_inner", "b_column")]  # fmt: skip
     numbers += [("ulong", number) for triple in product.batch for number in triple]
     slots = request.slots
-    phase = _phase(product, tile, _BYTES[compute])
+    phase = _phase(product, tile, _BYTES[compute], request.device.kind == "cpu" and not row_sums)
+    items = panels * blocks
+    if phase == "dot":
+        items = -(-product.rows // rows)
     in_place = phase != "multiply"
     buffers: list[tuple[str, Any]] = [("in", 0), ("in", 1) if in_place else ("scratch", 0)]
-    buffers += [*([("in", 2)] if bias else []), ("out", 0)]
+    buffers += [*([("in", 2)] if bias else []), ("out", 0),
+                                     *([("out", 1)] if row_sums else [])]  # fmt: skip
     multiply = Kernel(TEMPLATE, f"gemm_{phase}", slots.args(buffers, numbers),
-                      (count * panels * blocks,), None,
+                      (count * items,), None,
                       {**context, **slots.context(width), "phase": phase,
                        "narrow": phase == "direct" and product.columns < tile})  # fmt: skip
     if in_place:
@@ -89,8 +100,10 @@ def gemm(request: Request, product: Product, bias: bool = False) -> Kernels:
     return Kernels((pack, multiply), (scratch,))
 
 
-def _phase(product: Product, tile: int, size: int) -> str:
+def _phase(product: Product, tile: int, size: int, dot: bool) -> str:
     """How B is read: packed before (`multiply`), or where it lies if that costs less."""
+    if dot and product.a_inner == product.b_inner == 1 and product.columns <= _DOT:
+        return "dot"
     elements = product.inner * product.columns
     readable = product.columns >= tile or product.b_inner == product.columns
     if product.b_column == 1 and readable and elements * size <= _DIRECT:

@@ -1,10 +1,10 @@
-"""linear: x W^T + b, with the bias added in the product's kernel."""
+"""linear: x W^T + b, with the bias added and its gradient summed in the products' kernels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -56,14 +56,45 @@ def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     found: list[Any] = [None, None, None]
     if saved.needs[0]:
         found[0] = ag.matmul(grad, weight)
+    summed = bias is not None and saved.needs[2]
     if saved.needs[1]:
         rows = ag.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
         flat = ag.reshape(grad, (rows.shape[0], weight.shape[0]))
+        if summed and grad.ndim > 1:
+            return [found[0], *PARAMETER_GRADIENTS(flat, rows)]
         found[1] = ag.matmul(flat, rows, True)
-    if bias is not None and saved.needs[2]:
+    if summed:
         found[2] = ag.sum(grad, tuple(range(grad.ndim - 1))) if grad.ndim > 1 else grad
     return found
 
+
+def _parameter_gradients(grad: Any, x: Any) -> Any:
+    """G^T x, and the sum of the rows of G."""
+    return ag.matmul(grad, x, True), ag.sum(grad, 0)
+
+
+def _infer_gradients(grad: Spec, x: Spec) -> tuple[Spec, Spec]:
+    out, inner = grad.shape[1], x.shape[1]
+    return Spec((out, inner), x.dtype), Spec((out,), x.dtype)
+
+
+def _plan_gradients(request: Request) -> Kernels:
+    grad, x = request.inputs
+    (rows, out), inner = grad.shape, x.shape[1]
+    return gemm(request, Product(out, inner, rows, 1, out, inner, 1), row_sums=True)
+
+
+#: The gradients of weight and bias, which read the upstream gradient in one kernel.
+PARAMETER_GRADIENTS: Final = ag.composite(
+    _parameter_gradients,
+    ("grad", "x"),
+    name="linear_parameter_gradients",
+    infer=_infer_gradients,
+    results=("weight", "bias"),
+    implementations=(
+        Implementation("linear_parameter_gradients", "register tiles", _plan_gradients),
+    ),
+)
 
 OPERATORS = (
     Operator(
@@ -78,6 +109,7 @@ OPERATORS = (
                 "linear", "packed register tiles", _plan, epilogue=True, stretch=columns_of
             ),
         ),
+        parts=(PARAMETER_GRADIENTS,),
         doc="linear(x, weight, bias=None): x (..., in) times weight (out, in), plus bias (out,).",
     ),
 )
