@@ -26,7 +26,7 @@ from netcl_core.ops.functions import CORE as _CORE
 from netcl_core.ops.functions import __dir__ as _op_names
 from netcl_core.ops.functions import __getattr__ as _op
 from netcl_core.ops.implementations import Implementation, Request, Requirements, Saved
-from netcl_core.ops.operator_call import as_operand
+from netcl_core.ops.operator_function import as_operand
 from netcl_core.ops.operators import Operator, composite
 from netcl_core.plugins.registry import registry as _registry
 from netcl_core.runtime.recording import check_data

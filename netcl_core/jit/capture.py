@@ -19,7 +19,7 @@ from netcl_core.device.device_table import default_device, get_device
 from netcl_core.errors import ReplayError, message
 from netcl_core.jit.graph_inputs import GraphInputs
 from netcl_core.jit.graph_outputs import assigned, mapped, operands_in
-from netcl_core.ops.operator_call import as_operand
+from netcl_core.ops.operator_function import as_operand
 from netcl_core.runtime.commands import Command, LaunchCommand, identity
 from netcl_core.runtime.opencl_replay import OpenCLReplay
 from netcl_core.runtime.opencl_stream import OpenCLStream

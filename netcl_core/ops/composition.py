@@ -12,7 +12,8 @@ from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device
 from netcl_core.errors import NetclError
 from netcl_core.ops.mistakes import MISTAKES, misfit, raise_named
-from netcl_core.ops.operator_call import CALLS, OperatorCall, call_key, deliver, specs_of
+from netcl_core.ops.operator_call import OperatorCall
+from netcl_core.ops.operator_function import CALLS, call_key, deliver, specs_of
 from netcl_core.ops.operators import Operator, several
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec

@@ -1,12 +1,10 @@
-"""OperatorCall: a structured op prepared for shapes and a device as a call, and its function."""
+"""OperatorCall: a structured op prepared for shapes and a device, as a call."""
 
 from __future__ import annotations
 
-import functools
-from collections import namedtuple
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 
@@ -34,10 +32,7 @@ from netcl_core.tape.node import Node
 from netcl_core.tape.recorded_gradients import recomputed_gradients
 from netcl_core.tape.state import thread
 from netcl_core.tensors.host_data import check_dtype
-from netcl_core.tensors.tensor import Operand, Tensor
-
-#: How many calls an op keeps: another one costs little more than to find it.
-CALLS: Final = 768
+from netcl_core.tensors.tensor import Tensor
 
 
 @final
@@ -358,56 +353,3 @@ def _fresh(array: Any, dtype: Any) -> Any:
     """A flat array of a reference's result, whose memory is no input's."""
     copy = None if array.flags.owndata else True  # the inputs are views there
     return np.array(array, dtype, order="C", copy=copy).reshape(-1)
-
-
-# -- the function of an op -------------------------------------------------------------------
-
-
-def deliver(operator: Operator, value: Any) -> Any:
-    """What a call of an op gives: its one result, or a tuple, with names if it has some."""
-    if type(value) is not list:
-        return value
-    return _tuple_type(operator)(*value) if operator.results else tuple(value)
-
-
-@functools.lru_cache(maxsize=1024)
-def _tuple_type(operator: Operator) -> Any:
-    return namedtuple(operator.name, operator.results)
-
-
-def call_key(
-    operands: Sequence[Any], device: Device, attrs: Attrs
-) -> tuple[list[Any], tuple[Any, ...]]:
-    """The operands that are there as Operands, and what their call depends on."""
-    inputs: list[Any] = []
-    key: list[Any] = [device, thread.chosen, tuple(attrs.values())]
-    for x in operands:
-        if x is None:
-            key.append(None)
-            continue
-        operand = x if isinstance(x, Operand) else Tensor.from_host(x, device)
-        value = operand.value
-        inputs.append(operand)
-        key += (value.shape, value.dtype)
-    return inputs, tuple(key)
-
-
-def specs_of(operands: Sequence[Any], inputs: Sequence[Any]) -> tuple[Spec | None, ...]:
-    """Shape and dtype of each operand, of which `inputs` are those that are there."""
-    found = iter(inputs)
-    return tuple([None if x is None else _spec(next(found)) for x in operands])
-
-
-def _spec(operand: Any) -> Spec:
-    return Spec(operand.shape, operand.dtype)
-
-
-def as_operand(value: Any, device: Device) -> Any:
-    """A Node or Tensor as it is, None as None, host data as a Tensor on the device.
-
-    >>> ag.as_operand([1.0, 2.0], nc.get_device("cpu"))
-    Tensor([1., 2.], shape=(2,), dtype=float32, device=cpu)
-    """
-    if value is None or isinstance(value, Operand):
-        return value
-    return Tensor.from_host(value, device)

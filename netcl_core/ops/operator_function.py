@@ -1,18 +1,27 @@
-"""The public function of a structured op, and the calls that it keeps."""
+"""The public function of a structured op: what it is given, what it gives, the calls it keeps."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections import namedtuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
+from netcl_core.device.device import Device
 from netcl_core.device.device_table import default_device
+from netcl_core.ops.implementations import Attrs
 from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
-from netcl_core.ops.operator_call import CALLS, OperatorCall, call_key, deliver, specs_of
+from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operators import Operator
+from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.memo import Memo
 from netcl_core.tape.apply import apply, common_device
+from netcl_core.tape.state import thread
 from netcl_core.tape.tracing import refused
+from netcl_core.tensors.tensor import Operand, Tensor
+
+#: How many calls an op keeps: another one costs little more than to find it.
+CALLS: Final = 768
 
 
 def operator_function(operator: Operator) -> Callable[..., Any]:
@@ -44,3 +53,53 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
     call.__doc__ = operator.doc
     functools.update_wrapper(call, bind, assigned=("__annotations__",), updated=())
     return call
+
+
+def deliver(operator: Operator, value: Any) -> Any:
+    """What a call of an op gives: its one result, or a tuple, with names if it has some."""
+    if type(value) is not list:
+        return value
+    return _tuple_type(operator)(*value) if operator.results else tuple(value)
+
+
+@functools.lru_cache(maxsize=1024)
+def _tuple_type(operator: Operator) -> Any:
+    return namedtuple(operator.name, operator.results)
+
+
+def call_key(
+    operands: Sequence[Any], device: Device, attrs: Attrs
+) -> tuple[list[Any], tuple[Any, ...]]:
+    """The operands that are there as Operands, and what their call depends on."""
+    inputs: list[Any] = []
+    key: list[Any] = [device, thread.chosen, tuple(attrs.values())]
+    for x in operands:
+        if x is None:
+            key.append(None)
+            continue
+        operand = x if isinstance(x, Operand) else Tensor.from_host(x, device)
+        value = operand.value
+        inputs.append(operand)
+        key += (value.shape, value.dtype)
+    return inputs, tuple(key)
+
+
+def specs_of(operands: Sequence[Any], inputs: Sequence[Any]) -> tuple[Spec | None, ...]:
+    """Shape and dtype of each operand, of which `inputs` are those that are there."""
+    found = iter(inputs)
+    return tuple([None if x is None else _spec(next(found)) for x in operands])
+
+
+def _spec(operand: Any) -> Spec:
+    return Spec(operand.shape, operand.dtype)
+
+
+def as_operand(value: Any, device: Device) -> Any:
+    """A Node or Tensor as it is, None as None, host data as a Tensor on the device.
+
+    >>> ag.as_operand([1.0, 2.0], nc.get_device("cpu"))
+    Tensor([1., 2.], shape=(2,), dtype=float32, device=cpu)
+    """
+    if value is None or isinstance(value, Operand):
+        return value
+    return Tensor.from_host(value, device)

@@ -18,7 +18,8 @@ from netcl_core.errors import ArgumentError, message
 from netcl_core.ops.composition import composed_call
 from netcl_core.ops.functions import missing, with_aliases
 from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
-from netcl_core.ops.operator_call import OperatorCall, as_operand
+from netcl_core.ops.operator_call import OperatorCall
+from netcl_core.ops.operator_function import as_operand
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import record_region
 from netcl_core.ops.why import explain

@@ -70,11 +70,11 @@ class DeviceMemory:
         assert self.device.cl_device is not None  # an OpenCL device has one
         whole = _readable(self.device.cl_device.global_mem_size)
         largest = _readable(self.device.cl_device.max_mem_alloc_size)
+        used = _readable(memory_of(self.device).stats()["allocated"])
         return DeviceError(
             message(
                 str(self.device),
-                f"{what} could not be allocated, with {_readable(self.pool.active_bytes)} in use "
-                f"({error})",
+                f"{what} could not be allocated, with {used} in use ({error})",
                 f"room on a device of {whole}, which gives at most {largest} at a time",
                 "Use a smaller batch, free tensors that are no longer needed, or ag.checkpoint",
             )
