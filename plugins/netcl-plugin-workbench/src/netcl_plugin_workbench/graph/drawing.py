@@ -13,6 +13,9 @@ KINDS: Final = {
     "op": "single op",
     "view": "view",
     "argument": "argument",
+    "leaf": "leaf, takes a gradient",
+    "elsewhere": "recorded elsewhere",
+    "above": "made further up",
     "constant": "constant",
     "result": "result",
 }
@@ -74,7 +77,7 @@ class Drawing(Protocol):
     def edges(self) -> Sequence[Edge]: ...
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, plural: str = "") -> str:
     """A number of things: `1 launch`, `2 launches`."""
-    plural = f"{noun}es" if noun.endswith("h") else f"{noun}s"
+    plural = plural or (f"{noun}es" if noun.endswith("h") else f"{noun}s")
     return f"{number} {noun if number == 1 else plural}"

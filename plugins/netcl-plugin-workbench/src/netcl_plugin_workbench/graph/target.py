@@ -13,7 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from netcl_core.cli.shapes import specs
+from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, message
 from netcl_core.tensors.tensor import Tensor
 
@@ -97,6 +100,28 @@ def inputs_of(
     except TypeError as error:
         given = f"{len(args) + len(kwargs)} inputs for {name}{signature}: {error}"
         raise ArgumentError(message("graph", given)) from None
+
+
+def take_gradients(given: inspect.BoundArguments, tensors: bool) -> None:
+    """Make leaves of a call's floating arrays that take a gradient; also of its tensors.
+
+    Arrays are made tensors as a compiled function would.
+    """
+    for name, value in given.arguments.items():
+        given.arguments[name] = _with_gradients(value, tensors)
+
+
+def _with_gradients(value: Any, tensors: bool) -> Any:
+    if isinstance(value, np.ndarray):
+        return _with_gradients(Tensor.from_host(value), True)
+    if isinstance(value, Tensor):
+        floating = tensors and DTYPES[value.dtype].floating
+        return value.requires_grad_() if floating else value
+    if type(value) in (list, tuple):
+        return type(value)(_with_gradients(each, tensors) for each in value)
+    if type(value) is dict:
+        return {key: _with_gradients(each, tensors) for key, each in value.items()}
+    return value
 
 
 def _wanted(signature: inspect.Signature) -> bool:
