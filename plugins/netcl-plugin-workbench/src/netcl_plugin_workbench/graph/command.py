@@ -16,7 +16,9 @@ from netcl_core.errors import FusionError
 @click.option("--shapes", help="The inputs, such as 32x784,784x10 or 4x10,4:int64.")
 @click.option("--dtype", default="float32", show_default=True, help="The inputs' dtype.")
 @click.option("--device", help="As NETCL_DEVICE.")
-@click.option("--recorded", is_flag=True, help="What one call records, which backward walks.")
+@click.option(
+    "--recorded", is_flag=True, help="Show the ops that one call records for its gradients."
+)
 @click.option("--svg", metavar="OUT.svg", help="Draw the graph into this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.pass_context

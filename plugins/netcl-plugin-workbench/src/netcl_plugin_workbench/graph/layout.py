@@ -22,6 +22,7 @@ _PORT: Final = 14.0  # between two edges at a box
 _SWEEPS: Final = 12
 #: How much more a bend resists being moved than a box, so that long edges run straight.
 _BEND_WEIGHT: Final = 20.0
+#: And how little what makes room for others.
 _LOOSE_WEIGHT: Final = 0.01
 #: More boxes that read nothing than these stand in several rows.
 _ABREAST: Final = 8
