@@ -7,6 +7,7 @@ from typing import Any
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_core.tape.recorded import nodes_behind, recorded_graph
 
 
 def parts(tape: ag.Tape) -> tuple[dict[str, str], list[tuple[str, str]]]:
@@ -62,5 +63,28 @@ def test_nothing_recorded() -> None:
     assert parts(ag.Tape()) == ({}, [])
 
 
+TWO = ag.jit_compile(lambda x: (x * 0.5, x * 2.0))
+
+
 def leaf() -> Any:
     return ag.tensor([1.0], requires_grad=True)
+
+
+def test_all_results_of_a_call_are_its_own() -> None:
+    with ag.Tape() as tape:
+        x = ag.tensor([1.0, 2.0], requires_grad=True)
+        low, high = TWO(x)
+        low * high
+    (two, product) = recorded_graph(reversed(tape.nodes)).calls
+    assert [two.record.op_name, product.record.op_name] == ["fused(mul, mul)", "mul"]
+    assert len(two.inputs) == 1 and product.inputs == two.results
+    labels, edges = parts(tape)
+    assert len(labels) == 4 and len(edges) == 4
+
+
+def test_what_lies_behind_a_value_is_what_made_it() -> None:
+    x = leaf()
+    y = ag.exp(x)
+    ag.tanh(y)
+    z = y * y
+    assert nodes_behind(z) == [y, z] and nodes_behind(x) == []

@@ -122,6 +122,7 @@ ACCEPTED_IN_PLUGINS = {
     },
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
     ("netcl_plugin_workbench", "netcl_plugin_workbench.commands"): "the same",
+    ("netcl_plugin_workbench", "netcl_plugin_workbench.graph.tape_svg"): "the same",
     (
         "netcl_plugin_workbench.check.command",
         "netcl_plugin_workbench.check.check_output",

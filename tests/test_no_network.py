@@ -26,7 +26,7 @@ from netcl_core.cli import main
 COMMANDS: dict[str, list[tuple[str, int]]] = {
     "devices": [("", 0), ("--json", 0)],
     "doctor": [("--json", 0)],
-    "graph": [("model.py:f --svg f.svg", 0)],
+    "graph": [("model.py:f --svg f.svg", 0), ("model.py:f --recorded --svg r.svg", 0)],
     "kernels show": [("relu --device cpu", 0), ("matmul --device cpu --shapes 2x3,3x4", 0)],
     "plugins list": [("", 0), ("--json", 0)],
     "plugins info": [("elementwise --traceback", 0)],

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from netcl_core.tape.node import Node, Target, leaf_node, target_of
+from netcl_core.tape.node import Node
+from netcl_core.tape.recorded import RecordedGraph
 
 _HEAD = 'digraph tape {\n  rankdir="BT";\n  node [shape="box", fontname="sans-serif"];'
 
 
-def dot(nodes: Iterable[Node]) -> str:
+def dot(graph: RecordedGraph) -> str:
     """A graph with a node for each value, and an edge from each input to what was made of it."""
-    values: dict[Target, Node] = {}
-    edges: list[tuple[Target, Target]] = []
-    for node in nodes:
-        for x in (node if node.source is None else node.source).inputs:
-            values.setdefault(target_of(x), leaf_node(x))
-            edges.append((target_of(x), target_of(node)))
-        values.setdefault(target_of(node), node)
-    names = {target: f"v{number}" for number, target in enumerate(values)}
-    boxes = [f"  {names[target]} [{_attributes(node)}];" for target, node in values.items()]
-    arrows = [f"  {names[source]} -> {names[target]};" for source, target in edges]
+    names = {target: f"v{number}" for number, target in enumerate(graph.values)}
+    boxes = [f"  {names[target]} [{_attributes(node)}];" for target, node in graph.values.items()]
+    arrows = [
+        f"  {names[source]} -> {names[target]};"
+        for call in graph.calls
+        for target in call.results
+        for source in call.inputs
+    ]
     return "\n".join([_HEAD, *boxes, *arrows, "}\n"])
 
 

@@ -47,15 +47,20 @@ def user_frame() -> tuple[CodeType, int] | None:
     return None
 
 
+def line_of(frame: tuple[CodeType, int]) -> tuple[str, int]:
+    """The file and the line of a kept frame."""
+    code, instruction = frame
+    positions = list(code.co_positions())
+    return code.co_filename, positions[instruction // 2][0] or code.co_firstlineno
+
+
 def describe_frame(frame: tuple[CodeType, int] | None) -> str:
     """`file:line, in function: source line` of a kept frame."""
     if frame is None:
         return "an unknown place"
-    code, instruction = frame
-    positions = list(code.co_positions())
-    line = positions[instruction // 2][0] or code.co_firstlineno
-    text = linecache.getline(code.co_filename, line).strip()
-    return f"{code.co_filename}:{line}, in {code.co_name}" + (f": {text}" if text else "")
+    file, line = line_of(frame)
+    text = linecache.getline(file, line).strip()
+    return f"{file}:{line}, in {frame[0].co_name}" + (f": {text}" if text else "")
 
 
 def caller_name() -> str:

@@ -7,6 +7,7 @@ from typing import Any, final
 
 from netcl_core.tape.dot import dot
 from netcl_core.tape.node import Node, leaf_node, next_number
+from netcl_core.tape.recorded import recorded_graph
 from netcl_core.tape.reverse import run_backward
 from netcl_core.tape.state import Entries, thread
 from netcl_core.tensors.tensor import Tensor
@@ -70,8 +71,9 @@ class Tape:
         digraph tape {...[label="mul\\n(1,) float32"...
 
         The name of a value is `leaf`, `constant` or that of its op; its tooltip is the user's line.
+        `tape_svg` of netcl-plugin-workbench draws the same as SVG, without Graphviz.
         """
-        return dot(self.nodes)
+        return dot(recorded_graph(self.nodes))
 
     def backward(self, loss: Any, grad: Any = None) -> None:
         """Compute the gradients of the leaves of `loss`; see `netcl_core.autograd.backward`."""

@@ -1,10 +1,19 @@
-"""The plugin workbench: adds the commands of `commands.py`, imported with the command line."""
+"""The plugin workbench: adds the commands of `commands.py`, imported with the command line.
+
+`tape_svg` is for programs and notebooks; it is fetched on first use.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from netcl_core import hookimpl
+
+if TYPE_CHECKING:
+    from netcl_plugin_workbench.graph.tape_svg import tape_svg
+
+__all__ = ["plugin", "tape_svg"]
 
 
 class WorkbenchPlugin:
@@ -19,3 +28,11 @@ class WorkbenchPlugin:
 
 
 plugin = WorkbenchPlugin()
+
+
+def __getattr__(name: str) -> Any:
+    if name != "tape_svg":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from netcl_plugin_workbench.graph.tape_svg import tape_svg  # the plugin's import is to be cheap
+
+    return tape_svg

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from netcl_plugin_workbench.graph import text
-from netcl_plugin_workbench.graph.graph import KINDS, Box, DrawnOp, Edge, Graph
+from netcl_plugin_workbench.graph.drawing import KINDS, DrawnOp, Edge
+from netcl_plugin_workbench.graph.graph import Box, Graph
 from netcl_plugin_workbench.graph.layout import Link, fit, layout
 from netcl_plugin_workbench.graph.svg import _SIZES, to_svg
 

@@ -16,14 +16,18 @@ from netcl_core.errors import FusionError
 @click.option("--shapes", help="The inputs, such as 32x784,784x10 or 4x10,4:int64.")
 @click.option("--dtype", default="float32", show_default=True, help="The inputs' dtype.")
 @click.option("--device", help="As NETCL_DEVICE.")
+@click.option(
+    "--recorded", is_flag=True, help="Show the ops that one call records for its gradients."
+)
 @click.option("--svg", metavar="OUT.svg", help="Draw the graph into this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.pass_context
 def graph(ctx: click.Context, /, **options: Any) -> None:
     """Show the kernels that a function of ops becomes under jit_compile.
 
-    Without --shapes the inputs are what example_inputs() of the file returns: a list, or a
-    dict by name. Exit code 1 when the function cannot be traced.
+    With --recorded it is called as it is, and shown is the graph that a backward pass goes
+    through. Without --shapes the inputs are what example_inputs() of the file returns: a list,
+    or a dict by name. Exit code 1 when the function raises or cannot be traced.
     """
     showing = import_module("netcl_plugin_workbench.graph.graph_output")
     try:

@@ -19,32 +19,11 @@ from netcl_core.tape.node import describe_frame as where
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.traced_number import TracedNumber
 from netcl_core.tape.tracing import CONSTANT, RANDOM, TraceNode
+from netcl_plugin_workbench.graph.drawing import KINDS, DrawnOp, Edge, count
+from netcl_plugin_workbench.graph.op_text import free_prefix, number_text, op_text
 
 LAUNCH: Final = "launch"
 CALL: Final = "NumPy call"
-#: The kinds of boxes, and what each is called.
-KINDS: Final = {
-    "region": "fused region",
-    "operator": "fused operator",
-    "op": "single op",
-    "view": "view",
-    "argument": "argument",
-    "constant": "constant",
-    "result": "result",
-}
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class DrawnOp:
-    """One op: the name of its value, how it is computed, and the line that asked for it."""
-
-    value: str
-    op: str
-    text: str
-    dtype: str
-    shape: tuple[int, ...]
-    source: str
 
 
 @final
@@ -64,17 +43,14 @@ class Box:
     unit: str = LAUNCH
     note: str = ""
 
-
-@final
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A value that goes from one box to another."""
-
-    source: str
-    target: str
-    value: str
-    dtype: str
-    shape: tuple[int, ...]
+    @property
+    def remark(self) -> str:
+        """The launches and the note, or what a box without ops is."""
+        if not self.ops:
+            kind = "returned" if self.kind == "result" else KINDS[self.kind]
+            return f"{kind}, {self.note}" if self.note else kind
+        launches = count(self.launches, self.unit) if self.launches else f"no {self.unit}"
+        return f"{launches}. Not fused: {self.note}" if self.note else launches
 
 
 @final
@@ -95,6 +71,23 @@ class Graph:
     unread: int
     boxes: tuple[Box, ...]
     edges: tuple[Edge, ...]
+
+    @property
+    def heading(self) -> str:
+        """The function's name."""
+        return self.function
+
+    @property
+    def summary(self) -> list[str]:
+        """What a drawing says at its head, in sentences."""
+        groups = sum(bool(box.ops) for box in self.boxes)
+        lines = [
+            f"{count(self.ops, 'op')} in {count(groups, 'group')} on {self.device}.",
+            f"{count(self.launches, self.unit)}, with each op by itself {self.unfused}.",
+        ]
+        if self.unread:
+            lines.append(f"{count(self.unread, 'op')} left out: nothing reads the result.")
+        return lines
 
 
 @final
@@ -171,10 +164,7 @@ class _GraphBuilder:
             self._place(node, Box(f"constant{i}", "constant", name), name)
 
     def _name_ops(self, live: Sequence[int]) -> None:
-        prefix = "t"
-        taken = set(self.values.values()) | set(self.names.numbers)
-        while any(name.startswith(prefix) and name[len(prefix) :].isdigit() for name in taken):
-            prefix += "_"
+        prefix = free_prefix([*self.values.values(), *self.names.numbers])
         for i, number in enumerate(live, start=1):
             self.values[number] = f"{prefix}{i}"
 
@@ -201,28 +191,16 @@ class _GraphBuilder:
         self.edges.append(Edge(source, target, value, node.dtype, node.shape))
 
     def _op(self, node: TraceNode) -> DrawnOp:
-        text = f"{node.op_name}({', '.join(self._operands(node))})"
-        value = self.values[node.number]
-        return DrawnOp(value, node.op_name, text, node.dtype, node.shape, where(node.frame))
-
-    def _operands(self, node: TraceNode) -> list[str]:
-        """What the op was given, in the order of its signature as far as that is known."""
         tensors = [self.values[x.number] for x in node.inputs]
         scalars = [self._number(x) for x in node.scalars]
-        if isinstance(node.call, RegionCall) and len(node.call.plan.region.steps) == 1:
-            (step,) = node.call.plan.region.steps
-            given = [str((tensors if kind == "in" else scalars)[i]) for kind, i in step.operands]
-            given += [f"{name}={scalars[i]}" for name, i in step.attrs]
-            given += [f"{name}={x!r}" for name, x in step.choices if x is not None]
-            return given + ([repr(step.cast)] if step.cast else [])
-        said = {name: x for name, x in node.attrs.items() if x is not None and x is not False}
-        attrs = [f"{name}={x!r}" for name, x in said.items()]
-        return [*tensors, *scalars, *attrs]
+        text = op_text(node.op_name, node.call, tensors, scalars, node.attrs)
+        value = self.values[node.number]
+        return DrawnOp(value, node.op_name, text, node.dtype, node.shape, where(node.frame))
 
     def _number(self, value: Any) -> str:
         if type(value) is TracedNumber:
             return _at(self.names.numbers, value.index, f"number {value.index}")
-        return f"{value:g}" if isinstance(value, float) else repr(value)
+        return number_text(value)
 
 
 def _at(names: Sequence[str], i: int, otherwise: str) -> str:

@@ -22,6 +22,8 @@ _PORT: Final = 14.0  # between two edges at a box
 _SWEEPS: Final = 12
 #: How much more a bend resists being moved than a box, so that long edges run straight.
 _BEND_WEIGHT: Final = 20.0
+#: And how little what makes room for others.
+_LOOSE_WEIGHT: Final = 0.01
 #: More boxes that read nothing than these stand in several rows.
 _ABREAST: Final = 8
 
@@ -37,12 +39,15 @@ class BoxPlace:
     key: str = ""
     x: float = 0.0  # the middle
     y: float = 0.0  # the top
+    loose: bool = False  # what reads nothing and the way from there: it makes room for others
     above: list[BoxPlace] = field(default_factory=list)
     below: list[BoxPlace] = field(default_factory=list)
 
     @property
     def weight(self) -> float:
         """How much it resists being moved."""
+        if self.loose:
+            return _LOOSE_WEIGHT
         return 1.0 if self.key else _BEND_WEIGHT
 
 
@@ -81,7 +86,7 @@ def layout(boxes: Mapping[str, Size], links: Sequence[Link]) -> GraphLayout:
         for number, link in enumerate(links)
     ]
     found = dict.fromkeys([*places.values(), *itertools.chain(*chains)])
-    layers: list[list[BoxPlace]] = [[] for _ in range(max((p.row for p in found), default=0) + 1)]
+    layers: list[list[BoxPlace]] = [[] for _ in range(max((p.row for p in found), default=-1) + 1)]
     for place in found:
         layers[place.row].append(place)
     _sort(layers)
@@ -116,7 +121,8 @@ def _rows(keys: Sequence[str], links: Sequence[Link]) -> dict[str, int]:
 def _chain(places: Mapping[str, BoxPlace], link: Link, key: str, last: bool) -> list[BoxPlace]:
     """The places of an edge, its boxes included; the label stands in the first gap or the last."""
     source, target = places[link.source], places[link.target]
-    chain = [BoxPlace(row, 0.0, 0.0) for row in range(source.row + 1, target.row)]
+    chain = [BoxPlace(row, 0.0, 0.0, loose=not last) for row in range(source.row + 1, target.row)]
+    source.loose = not last
     label = chain[-1 if last else 0]
     label.key, (label.width, label.height) = key, link.label
     chain = [source, *chain, target]
@@ -181,14 +187,19 @@ def _set_x(layers: Sequence[Sequence[BoxPlace]]) -> None:
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         for layer in layers if down else reversed(layers):
-            wanted = [_mean(p.above if down else p.below, lambda each: each.x) for p in layer]
-            _spread(layer, [p.x if x is None else x for p, x in zip(layer, wanted, strict=True)])
+            _spread(layer, [_wanted(p, p.above if down else p.below) for p in layer])
     for layer in layers:  # at last each between all of its neighbours
-        wanted = [_mean([*p.above, *p.below], lambda each: each.x) for p in layer]
-        _spread(layer, [p.x if x is None else x for p, x in zip(layer, wanted, strict=True)])
+        _spread(layer, [_wanted(p, [*p.above, *p.below]) for p in layer])
     left = min((p.x - p.width / 2 for layer in layers for p in layer), default=0.0)
     for place in itertools.chain(*layers):
         place.x -= left
+
+
+def _wanted(place: BoxPlace, neighbours: Sequence[BoxPlace]) -> float:
+    """Where a place wants to be: between those neighbours that do not give way to it."""
+    firm = [each for each in neighbours if not each.loose]
+    middle = _mean(firm or neighbours, lambda each: each.x)
+    return place.x if middle is None else middle
 
 
 def _spread(layer: Sequence[BoxPlace], wanted: Sequence[float]) -> None:

@@ -16,25 +16,30 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 def of_arguments(given: inspect.BoundArguments) -> tuple[list[str], list[str]]:
     """The names of a call's tensors and of its numbers, keyword arguments in order of name."""
-    parameters = given.signature.parameters.values()
-    plain = [each.name for each in parameters if each.kind in _POSITIONAL]
-    rest = [each.name for each in parameters if each.kind is inspect.Parameter.VAR_POSITIONAL]
-    names = plain + [f"{rest[0]}[{i}]" for i in range(len(given.args) - len(plain)) if rest]
-    pairs = [*zip(names, given.args, strict=False), *sorted(given.kwargs.items())]
-    leaves = [leaf for name, value in pairs for leaf in _leaves(name, value)]
+    leaves = leaves_of_arguments(given)
     tensors = [path for path, x in leaves if isinstance(x, (Operand, np.ndarray))]
     numbers = [path for path, x in leaves if type(x) in (int, float) or isinstance(x, np.generic)]
     return tensors, numbers
 
 
-def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+def leaves_of_arguments(given: inspect.BoundArguments) -> list[tuple[str, Any]]:
+    """What a call is given, with its names there, keyword arguments in order of name."""
+    parameters = given.signature.parameters.values()
+    plain = [each.name for each in parameters if each.kind in _POSITIONAL]
+    rest = [each.name for each in parameters if each.kind is inspect.Parameter.VAR_POSITIONAL]
+    names = plain + [f"{rest[0]}[{i}]" for i in range(len(given.args) - len(plain)) if rest]
+    pairs = [*zip(names, given.args, strict=False), *sorted(given.kwargs.items())]
+    return [leaf for name, value in pairs for leaf in leaves_of(name, value)]
+
+
+def leaves_of(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What stands in tuples, lists and dicts, with its path."""
     if isinstance(value, (tuple, list)):
         for i, each in enumerate(value):
-            yield from _leaves(f"{path}[{i}]", each)
+            yield from leaves_of(f"{path}[{i}]", each)
     elif isinstance(value, dict):
         for key, each in value.items():
-            yield from _leaves(f"{path}[{key!r}]", each)
+            yield from leaves_of(f"{path}[{key!r}]", each)
     else:
         yield path, value
 
@@ -56,14 +61,20 @@ def of_results(structure: Any, path: str = "") -> list[str]:
 def of_constants(function: Callable[..., Any]) -> dict[int, str]:
     """The names of the tensors that a function reads from outside, by identity."""
     found: dict[int, str] = {}
+    for path, tensor in constants_of(function):
+        found.setdefault(id(tensor), path)
+    return found
+
+
+def constants_of(function: Callable[..., Any]) -> Iterator[tuple[str, Operand]]:
+    """The tensors that a function reads from outside, with their names there."""
     for name, value in _read(function):
-        for path, leaf in _leaves(name, value):
+        for path, leaf in leaves_of(name, value):
             if isinstance(leaf, Operand):
-                found.setdefault(id(leaf), path)
+                yield path, leaf
             elif callable(parameters := getattr(leaf, "named_parameters", None)):
                 for own, tensor in parameters():
-                    found.setdefault(id(tensor), f"{path}.{own}".lstrip("."))
-    return found
+                    yield f"{path}.{own}".lstrip("."), tensor
 
 
 def _read(function: Any) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 
 from netcl_core.runtime.rendering import render
 from netcl_plugin_workbench.graph import text
-from netcl_plugin_workbench.graph.graph import KINDS, Box, Edge, Graph
+from netcl_plugin_workbench.graph.drawing import KINDS, Drawing, DrawnBox, Edge
 from netcl_plugin_workbench.graph.layout import BoxPlace, GraphLayout, Link, layout
 
 TEMPLATE: Final = "core/graph/graph.svg.j2"
@@ -53,7 +53,7 @@ class Panel:
     height: float
 
 
-def to_svg(graph: Graph) -> str:
+def to_svg(graph: Drawing) -> str:
     """The drawing of a graph; the same graph gives the same text."""
     panels = {box.id: _panel(box) for box in graph.boxes}
     labels = [_label(edge) for edge in graph.edges]
@@ -72,8 +72,8 @@ def to_svg(graph: Graph) -> str:
         width=_round(width + 2 * _MARGIN),
         height=_round(top + found.height + _MARGIN),
         sizes=_SIZES,
-        heading=text.clean(graph.function),
-        description=text.clean(" ".join(summary(graph))),
+        heading=text.clean(graph.heading),
+        description=text.clean(" ".join(graph.summary)),
         head=_moved(head, _MARGIN, _MARGIN),
         keys=[{**key, "x": _round(key["x"] + _MARGIN), "y": _round(key["y"] + _MARGIN),
                "text": _moved([key["text"]], _MARGIN, _MARGIN)[0]} for key in keys],
@@ -82,45 +82,20 @@ def to_svg(graph: Graph) -> str:
     )  # fmt: skip
 
 
-def summary(graph: Graph) -> list[str]:
-    """What a drawing says at its head, in sentences."""
-    groups = sum(bool(box.ops) for box in graph.boxes)
-    lines = [
-        f"{_count(graph.ops, 'op')} in {_count(groups, 'group')} on {graph.device}.",
-        f"{_count(graph.launches, graph.unit)}, with each op by itself {graph.unfused}.",
-    ]
-    if graph.unread:
-        lines.append(f"{_count(graph.unread, 'op')} left out: nothing reads the result.")
-    return lines
-
-
-def _count(number: int, noun: str) -> str:
-    plural = f"{noun}es" if noun.endswith("h") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"
-
-
 # -- boxes -------------------------------------------------------------------------------
 
 
-def _panel(box: Box) -> Panel:
+def _panel(box: DrawnBox) -> Panel:
     """A title, the ops in columns, and a note, one below the other."""
     texts: list[Text] = []
     y = _PAD
     y = _add(texts, "title", _PAD, y, box.title)
     if box.ops:
         y = _add_ops(texts, y + 2, box)
-    for line in text.fold(_note(box), _FOLD):
+    for line in text.fold(box.remark, _FOLD):
         y = _add(texts, "note", _PAD, y, line)
     width = max(each.x + each.width for each in texts) + _PAD
     return Panel(tuple(texts), width, y + _PAD - 4)
-
-
-def _note(box: Box) -> str:
-    if not box.ops:
-        kind = "returned" if box.kind == "result" else KINDS[box.kind]
-        return f"{kind}, {box.note}" if box.note else kind
-    launches = _count(box.launches, box.unit) if box.launches else f"no {box.unit}"
-    return f"{launches}. Not fused: {box.note}" if box.note else launches
 
 
 def _add(texts: list[Text], style: str, x: float, y: float, line: str) -> float:
@@ -131,7 +106,7 @@ def _add(texts: list[Text], style: str, x: float, y: float, line: str) -> float:
     return y + size * _LEADING
 
 
-def _add_ops(texts: list[Text], top: float, box: Box) -> float:
+def _add_ops(texts: list[Text], top: float, box: DrawnBox) -> float:
     lines = [f"{op.value} = {op.text}" for op in box.ops]
     columns = math.ceil(len(lines) / _ROWS)
     rows = math.ceil(len(lines) / columns)
@@ -147,7 +122,7 @@ def _add_ops(texts: list[Text], top: float, box: Box) -> float:
     return bottom
 
 
-def _box(box: Box, panel: Panel, place: BoxPlace, left: float, top: float) -> dict[str, Any]:
+def _box(box: DrawnBox, panel: Panel, place: BoxPlace, left: float, top: float) -> dict[str, Any]:
     x, y = left + place.x - place.width / 2, top + place.y
     return {
         "id": box.id,
@@ -158,8 +133,8 @@ def _box(box: Box, panel: Panel, place: BoxPlace, left: float, top: float) -> di
     }
 
 
-def _tooltip(box: Box) -> str:
-    lines = [f"{box.title}: {_note(box)}"]
+def _tooltip(box: DrawnBox) -> str:
+    lines = [f"{box.title}: {box.remark}"]
     for op in box.ops:
         lines += [f"{op.value} = {op.text}: {op.dtype}{list(op.shape)}", f"    {op.source}"]
     return "\n".join(lines)
@@ -177,7 +152,7 @@ def _label(edge: Edge) -> Panel:
 
 
 def _edges(
-    graph: Graph, found: GraphLayout, labels: Sequence[Panel], left: float, top: float
+    graph: Drawing, found: GraphLayout, labels: Sequence[Panel], left: float, top: float
 ) -> list[dict[str, Any]]:
     edges = []
     for edge, path, panel, place in zip(
@@ -212,15 +187,15 @@ def _curve(points: Sequence[tuple[float, float]]) -> str:
 # -- the head ----------------------------------------------------------------------------
 
 
-def _head(graph: Graph, width: float) -> tuple[list[Text], list[dict[str, Any]], float]:
+def _head(graph: Drawing, width: float) -> tuple[list[Text], list[dict[str, Any]], float]:
     """The name, the summary, the colours with their meaning; and where the graph begins."""
     texts: list[Text] = []
     cells = int(width / text.width("x", _SIZES["name"]))
-    name = text.clean(graph.function)
+    name = text.clean(graph.heading)
     texts.append(Text("name", text.shorten(name, cells), 0.0, _SIZES["name"], name))
     y = _SIZES["name"] * _LEADING + 4
     cells = int(width / text.width("x", _SIZES["lead"]))
-    for sentence in summary(graph):
+    for sentence in graph.summary:
         for line in text.fold(sentence, cells):
             y += _SIZES["lead"] * _LEADING
             texts.append(Text("lead", line, 0.0, y))
