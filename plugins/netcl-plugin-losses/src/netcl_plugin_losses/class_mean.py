@@ -6,6 +6,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, row_teams
@@ -18,6 +20,7 @@ from netcl_plugin_losses.classes import (
     check_weight,
     counts,
     divided,
+    picked,
     wide,
 )
 
@@ -114,9 +117,13 @@ def _plan(request: Request) -> Kernels:
 
 
 def _reference(losses: Any, target: Any, weight: Any, ignore_index: int) -> Any:
-    weights = counts(target, weight, ignore_index).astype(wide(losses).dtype)
-    total = ag.tree_sum(weights, (0,), weights.dtype)
-    return ag.tree_sum(losses.reshape(-1), (0,), weights.dtype) / total, total
+    flat = wide(losses).reshape(-1)
+    if weight is None:
+        counted = picked(target, ignore_index, ANY_CLASS)[1]
+        total = flat.dtype.type(np.count_nonzero(counted))
+    else:
+        total = ag.tree_sum(counts(target, weight, ignore_index), (0,), flat.dtype)
+    return ag.tree_sum(flat, (0,), flat.dtype) / total, total
 
 
 def _backward(saved: Saved, grad: Tensor | None, _: Tensor | None) -> Sequence[Any]:
