@@ -196,7 +196,17 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((2, 3, 5)), T((4, 5))),
         call(T((5,)), T((33, 5)), T((33,))),
     ),
-    "cross_entropy": (call(T((5, 31)), T((5, 31))), call(T((5, 31)), LABELS, T((31,)))),
+    "cross_entropy": (
+        call(T((5, 31)), T((5, 31))),
+        each(T((5, 31)), LABELS, T((31,))),
+        call(T((5, 31)), LABELS, reduction="sum"),
+        call(T((5, 31)), LABELS, label_smoothing=0.1, reduction="none"),
+        call(T((9000, 2)), T((9000,), "int32"), T((2,))),
+    ),
+    "nll_loss": (
+        each(T((5, 31)), LABELS, T((31,))),
+        call(T((2, 19, 3)), T((2, 3), "uint8", (0, 18, 5, 5, 1, 2))),
+    ),
     "batch_norm": (call(T((4, 3, 5)), None, None, T((3,)), T((3,)), training=True),),
 }
 
@@ -227,18 +237,24 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
         call(T((19,)), T((), "int32", (4,)), T((19,))),
     ),
     "cross_entropy_rows_backward": (
-        each(T((5, 31)), LABELS, T((5,)), T((31,)), -100, 0.1),
-        call(T((2, 19, 3)), T((2, 3), "uint8", (0, 18, 5, 5, 1, 2)), T((2, 3)), None, 5, 0.0),
-        call(T((5, 31)), WRONG, T((5,)), T((31,)), -100, 0.1),
+        each(T((5, 31)), LABELS, T((5,)), T((31,)), None, -100, 0.1),
+        call(T((2, 19, 3)), T((2, 3), "uint8", (0, 18, 5, 5, 1, 2)), T((2, 3)), None, None, 5, 0.0),
+        call(T((5, 31)), WRONG, T(()), T((31,)), T(()), -100, 0.1),
     ),
     "nll_rows": (
         each(T((5, 31)), LABELS, T((31,)), -100),
         call(T((2, 19, 3)), T((2, 3), "int32", (0, 18, 5, 5, 1, 2)), None, 5),
     ),
     "nll_rows_backward": (
-        each(LABELS, T((5,)), T((31,)), -100, (5, 31)),
-        call(T((2, 3), "int32", (0, 18, 5, 5, 1, 2)), T((2, 3)), None, 5, (2, 19, 3)),
-        call(WRONG, T((5,)), T((31,)), -100, (5, 31)),
+        each(LABELS, T((5,)), T((31,)), None, -100, (5, 31)),
+        call(T((2, 3), "int32", (0, 18, 5, 5, 1, 2)), T((2, 3)), None, None, 5, (2, 19, 3)),
+        call(WRONG, T(()), T((31,)), T(()), -100, (5, 31)),
+    ),
+    "class_mean": (
+        each(T((5,)), LABELS, T((31,)), -100),
+        call(T((9000,)), T((9000,), "int32"), None, -100),
+        call(T((0,)), T((0,), "uint8"), None, -100),
+        call(T((5,)), WRONG, T((31,)), -100),
     ),
     "class_weight_rows": (
         call(LABELS, T((31,)), -100, "float32"),
@@ -294,7 +310,6 @@ COMPOSITES: Final = {
     "weighted_bce": "weighted_bce_elements and a reduction",
     "weighted_smooth_l1": "weighted_smooth_l1_elements and a reduction",
     "fused_weighted_bce_smooth_l1_loss": "weighted_bce_smooth_l1_elements and sum",
-    "nll_loss": "nll_rows, class_weight_rows and a reduction",
 }
 
 #: Implementations that launch no kernel, or that no simulator runs, with the reason.

@@ -8,11 +8,16 @@ from typing import Any, Final
 
 import numpy as np
 
+import netcl_core.autograd as ag
 from netcl_core import Spec
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_losses.arguments import FLOATING
 
 INDICES: Final = {"uint8": "uchar", "int32": "int", "int64": "long"}
+#: In which dtype the losses of rows are added up.
+WIDE: Final = {"float16": "float32", "float32": "float32", "float64": "float64"}
+#: As many classes as indices may have where nothing says how many there are.
+ANY_CLASS: Final = 2**62
 
 
 def class_axis(shape: Sequence[int]) -> tuple[int, int, int]:
@@ -29,16 +34,21 @@ def rows_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 def check_specs(who: str, x: Spec, target: Spec, weight: Spec | None) -> None:
     """Raise ShapeError or DtypeError unless input, class indices and weights fit."""
-    if x.dtype not in FLOATING or target.dtype not in INDICES:
-        given = f"input {x.dtype} and target {target.dtype}"
-        expected = "a floating input and integer class indices"
-        raise DtypeError(message(who, given, expected, "Use astype on one of them"))
+    check_dtypes(who, x, target)
     if not x.ndim or target.shape != rows_shape(x.shape):
         given = f"input {x.shape} and target {target.shape}"
         expected = f"target of shape {rows_shape(x.shape)}" if x.ndim else "an input (C,) or (N, C)"
         raise ShapeError(message(who, given, expected, "The classes stand in dimension 1"))
     classes = class_axis(x.shape)[1]
     check_weight(who, weight, (classes,), x.dtype)
+
+
+def check_dtypes(who: str, x: Spec, target: Spec) -> None:
+    """Raise DtypeError unless there are floating numbers and class indices."""
+    if x.dtype not in FLOATING or target.dtype not in INDICES:
+        given = f"input {x.dtype} and target {target.dtype}"
+        expected = "a floating input and integer class indices"
+        raise DtypeError(message(who, given, expected, "Use astype on one of them"))
 
 
 def check_weight(who: str, weight: Spec | None, shape: tuple[int, ...], dtype: str) -> None:
@@ -52,13 +62,19 @@ def check_weight(who: str, weight: Spec | None, shape: tuple[int, ...], dtype: s
         raise DtypeError(message(who, f"weight of dtype {weight.dtype}", dtype, "Use astype"))
 
 
-def check_gradient(who: str, grad: Spec, x: Spec) -> None:
-    """Raise ShapeError or DtypeError unless a gradient has a number per row of an input."""
-    rows = Spec(rows_shape(x.shape), x.dtype)
-    if grad != rows:
-        kind = ShapeError if grad.shape != rows.shape else DtypeError
+def check_gradient(who: str, grad: Spec, total: Spec | None, x: Spec) -> None:
+    """Raise ShapeError or DtypeError unless a gradient fits the rows of an input.
+
+    It has a number per row, or one for all of them; by `total` it is divided.
+    """
+    rows = rows_shape(x.shape)
+    if grad.shape not in (rows, ()) or grad.dtype != x.dtype:
+        kind = DtypeError if grad.shape in (rows, ()) else ShapeError
         given = f"grad {grad.shape} {grad.dtype} for input {x.shape} {x.dtype}"
-        raise kind(message(who, given, f"{rows.shape} {rows.dtype}"))
+        raise kind(message(who, given, f"{rows} or () and {x.dtype}"))
+    if total not in (None, Spec((), WIDE[x.dtype])):
+        given = f"total {total} for input {x.dtype}"
+        raise ShapeError(message(who, given, f"one number of {WIDE[x.dtype]}"))
 
 
 def check_indices(who: str) -> Callable[[Sequence[Any], Any], None]:
@@ -90,6 +106,24 @@ def picked(target: Any, ignore_index: int, classes: int) -> tuple[Any, Any]:
     return np.where(counted, index, 0), counted
 
 
+def divided(grad: Any, total: Any) -> Any:
+    """The gradient of a row from that of a loss: divided by the total of a mean, if it is one."""
+    return grad if total is None else ag.div(grad, total).astype(grad.dtype)
+
+
+def gathered(rows: Any, grad: Any, total: Any) -> Any:
+    """The other way round: what the rows give to the gradient of a loss that they all share."""
+    return divided(rows if grad.shape == rows.shape else ag.sum(rows), total)
+
+
+def counts(target: Any, weight: Any, ignore_index: int) -> Any:
+    """In NumPy: the weight of each row's class, flat: 1 without weights, 0 if it does not count."""
+    if weight is not None and not weight.size:
+        return np.zeros(target.size)
+    index, counted = picked(target, ignore_index, ANY_CLASS if weight is None else len(weight))
+    return np.where(counted, 1 if weight is None else wide(weight)[index], 0)
+
+
 def wide(x: Any) -> Any:
     """In NumPy: float16 as float32, in which the kernels compute."""
     return x.astype(np.float32) if x.dtype == np.float16 else x
@@ -99,6 +133,12 @@ def as_rows(x: Any) -> Any:
     """In NumPy: an input as (rows, classes)."""
     x = wide(x)
     return x.reshape(1, -1) if x.ndim == 1 else np.moveaxis(x, 1, -1).reshape(-1, x.shape[1])
+
+
+def slopes(grad: Any, total: Any) -> Any:
+    """In NumPy: the gradients of rows as (rows,), or (1,) for all of them."""
+    flat = wide(grad).reshape(-1)
+    return flat if total is None else flat / total
 
 
 def from_rows(rows: Any, shape: Sequence[int]) -> Any:

@@ -6,11 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
+from netcl_core import Tensor
+from netcl_core.autograd import Saved
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_losses.arguments import FLOATING, checked, floating, operands, reduce
+from netcl_plugin_losses.class_loss import class_loss
+from netcl_plugin_losses.class_mean import CLASS_MEAN, reduce_rows
 from netcl_plugin_losses.classes import check_indices, class_axis
-from netcl_plugin_losses.nll import CLASS_WEIGHT_ROWS, reduce_rows
-from netcl_plugin_losses.rows import CROSS_ENTROPY_ROWS
+from netcl_plugin_losses.nll import CLASS_WEIGHT_ROWS
+from netcl_plugin_losses.rows import (
+    CROSS_ENTROPY_ROWS,
+    CROSS_ENTROPY_ROWS_BACKWARD,
+    plan_rows,
+    stretch,
+)
 
 WHO = "cross_entropy"
 
@@ -77,15 +86,22 @@ def _probability_rows(
     return ag.neg(ag.sum(ag.mul(ag.log_softmax(input, dim), target), dim))
 
 
+def _gradient(saved: Saved, grad: Tensor, total: Any) -> Any:
+    x, target, weight = saved.inputs
+    numbers = (saved.attrs["ignore_index"], saved.attrs["label_smoothing"])
+    return CROSS_ENTROPY_ROWS_BACKWARD(x, target, grad, weight, total, *numbers)
+
+
 def records() -> Sequence[ag.Operator]:
     """The loss, with the kernels of its rows."""
-    parts = (CROSS_ENTROPY_ROWS, CLASS_WEIGHT_ROWS)
+    slots = {"prologue": True, "rereads": True, "stretch": stretch}
     return [
         ag.composite(
             cross_entropy,
             ("input", "target", "weight"),
-            parts=parts,
             check=check_class_indices,
+            implementations=(class_loss(WHO, plan_rows, _gradient, **slots),),
+            parts=(CROSS_ENTROPY_ROWS, CLASS_WEIGHT_ROWS, CLASS_MEAN),
         )
     ]
 

@@ -11,9 +11,12 @@ import numpy as np
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved
-from netcl_core.errors import DtypeError, ReplayError, message
+from netcl_core.errors import DtypeError, message
 from netcl_plugin_losses.arguments import checked, operands
+from netcl_plugin_losses.class_loss import class_loss
+from netcl_plugin_losses.class_mean import CLASS_MEAN, reduce_rows
 from netcl_plugin_losses.classes import (
+    ANY_CLASS,
     INDICES,
     as_rows,
     check_gradient,
@@ -21,9 +24,12 @@ from netcl_plugin_losses.classes import (
     check_specs,
     check_weight,
     class_axis,
+    counts,
     from_rows,
+    gathered,
     picked,
     rows_shape,
+    slopes,
     wide,
 )
 
@@ -63,10 +69,10 @@ def _bind(input: Any, target: Any, weight: Any, ignore_index: int) -> Any:
 
 
 def _bind_backward(
-    target: Any, grad: Any, weight: Any, ignore_index: int, shape: tuple[int, ...]
+    target: Any, grad: Any, weight: Any, total: Any, ignore_index: int, shape: tuple[int, ...]
 ) -> Any:
     attrs = {"ignore_index": operator.index(ignore_index), "shape": tuple(shape)}
-    return (target, grad, weight), attrs
+    return (target, grad, weight, total), attrs
 
 
 def _bind_weights(target: Any, weight: Any, ignore_index: int, dtype: str) -> Any:
@@ -79,11 +85,16 @@ def _infer(x: Spec, target: Spec, weight: Spec | None, ignore_index: int) -> Spe
 
 
 def _infer_backward(
-    target: Spec, grad: Spec, weight: Spec | None, ignore_index: int, shape: tuple[int, ...]
+    target: Spec,
+    grad: Spec,
+    weight: Spec | None,
+    total: Spec | None,
+    ignore_index: int,
+    shape: tuple[int, ...],
 ) -> Spec:
     x = Spec(tuple(shape), grad.dtype)
     check_specs("nll_rows_backward", x, target, weight)
-    check_gradient("nll_rows_backward", grad, x)
+    check_gradient("nll_rows_backward", grad, total, x)
     return x
 
 
@@ -98,19 +109,30 @@ def _infer_weights(target: Spec, weight: Spec | None, ignore_index: int, dtype: 
 
 
 def _kernels(
-    request: Request, entry: str, target: int, values: int | None, shape: Sequence[int]
+    request: Request,
+    entry: str,
+    order: Sequence[int],
+    shape: Sequence[int],
+    dtype: str,
+    **flags: bool,
 ) -> Kernels:
-    """One item per element of the output; `shape` is that of the classes."""
-    others = [i for i in range(len(request.inputs)) if i not in (target, values)]
+    """One item per element of the output.
+
+    The inputs follow in some `order`, the target first; `shape` is that of the classes, `dtype`
+    that of the floating inputs.
+    """
     _, classes, inner = class_axis(shape)
     context = {
-        "storage": DTYPES[request.output.dtype].storage,
-        "acc": DTYPES[request.output.dtype].compute,
-        "index": INDICES[request.inputs[target].dtype],
-        "values": values is not None,
-        "weighted": bool(others),
+        "storage": DTYPES[dtype].storage,
+        "out_storage": DTYPES[request.output.dtype].storage,
+        "acc": DTYPES[dtype].compute,
+        "index": INDICES[request.inputs[order[0]].dtype],
+        "values": False,
+        "weighted": False,
+        "shared": False,
+        "averaged": False,
+        **flags,
     }
-    order = [target, *([] if values is None else [values]), *others]
     numbers: list[tuple[str, Any]] = [
         ("ulong", classes),
         ("ulong", inner),
@@ -121,17 +143,34 @@ def _kernels(
 
 
 def _plan_rows(request: Request) -> Kernels:
-    return _kernels(request, "nll_rows", 1, 0, request.inputs[0].shape)
+    """The loss of each row."""
+    x, weighted = request.inputs[0], request.given[2]
+    order = (1, 0, 2) if weighted else (1, 0)
+    return _kernels(request, "nll_rows", order, x.shape, x.dtype, values=True, weighted=weighted)
 
 
 def _plan_backward(request: Request) -> Kernels:
-    return _kernels(request, "nll_rows_backward", 0, 1, request.attrs["shape"])
+    target, grad = request.inputs[:2]
+    return _kernels(
+        request,
+        "nll_rows_backward",
+        range(len(request.inputs)),
+        request.attrs["shape"],
+        grad.dtype,
+        values=True,
+        weighted=request.given[2],
+        shared=grad.shape != target.shape,
+        averaged=request.given[3],
+    )
 
 
 def _plan_weights(request: Request) -> Kernels:
     """Without weights every index counts as one of a class."""
-    classes = request.inputs[1].size if len(request.inputs) > 1 else 2**62
-    return _kernels(request, "class_weight_rows", 0, None, (1, classes))
+    weighted = request.given[1]
+    shape = (1, request.inputs[1].size if weighted else ANY_CLASS)
+    order = range(len(request.inputs))
+    dtype = request.output.dtype
+    return _kernels(request, "class_weight_rows", order, shape, dtype, weighted=weighted)
 
 
 def _reference(x: Any, target: Any, weight: Any, ignore_index: int) -> Any:
@@ -142,32 +181,29 @@ def _reference(x: Any, target: Any, weight: Any, ignore_index: int) -> Any:
 
 
 def _reference_backward(
-    target: Any, grad: Any, weight: Any, ignore_index: int, shape: tuple[int, ...]
+    target: Any, grad: Any, weight: Any, total: Any, ignore_index: int, shape: tuple[int, ...]
 ) -> Any:
     index, counted = picked(target, ignore_index, class_axis(shape)[1])
     rows = np.zeros((len(index), class_axis(shape)[1]), wide(grad).dtype)
-    slopes = -wide(grad).reshape(-1) * (1 if weight is None else wide(weight)[index])
-    rows[np.arange(len(index)), index] = np.where(counted, slopes, 0)
+    each = -slopes(grad, total) * (1 if weight is None else wide(weight)[index])
+    rows[np.arange(len(index)), index] = np.where(counted, each, 0)
     return from_rows(rows, shape)
 
 
 def _reference_weights(target: Any, weight: Any, ignore_index: int, dtype: str) -> Any:
-    if weight is not None and not weight.size:
-        return np.zeros(target.shape)
-    index, counted = picked(target, ignore_index, 2**62 if weight is None else len(weight))
-    found = np.ones(len(index)) if weight is None else wide(weight)[index]
-    return np.where(counted, found, 0).reshape(target.shape)
+    return counts(target, weight, ignore_index).reshape(target.shape)
 
 
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     x, target, weight = saved.inputs
     ignore = saved.attrs["ignore_index"]
-    return [NLL_ROWS_BACKWARD(target, grad, weight, ignore, x.shape), None, None]
+    return [NLL_ROWS_BACKWARD(target, grad, weight, None, ignore, x.shape), None, None]
 
 
 def _rows_again(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    target, _, weight = saved.inputs
-    return [None, NLL_ROWS(grad, target, weight, saved.attrs["ignore_index"]), None]
+    target, upstream, weight, total = saved.inputs
+    rows = NLL_ROWS(grad, target, weight, saved.attrs["ignore_index"])
+    return [None, gathered(rows, upstream, total), None, None]
 
 
 def _implemented(name: str, plan: Callable[[Request], Kernels]) -> tuple[Implementation, ...]:
@@ -180,9 +216,10 @@ NLL_ROWS_BACKWARD: Final = Operator(
     infer=_infer_backward,
     reference=_reference_backward,
     backward=_rows_again,
-    saves=(0, 2),
+    saves=(0, 2, 3),
     implementations=_implemented("nll_rows_backward", _plan_backward),
-    doc="nll_rows_backward(target, grad, weight, ignore_index, shape): nll_rows' gradient.",
+    doc="nll_rows_backward(target, grad, weight, total, ignore_index, shape): nll_rows' gradient "
+    "from that of the rows, or from one for all; divided by `total`, if that is given.",
 )
 NLL_ROWS: Final = Operator(
     name="nll_rows",
@@ -207,42 +244,19 @@ CLASS_WEIGHT_ROWS: Final = Operator(
 )
 
 
-def reduce_rows(rows: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
-    """The losses of rows as they are, summed, or averaged.
-
-    The mean is over the rows that are not ignored, weighted with the weights of their
-    classes; it is NaN if there are none, as in PyTorch. Nothing waits for the device.
-    """
-    if reduction == "none":
-        return rows
-    if reduction == "sum":
-        return ag.sum(rows)
-    mean = ag.mean(rows)
-    if weight is None and not _may_hold(target, ignore_index):
-        return mean
-    counts = CLASS_WEIGHT_ROWS(target, weight, ignore_index, rows.dtype)
-    return ag.div(mean, ag.mean(counts))
-
-
-def _may_hold(target: Any, number: int) -> bool:
-    bounds = ag.int_range(target) if target.size else (0, 0)
-    found = bounds is None or bounds[0] <= number <= bounds[1]
-    if not found:
-        ag.check_data(_check_without, (target.value,), number)
-    return found
-
-
-def _check_without(operands: Sequence[Any], number: Any) -> None:
-    """Raise ReplayError for labels that a graph was not captured for."""
-    (target,) = operands
-    if target.size and target.int_range()[0] <= number <= target.int_range()[1]:
-        given = f"labels from {target.int_range()[0]}, which may hold ignore_index={number}"
-        remedy = "Capture the step with such labels: that graph takes any"
-        raise ReplayError(message("replay", given, "none to be ignored, as captured", remedy))
+def _gradient(saved: Saved, grad: Tensor, total: Any) -> Any:
+    x, target, weight = saved.inputs
+    return NLL_ROWS_BACKWARD(target, grad, weight, total, saved.attrs["ignore_index"], x.shape)
 
 
 def records() -> Sequence[ag.Operator]:
     """The loss, with the kernels of its rows."""
-    parts = (NLL_ROWS, CLASS_WEIGHT_ROWS)
-    operands = ("input", "target", "weight")
-    return [ag.composite(nll_loss, operands, parts=parts, check=check_indices("nll_loss"))]
+    return [
+        ag.composite(
+            nll_loss,
+            ("input", "target", "weight"),
+            check=check_indices("nll_loss"),
+            implementations=(class_loss("nll_loss", _plan_rows, _gradient),),
+            parts=(NLL_ROWS, CLASS_WEIGHT_ROWS, CLASS_MEAN),
+        )
+    ]

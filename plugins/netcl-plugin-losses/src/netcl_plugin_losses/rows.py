@@ -18,9 +18,12 @@ from netcl_plugin_losses.classes import (
     check_indices,
     check_specs,
     class_axis,
+    divided,
     from_rows,
+    gathered,
     picked,
     rows_shape,
+    slopes,
     wide,
 )
 from netcl_plugin_losses.nll import CLASS_WEIGHT_ROWS
@@ -42,10 +45,16 @@ def _bind(
 
 
 def _bind_backward(
-    input: Any, target: Any, grad: Any, weight: Any, ignore_index: int, label_smoothing: float
+    input: Any,
+    target: Any,
+    grad: Any,
+    weight: Any,
+    total: Any,
+    ignore_index: int,
+    label_smoothing: float,
 ) -> Any:
     (_, _, _), attrs = _bind(input, target, weight, ignore_index, label_smoothing)
-    return (input, target, grad, weight), attrs
+    return (input, target, grad, weight, total), attrs
 
 
 def _infer(
@@ -55,27 +64,32 @@ def _infer(
     return Spec(rows_shape(x.shape), x.dtype)
 
 
-def _infer_backward(x: Spec, target: Spec, grad: Spec, weight: Spec | None, **attrs: Any) -> Spec:
+def _infer_backward(
+    x: Spec, target: Spec, grad: Spec, weight: Spec | None, total: Spec | None, **attrs: Any
+) -> Spec:
     _infer(x, target, weight, **attrs)
-    check_gradient(BACKWARD, grad, x)
+    check_gradient(BACKWARD, grad, total, x)
     return x
 
 
-def _plan(entry: str, operands: int) -> Callable[[Request], Kernels]:
-    """One item per row; `operands` is the number of inputs without weights."""
+def _plan(entry: str) -> Callable[[Request], Kernels]:
+    """One item per row."""
 
     def plan(request: Request) -> Kernels:
-        x, target = request.inputs[:2]
+        x, target, *rest = request.inputs
         outer, classes, inner = class_axis(x.shape)
         smoothing = request.attrs["label_smoothing"]
         acc = DTYPES[x.dtype].compute
         context = {
             "storage": DTYPES[x.dtype].storage,
+            "out_storage": DTYPES[request.output.dtype].storage,
             "acc": acc,
             "index": INDICES[target.dtype],
             "width": 4 if request.device.kind == "gpu" else 16,
             "contiguous": inner == 1,
-            "weighted": len(request.inputs) > operands,
+            "weighted": request.given[3 if entry == BACKWARD else 2],
+            "shared": entry == BACKWARD and rest[0].shape != target.shape,
+            "averaged": entry == BACKWARD and request.given[4],
             "smooth": smoothing != 0,
             **request.slots.context(4 if request.device.kind == "gpu" else 16),
         }
@@ -92,7 +106,10 @@ def _plan(entry: str, operands: int) -> Callable[[Request], Kernels]:
     return plan
 
 
-def _stretch(request: Request) -> int:
+plan_rows: Final = _plan(FORWARD)
+
+
+def stretch(request: Request) -> int:
     """Vectors stay within a row; where the classes are apart there are none."""
     return request.inputs[0].shape[-1]
 
@@ -119,36 +136,43 @@ def _reference(x: Any, target: Any, weight: Any, ignore_index: int, label_smooth
 
 
 def _reference_backward(
-    x: Any, target: Any, grad: Any, weight: Any, ignore_index: int, label_smoothing: float
+    x: Any,
+    target: Any,
+    grad: Any,
+    weight: Any,
+    total: Any,
+    ignore_index: int,
+    label_smoothing: float,
 ) -> Any:
     rows = as_rows(x)
     shares, counted = _shares(rows, target, weight, ignore_index, label_smoothing)
     e = np.exp(rows - rows.max(axis=1, keepdims=True))
     part = e / e.sum(axis=1, keepdims=True) * shares.sum(axis=1, keepdims=True) - shares
-    part = np.where(counted[:, None], part * wide(grad).reshape(-1, 1), 0)
+    part = np.where(counted[:, None], part * slopes(grad, total)[:, None], 0)
     return from_rows(part, x.shape)
 
 
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     x, target, weight = saved.inputs
     attrs = saved.attrs.values()
-    return [CROSS_ENTROPY_ROWS_BACKWARD(x, target, grad, weight, *attrs), None, None]
+    return [CROSS_ENTROPY_ROWS_BACKWARD(x, target, grad, weight, None, *attrs), None, None]
 
 
 def _second(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    """Of `upstream * (shares' sum * softmax(x) - shares)`, row by row."""
-    x, target, upstream, weight = saved.inputs
+    """Of `upstream / total * (shares' sum * softmax(x) - shares)`, row by row."""
+    x, target, upstream, weight, total = saved.inputs
     attrs, dim = saved.attrs, min(1, saved.inputs[0].ndim - 1)
-    found: list[Any] = [None] * 4
+    found: list[Any] = [None] * 5
     if saved.needs[0]:
         part = ag.softmax(x, dim)
         centered = ag.sub(grad, ag.sum(ag.mul(part, grad), dim, True))
-        factor = ag.mul(upstream, _sums_of_shares(target, weight, upstream.dtype, **attrs))
+        sums = _sums_of_shares(target, weight, upstream.dtype, **attrs)
+        factor = ag.mul(divided(upstream, total), sums)
         found[0] = ag.mul(ag.mul(part, centered), ag.unsqueeze(factor, dim))
     if saved.needs[2]:
-        ones = Tensor.ones(upstream.shape, upstream.dtype, upstream.device)
-        slopes = CROSS_ENTROPY_ROWS_BACKWARD(x, target, ones, weight, *attrs.values())
-        found[2] = ag.sum(ag.mul(grad, slopes), dim)
+        one = Tensor.ones((), upstream.dtype, upstream.device)
+        each = CROSS_ENTROPY_ROWS_BACKWARD(x, target, one, weight, None, *attrs.values())
+        found[2] = gathered(ag.sum(ag.mul(grad, each), dim), upstream, total)
     return found
 
 
@@ -170,9 +194,10 @@ CROSS_ENTROPY_ROWS_BACKWARD: Final = Operator(
     infer=_infer_backward,
     reference=_reference_backward,
     backward=_second,
-    implementations=(Implementation(BACKWARD, "row per item", _plan(BACKWARD, 3)),),
-    doc="cross_entropy_rows_backward(input, target, grad, weight, ignore_index, "
-    "label_smoothing): the gradient of the input.",
+    implementations=(Implementation(BACKWARD, "row per item", _plan(BACKWARD)),),
+    doc="cross_entropy_rows_backward(input, target, grad, weight, total, ignore_index, "
+    "label_smoothing): the gradient of the input from that of the rows, or from one for all; "
+    "divided by `total`, if that is given.",
 )
 CROSS_ENTROPY_ROWS: Final = Operator(
     name=FORWARD,
@@ -185,10 +210,10 @@ CROSS_ENTROPY_ROWS: Final = Operator(
         Implementation(
             FORWARD,
             "row per item",
-            _plan(FORWARD, 2),
+            plan_rows,
             prologue=True,
             rereads=True,
-            stretch=_stretch,
+            stretch=stretch,
         ),
     ),
     parts=(CROSS_ENTROPY_ROWS_BACKWARD, CLASS_WEIGHT_ROWS),
