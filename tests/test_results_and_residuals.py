@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from given import Given
 from row_facts import GIVEN, KEPT, NAME, PART, PREFIX, ROW_FACTS, RowFacts
 
 import netcl_core as nc
@@ -191,6 +192,65 @@ def test_no_results_without_rows(device: nc.Device) -> None:
         assert w.grad.to_host().tolist() == [0] * 7
     with pytest.raises(ShapeError, match="row_facts: "):
         ag.row_facts(nc.Tensor.zeros((2, 0)), nc.Tensor.zeros((0,)))
+
+
+def half_square() -> ag.Operator:
+    """x * x / 2 in a kernel that keeps 3 x and takes an epilogue."""
+
+    def plan(request: ag.Request) -> nc.Kernels:
+        kept = [("out", 1)] if request.keep else []
+        args = request.slots.args([("in", 0), ("out", 0), *kept], [("ulong", request.output.size)])
+        context = {"keep": request.keep, **request.slots.context(1)}
+        file = f"{PREFIX}/slope.cl.j2"
+        kernel = nc.Kernel(file, "square", args, (request.output.size,), None, context)
+        return nc.Kernels((kernel,))
+
+    return ag.Operator(
+        "half_square",
+        bind=lambda x: ((x,), {}),
+        infer=lambda x: x,
+        reference=lambda x: (x * x / 2, 3 * x),
+        residuals=lambda x: (x,),
+        saves=(),
+        backward=lambda saved, grad: [ag.mul(grad, ag.div(saved.residuals[0], 3.0))],
+        implementations=(
+            Implementation("half_square", "kept", plan, epilogue=True, stretch=lambda _: 1),
+        ),
+    )
+
+
+@pytest.mark.parametrize("results", [1, 2])
+def test_a_kernel_with_residuals_takes_an_epilogue(device: nc.Device, results: int) -> None:
+    nc.plugins.register(Given(half_square()), "half-square")
+    try:
+
+        def function(x: Any) -> Any:
+            y = ag.add(ag.mul(ag.half_square(x), 5.0), x)
+            return (y, ag.exp(ag.neg(y))) if results == 2 else (y,)
+
+        x = nc.tensor(X.astype("float32"), requires_grad=True)
+        compiled = ag.jit_compile(function, strict=True)
+        for _ in range(2):
+            x.grad = None
+            found = compiled(x)
+            y = 2.5 * X * X + X
+            close(found[0], y, "float32")
+            total = ag.sum(found[0])
+            slope = 5 * X + 1
+            if results == 2:
+                close(found[1], np.exp(-y), "float32")
+                total = ag.add(total, ag.sum(found[1]))
+                slope = slope * (1 - np.exp(-y))
+            total.backward()
+            close(x.grad, slope, "float32")
+        with ag.no_grad():
+            close(compiled(x)[0], 2.5 * X * X + X, "float32")
+        if device.backend == "opencl":
+            with recorded(device) as stream:
+                compiled(x)
+            assert stream.launched == ["square"]
+    finally:
+        nc.plugins.unregister("half-square")
 
 
 # -- what a backward is asked for ----------------------------------------------------------

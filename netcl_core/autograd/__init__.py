@@ -50,7 +50,6 @@ from netcl_core.tape.tape import (
     set_current_tape,
     tensor,
 )
-from netcl_core.tape.tracing import int_range
 
 __all__ = [
     "NO_SLOTS",
@@ -86,7 +85,6 @@ __all__ = [
     "enable_grad",
     "get_current_tape",
     "grad",
-    "int_range",
     "is_grad_enabled",
     "jit_compile",
     "no_grad",

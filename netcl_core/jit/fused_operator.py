@@ -85,11 +85,11 @@ class FusedOperatorCall:
         return found
 
     def _outputs(self, keep: bool) -> tuple[Spec, ...]:
-        """The results, then what is kept: the op's own value if it is no result, its residuals."""
+        """What is kept, the op's own value and its residuals, then the results if these differ."""
         if not keep:
             return self.results
-        own = self.made.results if self.after is not None else ()
-        return (*self.results, *own, *self.made.residuals)
+        own = (*self.made.results, *self.made.residuals)
+        return own if self.after is None else (*own, *self.results)
 
     def _slots(self, keep: bool) -> Slots:
         """Both groups as C functions. The kernel's inputs are the op's own, then theirs."""
@@ -103,8 +103,8 @@ class FusedOperatorCall:
             plan, value = self.after.plan, self.after.value
             others = iter(range(count, count + self.after.count))
             places = tuple(-1 if i == value else next(others) for i in range(plan.region.inputs))
-            results = tuple(range(len(self.results)))
-            kept = len(results) if keep else None
+            end = len(self._outputs(keep))
+            results, kept = tuple(range(end - len(self.results), end)), 0 if keep else None
             first = self._scalars_before
             epilogue = Inline("epilogue", plan, places, first, value, results, kept)
         return Slots(prologue, epilogue)
@@ -120,8 +120,8 @@ class FusedOperatorCall:
         """The same, and what the op's own gradients read: its value and its residuals."""
         found = self._computed(inputs, scalars, True)
         count = len(self.results)
-        results = found[:count] if count > 1 else found[0]
-        return results, found[count:] if self.after is not None else found
+        results, kept = (found[-count:], found[:-count]) if self.after else (found[:count], found)
+        return results if count > 1 else results[0], kept
 
     def _computed(
         self, inputs: Sequence[Tensor], scalars: Sequence[Any], keep: bool

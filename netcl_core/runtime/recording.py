@@ -141,12 +141,6 @@ def capturing() -> bool:
     return bool(recordings) and get_ident() in recordings
 
 
-def computed_in_capture(buffer: Any) -> bool:
-    """Whether a capture that is under way in this thread made a buffer."""
-    found = recordings.get(get_ident()) if recordings else None
-    return found is not None and found.made(buffer)
-
-
 def on_replay(function: Callable[[], Any]) -> None:
     """Let a capture that is under way in this thread call a function at each replay.
 

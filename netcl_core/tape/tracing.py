@@ -17,7 +17,6 @@ from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import FusionError, message
 from netcl_core.runtime.kernels import Spec
-from netcl_core.runtime.recording import computed_in_capture, uncaptured
 from netcl_core.tape.node import Node, user_frame
 from netcl_core.tape.state import process, thread
 from netcl_core.tensors import random_state as randomness
@@ -338,21 +337,6 @@ class TracingContext:
         node.cut, node.requires_grad = True, False
         node.frame = user_frame()
         return self._symbol(node)
-
-
-def int_range(operand: Operand) -> tuple[int, int] | None:
-    """The smallest and largest element of a non-empty integer operand, as far as they may matter.
-
-    >>> ag.int_range(nc.tensor([3, 1, 2]))
-    (1, 3)
-
-    None while a function is traced, and for what a capture computes: what is made of it is for any
-    values. Who decides by the range lets `ag.check_data` look at it again, for replays.
-    """
-    if thread.tracer is not None or computed_in_capture(operand.value.buffer):
-        return None
-    with uncaptured():
-        return operand.value.int_range()
 
 
 def refused(operands: Sequence[Any]) -> None:
