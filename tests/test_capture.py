@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 import warnings
 import weakref
@@ -54,6 +55,33 @@ def test_a_hundred_steps(kind: type[Twin], device: nc.Device) -> None:
         alike(first.state_dict(), second.state_dict())
     if isinstance(eager, Network) and isinstance(twin, Network):
         alike(eager.model.state_dict(), twin.model.state_dict())
+
+
+@pytest.mark.parametrize(("compiled", "most"), [(False, 18), (True, 16)])
+def test_a_training_step_has_few_launches(fast: nc.Device, compiled: bool, most: int) -> None:
+    if fast.backend == "numpy":
+        pytest.skip("NumPy launches nothing")
+    sizes = (784, 512, 256, 10)
+    layers: list[Any] = []
+    for before, after in itertools.pairwise(sizes):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    model = nn.Sequential(*layers[:-1])
+    optimizer = optim.Adam(model.parameters(), lr=1e-3)
+
+    def loss_of(x: Any, y: Any) -> Any:
+        return ag.cross_entropy(model(x), y)
+
+    forward = ag.jit_compile(loss_of) if compiled else loss_of
+
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = forward(x, y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    x, y = floats((128, sizes[0]), 0), np.arange(128) % sizes[-1]
+    assert ag.capture(step, x, y).launches <= most
 
 
 ACTIONS = ("replay", "replay device data", "eager", "rate", "no gradients", "allocate", "entry")

@@ -71,7 +71,7 @@ class Tape:
         digraph tape {...[label="mul\\n(1,) float32"...
 
         The name of a value is `leaf`, `constant` or that of its op; its tooltip is the user's line.
-        `tape_svg` of netcl-plugin-workbench draws the same as SVG, without Graphviz.
+        The workbench's `tape_svg` draws the same as SVG, without Graphviz.
         """
         return dot(recorded_graph(self.nodes))
 

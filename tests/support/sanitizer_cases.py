@@ -250,6 +250,11 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
         call(T((2, 3), "int32", (0, 18, 5, 5, 1, 2)), T((2, 3)), None, None, 5, (2, 19, 3)),
         call(WRONG, T(()), T((31,)), T(()), -100, (5, 31)),
     ),
+    "linear_parameter_gradients": (
+        each(T((9, 5)), T((9, 3))),
+        call(T((300, 9)), T((300, 40))),
+        call(T((0, 5)), T((0, 3))),
+    ),
     "class_mean": (
         each(T((5,)), LABELS, T((31,)), -100),
         call(T((9000,)), T((9000,), "int32"), None, -100),

@@ -25,7 +25,7 @@ _BYTES: Final = {"float": 4, "int": 4, "double": 8, "long": 8}
 _ITEM_ROWS: Final = 64
 #: Bytes of B up to which its contiguous rows are read where they lie, without packing.
 _DIRECT: Final = 1 << 21
-#: Columns up to which CPUs multiply contiguous rows of A with contiguous columns of B.
+#: Columns up to which contiguous rows of A are multiplied with contiguous columns of B.
 _DOT: Final = 16
 #: Elements of B up to which each tile gathers its own.
 _GATHER: Final = 1 << 10
@@ -79,14 +79,12 @@ def gemm(request: Request, product: Product, bias: bool = False, row_sums: bool 
         "rows", "columns", "inner", "a_row", "a_inner", "b_inner", "b_column")]  # fmt: skip
     numbers += [("ulong", number) for triple in product.batch for number in triple]
     slots = request.slots
-    phase = _phase(product, tile, _BYTES[compute], request.device.kind == "cpu" and not row_sums)
-    items = panels * blocks
-    if phase == "dot":
-        items = -(-product.rows // rows)
+    phase = _phase(product, tile, _BYTES[compute], row_sums)
+    items = -(-product.rows // rows) if phase == "dot" else panels * blocks
     in_place = phase != "multiply"
     buffers: list[tuple[str, Any]] = [("in", 0), ("in", 1) if in_place else ("scratch", 0)]
-    buffers += [*([("in", 2)] if bias else []), ("out", 0),
-                                     *([("out", 1)] if row_sums else [])]  # fmt: skip
+    buffers += [("in", 2)] if bias else []
+    buffers += [("out", 0), ("out", 1)] if row_sums else [("out", 0)]
     multiply = Kernel(TEMPLATE, f"gemm_{phase}", slots.args(buffers, numbers),
                       (count * items,), None,
                       {**context, **slots.context(width), "phase": phase,
@@ -100,9 +98,9 @@ def gemm(request: Request, product: Product, bias: bool = False, row_sums: bool 
     return Kernels((pack, multiply), (scratch,))
 
 
-def _phase(product: Product, tile: int, size: int, dot: bool) -> str:
+def _phase(product: Product, tile: int, size: int, row_sums: bool) -> str:
     """How B is read: packed before (`multiply`), or where it lies if that costs less."""
-    if dot and product.a_inner == product.b_inner == 1 and product.columns <= _DOT:
+    if product.a_inner == product.b_inner == 1 and product.columns <= _DOT and not row_sums:
         return "dot"
     elements = product.inner * product.columns
     readable = product.columns >= tile or product.b_inner == product.columns

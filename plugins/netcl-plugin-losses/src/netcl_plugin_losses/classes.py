@@ -82,9 +82,11 @@ def check_indices(who: str) -> Callable[[Sequence[Any], Any], None]:
 
     def check(inputs: Sequence[Any], attrs: Any) -> None:
         x, target = inputs[:2]
+        classes, ignore = class_axis(x.shape)[1], attrs["ignore_index"]
+        if not -(2**63) <= ignore < 2**63:
+            raise AttributeValueError(message(who, f"ignore_index={ignore}", "an int64"))
         if not target.size:
             return
-        classes, ignore = class_axis(x.shape)[1], attrs["ignore_index"]
         low, high = target.int_range()
         if low >= 0 and high < classes:
             return

@@ -259,7 +259,7 @@ def test_a_small_graph_is_drawn_as_it_is() -> None:
 def test_the_command_draws_a_call(file: str) -> None:
     result = run(f"{file}:train", "--svg", "out.svg")
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("out.svg: 3 ops recorded on ")
+    assert result.stdout.startswith("out.svg: 2 ops recorded on ")
     found = boxes(Path("out.svg").read_text(encoding="utf-8")).values()
     kinds = {lines[0]: (kind, lines[1]) for kind, lines in found}
     assert kinds["x"][0] == kinds["labels"][0] == "constant"
