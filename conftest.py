@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,31 @@ _CACHE = Path(os.environ.get("NETCL_CACHE_DIR") or Path(__file__).with_name("bui
 
 #: Bytes that a device's pool may keep from one test to the next.
 _HELD = 16 << 20
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs on a second OpenCL device is for `make release`; it builds every kernel again."""
+    import netcl_core as nc
+
+    others = [device for device in nc.devices() if device.backend == "opencl"][1:]
+    for item in items:
+        call = getattr(item, "callspec", None)
+        given = [] if call is None else call.params.values()
+        if any(each in others for value in given for each in _devices_of(value)):
+            item.add_marker(pytest.mark.release)
+
+
+def _devices_of(value: Any) -> list[Any]:
+    """The devices that a parameter of a test names: itself, by its name, or those of its steps."""
+    import netcl_core as nc
+
+    if isinstance(value, nc.Device):
+        return [value]
+    if isinstance(value, str) and value.startswith("opencl"):
+        with contextlib.suppress(nc.errors.DeviceError):
+            return [nc.get_device(value)]
+    return [step.device for step in getattr(value, "steps", ())]
 
 
 @pytest.hookimpl(trylast=True)
