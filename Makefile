@@ -8,7 +8,8 @@ STAMPS := $(VENV)/stamps
 PROJECTS := pyproject.toml $(sort $(wildcard plugins/*/pyproject.toml))
 PLUGINS := $(patsubst %/pyproject.toml,%,$(filter plugins/%,$(PROJECTS)))
 BENCHMARKS := $(sort $(wildcard benchmarks/*.py))
-PIP := $(BIN)/python -m pip install --quiet
+# Python compiles what is imported; to compile all of PyTorch takes longer than to install it.
+PIP := $(BIN)/python -m pip install --quiet --no-compile
 # Built kernels are kept between runs, and not in the user's own cache.
 PYTEST := NETCL_CACHE_DIR='$(CURDIR)/build/test-cache' $(BIN)/python -m pytest
 WORKERS ?= 2
