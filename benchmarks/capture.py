@@ -3,7 +3,8 @@
     python benchmarks/capture.py [device]
 
 A training step of an MLP 784-512-256-10 (batch 128, Adam), and 20 small kernels with a wait behind
-them. Prints medians in microseconds and ratios; PyTorch is skipped where it is missing.
+them, beside their launches alone. Prints medians in microseconds and ratios; PyTorch is skipped
+where it is missing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib.util
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -20,6 +22,9 @@ from mlp import BATCH, SIZES, batch, torch_step, training
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_core.autograd.graph import CompiledGraph
+from netcl_core.device.device import opencl_module
+from netcl_core.runtime.commands import LaunchCommand
 from netcl_core.runtime.stream import stream_of
 
 STEPS, ROUNDS = 20, 11
@@ -55,7 +60,25 @@ def small_steps() -> dict[str, Run]:
         graph(x)
         stream.finish()
 
-    return {"eager": eager, "replay": replay}
+    def bare() -> None:
+        for launch in launches:
+            launch()
+        stream.finish()
+
+    launches = bare_launches(graph)
+    return {"eager": eager, "replay": replay, "bare launches": bare}
+
+
+def bare_launches(graph: CompiledGraph) -> list[Run]:
+    """The launches of a graph with preset arguments, without anything around them."""
+    enqueue, found = opencl_module().enqueue_nd_range_kernel, list[Run]()
+    for command in graph._captured().commands:
+        if isinstance(command, LaunchCommand):
+            launch = command.launch
+            kernel = launch.alone(command.buffers, command.scalars)
+            sizes = launch.global_size, launch.local_size
+            found.append(partial(enqueue, graph.device.queue, kernel, *sizes))
+    return found
 
 
 def measured(steps: dict[str, Run]) -> dict[str, float]:
