@@ -65,7 +65,7 @@ def page(results: Sequence[tuple[Table, list[Outcome]]], devices: Sequence[Devic
     ]
     for table, found in results:
         lines += _section(table, found, devices)
-    return "\n".join(lines)
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _runtimes(devices: Sequence[Device]) -> Iterator[str]:
