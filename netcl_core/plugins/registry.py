@@ -164,6 +164,10 @@ class Registry:
             return table.get(name, ())
         return tuple(row for rows in tuple(table.values()) for row in rows)
 
+    def part_rows(self) -> tuple[Row, ...]:
+        """The rows of all records that exist for other ops."""
+        return tuple(row for rows in tuple(self._tables[_PARTS].values()) for row in rows)
+
     def op_rows(self, name: str, *, parts: bool = False) -> tuple[Row, ...]:
         """The rows that could serve an op of this name, primitives and operators alike.
 

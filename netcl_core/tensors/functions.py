@@ -45,6 +45,10 @@ class OpFunctions(dict[str, Callable[..., Any]]):
             held = self._of_records[id(record)] = record, self._wired().build_of(record)
         return held[1]
 
+    def replace(self, record: Any, other: Any) -> None:
+        """Let calls of a record go to another one, until an op comes or goes."""
+        self._of_records[id(record)] = record, self.of_record(other)
+
     def _wired(self) -> OpFunctions:
         """Itself, once it is known how functions are made."""
         if "build" not in vars(self):

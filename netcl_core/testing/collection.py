@@ -89,8 +89,10 @@ class Table:
         return "; ".join(filter(None, reasons)) if reasons and all(reasons) else None
 
     def primitives(self) -> list[AutogradPrimitive]:
-        """The plugin's elementwise ops, also those without a case."""
-        records = records_of(self.provider)
+        """The plugin's elementwise ops, also those without a case and those that are parts."""
+        rows = registry.part_rows()
+        parts = [row.record for row in rows if row.provider == self.provider]
+        records = [*records_of(self.provider), *parts]
         return [each for each in records if isinstance(each, AutogradPrimitive)]
 
 

@@ -343,3 +343,22 @@ def test_only_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(level, "sanitize", lambda *_: ["sanitized"])
     assert full_level(table, [], only=["sanitizer"]).outcomes == ["sanitized"]
     assert len(full_level(table, []).outcomes) == 2
+
+
+def test_a_part_of_an_op_is_broken_too() -> None:
+    """Ops have their parts as records, not by name."""
+    table = table_of("netcl-plugin-losses")
+    (row,) = [row for row in rows_of(table) if row.record.name == "squared_error_elements"]
+    assert row.part_of
+
+    def loss() -> float:
+        return float(ag.mse_loss(nc.tensor([1.0, 3.0]), nc.tensor([0.0, 0.0])).item())
+
+    assert loss() == 5.0
+    broken = replace(row.record, forward=lambda *_: "7.0f")
+    with substituted(row, broken):
+        assert loss() == 7.0
+    assert loss() == 5.0
+    verdicts = list(run_mutants(row, table))
+    assert verdicts
+    assert all(each.caught_by for each in verdicts if each.kind != "dtype rule")

@@ -98,7 +98,9 @@ def static_level(
         yield outcome
         wrong |= {outcome.op} if outcome.state == "failed" else set()
     if wanted("derivative"):
-        records = [row.record for row in _rows(subject, "derivative")]
+        parts = [row for row in registry.part_rows() if row.provider == subject.name]
+        rows = [*_rows(subject, "derivative"), *parts]
+        records = [row.record for row in rows if row.kind == "primitive"]
         for done, record in enumerate(records):
             progress(f"derivative of {record.name}", done, len(records))
             if record.name in wrong:

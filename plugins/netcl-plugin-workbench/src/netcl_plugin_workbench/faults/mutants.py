@@ -50,9 +50,9 @@ class MutantVerdict:
 
 
 def rows_of(table: Table, only: Sequence[str] = ()) -> list[Row]:
-    """The ops of a table's plugin, all or those named."""
+    """The ops of a table's plugin and their parts, all or those named."""
     registry.load()
-    rows = [row for kind in OP_KINDS for row in registry.rows(kind)]
+    rows = [row for kind in OP_KINDS for row in registry.rows(kind)] + [*registry.part_rows()]
     return [
         row
         for row in rows

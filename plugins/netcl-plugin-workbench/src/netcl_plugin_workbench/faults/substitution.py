@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from netcl_core.plugins.registry import Row, registry
+from netcl_core.tensors.functions import functions
 
 
 @contextmanager
@@ -24,5 +25,7 @@ def substituted(row: Row, record: Any) -> Iterator[None]:
 
 def _enter(row: Row, record: Any) -> None:
     change = registry.transaction(row.provider, override=True)
-    change.add(row.kind, record, row.priority)
+    change.add(row.kind, record, row.priority, row.part_of)
     change.commit()
+    if row.part_of and record is not row.record:  # its op has the record itself
+        functions.replace(row.record, record)
