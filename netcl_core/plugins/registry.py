@@ -164,9 +164,11 @@ class Registry:
             return table.get(name, ())
         return tuple(row for rows in tuple(table.values()) for row in rows)
 
-    def part_rows(self) -> tuple[Row, ...]:
-        """The rows of all records that exist for other ops."""
-        return tuple(row for rows in tuple(self._tables[_PARTS].values()) for row in rows)
+    def rows_of(self, provider: str, *, parts: bool = False) -> list[Row]:
+        """The rows of all ops of a distribution; `parts` as of `op_rows`."""
+        tables = (*OP_KINDS, _PARTS) if parts else OP_KINDS
+        rows = [row for table in tables for row in self.rows(table)]
+        return [row for row in rows if row.provider == provider]
 
     def op_rows(self, name: str, *, parts: bool = False) -> tuple[Row, ...]:
         """The rows that could serve an op of this name, primitives and operators alike.

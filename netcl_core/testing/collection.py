@@ -13,7 +13,6 @@ from netcl_core.errors import PluginError, message
 from netcl_core.ops.choosing import unfit
 from netcl_core.plugins import loading
 from netcl_core.plugins import manager as plugins
-from netcl_core.plugins.kinds import OP_KINDS
 from netcl_core.plugins.market.survey import Plugin
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.plugins.resolution import canonical
@@ -90,17 +89,14 @@ class Table:
 
     def primitives(self) -> list[AutogradPrimitive]:
         """The plugin's elementwise ops, also those without a case and those that are parts."""
-        rows = registry.part_rows()
-        parts = [row.record for row in rows if row.provider == self.provider]
-        records = [*records_of(self.provider), *parts]
-        return [each for each in records if isinstance(each, AutogradPrimitive)]
+        rows = registry.rows_of(self.provider, parts=True)
+        return [row.record for row in rows if isinstance(row.record, AutogradPrimitive)]
 
 
 def records_of(provider: str) -> list[Any]:
     """The records of all ops of a distribution, in the order of registration."""
     registry.load()
-    rows = [row for kind in OP_KINDS for row in registry.rows(kind)]
-    return [row.record for row in rows if row.provider == provider]
+    return [row.record for row in registry.rows_of(provider)]
 
 
 def table_of(distribution: str) -> Table:

@@ -13,7 +13,6 @@ from netcl_plugin_losses.arguments import FLOATING, checked, floating, operands,
 from netcl_plugin_losses.class_loss import class_loss
 from netcl_plugin_losses.class_mean import CLASS_MEAN, reduce_rows
 from netcl_plugin_losses.classes import check_indices, class_axis
-from netcl_plugin_losses.nll import CLASS_WEIGHT_ROWS
 from netcl_plugin_losses.rows import (
     CROSS_ENTROPY_ROWS,
     CROSS_ENTROPY_ROWS_BACKWARD,
@@ -101,7 +100,7 @@ def records() -> Sequence[ag.Operator]:
             ("input", "target", "weight"),
             check=check_class_indices,
             implementations=(class_loss(WHO, plan_rows, _gradient, **slots),),
-            parts=(CROSS_ENTROPY_ROWS, CLASS_WEIGHT_ROWS, CLASS_MEAN),
+            parts=(CROSS_ENTROPY_ROWS, CLASS_MEAN),
         )
     ]
 

@@ -1,4 +1,4 @@
-"""nll_loss of log-probabilities, and the weights of the rows that a mean is taken over."""
+"""nll_loss of log-probabilities, and the weights of rows by their classes."""
 
 from __future__ import annotations
 
@@ -257,6 +257,6 @@ def records() -> Sequence[ag.Operator]:
             ("input", "target", "weight"),
             check=check_indices("nll_loss"),
             implementations=(class_loss("nll_loss", _plan_rows, _gradient),),
-            parts=(NLL_ROWS, CLASS_WEIGHT_ROWS, CLASS_MEAN),
+            parts=(NLL_ROWS, CLASS_MEAN),
         )
     ]

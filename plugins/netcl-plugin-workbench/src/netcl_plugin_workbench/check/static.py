@@ -98,9 +98,8 @@ def static_level(
         yield outcome
         wrong |= {outcome.op} if outcome.state == "failed" else set()
     if wanted("derivative"):
-        parts = [row for row in registry.part_rows() if row.provider == subject.name]
-        rows = [*_rows(subject, "derivative"), *parts]
-        records = [row.record for row in rows if row.kind == "primitive"]
+        rows = registry.rows_of(subject.name, parts=True)
+        records = [row.record for row in rows if "derivative" in KINDS[row.kind].checks]
         for done, record in enumerate(records):
             progress(f"derivative of {record.name}", done, len(records))
             if record.name in wrong:

@@ -19,7 +19,6 @@ import numpy as np
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.device.device import Device
 from netcl_core.device.device_table import get_device
-from netcl_core.plugins.kinds import OP_KINDS
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.tensors.host_data import Array
 from netcl_core.testing.cases import Case
@@ -52,12 +51,8 @@ class MutantVerdict:
 def rows_of(table: Table, only: Sequence[str] = ()) -> list[Row]:
     """The ops of a table's plugin and their parts, all or those named."""
     registry.load()
-    rows = [row for kind in OP_KINDS for row in registry.rows(kind)] + [*registry.part_rows()]
-    return [
-        row
-        for row in rows
-        if row.provider == table.provider and (not only or row.record.name in only)
-    ]
+    rows = registry.rows_of(table.provider, parts=True)
+    return [row for row in rows if not only or row.record.name in only]
 
 
 def run_mutants(row: Row, table: Table) -> Iterator[MutantVerdict]:
