@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from netcl_core.errors import PluginWarning
-    from netcl_core.plugins.loading import load_installed, register, unregister
+    from netcl_core.plugins.by_hand import register, unregister
+    from netcl_core.plugins.commands import plugin_commands
+    from netcl_core.plugins.loading import load_installed
     from netcl_core.plugins.locking import unlocked
     from netcl_core.plugins.manager import (
         add_templates,
         doctor_checks,
         list,
         namespace,
-        plugin_commands,
     )
     from netcl_core.plugins.market.survey import Plugin
 
@@ -40,11 +41,11 @@ _NAMES: Final = {
     "list": "netcl_core.plugins.manager",
     "load_installed": "netcl_core.plugins.loading",
     "namespace": "netcl_core.plugins.manager",
-    "plugin_commands": "netcl_core.plugins.manager",
-    "register": "netcl_core.plugins.loading",
+    "plugin_commands": "netcl_core.plugins.commands",
+    "register": "netcl_core.plugins.by_hand",
     "sources": "netcl_core.ops.sources",
     "unlocked": "netcl_core.plugins.locking",
-    "unregister": "netcl_core.plugins.loading",
+    "unregister": "netcl_core.plugins.by_hand",
     "why": "netcl_core.ops.why",
 }
 

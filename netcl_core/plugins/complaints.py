@@ -20,8 +20,8 @@ def report(plugin: Plugin) -> None:
     """Warn of a plugin that does not work, and of one that somebody has replaced."""
     if plugin.state != "active":
         registry.inactive[canonical(plugin.distribution)] = f"{plugin.state} ({plugin.reason})"
-        for row in plugin.manifest.provides if plugin.manifest else ():
-            registry.withheld.setdefault((row.kind, row.name), canonical(plugin.distribution))
+        for offer in plugin.offers:
+            registry.withheld.setdefault(offer, canonical(plugin.distribution))
     if plugin.failed:
         complain(plugin, f"{plugin.state} ({described(plugin.code, plugin.reason)})")
     elif plugin.manifest is not None and plugin.manifest.superseded_by:

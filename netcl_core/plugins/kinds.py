@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 _OP_FACE: Final = "netcl_core.autograd"
 _OP_KEYS: Final = (
-    "dtypes", "differentiable", "elementwise", "priority", "templates", "tolerance",
+    "dtypes", "differentiable", "elementwise", "priority", "templates", "tolerance", "definition",
 )  # fmt: skip
 
 
@@ -35,6 +35,7 @@ class RecordKind:
         repeats: Whether one provider may bring several of one name.
         shows: The property of its records that `netcl plugins why` shows beside the verdict.
         checks: Those checks of the static level that look at its records.
+        paged: Whether each of its names has a page in a catalogue; those of ops have in any case.
         scaffold: The KIND of `netcl plugins new` that starts one, and the folder of that
             project's templates; "": there is none.
     """
@@ -50,12 +51,27 @@ class RecordKind:
     repeats: bool = False
     shows: str = ""
     checks: tuple[str, ...] = ("registration",)
+    paged: bool = False
     scaffold: str = ""
 
     @property
     def is_op(self) -> bool:
         """Whether its records are ops, called as `ag.<name>`."""
         return self.face == _OP_FACE
+
+    @property
+    def defined(self) -> bool:
+        """Whether a manifest may define one, without any code."""
+        return "definition" in self.keys
+
+    def lock_key(self, name: str) -> str:
+        """What a lock calls one of this kind: an op by its name, all else by its kind, too."""
+        return name if self.is_op or self.serves else f"{self.name} {name}"
+
+    @property
+    def has_page(self) -> bool:
+        """Whether each of its names has a page in a catalogue."""
+        return self.is_op or self.paged
 
     @property
     def rivals(self) -> tuple[str, ...]:
@@ -101,6 +117,7 @@ KINDS: Final = {
             serves="operator",
             repeats=True,
             shows="label",
+            paged=True,
             scaffold="implementation",
         ),
         RecordKind(
@@ -111,6 +128,7 @@ KINDS: Final = {
             "netcl_core.jit.patterns:PatternRegistrar",
             keys=("dtypes", "priority", "templates", "tolerance"),
             shows="summary",
+            paged=True,
             scaffold="pattern",
         ),
         RecordKind(
@@ -121,6 +139,7 @@ KINDS: Final = {
             "netcl_core.ops.registrars:AmpPolicyRegistrar",
             keys=("priority", "storage"),
             shows="summary",
+            paged=True,
             scaffold="amp-policy",
         ),
         RecordKind(
@@ -138,24 +157,36 @@ KINDS: Final = {
 #: The kinds whose records the registry keeps.
 REGISTERED: Final = tuple(kind.name for kind in KINDS.values() if kind.records)
 OP_KINDS: Final = tuple(kind.name for kind in KINDS.values() if kind.is_op)
+#: The kinds that take part in what an op does.
+SERVING_OPS: Final = tuple(kind.name for kind in KINDS.values() if kind.is_op or kind.serves)
 #: The kind of what an entry point brings alone, without a hook and a manifest.
 SHORT_ROAD: Final = "primitive"
+#: What has the hooks of a plugin that is data.
+DECLARED: Final = "netcl_core.ops.declared.plugin:DeclaredPlugin"
 #: What `netcl plugins new` starts: its KIND -> the row.
-SCAFFOLDS: Final = {kind.scaffold: kind for kind in KINDS.values() if kind.scaffold}
+SCAFFOLDS: Final = {kind.scaffold: kind for kind in KINDS.values() if kind.scaffold} | {
+    "short": replace(
+        KINDS[SHORT_ROAD],
+        brings="one elementwise op by its entry point alone: no hooks, no manifest",
+        keys=("templates",),
+        scaffold="short",
+    )
+}
 
 
 def registrar(hook: str, transaction: Any, prefix: str) -> Any:
     """What a registration hook is given, for one plugin's transaction and template prefix."""
     path = next(kind.registrar for kind in KINDS.values() if kind.hook == hook)
-    return _fetch(path)(hook, transaction, prefix)
+    return fetch(path)(hook, transaction, prefix)
 
 
 @functools.cache
 def record_types(kind: str) -> tuple[type, ...]:
     """The types of a kind's records."""
-    return tuple(_fetch(path) for path in KINDS[kind].records)
+    return tuple(fetch(path) for path in KINDS[kind].records)
 
 
-def _fetch(path: str) -> Any:
+def fetch(path: str) -> Any:
+    """What lies in a room above, by its import path `module:name`."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -1,32 +1,37 @@
-"""Imports plugins, each in its own `try`, and enters what they bring.
+"""Imports plugins when something may need them, each in its own `try`, and enters what they bring.
 
-What a plugin registers appears all at once or not at all; a plugin that fails is
-quarantined with its reason, and all others go on.
+Who that is their manifests say, and the names of the short road; a plugin that does not say what
+it brings is imported before anything is looked up. What a plugin registers appears all at once or
+not at all; one that fails is quarantined with its reason, and all others go on.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from netcl_core import config
-from netcl_core.errors import PluginError, message
 from netcl_core.plugins import complaints, hooks, locking
-from netcl_core.plugins.kinds import KINDS, SHORT_ROAD, registrar
+from netcl_core.plugins.importing import traced, watched
+from netcl_core.plugins.kinds import DECLARED, KINDS, SHORT_ROAD, fetch, registrar
+from netcl_core.plugins.market import finding
 from netcl_core.plugins.market.failures import code_of, plugin_error
 from netcl_core.plugins.market.finding import PRIMITIVES
+from netcl_core.plugins.market.manifests import locate
+from netcl_core.plugins.market.order import in_order
 from netcl_core.plugins.market.states import States
-from netcl_core.plugins.market.survey import CORE_PREFIX, Plugin, survey, unknown_names
+from netcl_core.plugins.market.survey import Plugin, shared_names, survey, unknown_names
 from netcl_core.plugins.registry import Transaction, registry
-from netcl_core.runtime.rendering import add_prefix, drop_prefix, has_prefix
+from netcl_core.runtime.recording import uncaptured
+from netcl_core.runtime.rendering import add_prefix, promise_prefixes, share_prefixes
 
-#: Every plugin of this process: a working or quarantined one by its name, others by their key.
+#: Every plugin of this process by its key, whatever became of it.
 known: Final[dict[str, Plugin]] = {}
 #: The hooks that are given a registrar, each once, in the order of the table of kinds.
 _REGISTRATION: Final = tuple(dict.fromkeys(kind.hook for kind in KINDS.values() if kind.registrar))
@@ -35,10 +40,28 @@ _REGISTRATION: Final = tuple(dict.fromkeys(kind.hook for kind in KINDS.values() 
 # -- what is installed -----------------------------------------------------------------
 
 
+def adopt(plugin: Plugin) -> None:
+    """Count a plugin that was not found but given among those of this process."""
+    known[plugin.key] = plugin
+
+
+def load_needed(kinds: tuple[str, ...] | None, name: str) -> None:
+    """Load whoever may meet a need of the registry's, see `Registry.load`."""
+    if kinds is None:
+        _load_all([*known.values()])
+    elif kinds:
+        _load_all(_offering(kinds, name))
+    else:
+        states = States()
+        told = _look(states)
+        everything = config.get("plugins-strict")
+        _load_all([each for each in known.values() if everything or not each.offers], states, told)
+
+
 def load_installed(
     begin: Callable[[Plugin], None] = lambda plugin: None, path: Path | None = None
 ) -> None:
-    """Load every installed plugin that is not loaded yet, sorted by distribution name.
+    """Load every installed plugin that is not loaded yet, each after those that it depends on.
 
     Before anything is imported, what is installed is held against the lock file.
 
@@ -51,19 +74,93 @@ def load_installed(
     """
     with registry.lock:
         states = States(path)
-        try:
-            found = survey(states, deadly_only=True)
-            locking.hold([each.source for each in found if each.source is not None])
-            for plugin in found:
-                if not _is_known(plugin):
+        told = _look(states)
+        _load_all([*known.values()], states, told, begin)
+
+
+def _look(states: States) -> list[str]:
+    """Find what is installed and what it promises; returns what is to be complained of."""
+    try:
+        found = survey(states, deadly_only=True, unlocked=locking.admits_strangers())
+        locking.hold([each.source for each in found if each.source is not None])
+    finally:
+        states.save()
+    new = [each for each in found if each.key not in known or known[each.key].state == "found"]
+    for plugin in new:
+        known[plugin.key] = plugin
+        if plugin.state != "found":
+            complaints.report(plugin)
+    _promise([plugin for plugin in new if plugin.state == "found"])
+    return unknown_names(found)
+
+
+def _promise(plugins: Sequence[Plugin]) -> None:
+    """Let what plugins offer, and their templates, be found before they are loaded."""
+    promised = registry.demand.promised
+    taken = {plugin.prefix for plugin in known.values() if plugin.state != "found"}
+    for plugin in plugins:
+        if plugin.prefix in taken:
+            plugin.prefix = plugin.id  # one that was given to `register` has it
+        for offer in plugin.offers:
+            promised.setdefault(offer, set()).add(plugin.key)
+    promise_prefixes(
+        {
+            prefix: partial(_find_templates, plugin)
+            for plugin in plugins
+            for prefix in {plugin.prefix, plugin.id}
+        }
+    )
+    share_prefixes(shared_names(plugins))
+    registry.add_packages({_package_named(plugin) for plugin in plugins})
+
+
+def _find_templates(plugin: Plugin) -> None:
+    """Add a plugin's templates; where its package has none, only its hook tells where they are."""
+    with registry.lock:
+        if not _add_own_templates(plugin):
+            _load_all([plugin])
+
+
+def _offering(kinds: Sequence[str], name: str) -> list[Plugin]:
+    """The plugins that are not loaded yet and offer something of some kinds and that name."""
+    promised = registry.demand.promised
+    offers = [offer for offer in promised if offer[0] in kinds] if not name else [
+        (kind, name) for kind in kinds]  # fmt: skip
+    keys = sorted({key for offer in offers for key in promised.get(offer, ())})
+    return [known[key] for key in keys]
+
+
+def _load_all(
+    plugins: Sequence[Plugin],
+    states: States | None = None,
+    told: Sequence[str] = (),
+    begin: Callable[[Plugin], None] = lambda plugin: None,
+) -> None:
+    """Load those of some plugins that are not, each after those of them that it depends on."""
+    if any(plugin.state == "loading" for plugin in plugins):
+        registry.demand.peeked = True
+    new = in_order([plugin for plugin in plugins if plugin.state == "found"])
+    if new:
+        _take_up_each(new, states or States(), begin)
+    locking.insist([*known.values()])
+    told = [*told, *(complaints.unused() if new else ())]
+    if config.get("plugins-strict"):
+        complaints.insist(known.values(), told)
+    complaints.tell(told)
+
+
+def _take_up_each(
+    plugins: Sequence[Plugin], states: States, begin: Callable[[Plugin], None]
+) -> None:
+    try:
+        # Who asks may be in the middle of a trace or a capture, of which plugins are no part.
+        with uncaptured(), registry.demand.apart():
+            for plugin in plugins:
+                if known.get(plugin.key) is plugin and plugin.state == "found":  # still
                     begin(plugin)
                     _take_up(plugin, states)
-        finally:
-            states.save()
-        told = [*unknown_names(found), *complaints.unused()]
-        if config.get("plugins-strict"):
-            complaints.insist(known.values(), told)
-        complaints.tell(told)
+    finally:
+        states.save()
 
 
 def rehearse(begin: Callable[[Plugin], None], skip: Sequence[str]) -> None:
@@ -73,33 +170,39 @@ def rehearse(begin: Callable[[Plugin], None], skip: Sequence[str]) -> None:
     """
     with registry.lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for plugin in survey(States(Path()), deadly_only=True, skip=skip):
+        registry.demand.ask_again(None)  # nobody is loaded but by what follows
+        found = survey(States(Path()), deadly_only=True, skip=skip)
+        for plugin in found:
+            if plugin.state == "found":
+                _add_own_templates(plugin)
+        for plugin in in_order(found):
             if plugin.state == "found":
                 begin(plugin)
                 _load(plugin)
 
 
-def _is_known(plugin: Plugin) -> bool:
-    """Whether an earlier look, which was interrupted, came this far."""
-    held = known.get(plugin.name)
-    return plugin.key in known or (held is not None and held.key == plugin.key)
-
-
 def _take_up(plugin: Plugin, states: States) -> None:
-    if plugin.state == "found" and plugin.name in known:  # given to `register` before
-        other = known[plugin.name]
-        text = f"the plugin name {plugin.name!r} is taken by {other.distribution} (register)"
-        plugin.fail(plugin_error("NP113", text), "NP113")
-    if plugin.state != "found":
-        known[plugin.key] = plugin
-        complaints.report(plugin)
-        return
-    known[plugin.name] = plugin
     try:
         _load(plugin)
     except BaseException:  # not the plugin's fault: it is tried again
-        del known[plugin.name]
+        plugin.state = "found"
         raise
+    withdraw(plugin)
+    _note(plugin, states)
+    complaints.report(plugin)
+
+
+def withdraw(plugin: Plugin) -> None:
+    """Forget what a plugin has promised: it is there now, or never will be."""
+    promised = registry.demand.promised
+    for offer in plugin.offers:
+        promised.get(offer, set()).discard(plugin.key)
+        if not promised.get(offer):
+            promised.pop(offer, None)
+
+
+def _note(plugin: Plugin, states: States) -> None:
+    """Remember on disk what became of a plugin that was tried."""
     assert plugin.source is not None  # it was found installed
     if plugin.failed:
         states.put(
@@ -107,40 +210,47 @@ def _take_up(plugin: Plugin, states: States) -> None:
         )
     else:
         states.clear(plugin.source, plugin.group, plugin.name)
-    complaints.report(plugin)
 
 
 def _load(plugin: Plugin) -> None:
     """Import and register one plugin; whatever it raises becomes its state."""
     assert plugin.source is not None  # it was found installed
-    module = plugin.source.points[plugin.group, plugin.name].partition(":")[0].strip()
-    package = module.partition(".")[0]
+    module = _module_of(plugin)
     importing = True
     plugin.state, plugin.own_prefix = "loading", True
-    try:
-        _add_templates(plugin.name, package)
+    _add_own_templates(plugin)
+    with watched() as interrupted:
         try:
-            loaded = plugin.source.load(plugin.group, plugin.name)
-        except AttributeError as error:
-            raise _missing_attribute(error) from error
-        importing = False
-        if plugin.group == PRIMITIVES:
-            _enter_primitive(plugin, loaded)
-        else:
-            _enter_hooks(plugin, loaded)
-        registry.add_package(package)
-    except (KeyboardInterrupt, MemoryError):
-        raise
-    except BaseException as error:  # a plugin may raise anything, SystemExit included
-        error.add_note(f"while loading the plugin {plugin.name!r} of {plugin.distribution}")
-        text = "".join(traceback.format_exception(error))
-        plugin.fail(error, code_of(error, importing, module), text)
+            try:
+                loaded = _declared(plugin) or plugin.source.load(plugin.group, plugin.name)
+            except AttributeError as error:
+                raise _missing_attribute(error) from error
+            importing = False
+            if plugin.group == PRIMITIVES:
+                _enter_primitive(plugin, loaded)
+            else:
+                enter_hooks(plugin, loaded)
+        except BaseException as error:  # a plugin may raise anything, SystemExit included
+            if interrupted():
+                raise
+            text = traced(error, f"while loading the plugin {plugin.name!r} of "
+                                 f"{plugin.distribution}")  # fmt: skip
+            plugin.fail(error, code_of(error, importing, module), text)
+
+
+def _declared(plugin: Plugin) -> Any:
+    """The hooks of a plugin that is data; None for one with code, which is imported."""
+    if plugin.kind == "code":
+        return None
+    assert plugin.source is not None  # it was found installed
+    value = plugin.source.points[plugin.group, plugin.name]
+    return fetch(DECLARED)(locate(plugin.source, value), plugin.prefix)
 
 
 def _missing_attribute(error: AttributeError) -> AttributeError:
     """The error with its code, if it comes from the look-up of the object and not from a module."""
     innermost = traceback.extract_tb(error.__traceback__)[-1].filename
-    if "importlib_metadata" in innermost:
+    if innermost == finding.__file__:
         error.code = "NP205"  # type: ignore[attr-defined]
     return error
 
@@ -148,38 +258,87 @@ def _missing_attribute(error: AttributeError) -> AttributeError:
 # -- entering one plugin ---------------------------------------------------------------
 
 
-def _add_templates(prefix: str, package: str) -> None:
-    """Make the `templates` folder of a package known, without importing the package."""
+def _module_of(plugin: Plugin) -> str:
+    """The module that an entry point names."""
+    assert plugin.source is not None  # it was found installed
+    return plugin.source.points[plugin.group, plugin.name].partition(":")[0].strip()
+
+
+def _package_named(plugin: Plugin) -> str:
+    """The package of the module that an entry point names."""
+    return _module_of(plugin).partition(".")[0]
+
+
+def _add_own_templates(plugin: Plugin) -> bool:
+    """Add the templates of a plugin's package, once; False without any."""
+    if not plugin.has_templates:
+        with suppress(Exception):  # its import will fail, and be its state
+            plugin.has_templates = add_templates(plugin, _package_named(plugin))
+    return plugin.has_templates
+
+
+def add_templates(plugin: Plugin, package: str) -> bool:
+    """Make the `templates` folder of a package known, without importing it; False without one."""
     spec = importlib.util.find_spec(package)
-    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-        folder = Path(place) / "templates"
-        if folder.is_dir():
-            add_prefix(prefix, folder)
+    places = spec.submodule_search_locations if spec is not None else None
+    folders = [Path(place) / "templates" for place in places or ()]
+    there = [folder for folder in folders if folder.is_dir()]
+    for folder in there:
+        _add_folder(plugin, folder)
+    return bool(there)
+
+
+def _add_folder(plugin: Plugin, folder: str | Path) -> None:
+    for prefix in {plugin.prefix, plugin.id}:
+        add_prefix(prefix, folder, plugin.distribution)
 
 
 def _enter_primitive(plugin: Plugin, record: Any) -> None:
-    transaction = registry.transaction(plugin.distribution, owner=plugin.key)
-    registrar(KINDS[SHORT_ROAD].hook, transaction, plugin.name).add(record)
+    transaction = _transaction(plugin)
+    registrar(KINDS[SHORT_ROAD].hook, transaction, plugin.prefix).add(record)
+    _hold_to_promise(plugin, transaction)
     transaction.commit()
     _activate(plugin, transaction)
 
 
-def _enter_hooks(plugin: Plugin, loaded: Any) -> None:
+def enter_hooks(plugin: Plugin, loaded: Any) -> None:
     """Call the plugin's registration hooks and enter what they add, all or nothing."""
-    transaction = registry.transaction(plugin.distribution, owner=plugin.key)
-    found = hooks.take_up(plugin.distribution, plugin.name, loaded)
+    transaction = _transaction(plugin)
+    found = hooks.take_up(plugin.distribution, plugin.key, loaded)
     try:
         if "netcl_template_loader" in found:
-            add_prefix(plugin.name, found["netcl_template_loader"]())
+            _add_folder(plugin, found["netcl_template_loader"]())
         for name in _REGISTRATION:
             if name in found:
-                found[name](registry=registrar(name, transaction, plugin.name))
+                found[name](registry=registrar(name, transaction, plugin.prefix))
+        _hold_to_promise(plugin, transaction, found)
         transaction.commit()
     except BaseException:
         hooks.drop(loaded)
         raise
     plugin.implementations = loaded
     _activate(plugin, transaction)
+
+
+def _transaction(plugin: Plugin) -> Transaction:
+    promised = bool(plugin.offers)
+    return registry.transaction(plugin.distribution, owner=plugin.key, promised=promised)
+
+
+def _hold_to_promise(plugin: Plugin, transaction: Transaction, found: Collection[str] = ()) -> None:
+    """Raise PluginError NP319 for what a plugin brings beside what it says that it brings.
+
+    Who looks for that would get it or not, by what else had been used before.
+    """
+    brought = {(row.kind, row.record.name) for row in transaction.rows if not row.part_of}
+    beside = sorted(brought.difference(plugin.offers)) if plugin.offers else []
+    texts = [f"the {kind} {name!r}" for kind, name in beside]
+    kinds = {kind for kind, _ in plugin.offers} or KINDS.keys()
+    texts += [f"a {each.name}" for each in KINDS.values()
+              if not each.records and each.hook in found and each.name not in kinds]  # fmt: skip
+    if texts:
+        says = "its manifest" if plugin.manifest is not None else "its entry point"
+        raise plugin_error("NP319", f"it brings {', '.join(texts)}, of which {says} says nothing")
 
 
 def _activate(plugin: Plugin, transaction: Transaction) -> None:
@@ -190,72 +349,15 @@ def _activate(plugin: Plugin, transaction: Transaction) -> None:
     plugin.state, plugin.reason, plugin.traceback, plugin.code = "active", "", "", ""
 
 
-# -- plugins of this process -----------------------------------------------------------
+def implementing(
+    hook: str, kinds: tuple[str, ...] | None = None
+) -> Iterable[tuple[Plugin, hooks.PluginHook]]:
+    """The active plugins that implement a hook, sorted by name, each with its own.
 
-
-def register(plugin: Any, name: str | None = None) -> Plugin:
-    """Load a plugin object or module of this process; raises what its hooks raise.
-
-    >>> class Plugin:
-    ...     @nc.hookimpl
-    ...     def netcl_doctor(self):
-    ...         return [("mine", True, "all is well")]
-    >>> nc.plugins.register(Plugin(), "mine").state
-    'active'
-    >>> nc.plugins.unregister("mine")
-
-    `name` is its template prefix and the name under which `unregister` knows it.
+    `kinds`: Only those that bring something of these kinds have it.
     """
-    chosen = name or getattr(plugin, "__name__", None) or type(plugin).__name__
-    with registry.lock:
-        if chosen in known:
-            raise PluginError(
-                message("register", f"{chosen!r} is registered already", "a new name")
-            )
-        if chosen == CORE_PREFIX:
-            text = message("register", f"{chosen!r} is the prefix of the core's own templates",
-                           "another name")  # fmt: skip
-            raise plugin_error("NP114", text)
-        entry = Plugin(chosen, chosen, "0", "loading", own_prefix=not has_prefix(chosen))
-        package = _package_of(plugin)
-        try:
-            if package is not None and entry.own_prefix:
-                _add_templates(chosen, package)
-            _enter_hooks(entry, plugin)
-        except BaseException as error:
-            error.add_note(f"while registering the plugin {chosen!r}")
-            if entry.own_prefix:
-                drop_prefix(chosen)
-            raise
-        known[chosen] = entry
-        complaints.tell(complaints.unused())
-    return entry
-
-
-def _package_of(plugin: Any) -> str | None:
-    holder = plugin if isinstance(plugin, ModuleType) else inspect.getmodule(type(plugin))
-    module = getattr(holder, "__name__", None)
-    return None if module in (None, "__main__") else str(module).partition(".")[0]
-
-
-def unregister(name: str) -> None:
-    """Take a plugin and all it provides out of this process; raises PluginError if unknown."""
-    with registry.lock:
-        plugin = known.pop(name, None)
-        if plugin is None:
-            names = ", ".join(sorted(known)) or "none"
-            raise PluginError(message("unregister", f"{name!r} is unknown", f"one of {names}"))
-        if plugin.implementations is not None:
-            hooks.drop(plugin.implementations)
-        if plugin.own_prefix:
-            drop_prefix(plugin.name)
-        registry.remove_provider(plugin.distribution, plugin.key)
-
-
-def implementing(hook: str) -> Iterable[tuple[Plugin, hooks.PluginHook]]:
-    """The active plugins that implement a hook, sorted by name, each with its own."""
-    registry.load()
-    for plugin in sorted(known.values(), key=lambda each: each.name):
+    registry.load(kinds)
+    for plugin in sorted(known.values(), key=lambda each: (each.name, each.distribution)):
         if plugin.implementations is not None:
             found = hooks.hook_of(plugin.implementations, hook)
             if found is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -13,11 +13,16 @@ from netcl_core.errors import PluginError
 from netcl_core.plugins import complaints
 from netcl_core.plugins.market.failures import FAILURES, plugin_error
 from netcl_core.plugins.market.finding import Distribution
-from netcl_core.plugins.market.lock import Lock, find
-from netcl_core.plugins.market.lock_verification import NOTES, verify
+from netcl_core.plugins.market.lock import FILE, Lock, find
+from netcl_core.plugins.market.lock_verification import NOTES, Difference, verify
+from netcl_core.plugins.market.survey import Plugin
 from netcl_core.plugins.registry import registry
+from netcl_core.plugins.resolution import canonical, lock_is_strict
 
-_unlocked: Final[list[None]] = []
+#: The states of a plugin that works, or of which nothing else is known yet.
+_ABLE: Final = frozenset({"found", "loading", "active"})
+#: For each block without a lock, whether what it does not know may be loaded, too.
+_unlocked: Final[list[bool]] = []
 
 
 @final
@@ -38,29 +43,36 @@ class LockFit:
 
 
 @contextlib.contextmanager
-def unlocked() -> Iterator[None]:
+def unlocked(*, strangers: bool = True) -> Iterator[None]:
     """A block in which the lock file counts nothing, in the whole process.
 
     For what writes and checks the lock: plugins that are loaded inside are not held
-    against it, and its choices do not decide.
+    against it, and its choices do not decide. Without `strangers`, what a strict lock does not
+    know is not loaded all the same.
     """
-    with registry.lock:
-        choices, loader = registry.choices, registry.loader
-        _unlocked.append(None)
-        registry.hold_to(None)
-        try:
-            yield
-        finally:
-            _unlocked.pop()
-            registry.hold_to(choices)
-            registry.loader = loader  # what was loaded meanwhile is verified on the next use
+    choices, demand = registry.choices, registry.demand
+    loader = None if demand.begun else demand.loader
+    _unlocked.append(strangers)
+    registry.hold_to(None)
+    try:
+        yield
+    finally:
+        _unlocked.pop()
+        registry.hold_to(choices)
+        if loader is not None:  # what was found meanwhile is verified on the next use
+            demand.ask_again(loader)
+
+
+def admits_strangers() -> bool:
+    """Whether also what a strict lock does not know is loaded now."""
+    return any(_unlocked)
 
 
 def hold(installed: Iterable[Distribution]) -> None:
     """Verify what is installed, and let the lock file decide between candidates from now on.
 
     Warns of what does not fit, once. Raises PluginError NP509 instead if a setting says so;
-    a plugin that the lock does not know is a warning in any case.
+    a plugin that the lock does not know is not loaded then, and a warning in any case.
     """
     if _unlocked or not config.get("plugins-autoload"):
         return
@@ -70,11 +82,46 @@ def hold(installed: Iterable[Distribution]) -> None:
     registry.hold_to(None if found is None else found.lock)
 
 
+def insist(plugins: Collection[Plugin]) -> None:
+    """Raise PluginError NP509 if the lock is strict and somebody whom it has chosen is missing."""
+    lock = registry.choices
+    if _unlocked or not lock_is_strict() or not isinstance(lock, Lock):
+        return
+    lines = lacking(lock, plugins)
+    if lines:
+        _complain(LockFit(find() or Path(FILE), lock, tuple(lines), False))
+
+
+def lacking(lock: Lock, plugins: Collection[Plugin]) -> list[str]:
+    """A text for each distribution that a lock has chosen and that cannot serve."""
+    states = {canonical(each.distribution): each for each in plugins}
+    able = {canonical(each.distribution) for each in plugins if each.state in _ABLE}
+    return [
+        str(
+            Difference(
+                "NP510",
+                name,
+                f"it is {_state(states.get(name))}, and serves {len(served)} names of the lock, "
+                f"such as {served[0]}",
+            )
+        )
+        for name, served in sorted(lock.providers().items())
+        if name not in able
+    ]
+
+
+def _state(plugin: Plugin | None) -> str:
+    return "not there" if plugin is None else f"{plugin.state} ({plugin.reason})"
+
+
 def verdict(installed: Iterable[Distribution]) -> LockFit | None:
     """How what is installed fits the lock file of the working directory; None if there is none."""
     path = find()
     if path is None:
-        return None
+        if config.get("lock") is None or not config.get("lock-strict"):
+            return None
+        text = f"NP501: NETCL_LOCK_STRICT is set, and there is no {FILE} in or above this folder"
+        return LockFit(config.working_folder() / FILE, None, (text,), False)
     try:
         lock, differences = verify(path, installed)
     except PluginError as error:
@@ -86,6 +133,6 @@ def verdict(installed: Iterable[Distribution]) -> LockFit | None:
 def _complain(found: LockFit) -> None:
     lines = [f"- {each}" for each in found.differences]
     text = "\n".join([f"{found.path} does not fit what is installed:", *lines])
-    if not found.fits and (config.get("lock-strict") or config.get("plugins-strict")):
+    if not found.fits and lock_is_strict():
         raise plugin_error("NP509", f"NP509: {text}\n{FAILURES['NP509'].remedy}")
     complaints.tell([text] if lines else ())

@@ -1,4 +1,4 @@
-"""Plugins, for their users: a list of them, and what they add to the face and the command line.
+"""Plugins, for their users: a list of them, what they add to the face, and what they report.
 
 How they are found and judged is in `market`, how they are loaded in `loading`.
 """
@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from netcl_core import config
-from netcl_core.errors import MissingNamespaceError, PluginError, message
-from netcl_core.plugins import complaints, loading, locking
+from netcl_core.errors import MissingNamespaceError, message, plain
+from netcl_core.plugins import loading, locking
+from netcl_core.plugins.asking import ask
 from netcl_core.plugins.catalogue import how_to_get
-from netcl_core.plugins.kinds import KINDS
 from netcl_core.plugins.market.survey import Plugin
 from netcl_core.plugins.registry import registry
+from netcl_core.plugins.resolution import lock_is_strict
 from netcl_core.runtime.rendering import add_prefix
 
 
@@ -37,8 +38,8 @@ def add_templates(prefix: str, folder: str | Path) -> None:
     add_prefix(prefix, folder)
 
 
-def namespace(name: str) -> ModuleType:
-    """The module of a namespace such as `nn`.
+def namespace(name: str, who: str = "") -> ModuleType:
+    """The module of a namespace such as `nn`; `who` asks for it, for the text of the error.
 
     >>> nc.plugins.namespace("nn") is nc.nn
     True
@@ -52,34 +53,8 @@ def namespace(name: str) -> ModuleType:
     remedy = how_to_get(name, "namespace")
     if remedy is None:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
-    given = "no installed plugin provides this namespace"
-    raise MissingNamespaceError(message(f"netcl_core.{name}", given, "", remedy))
-
-
-def plugin_commands(of: Sequence[Plugin] | None = None) -> dict[str, Any]:
-    """The click commands that plugins add to `netcl`; a failing hook adds none, with a warning.
-
-    A command of a group stands below both names, such as `"plugins lock"`. `of`: only those
-    of some plugins.
-    """
-    commands: dict[str, Any] = {}
-    for plugin, hook in loading.implementing(KINDS["command"].hook):
-        if of is not None and plugin not in of:
-            continue
-        added: dict[str, Any] = {}
-        try:
-            hook(add_command=functools.partial(_add_command, added))
-            if taken := sorted(added.keys() & commands.keys()):
-                raise PluginError(message(plugin.name, f"the command {taken[0]!r} is taken"))
-        except Exception as error:  # a plugin may raise anything; the other commands stay
-            complaints.complain(plugin, f"has no commands ({type(error).__name__}: {error})")
-            continue
-        commands |= added
-    return commands
-
-
-def _add_command(into: dict[str, Any], command: Any, *, group: str = "") -> None:
-    into[f"{group} {command.name}".strip()] = command
+    given = f"no installed plugin provides {f'the namespace {name}' if who else 'this namespace'}"
+    raise MissingNamespaceError(message(who or f"netcl_core.{name}", given, "", remedy))
 
 
 def doctor_checks() -> Sequence[tuple[str, bool, str]]:
@@ -88,7 +63,7 @@ def doctor_checks() -> Sequence[tuple[str, bool, str]]:
     Also where a strict lock file does not fit: that is a finding, and loads the plugins all
     the same.
     """
-    with locking.unlocked():
+    with locking.unlocked(strangers=False):
         return [*_failures(), *_lock_check(), *_reports()]
 
 
@@ -102,15 +77,20 @@ def _failures() -> Iterable[tuple[str, bool, str]]:
 def _lock_check() -> Iterable[tuple[str, bool, str]]:
     installed = [plugin.source for plugin in list() if plugin.source is not None]
     found = locking.verdict(installed) if config.get("plugins-autoload") else None
-    if found is not None:
-        yield "lock file", found.fits, "\n".join(found.differences) or f"{found.path} fits"
+    if found is None:
+        return
+    chosen = found.lock if lock_is_strict() else None
+    missing = [] if chosen is None else locking.lacking(chosen, list())
+    text = "\n".join([*found.differences, *missing]) or f"{found.path} fits"
+    yield "lock file", found.fits and not missing, text
 
 
 def _reports() -> Iterable[tuple[str, bool, str]]:
-    """What the hook `netcl_doctor` returns; an exception becomes a finding."""
+    """What the hook `netcl_doctor` returns; that it returns nothing is a finding."""
     for plugin, hook in loading.implementing("netcl_doctor"):
-        try:
-            found = [(f"{plugin.name}: {name}", bool(ok), str(text)) for name, ok, text in hook()]
-        except Exception as error:  # a plugin may raise anything
-            found = [(f"plugin {plugin.name}", False, f"{type(error).__name__}: {error}")]
-        yield from found
+        found, problem = ask(plugin, functools.partial(_report, plugin.name, hook))
+        yield from found if not problem else [(f"plugin {plugin.name}", False, problem)]
+
+
+def _report(plugin: str, hook: Callable[[], Any]) -> Sequence[tuple[str, bool, str]]:
+    return [(f"{plugin}: {name}", bool(ok), plain(str(text))) for name, ok, text in hook()]

@@ -1,4 +1,4 @@
-"""The names that a record may have: those that the core does not have itself."""
+"""The names that a record may have, those that the core does not have itself; its priority."""
 
 from __future__ import annotations
 
@@ -22,12 +22,23 @@ def reserved(face: str) -> frozenset[str]:
 
 def check_name(provider: str, kind: str, name: Any, *, public: bool) -> None:
     """Raise RegistrationError for a name that a record of a kind cannot have."""
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+    row = KINDS[kind]
+    joined = not row.face and not row.serves  # it is looked up by text alone: `fp16-storage`
+    plain = name.replace("-", "_") if joined and isinstance(name, str) else name
+    if not isinstance(plain, str) or not plain.isidentifier() or keyword.iskeyword(plain):
         text = message(provider, f"the {kind} name {name!r} is no identifier", "a name")
         raise coded("NP306", RegistrationError(text))
-    face = KINDS[kind].face if public else ""
+    face = row.face if public else ""
     if face and (name.startswith("_") or name in reserved(face)):
         own = "begins with an underscore" if name.startswith("_") else "is the core's own"
         given = f"the {kind} name {name!r}: {face}.{name} {own}"
         text = message(provider, given, "a name that is free", "Choose another name")
         raise coded("NP312", RegistrationError(text))
+
+
+def check_priority(provider: str, name: str, *given: Any) -> None:
+    """Raise RegistrationError for a priority that cannot be compared with all others."""
+    for each in given:
+        if type(each) is not int:
+            text = message(provider, f"{name!r} with the priority {each!r:.60}", "an integer")
+            raise coded("NP315", RegistrationError(text))

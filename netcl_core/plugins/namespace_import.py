@@ -1,4 +1,7 @@
-"""Lets `import netcl_core.nn` and `from netcl_core.nn import Linear` find plugins' namespaces."""
+"""Lets `import netcl_core.nn` and `from netcl_core.nn import Linear` find plugins' namespaces.
+
+A module among a namespace's names is found as well: `import netcl_core.nn.functional as F`.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,9 @@ class NamespaceLoader:
         return self._module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module its own spec back."""
+        """Give the module its own spec back, and let modules be found below it."""
         module.__spec__ = self._spec
+        module.__dict__.setdefault("__path__", [])
 
 
 @final
@@ -43,10 +47,16 @@ class NamespaceFinder:
     ) -> ModuleSpec | None:
         """The spec of a namespace; None for every other module."""
         name = fullname.removeprefix(_PREFIX)
-        if name == fullname or "." in name or name.startswith("_"):
+        first, *below = name.split(".")
+        if name == fullname or name.startswith("_"):
             return None
         try:
-            loader: Any = NamespaceLoader(self._find(name))
+            found: Any = self._find(first)
+            for each in below:
+                found = getattr(found, each)
         except AttributeError:
             return None
+        if not isinstance(found, ModuleType):
+            return None
+        loader: Any = NamespaceLoader(found)
         return ModuleSpec(fullname, loader)

@@ -10,15 +10,15 @@ a provider's rows appear or none does.
 
 from __future__ import annotations
 
-import importlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, final
 
 from netcl_core.errors import AmbiguousOpError, RegistrationError, coded, message
-from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED
-from netcl_core.plugins.names import check_name
+from netcl_core.plugins.demand import Demand, Loader, load_needed
+from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, SERVING_OPS
+from netcl_core.plugins.names import check_name, check_priority
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 
 #: The table of the records that exist for other ops, whatever their kind.
@@ -80,7 +80,7 @@ class Row:
 def winner_of(op: str, decision: Decision) -> Any:
     """What a decision picked; raises AmbiguousOpError that names all who are tied."""
     if decision.winner is None:
-        raise coded("NP401", _ambiguous(op, decision.tied))
+        raise ambiguous(op, decision.tied)
     return decision.winner.item
 
 
@@ -95,45 +95,40 @@ def _winning(
     return found
 
 
-#: Fills the tables, once somebody asks for what no manifest of a loaded plugin brings.
-_LOADER: Final = "netcl_core.plugins.loading"
-
-
-def _load_installed() -> None:
-    importlib.import_module(_LOADER).load_installed()
-
-
-def _ambiguous(name: str, tied: Sequence[Offer]) -> AmbiguousOpError:
-    of_ops = not isinstance(tied[0].item, Row) or KINDS[tied[0].item.kind].is_op
-    choice = f"nc.prefer({tied[0].id!r}) or NETCL_RANK" if of_ops else "NETCL_RANK"
-    return AmbiguousOpError(
-        message(
-            name,
-            f"{' and '.join(offer.id for offer in tied)} offer it with the same priority "
-            f"{tied[0].priority}",
-            "one winner",
-            f"Choose with {choice}. "
-            "Uninstall one of the two, or give one of them a higher priority",
-        )
+def ambiguous(name: str, tied: Sequence[Offer]) -> AmbiguousOpError:
+    """The error for offers that nothing tells apart: it names them, and how to choose."""
+    of_ops = tied[0].label in OP_KINDS or tied[0].label not in KINDS  # of an implementation
+    choice = f"nc.prefer({tied[0].id!r}) or " if of_ops else ""
+    remedy = f"Choose with {choice}NETCL_RANK={tied[0].id}"
+    names = [offer.id for offer in tied]
+    if len(set(names)) == 1:  # two plugins of one distribution, which no choice tells apart
+        names = [f"{offer.provider}:{offer.owner.rpartition(':')[2]}" for offer in tied]
+        remedy = f"Choose with NETCL_PLUGINS_DISABLE={names[-1]}"
+    text = message(
+        name,
+        f"{' and '.join(names)} offer it with the same priority {tied[0].priority}",
+        "one winner",
+        f"{remedy}. Uninstall one of the two, or give one of them a higher priority",
     )
+    return coded("NP401", AmbiguousOpError(text))
 
 
 @final
 class Registry:
     """All tables of one process.
 
-    `version` grows with every change; whoever caches something that was derived
-    from the tables keeps the version with it. `loader` is called once, before the
-    first look-up that misses.
+    `version` grows with every change, and with `renew`; whoever caches something that was
+    derived from the tables keeps the version with it. It does not grow where a plugin is loaded
+    that had promised what it brings: nobody has looked that up, since a look-up loads first
+    whoever may bring what it looks for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, loader: Loader = load_needed) -> None:
         self.version = 0
-        self.loader: Callable[[], None] | None = _load_installed
         self._tables: dict[str, dict[str, tuple[Row, ...]]] = {
             table: {} for table in (*REGISTERED, _PARTS)
         }
-        #: The import packages of the active plugins.
+        #: The import packages of the plugins.
         self.packages: set[str] = set()
         #: The state and the reason of a distribution's plugin that is not active, for messages, by
         #: the distribution's canonical name.
@@ -148,7 +143,8 @@ class Registry:
         #: so that loading on first use and `nc.plugins.register` never wait for each other.
         self.lock = threading.RLock()
         self._listeners: list[Callable[[], None]] = []
-        self._loading = False
+        #: What plugins were asked for, and what those that are not loaded yet will bring.
+        self.demand = Demand(loader, self.lock)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every change of the tables (to drop derived caches)."""
@@ -179,39 +175,37 @@ class Registry:
         return tuple(row for table in tables for row in self._tables[table].get(name, ()))
 
     def op_names(self) -> list[str]:
-        """The names of all public ops, sorted."""
-        return sorted({name for kind in OP_KINDS for name in tuple(self._tables[kind])})
+        """The names of all public ops, sorted; also of those whose plugins are not loaded yet."""
+        self.load(())
+        there = {name for kind in OP_KINDS for name in tuple(self._tables[kind])}
+        return sorted(there | self.demand.op_names())
 
-    def load(self) -> None:
-        """Let the plugin manager fill the tables, if it has not done so yet.
+    def load(self, kinds: tuple[str, ...] | None = None, name: str = "") -> None:
+        """Let the plugin manager load, if it has not done so yet, what may be looked up now.
 
-        Other threads wait until they are full; a plugin that looks something up while
-        it is loaded sees what is there so far.
+        Other threads wait until it is there. A plugin that looks something up while it is loaded
+        gets what others bring, and of what is just coming that which is there so far.
+
+        Args:
+            kinds: Of which kinds; None: all that is installed is loaded; none: what does not
+                say what it brings.
+            name: What it is called; empty: all names.
         """
-        if self.loader is None:
-            return
-        with self.lock:
-            if self.loader is None or self._loading:
-                return
-            self._loading = True
-            try:
-                self.loader()
-                self.loader = None
-            finally:
-                self._loading = False
+        self.demand.meet((kinds, name))
 
     def find_op(self, name: str, chosen: Sequence[Choice] = ()) -> Row | None:
         """The row that serves an op, loading the plugins if need be; None if there is none.
 
         Raises AmbiguousOpError if two providers offer it with equal priority.
         """
-        self.load()
+        self.load(SERVING_OPS, name)
         return _winning(name, self.op_rows(name), chosen, self.locked(name))
 
     def find(self, kind: str, name: str) -> Row | None:
         """The row of one kind and name, loading the plugins if need be; None if there is none."""
-        self.load()
-        return _winning(name, self.rows(kind, name))
+        self.load((kind,), name)
+        locked = self.locked(KINDS[kind].lock_key(name))
+        return _winning(name, self.rows(kind, name), locked=locked)
 
     def unused(self, row: Row) -> str:
         """Why nothing can ever use a record, such as an implementation of nobody's operator.
@@ -219,7 +213,7 @@ class Registry:
         Empty if something can.
         """
         served, name = KINDS[row.kind].serves, row.record.name
-        if not served or self._tables[served].get(name):
+        if not served or self._tables[served].get(name) or self._tables[_PARTS].get(name):
             return ""
         others = self.op_rows(name)
         if not others:
@@ -245,14 +239,19 @@ class Registry:
         check = self.limits.get(owner)
         return None if check is None else check(device)
 
-    def transaction(self, provider: str, *, owner: str = "", override: bool = False) -> Transaction:
-        """Begin to enter rows for one provider; nothing is visible before `commit`."""
-        return Transaction(self, provider, owner or provider, override)
+    def transaction(
+        self, provider: str, *, owner: str = "", override: bool = False, promised: bool = False
+    ) -> Transaction:
+        """Begin to enter rows for one provider; nothing is visible before `commit`.
 
-    def add_package(self, package: str) -> None:
-        """Note that an import package belongs to an active plugin, and not to the user."""
+        `promised`: a look-up of any of them would have loaded the provider.
+        """
+        return Transaction(self, provider, owner or provider, override, promised)
+
+    def add_packages(self, packages: Collection[str]) -> None:
+        """Note that import packages belong to plugins, and not to the user."""
         with self.lock:
-            self.packages.add(package)
+            self.packages.update(packages)
             self._changed()
 
     def remove_provider(self, provider: str, owner: str = "") -> None:
@@ -269,7 +268,21 @@ class Registry:
                         del table[name]
             self._changed()
 
-    def _enter(self, rows: list[Row], provider: str, override: bool) -> None:
+    def remove(self, kind: str, name: str, provider: str) -> None:
+        """Take one record of a provider out of the tables, with its parts."""
+        with self.lock:
+            for table in (kind, _PARTS):
+                for each, rows in list(self._tables[table].items()):
+                    kept = tuple(
+                        row for row in rows
+                        if row.provider != provider or (row.part_of or row.record.name) != name
+                    )  # fmt: skip
+                    self._tables[table][each] = kept
+                    if not kept:
+                        del self._tables[table][each]
+            self._changed()
+
+    def _enter(self, rows: list[Row], provider: str, override: bool, promised: bool) -> None:
         with self.lock:
             for row in rows:
                 name = row.record.name
@@ -280,6 +293,12 @@ class Registry:
                     row = replace(row, owner=(*owners, row.owner)[0])
                     kept = tuple(old for old in kept if old.provider != provider)
                 table[name] = (*kept, row)
+            if not promised or self.demand.peeked:
+                self._changed()
+
+    def renew(self) -> None:
+        """Have all that was derived from the tables made anew: records of tuning have changed."""
+        with self.lock:
             self._changed()
 
     def _changed(self) -> None:
@@ -297,17 +316,21 @@ class Transaction:
     provider: str
     owner: str
     override: bool = False
+    promised: bool = False
     rows: list[Row] = field(default_factory=list)
 
     def add(self, kind: str, record: NamedRecord, priority: int = 0, part_of: str = "") -> None:
         """Note a record, which may exist for another op alone.
 
         Raises RegistrationError for a name that is no identifier or that the core has itself,
-        and for a second record of the same kind and name from the same provider.
+        for a second record of the same kind and name from the same plugin, and for a priority
+        that is no integer.
         """
         name = record.name
         check_name(self.provider, kind, name, public=not part_of)
-        taken = self._own_kinds(name).intersection(KINDS[kind].rivals)
+        check_priority(self.provider, name, getattr(record, "priority", priority), priority)
+        taken = {row.kind for row in self._own_rows(name) if row.owner == self.owner}
+        taken &= {*KINDS[kind].rivals}
         if taken and not KINDS[kind].repeats and not self.override:
             text = message(
                 self.provider,
@@ -318,12 +341,17 @@ class Transaction:
             raise coded("NP307", RegistrationError(text))
         self.rows.append(Row(kind, record, self.provider, priority, self.owner, part_of))
 
-    def _own_kinds(self, name: str) -> set[str]:
-        """The kinds of which the provider has a record of this name, entered or noted."""
+    def known(self, part: NamedRecord) -> Sequence[Row]:
+        """The provider's rows of a part's name, noted or entered already."""
+        rows = (*self.rows, *self.registry.op_rows(part.name, parts=True))
+        return [row for row in rows if row.provider == self.provider]
+
+    def _own_rows(self, name: str) -> list[Row]:
+        """The provider's records of this name, entered or noted."""
         rows = [row for row in self.rows if row.record.name == name]
         rows += [row for kind in REGISTERED for row in self.registry.rows(kind, name)]
         rows += self.registry.op_rows(name, parts=True)
-        return {row.kind for row in rows if row.provider == self.provider}
+        return [row for row in rows if row.provider == self.provider]
 
     def commit(self) -> None:
         """Make all rows visible in one step.
@@ -332,13 +360,13 @@ class Transaction:
         """
         for row in self.rows:
             served, name = KINDS[row.kind].serves, row.record.name
-            own = self._own_kinds(name).intersection(OP_KINDS)
+            own = {each.kind for each in self._own_rows(name)}.intersection(OP_KINDS)
             if served and own and served not in own:
                 given = f"an {row.kind} of {name!r}, which is a {min(own)}"
                 remedy = f"Only a {served} has {row.kind}s: make it one, or leave this out"
                 text = message(self.provider, given, f"one of a {served}", remedy)
                 raise coded("NP313", RegistrationError(text))
-        self.registry._enter(self.rows, self.provider, self.override)
+        self.registry._enter(self.rows, self.provider, self.override, self.promised)
 
 
 registry: Final = Registry()

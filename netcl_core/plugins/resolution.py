@@ -21,9 +21,15 @@ _RANKED: Final = "the setting resolve (NETCL_RANK)"
 Choice: TypeAlias = tuple[str, str]
 
 
+@functools.lru_cache(maxsize=16384)
 def canonical(name: str) -> str:
     """A distribution's name in the one spelling that all its spellings have in common."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def lock_is_strict() -> bool:
+    """Whether nothing may change what a lock file says, settings included."""
+    return bool(config.get("lock-strict") or config.get("plugins-strict"))
 
 
 @final
@@ -93,7 +99,9 @@ def decide(
         picked = [offer for offer in by_choice if reasons[id(offer)] is None]
     # Each a function from the op and the offers that fit to those that it leaves and the text
     # that names it, or None.
-    for narrow in (_ranked, functools.partial(_locked, locked), _highest):
+    by_lock = functools.partial(_locked, locked)
+    settings = (by_lock, _ranked) if lock_is_strict() else (_ranked, by_lock)
+    for narrow in (*settings, _highest):
         narrowed = narrow(op, picked) if len(picked) > 1 else None
         if narrowed is not None:
             picked, reason = narrowed
@@ -131,10 +139,10 @@ def _chosen(op: str, offers: Sequence[Offer], chosen: Sequence[Choice]) -> list[
 def _ranked(op: str, offers: Sequence[Offer]) -> tuple[list[Offer], str] | None:
     ranking = config.get("resolve")
     for key in (op, "*"):
-        for distribution in ranking.get(key, ()):
-            found = [each for each in offers if canonical(each.provider) == canonical(distribution)]
+        for entry in ranking.get(key, ()):
+            found = list(_meant(entry, offers))
             if found:
-                return found, f"{_RANKED}: {distribution} for {key}"
+                return found, f"{_RANKED}: {entry} for {key}"
     return None
 
 
@@ -149,7 +157,7 @@ def _locked(
 
 
 def _meant(entry: str, offers: Sequence[Offer]) -> Iterator[Offer]:
-    """The offers that an entry of a lock's order means."""
+    """The offers that `<distribution>` or `<distribution>:<label>` means."""
     distribution, _, label = entry.partition(":")
     for offer in offers:
         if canonical(offer.provider) == canonical(distribution) and label in {"", offer.label}:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, final
 
-from netcl_core.errors import PluginError, PrimitiveError, TemplateError, coded
+from netcl_core.errors import PluginError, PrimitiveError, TemplateError, coded, plain
 
 INCOMPATIBLE: Final = "incompatible"
 QUARANTINED: Final = "quarantined"
@@ -75,8 +75,10 @@ FAILURES: Final = {
             "Reinstall the plugin.",
         ),
         NP113=(
-            "Another plugin already has the name of this one's entry point.",
-            "Uninstall one of the two. For the author: rename the entry point.",
+            "Several plugins claim the name of this one's entry point as the prefix of their "
+            "templates, or one distribution has two plugins of that name.",
+            "Disable or uninstall one of them. For the author: rename the entry point, or write "
+            "`<distribution>:<name>/` before the names of templates.",
         ),
         NP114=(
             "The plugin's entry point is named like the core's own templates, which is reserved.",
@@ -151,8 +153,8 @@ FAILURES: Final = {
             "For its author: register each name once.",
         ),
         NP308=(
-            "A record is wrong: an op's C expression, arity or attributes, what a pattern "
-            "matches, or a policy's rules.",
+            "A record is wrong: an op's C expression, arity or attributes, a space of settings, "
+            "what a pattern matches, or a policy's rules.",
             "For its author: the message shows what is wrong.",
         ),
         NP309=(
@@ -180,6 +182,32 @@ FAILURES: Final = {
             "A hook is marked as a wrapper, `tryfirst` or `trylast`, or is implemented twice.",
             "For its author: mark exactly one plain function per hook with `@hookimpl`.",
         ),
+        NP315=(
+            "The plugin registers something with a priority that is no integer.",
+            "For its author: give a whole number, such as 1.",
+        ),
+        NP316=(
+            "A template reaches for what belongs to Python, such as `__globals__` or a text's "
+            "`format`. Templates are rendered in a sandbox.",
+            "Uninstall the plugin. For its author: a template computes with what it is given; the "
+            "message gives the line.",
+        ),
+        NP317=(
+            "A template takes more steps, or makes more text, than any kernel needs: a loop or a "
+            "macro that calls itself does not end.",
+            "Uninstall the plugin. For its author: the message gives the line.",
+        ),
+        NP318=(
+            "The plugin is data, and a definition in its manifest is wrong, or something in it "
+            "needs code.",
+            "Upgrade the plugin. For its author: the message gives the op and the key.",
+        ),
+        NP319=(
+            "The plugin brings something that its manifest (on the short road: the name of its "
+            "entry point) does not say.",
+            "Upgrade the plugin. For its author: list it in the manifest (`netcl plugins check` "
+            "shows the row), or name the entry point as the op.",
+        ),
     ),
     **_kinds(
         "",
@@ -204,13 +232,19 @@ FAILURES: Final = {
             "A plugin implements an op that is a primitive, so the implementation is never used.",
             "Uninstall one of the two. For the author: implement an operator instead.",
         ),
+        NP406=(
+            "A training pattern's planner or matcher raised an exception, or gave something else "
+            "than the value of the group. The function runs without it.",
+            "Upgrade or uninstall the plugin named in the message. For its author: `netcl plugins "
+            "check` tries the pattern on its cases.",
+        ),
         NP501=(
             "The lock file cannot be read, or is not what `netcl plugins lock` wrote.",
             "Delete it and write it again with `netcl plugins lock`, or restore it from version "
             "control.",
         ),
         NP502=(
-            "The lock file uses a newer schema than this core supports.",
+            "The lock file uses another schema than this core.",
             "Upgrade netcl-core, or delete the file and write it again with `netcl plugins lock`.",
         ),
         NP503=(
@@ -227,7 +261,8 @@ FAILURES: Final = {
             "plugins lock`.",
         ),
         NP506=(
-            "A plugin is installed that is not in the lock file.",
+            "A plugin is installed that is not in the lock file. With `NETCL_LOCK_STRICT` it is "
+            "not loaded.",
             "Uninstall it, or add it with `netcl plugins lock`.",
         ),
         NP507=(
@@ -244,6 +279,11 @@ FAILURES: Final = {
             "Fix what the message lists, accept what is installed with `netcl plugins lock`, or "
             "unset the variable.",
         ),
+        NP510=(
+            "The lock is strict, and a plugin that it has chosen is switched off or does not work.",
+            "Repair it or let the settings name it, or accept what is there with `netcl plugins "
+            "lock`.",
+        ),
     ),
 }
 
@@ -253,6 +293,13 @@ def code_of(error: BaseException, importing: bool, module: str) -> str:
 
     `importing` tells the import of `module` from the registration that follows it.
     """
+    try:
+        return _code_of(error, importing, module)
+    except BaseException:  # its own attributes raise
+        return "NP207" if importing else "NP311"
+
+
+def _code_of(error: BaseException, importing: bool, module: str) -> str:
     code: str = getattr(error, "code", "")
     if isinstance(code, str) and code in FAILURES:
         return code
@@ -270,6 +317,16 @@ def code_of(error: BaseException, importing: bool, module: str) -> str:
     if isinstance(error, SyntaxError):
         return "NP204"
     return "NP207" if importing else "NP311"
+
+
+def said(error: BaseException) -> str:
+    """What an exception says of itself, whatever its own methods do."""
+    name = type(error).__name__
+    try:
+        own = issubclass(type(error), PluginError)  # it may say that it is of another class
+        return plain(str(error) if own else f"{name}: {error}")
+    except BaseException as another:  # its `__str__` raised: a plugin may do anything
+        return f"{name}, whose text raises {type(another).__name__}"
 
 
 def described(code: str, reason: str) -> str:

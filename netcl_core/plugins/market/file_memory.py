@@ -1,62 +1,73 @@
-"""Remembers what was made of files: the tables of manifests, and the digests of RECORDs.
+"""Remembers what was made of files: the facts of distributions, the tables of manifests.
 
-Parsing the one takes longer than all else of a survey, hashing the other longer than all
-else of holding what is installed against a lock file.
+Reading and parsing them takes longer than all else of a survey.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar, final
 
 from netcl_core.plugins.market import notebook
 
-_SCHEMA: Final = 1
-_MOST: Final = 500
-#: The times of a file in nanoseconds, its size in bytes, and what was made of it.
-_Known: TypeAlias = tuple[int, int, int, Any]
+_SCHEMA: Final = 3
+#: Of a file its times in nanoseconds, its size in bytes and its inode; nothing where none is there.
+_Stamp: TypeAlias = list[int]
 T = TypeVar("T")
 
 
 @final
 class FileMemory:
-    """JSON values made of files, each while its file stays as it is; `save` them at last."""
+    """JSON values made of files, each while its files stay as they are; `save` them at last."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._kept = notebook.load(path, _SCHEMA, _known) or {}
         self._changed = False
 
-    def recall(self, path: Path, make: Callable[[], Any], read: Callable[[Any], T]) -> T:
-        """What `read` sees in the value that `make` gives for a file, now or some time before.
+    def recall(
+        self, key: str, files: Sequence[str], make: Callable[[], Any], read: Callable[[Any], T]
+    ) -> T:
+        """What `read` sees in the value that `make` gives, now or some time before.
 
         Raises what these two raise, every time: a failure is not remembered.
+
+        Args:
+            key: A path, without which the value is forgotten.
+            files: What the value is made of.
+            make: Gives the value.
+            read: Gives what it stands for; it may refuse one that is none of ours.
         """
-        try:
-            stat = path.stat()
-        except OSError:
-            return read(make())  # which says what is wrong
-        key, stamp = str(path), (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
+        stamps = [_stamp(file) for file in files]
         known = self._kept.get(key)
-        if known is not None and known[:3] == stamp:
+        if known is not None and known[0] == stamps:
             try:
-                return read(known[3])
-            except notebook.DAMAGED:  # or the file itself is wrong, which is said below
+                return read(known[1])
+            except notebook.DAMAGED:  # or the files themselves are wrong, which is said below
                 pass
         value = make()
         self._kept.pop(key, None)
-        if _is_json(value):
-            self._kept[key] = (*stamp, value)
+        if any(stamps) and _is_json(value):
+            self._kept[key] = stamps, value
         self._changed = True
         return read(value)
 
     def save(self) -> None:
-        """Write what has changed; files that are gone are forgotten, and the first of too many."""
+        """Write what has changed; what is gone is forgotten."""
         if self._changed:
-            there = [row for row in self._kept.items() if Path(row[0]).is_file()]
-            notebook.save(self._path, _SCHEMA, {"files": dict(there[-_MOST:])})
+            there = {key: row for key, row in self._kept.items() if Path(key).exists()}
+            notebook.save(self._path, _SCHEMA, {"files": there})
             self._changed = False
+
+
+def _stamp(path: str) -> _Stamp:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a Path takes ten times as long
+    except OSError:
+        return []
+    return [found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino]
 
 
 def _is_json(value: Any) -> bool:
@@ -68,8 +79,5 @@ def _is_json(value: Any) -> bool:
     return isinstance(value, str | int | float)
 
 
-def _known(table: Any) -> dict[str, _Known]:
-    return {
-        path: (modified, changed, size, value)
-        for path, (modified, changed, size, value) in table["files"].items()
-    }
+def _known(table: Any) -> dict[str, tuple[list[_Stamp], Any]]:
+    return {key: (stamps, value) for key, (stamps, value) in table["files"].items()}

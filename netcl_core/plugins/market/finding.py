@@ -1,25 +1,33 @@
 """Finds the entry points of installed plugins, whatever a broken distribution beside them holds.
 
 Each distribution is read on its own, and its metadata only if it has an entry point
-of ours: with hundreds of distributions this is what keeps `netcl plugins list` fast.
+of ours; what they say is remembered while they stay as they are.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from pathlib import PurePosixPath
 from typing import Any, Final, final
 
+from netcl_core.errors import plain
 from netcl_core.plugins.market import scanning
+from netcl_core.plugins.market.file_memory import FileMemory
 from netcl_core.plugins.resolution import canonical
 
 PLUGINS: Final = "netcl_core.plugins"
 PRIMITIVES: Final = "netcl_core.primitives"
 MANIFEST: Final = "netcl_core.manifest"
+FILE: Final = "netcl_plugin.toml"
 GROUPS: Final = (PLUGINS, PRIMITIVES, MANIFEST)
 _OURS: Final = "netcl_core."
+#: The files of the metadata that say what we know of a distribution.
+_READ: Final = ("entry_points.txt", "METADATA", "PKG-INFO", "RECORD")
+_BAD_PARTS: Final = ("..", ".", "")
 _REFERENCE: Final = re.compile(r"[\w.]+(:[\w.]+)?( *\[.*\])?$")
 
 
@@ -31,6 +39,7 @@ class Distribution:
     Attributes:
         points: (group, name) -> value.
         problem: Why its metadata cannot be used; empty if they can.
+        listed: Where the manifests lie that its RECORD lists, by what their entry points say.
     """
 
     name: str
@@ -42,7 +51,18 @@ class Distribution:
     summary: str
     license: str
     problem: str
+    listed: dict[str, str]
     handle: Any
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it has manifests and no entry point for code."""
+        return bool(self.points) and all(group == MANIFEST for group, _ in self.points)
+
+    @property
+    def plugins(self) -> list[tuple[str, str]]:
+        """(group, name) of each plugin; without any code each manifest is one."""
+        return sorted(key for key in self.points if self.is_data or key[0] != MANIFEST)
 
     def fingerprint(self) -> str:
         """What changes with every installation of other files: the digest of its RECORD."""
@@ -55,36 +75,26 @@ class Distribution:
         """A file of its metadata; None if it is missing or is no text."""
         return scanning.read(self.handle, name)
 
-    def file(self, path: str) -> Path | None:
-        """A file by its path in RECORD, the list of the distribution's files; None if not there."""
-        listed = f"\n{scanning.read(self.handle, 'RECORD') or ''}"
-        if not any(f"\n{start}{path}{end}," in listed for start, end in (("", ""), ('"', '"'))):
-            return None
-        found = Path(str(self.handle.locate_file(path)))
-        return found if found.is_file() else None
-
     def load(self, group: str, name: str) -> Any:
         """Import what an entry point names."""
-        import importlib_metadata
+        module, _, path = self.points[group, name].partition("[")[0].partition(":")
+        found: Any = importlib.import_module(module.strip())
+        for attribute in filter(None, path.strip().split(".")):
+            found = getattr(found, attribute)
+        return found
 
-        return importlib_metadata.EntryPoint(name, self.points[group, name], group).load()
 
-
-def distributions() -> list[Distribution]:
+def distributions(memory: FileMemory | None = None) -> list[Distribution]:
     """Every distribution with an entry point of ours, sorted by name.
 
-    Of several copies the first on the path counts, as for the import system.
+    Of several copies the first on the path counts, as for the import system. What a memory holds
+    of one is not read again.
     """
     found: dict[str, Distribution] = {}
     scan = scanning.fresh()
     for handle in scan.handles:
-        if not scanning.mentions(handle, "entry_points.txt", _OURS):
-            continue
-        text = scanning.read(handle, "entry_points.txt")
-        if text is None:
-            continue
-        made = _distribution(handle, text)
-        if (made.points or made.problem) and _is_first(made, scan):
+        made = _recalled(handle, memory)
+        if made is not None and (made.points or made.problem) and _is_first(made, scan):
             found.setdefault(canonical(made.name), made)
     return [found[name] for name in sorted(found)]
 
@@ -92,32 +102,78 @@ def distributions() -> list[Distribution]:
 def find(name: str) -> Distribution | None:
     """An installed distribution by name, whatever its entry points; None if it is not there."""
     handle = scanning.latest().find(name)
-    return None if handle is None else _distribution(handle, "")
+    return None if handle is None else _distribution(handle, _facts(handle, ""))
 
 
-def _distribution(handle: Any, entry_points: str) -> Distribution:
+def _recalled(handle: Any, memory: FileMemory | None) -> Distribution | None:
+    """A distribution, from its metadata or from memory; None if it has nothing of ours."""
+    make, read = partial(_our_facts, handle), partial(_distribution, handle)
+    if memory is None or not isinstance(handle, scanning.Folder):
+        return read(make())
+    files = [handle.place(name) for name in _READ]
+    return memory.recall(scanning.location(handle), files, make, read)
+
+
+def _our_facts(handle: Any) -> dict[str, Any]:
+    """What the metadata say, as JSON can hold it; nothing of a distribution that is not ours."""
+    text = scanning.read(handle, "entry_points.txt") or ""
+    return _facts(handle, text) if _OURS in text else {}
+
+
+def _facts(handle: Any, entry_points: str) -> dict[str, Any]:
     headers = scanning.headers(handle)
-    location = scanning.location(handle)
-    stem = re.split(r"[\\/]", location.rstrip("\\/"))[-1].partition("-")[0]
-    problem, points = "", {}
+    stem = re.split(r"[\\/]", scanning.location(handle).rstrip("\\/"))[-1].partition("-")[0]
+    problem = ""
+    points: list[tuple[str, str, str]] = []
     try:
-        points = dict(_points(entry_points))
+        points = list(_points(entry_points))
     except ValueError as error:
         problem = str(error)
     names, versions = headers.get("Name", []), headers.get("Version", [])
     if not names or not versions:
         problem = "its METADATA has no name or no version"
     licenses = headers.get("License-Expression") or headers.get("License") or [""]
+    return {
+        "name": plain((names or [stem.replace("_", "-")])[0]),
+        "version": plain((versions or ["0"])[0]),
+        "points": [[*point] for point in points],
+        "requires": list(headers.get("Requires-Dist", ())),
+        "requires_python": headers.get("Requires-Python", [""])[0],
+        "summary": plain(headers.get("Summary", [""])[0]),
+        "license": plain(licenses[0]),
+        "problem": problem,
+        "listed": _listed(handle, [value for group, _, value in points if group == MANIFEST]),
+    }
+
+
+def _listed(handle: Any, values: Sequence[str]) -> dict[str, str]:
+    """Where the manifests lie that the list of the distribution's files has."""
+    record = f"\n{scanning.read(handle, 'RECORD') or ''}" if values else ""
+    return {
+        value: str(handle.locate_file(path))
+        for value, path in ((value, manifest_path(value)) for value in values)
+        if path and any(f"\n{quote}{path}{quote}," in record for quote in ("", '"'))
+    }
+
+
+def manifest_path(value: str) -> str:
+    """The path in RECORD that an entry point `package:path/to/file` means; empty: none can be."""
+    package, _, inner = (part.strip() for part in value.partition(":"))
+    parts = [*package.split("."), *PurePosixPath(inner or FILE).parts]
+    return "" if any(part in _BAD_PARTS or "/" in part for part in parts) else "/".join(parts)
+
+
+def _distribution(handle: Any, facts: dict[str, Any]) -> Distribution | None:
+    """The distribution of which these are the facts; None of one without any."""
+    if not facts:
+        return None
     return Distribution(
-        name=(names or [stem.replace("_", "-")])[0],
-        version=(versions or ["0"])[0],
-        location=location,
-        points=points,
-        requires=tuple(headers.get("Requires-Dist", ())),
-        requires_python=headers.get("Requires-Python", [""])[0],
-        summary=headers.get("Summary", [""])[0],
-        license=licenses[0],
-        problem=problem,
+        **{
+            **facts,
+            "points": {(group, name): value for group, name, value in facts["points"]},
+            "requires": tuple(facts["requires"]),
+        },
+        location=scanning.location(handle),
         handle=handle,
     )
 
@@ -128,7 +184,7 @@ def _is_first(made: Distribution, scan: scanning.Scan) -> bool:
     return first is None or scanning.location(first) == made.location
 
 
-def _points(text: str) -> Iterator[tuple[tuple[str, str], str]]:
+def _points(text: str) -> Iterator[tuple[str, str, str]]:
     """Our entry points of an entry_points.txt; raises ValueError for one that is malformed."""
     group = ""
     for number, raw in enumerate(text.splitlines(), 1):
@@ -138,13 +194,12 @@ def _points(text: str) -> Iterator[tuple[tuple[str, str], str]]:
         elif line and not line.startswith(("#", ";")) and group in GROUPS:
             name, equals, value = (part.strip() for part in line.partition("="))
             fine = re.fullmatch(r"[\w.:/ -]+", value) if group == MANIFEST else None
-            if not name or not equals or not (fine or _REFERENCE.match(value)):
+            written = name and name.isprintable() and equals
+            if not written or not (fine or _REFERENCE.match(value)):
                 raise ValueError(f"line {number} of its entry_points.txt: {line!r}")
-            yield (group, name), value
+            yield group, name, value
 
 
 def version_of(name: str) -> str | None:
     """The version of an installed distribution; None if it is not there."""
-    handle = scanning.latest().find(name)
-    versions = None if handle is None else scanning.headers(handle).get("Version")
-    return versions[0] if versions else None
+    return scanning.latest().version(name)

@@ -1,9 +1,8 @@
 """The lock file `netcl.lock`: what it says, and reading it; the workbench writes it.
 
-A lock holds what was installed (versions, digests of the installed RECORDs), which
-candidate served each contested op on each device, and the digests of the rendered
-sources. It is JSON with one fact per line, so that a change is readable in a diff and
-reading costs little.
+A lock holds what was installed (versions, digests of all installed files), which candidate
+served each op and each other name on each device, and the digests of the rendered sources. It
+is JSON with one fact per line, so that a change is readable in a diff and reading costs little.
 """
 
 from __future__ import annotations
@@ -17,11 +16,14 @@ from typing import Any, Final, TypeVar, final
 from netcl_core import config
 from netcl_core.errors import PluginError, message
 from netcl_core.plugins.market.failures import plugin_error
+from netcl_core.plugins.resolution import canonical, lock_is_strict
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 FILE: Final = "netcl.lock"
-#: The key of an op's choice between providers, beside those of implementations by dtype.
+#: The key of a name's choice between providers, beside those of implementations by dtype.
 ANY_DTYPE: Final = "*"
+#: The key of a choice between implementations that is the same in every dtype.
+EVERY_DTYPE: Final = "every dtype"
 _Value = TypeVar("_Value")
 
 
@@ -31,15 +33,15 @@ class Pin:
     """What was installed of one distribution.
 
     Attributes:
-        record: The digest of its RECORD; empty if it has none, or is editable.
-        editable: It is installed as a link to its sources, so that RECORD does not tell of them.
-        files: Then the digest of its package's files.
+        files: The digest of all its files.
+        editable: It is installed as a link to its sources.
+        data: It brings manifests and templates, of which nothing is imported.
     """
 
     version: str
-    record: str = ""
-    editable: bool = False
     files: str = ""
+    editable: bool = False
+    data: bool = False
 
 
 @final
@@ -48,8 +50,9 @@ class DevicePart:
     """What was chosen and rendered on one device.
 
     Attributes:
-        choices: op -> dtype, or `*` for the op's provider -> candidates, the first choice first:
-            `<distribution>` or `<distribution>:<implementation>`.
+        choices: op, or `<kind> <name>` of what is none -> dtype, or `*` for the provider ->
+            candidates, the first choice first: `<distribution>` or
+            `<distribution>:<implementation>`.
         sources: op -> `<dtype> <direction>` -> the sha256 of its source.
     """
 
@@ -79,14 +82,39 @@ class Lock:
         if device is not None:
             part = parts.get(device_key(device))
             parts = {} if part is None else {"": part}
-        said = {part.choices.get(op, {}).get(dtype or ANY_DTYPE, ()) for part in parts.values()}
+        rows = [part.choices.get(op, {}) for part in parts.values()]
+        said = {row.get(dtype or ANY_DTYPE, ()) for row in rows}
+        said |= {row.get(EVERY_DTYPE, ()) for row in rows if dtype}
         said.discard(())
         return said.pop() if len(said) == 1 else ()
+
+    def providers(self) -> dict[str, list[str]]:
+        """The distributions that it has chosen, each with the names that it serves."""
+        found: dict[str, list[str]] = {}
+        for part in self.devices.values():
+            for name, rows in part.choices.items():
+                for each in rows.get(ANY_DTYPE, ())[:1]:
+                    found.setdefault(canonical(each), []).append(name)
+        return found
 
 
 def device_key(device: Any) -> str:
     """The name of a device in a lock: its platform and its name, which no order changes."""
     return "NumPy" if device.backend == "numpy" else f"{device.platform} | {device.name}"
+
+
+def strictly_listed() -> frozenset[str] | None:
+    """The distributions that alone may be loaded: those of the lock, where it is strict.
+
+    None where nothing restricts them; a file that is no lock is an error later, at the load.
+    """
+    path = find() if config.get("plugins-autoload") and lock_is_strict() else None
+    try:
+        return (
+            None if path is None else frozenset(map(canonical, read(path, sources=False).plugins))
+        )
+    except PluginError:
+        return None
 
 
 # -- finding and reading -----------------------------------------------------------------
@@ -106,39 +134,38 @@ def find() -> Path | None:
 
 def nearest() -> Path | None:
     """The nearest `netcl.lock` in or above the working directory, whatever the setting says."""
-    here = Path.cwd()
+    here = config.working_folder()
     places = (folder / FILE for folder in (here, *here.parents))
     return next((path for path in places if path.is_file()), None)
 
 
-def read(path: Path) -> Lock:
-    """The lock in a file.
+def read(path: Path, *, sources: bool = True) -> Lock:
+    """The lock in a file; a load does without the `sources`, most of it.
 
     Raises PluginError: NP501 if it cannot be read or is no lock, NP502 for a newer schema.
     """
     try:
-        return parse(path.read_bytes())
+        return parse(path.read_bytes(), sources=sources)
     except OSError as error:
         raise _unreadable(f"{path}: {error.strerror or type(error).__name__}") from error
 
 
-def parse(data: bytes) -> Lock:
+def parse(data: bytes, *, sources: bool = True) -> Lock:
     """The lock in the bytes of a file; see `read`."""
     try:
         table = json.loads(data)
     except (ValueError, RecursionError) as error:  # JSON and UTF-8 errors are ValueErrors
         raise _unreadable(f"it is no JSON ({error})") from error
     schema = _take(table, "", "schema", int)
-    if schema > SCHEMA:
-        raise plugin_error(
-            "NP502",
-            message(FILE, f"schema {schema}", f"at most {SCHEMA}", "Upgrade netcl-core"),
-        )
+    if schema != SCHEMA:
+        remedy = "Upgrade netcl-core" if schema > SCHEMA else "Delete it and write it again"
+        text = message(FILE, f"schema {schema}", f"schema {SCHEMA}", remedy)
+        raise plugin_error("NP502", text)
     devices = _take(table, "", "devices", dict)
     return Lock(
         _pin(_take(table, "", "core", dict), "core"),
         _each(_take(table, "", "plugins", dict), "plugins", _pin),
-        _each(devices, "devices", _part),
+        _each(devices, "devices", _part if sources else _choosing_part),
     )
 
 
@@ -149,20 +176,24 @@ def _unreadable(what: str) -> PluginError:
 
 
 def _part(table: Any, where: str) -> DevicePart:
-    choices = _take(table, where, "choices", dict)
     sources = _take(table, where, "sources", dict)
     return DevicePart(
-        _each(choices, f"{where}.choices", lambda row, at: _each(row, at, _names)),
+        _choosing_part(table, where).choices,
         _each(sources, f"{where}.sources", lambda row, at: _each(row, at, _text)),
     )
+
+
+def _choosing_part(table: Any, where: str) -> DevicePart:
+    choices = _take(table, where, "choices", dict)
+    return DevicePart(_each(choices, f"{where}.choices", lambda row, at: _each(row, at, _names)))
 
 
 def _pin(table: Any, where: str) -> Pin:
     return Pin(
         _take(table, where, "version", str),
-        _take(table, where, "record", str, ""),
-        _take(table, where, "editable", bool, False),
         _take(table, where, "files", str, ""),
+        _take(table, where, "editable", bool, False),
+        _take(table, where, "data", bool, False),
     )
 
 

@@ -12,22 +12,26 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, final
 
+from netcl_core.errors import plain
 from netcl_core.plugins.market.failures import plugin_error
-from netcl_core.plugins.market.finding import Distribution
+from netcl_core.plugins.market.finding import FILE, Distribution, manifest_path
 from netcl_core.version import API_VERSION
 
 SCHEMA: Final = 1
-FILE: Final = "netcl_plugin.toml"
-_BAD_PARTS: Final = ("..", ".", "")
+#: In bytes, in levels of tables and lists, and in dots in a line: no manifest comes near these.
+_LARGEST: Final = 1 << 20
+_DEEPEST: Final = 32
+_MOST_DOTS: Final = 200
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Provided:
-    """One thing that a plugin brings, as its manifest says."""
+    """One thing that a plugin brings, as its manifest says, or even defines."""
 
     name: str
     kind: str
@@ -37,6 +41,7 @@ class Provided:
     elementwise: bool = False
     templates: tuple[str, ...] = ()
     storage: str = ""
+    definition: bool = False
 
 
 @final
@@ -80,9 +85,13 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Manifest:
-    """What a plugin says of itself."""
+    """What a plugin says of itself.
+
+    Attributes:
+        rows: `[[provides]]` as it stands there, each row with a name and a kind.
+    """
 
     name: str
     api: tuple[int, int]
@@ -91,7 +100,30 @@ class Manifest:
     maturity: str = ""
     superseded_by: str = ""
     requires: Requires = Requires()
-    provides: tuple[Provided, ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()
+
+    @cached_property
+    def offers(self) -> tuple[tuple[str, str], ...]:
+        """Kind and name of each thing that it brings."""
+        return tuple((row["kind"], row["name"]) for row in self.rows)
+
+    @cached_property
+    def provides(self) -> tuple[Provided, ...]:
+        """All that is said of each thing that it brings."""
+        return tuple(
+            Provided(
+                name=row["name"],
+                kind=row["kind"],
+                priority=row.get("priority", 0),
+                dtypes=_texts(row, "dtypes"),
+                differentiable=row.get("differentiable"),
+                elementwise=row.get("elementwise") is True,
+                templates=_texts(row, "templates"),
+                storage=_text(row, "storage"),
+                definition="definition" in row,
+            )
+            for row in self.rows
+        )
 
 
 def locate(distribution: Distribution, value: str) -> Path | None:
@@ -100,13 +132,12 @@ def locate(distribution: Distribution, value: str) -> Path | None:
     First the distribution's own list of files, then, for an editable installation, the
     folder where the import system would find the package.
     """
-    package, _, inner = (part.strip() for part in value.partition(":"))
-    parts = [*package.split("."), *PurePosixPath(inner or FILE).parts]
-    if any(part in _BAD_PARTS or "/" in part for part in parts):
+    listed = distribution.listed.get(value)
+    if listed is not None and Path(listed).is_file():
+        return Path(listed)
+    if not manifest_path(value):
         return None
-    listed = distribution.file("/".join(parts))
-    if listed is not None:
-        return listed
+    package, _, inner = (part.strip() for part in value.partition(":"))
     folders = _package_folders(package)
     found = (Path(folder, *PurePosixPath(inner or FILE).parts) for folder in folders)
     return next((path for path in found if path.is_file()), None)
@@ -139,9 +170,30 @@ def table_in(path: Path) -> dict[str, Any]:
     import tomllib  # only here: a survey that remembers every manifest needs none of it
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:  # TOML and UTF-8 errors: ValueErrors
-        raise plugin_error("NP110", f"its manifest {path.name}: {error}") from error
+        size = path.stat().st_size
+        if size > _LARGEST:
+            raise ValueError(f"it has {size} bytes, more than {_LARGEST}")
+        text = path.read_text(encoding="utf-8-sig")
+        if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
+            raise RecursionError  # the parser would take time by the square of a key's length
+        table: dict[str, Any] = tomllib.loads(text)
+        return {name: _shown(value) for name, value in table.items()}
+    except RecursionError:
+        given = "it is nested too deeply"
+    except (OSError, ValueError) as error:  # TOML and UTF-8 errors: ValueErrors
+        given = str(error)
+    raise plugin_error("NP110", f"its manifest {path.name}: {given}")
+
+
+def _shown(value: Any, depth: int = 0) -> Any:
+    """A value whose texts can be sent to a terminal; raises RecursionError for too deep a one."""
+    if depth > _DEEPEST:
+        raise RecursionError
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, dict):
+        return {name: _shown(each, depth + 1) for name, each in value.items()}
+    return [_shown(each, depth + 1) for each in value] if isinstance(value, list) else value
 
 
 def parse(table: Mapping[str, Any]) -> Manifest:
@@ -159,26 +211,22 @@ def parse(table: Mapping[str, Any]) -> Manifest:
         superseded_by=_take(plugin, "superseded_by", str, ""),
         **{key: _text(plugin, key) for key in ("summary", "license", "maturity")},
         requires=_requires(_take(table, "requires", dict, {})),
-        provides=tuple(
-            Provided(
-                name=_take(row, "name", str, ""),
-                kind=_take(row, "kind", str, ""),
-                priority=_take(row, "priority", int, 0),
-                dtypes=_texts(row, "dtypes"),
-                differentiable=row.get("differentiable"),
-                elementwise=row.get("elementwise") is True,
-                templates=_texts(row, "templates"),
-                storage=_text(row, "storage"),
-            )
-            for row in _take(table, "provides", list, [])
-            if isinstance(row, dict)
-        ),
+        rows=tuple(_row(row) for row in _take(table, "provides", list, []) if type(row) is dict),
     )
+
+
+def _row(row: dict[str, Any]) -> Mapping[str, Any]:
+    """A row of `[[provides]]` that has what decides something."""
+    decides = {key: _take(row, key, *default) for key, default in _DECIDES.items()}
+    return row if decides.keys() <= row.keys() else {**row, **decides}
+
+
+_DECIDES: Final = {"name": (str, ""), "kind": (str, ""), "priority": (int, 0)}
 
 
 def _api(plugin: Mapping[str, Any]) -> tuple[int, int]:
     given = _take(plugin, "api", list, list(API_VERSION))
-    if len(given) != 2 or not all(type(number) is int for number in given):
+    if len(given) != 2 or not all(type(number) is int and number >= 0 for number in given):
         raise plugin_error("NP111", f"its manifest has api = {given!r}; expected [major, minor]")
     return given[0], given[1]
 

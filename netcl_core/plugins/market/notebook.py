@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from netcl_core.config import write_whole
+from netcl_core.config import keep_whole
 from netcl_core.errors import PluginError
 
 T = TypeVar("T")
@@ -34,4 +34,4 @@ def load(path: Path, schema: int, make: Callable[[Any], T]) -> T | None:
 def save(path: Path, schema: int, table: dict[str, Any]) -> None:
     """Write a table, whole or not at all; for several processes and threads at a time."""
     with contextlib.suppress(OSError, RecursionError):  # a manifest may be nested without end
-        write_whole(path, json.dumps({"schema": schema, **table}).encode("utf-8"))
+        keep_whole(path, json.dumps({"schema": schema, **table}).encode("utf-8"))

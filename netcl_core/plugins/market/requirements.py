@@ -9,6 +9,7 @@ between two others is seen without it, and `netcl plugins list` takes half the t
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
 import sys
@@ -78,6 +79,7 @@ def _version_of(name: str) -> str | None:
     return VERSION if canonical(name) == CORE else version_of(name)
 
 
+@functools.lru_cache(maxsize=4096)
 def plainly_fits(specifiers: str, version: str) -> bool:
     """Whether a release number meets specifiers, if both are plain; False also means: unknown."""
     if not specifiers:

@@ -9,16 +9,17 @@ left out, and the rest is tried by the next child.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_core.plugins.market.states import DEADLY, States
 from netcl_core.plugins.market.survey import Plugin, survey
+from netcl_core.scratch import Scratch
 
 SECONDS: Final = 60.0
 _DONE: Final = "done"
@@ -26,6 +27,8 @@ _CHILD: Final = """
 import json, sys
 given = json.loads(sys.argv[1])
 sys.path[:] = given["path"]
+from netcl_core.plugins.market.children import end_with
+end_with(given["parent"])
 from netcl_core.plugins import loading
 with open(given["notes"], "a", encoding="utf-8") as notes:
     def note(text):
@@ -83,10 +86,15 @@ def _forget(plugin: Plugin, states: States) -> None:
 
 def _child(skip: list[str], seconds: float) -> tuple[str, str, str]:
     """The last note of a child, and the code and reason of its end."""
-    with tempfile.TemporaryDirectory() as folder:
+    with Scratch("trial") as folder:
         notes = Path(folder) / "notes"
         notes.touch()
-        given: dict[str, Any] = {"path": sys.path, "notes": str(notes), "skip": skip}
+        given: dict[str, Any] = {
+            "path": sys.path,
+            "parent": os.getpid(),
+            "notes": str(notes),
+            "skip": skip,
+        }
         code, reason = "NP208", ""
         try:
             done = subprocess.run(
