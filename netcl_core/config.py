@@ -9,12 +9,14 @@ are read when they are asked for, so a changed variable counts at once.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import get_ident
-from typing import Any
+from typing import Any, Final
 
 from netcl_core.errors import ConfigError, message
 
@@ -46,6 +48,20 @@ def _positive(raw: Any) -> int:
     return number
 
 
+def _tuning(raw: Any) -> str:
+    text = _text(raw).lower()
+    if text not in {"off", "first-use"}:
+        raise ValueError("off or first-use")
+    return text
+
+
+def _trust(raw: Any) -> str:
+    text = _text(raw).lower()
+    if text not in {"all", "data", "listed"}:
+        raise ValueError("all, data or listed")
+    return text
+
+
 def _lock(raw: Any) -> str | None:
     """A path; empty: to be looked for; None: switched off."""
     if isinstance(raw, bool):
@@ -63,15 +79,16 @@ def _names(raw: Any) -> tuple[str, ...]:
 
 
 def _ranking(raw: Any) -> dict[str, tuple[str, ...]]:
-    """Op (`*`: every op) -> distributions, the first choice first."""
+    """Op (`*`: every op) -> `<distribution>[:<implementation>]`, the first choice first."""
     ranking: dict[str, tuple[str, ...]] = {}
     if isinstance(raw, dict):
         for op, given in raw.items():
             ranking[op] = _names([given] if isinstance(given, str) else given)
         return ranking
     for name in _names(raw):
-        distribution, _, op = name.partition(":")
-        ranking[op or "*"] = (*ranking.get(op or "*", ()), distribution.strip())
+        distribution, op, label = (*(part.strip() for part in name.split(":", 2)), "", "")[:3]
+        choice = f"{distribution}:{label}" if label else distribution
+        ranking[op or "*"] = (*ranking.get(op or "*", ()), choice)
     return ranking
 
 
@@ -85,12 +102,16 @@ class Setting:
     doc: str
     own_variable: str = ""
 
-    @property
+    @cached_property
     def variable(self) -> str:
         """The environment variable that sets it."""
         return self.own_variable or "NETCL_" + self.name.upper().replace("-", "_")
 
 
+#: The market's one naming convention: the distribution of a plugin is called this and then the
+#: plugin's name. Settings may leave it out, and of several plugins of one name the one whose
+#: distribution is called so has that name before its templates; nothing else depends on it.
+MARKET_PREFIX: Final = "netcl-plugin-"
 SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
@@ -108,7 +129,13 @@ SETTINGS: dict[str, Setting] = {
             "Whether pip-installed OpenCL runtimes and an unlisted NVIDIA library are shown to the "
             "OpenCL loader. Off: the loader sees only what the system lists.",
         ),
-        Setting("cache", True, _flag, "Whether built OpenCL programs are kept on disk."),
+        Setting(
+            "cache",
+            True,
+            _flag,
+            "Whether built OpenCL programs, compiled templates and records of tuning are kept on "
+            "disk.",
+        ),
         Setting(
             "cache-dir",
             "",
@@ -116,6 +143,20 @@ SETTINGS: dict[str, Setting] = {
             "The folder of the disk cache. Empty: the platform's cache folder for netcl.",
         ),
         Setting("cache-size-mb", 256, _positive, "The disk cache's bound in MiB."),
+        Setting(
+            "tuning",
+            "off",
+            _tuning,
+            "`first-use`: where there is no record of tuning, the first call that would use one "
+            "measures, which needs the plugin of `netcl tune`. `off`: only that command does. "
+            "Records are used in any case.",
+        ),
+        Setting(
+            "tuning-budget-s",
+            10,
+            _positive,
+            "For how many seconds a process may measure on first use, all calls together.",
+        ),
         Setting(
             "plugins-autoload",
             True,
@@ -127,14 +168,23 @@ SETTINGS: dict[str, Setting] = {
             "plugins",
             None,
             _names,
-            "The only plugins to load, by their names or those of their distributions, with commas "
-            "between them. Empty: none; not set: all.",
+            "The only plugins to load, with commas between them: `<distribution>` (where it begins "
+            f"with `{MARKET_PREFIX}`, what follows will do) or `<distribution>:<plugin>`. Empty: "
+            "none; not set: all.",
         ),
         Setting(
             "plugins-disable",
             (),
             _names,
-            "Plugins not to load, by their names or those of their distributions.",
+            "Plugins not to load, named as in `plugins`.",
+        ),
+        Setting(
+            "trust",
+            "all",
+            _trust,
+            "Which plugins are loaded that `plugins` does not name. `all`: every one, where "
+            "`plugins` is not set. `data`: those that are data, a manifest with templates of "
+            "which no line is imported. `listed`: none.",
         ),
         Setting(
             "plugins-strict",
@@ -154,15 +204,18 @@ SETTINGS: dict[str, Setting] = {
             False,
             _flag,
             "Whether an installation that does not fit the lock file is an error instead of a "
-            "warning. `plugins-strict` implies it.",
+            "warning, and plugins that it does not know are not loaded. `plugins-strict` implies "
+            "it.",
         ),
         Setting(
             "resolve",
             {},
             _ranking,
-            "Which distribution serves an op that several offer. In the file a table: an op (or "
-            '`"*"`: every op) and a distribution or a list of them, the first choice first. In the '
-            "variable `distribution:op` or `distribution`, with commas between them.",
+            "Which distribution serves an op that several offer, or which implementation. In the "
+            'file a table: an op (or `"*"`: every op) and `distribution`, '
+            "`distribution:implementation` or a list of them, the first choice first. In the "
+            "variable `distribution`, `distribution:op` or `distribution:op:implementation`, with "
+            "commas between them.",
             own_variable="NETCL_RANK",
         ),
     )
@@ -170,17 +223,18 @@ SETTINGS: dict[str, Setting] = {
 
 
 @lru_cache(maxsize=8)
-def _file(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The `[tool.netcl]` table that holds for a working directory, and the folder of its file."""
+def settings_file(working: str) -> tuple[Path, dict[str, Any]]:
+    """The file whose settings hold for a working directory (it need not exist), and its table."""
+    folder = Path(working)
     for place in (folder, *folder.parents):
         project = place / "pyproject.toml"
         if project.is_file():
             table = _parse(project).get("tool", {}).get("netcl")
             if isinstance(table, dict):
-                return place, table
+                return project, table
             break
     own = folder / "netcl.toml"
-    return folder, _parse(own) if own.is_file() else {}
+    return own, _parse(own) if own.is_file() else {}
 
 
 def _parse(path: Path) -> dict[str, Any]:
@@ -203,6 +257,18 @@ def environment(**settings: str) -> dict[str, str]:
     return {**os.environ, **changed}
 
 
+@contextmanager
+def variable(name: str, text: str) -> Iterator[None]:
+    """Have an environment variable that others read, unless the user has set it."""
+    chosen = os.environ.get(name)
+    os.environ[name] = text if chosen is None else chosen
+    try:
+        yield
+    finally:
+        if chosen is None:
+            del os.environ[name]
+
+
 def get(name: str) -> Any:
     """The value of a setting: environment, else file, else default.
 
@@ -213,7 +279,7 @@ def get(name: str) -> Any:
         raw: Any = os.environ[setting.variable]
         place = setting.variable
     else:
-        _, table = _file(Path.cwd())
+        _, table = settings_file(_working())
         if name not in table:
             return setting.default
         raw = table[name]
@@ -226,18 +292,35 @@ def get(name: str) -> Any:
         ) from None
 
 
+def working_folder() -> Path:
+    """The working directory; the root where it was deleted, which is in no project."""
+    return Path(_working())
+
+
+def _working() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - a Path takes ten times as long
+    except FileNotFoundError:
+        return Path(__file__).anchor
+
+
 def base_of(name: str) -> Path:
     """The folder from which a path in a setting counts: that of its file, or the working one."""
-    here = Path.cwd()
+    here = working_folder()
     if SETTINGS[name].variable in os.environ:
         return here
-    folder, table = _file(here)
-    return folder if name in table else here
+    path, table = settings_file(str(here))
+    return path.parent if name in table else here
 
 
 def takes_styles() -> bool:
     """Whether a terminal may be sent bold text: not if NO_COLOR is set or TERM is `dumb`."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def under_test() -> bool:
+    """Whether pytest is running a test, which may be about something else than this."""
+    return "PYTEST_CURRENT_TEST" in os.environ
 
 
 # -- folders ---------------------------------------------------------------------------
@@ -258,15 +341,45 @@ def plugin_memory(name: str) -> Path:
     return cache_root() / "plugins" / name
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file of the cache folder whole or not at all, whoever else writes it; or OSError."""
+#: The folders in which this process has looked for what killed ones left.
+_swept: Final[set[Path]] = set()
+#: Seconds after which what somebody writes aside is abandoned: a write takes a fraction of one.
+_ABANDONED: Final = 60.0
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the files that processes have not finished before they were killed."""
+    for path in folder.glob("*.tmp"):
+        with suppress(OSError):  # another process removed it, or it is not ours
+            if time.time() - path.stat().st_mtime > _ABANDONED:
+                path.unlink()
+
+
+def keep_whole(path: Path, data: bytes) -> None:
+    """Write a file of the cache folder as `write_whole` does, and remove what others left there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.{os.getpid()}-{get_ident()}.tmp")
+    if path.parent not in _swept:
+        _swept.add(path.parent)
+        _sweep(path.parent)
+    write_whole(path, data)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, whoever else writes it; an OSError names the file."""
+    target = path.resolve()
+    aside = target.with_name(f"{target.name}.{os.getpid()}-{get_ident()}.tmp")
     try:
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)  # a pipe, such as /dev/stdout
+            return
         aside.write_bytes(data)
-        aside.replace(path)
+        aside.replace(target)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
 
 
 def templates() -> Path:

@@ -7,7 +7,7 @@ all errors of the project read alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import TypeVar
 
@@ -22,6 +22,14 @@ def message(who: str, given: str, expected: str = "", remedy: str = "") -> str:
     if remedy:
         text += f". {remedy.rstrip('.')}"
     return text if text.endswith("?") else text + "."
+
+
+def first_line(error: BaseException) -> str:
+    """An exception as one line: its type and the telling part of its text."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower()]
+    text = " | ".join(dict.fromkeys(lines[:1] + telling[:1]))
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
 
 
 #: Whose frames tell a plugin's author nothing.
@@ -41,6 +49,17 @@ def coded(code: str, error: _Error) -> _Error:
     """The error with the code of its kind, such as `NP301`."""
     error.code = code
     return error
+
+
+def plain(text: str) -> str:
+    """A text of somebody else's for a terminal: control characters are shown, not sent.
+
+    >>> plain("\\x1b[31mred\\x1b[0m")
+    '\\\\x1b[31mred\\\\x1b[0m'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
 def missing_name(who: str, name: str, known: Iterable[str]) -> MissingNameError:
@@ -75,6 +94,24 @@ class DeviceError(NetclError, RuntimeError):
 
 class BuildError(DeviceError):
     """An OpenCL program did not build; the message shows the numbered source and the log."""
+
+
+class UnfitError(DeviceError):
+    """None of an op's implementations, or none of those asked for, takes what is to be computed.
+
+    `refusals` are (distribution, label, reason) of each.
+    """
+
+    refusals: Sequence[tuple[str, str, str]] = ()
+
+
+class KernelFindingError(AssertionError):
+    """A check has seen a kernel do what docs/check-findings.md has a code for."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
+        self.text = text
 
 
 class DtypeError(NetclError, TypeError):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
+from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.stream import stream_of
 
@@ -32,13 +32,14 @@ class HostCall:
 class HostBound:
     """A host call for tensors of given shapes on a device: call with buffers."""
 
-    __slots__ = ("call", "device", "forms")
+    __slots__ = ("call", "device", "forms", "outputs")
 
     def __init__(
         self, device: Device, call: HostCall, inputs: Sequence[Spec], outputs: Sequence[Spec]
     ) -> None:
         self.device = device
         self.call = call
+        self.outputs = tuple(outputs)
         self.forms = [(spec.shape, DTYPES[spec.dtype].numpy) for spec in (*inputs, *outputs)]
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:

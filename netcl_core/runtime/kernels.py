@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias, final
 
-from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, message
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.programs import Recipe, Rewrite
+from netcl_core.kept import Memo
 from netcl_core.runtime import rendering
-from netcl_core.runtime.memo import Memo
+from netcl_core.runtime.memory import memory_of
 from netcl_core.runtime.opencl_stream import (
     Asked,
     Launch,
@@ -28,13 +30,13 @@ from netcl_core.runtime.opencl_stream import (
     packers_of,
     shared_kernel,
 )
-from netcl_core.runtime.rendering import render
+from netcl_core.runtime.rendering import program
 from netcl_core.runtime.stream import stream_of
 
-#: ("in" | "out" | "scratch", index), ("scalar", index), or
-#: ("ulong" | "long" | "int" | "float" | "double", number)
+#: ("in" | "out" | "scratch", index), ("zeros", 0), ("scalar", index), or
+#: ("ulong" | "long" | "uint" | "int" | "float" | "double", number)
 Arg: TypeAlias = tuple[str, Any]
-_BUFFERS = ("in", "out", "scratch")
+_BUFFERS = ("in", "out", "scratch", "zeros")
 _RANK = {**dict.fromkeys(_BUFFERS, 0), "scalar": 1}  # all others, the constant numbers: 2
 
 #: A launch, its buffers, and which of the call's scalars it takes.
@@ -81,7 +83,9 @@ class Kernel:
 
     `global_size` counts work-items and is a multiple of `local_size`. Without a local
     size a CPU gets groups of one item (it runs each on one core, in the kernel's own
-    vectors), any other device what its driver chooses.
+    vectors), any other device what its driver chooses. `standard` is the OpenCL C that it is
+    written in, as `-cl-std` names it; `rewrite` changes the program after the driver has compiled
+    it.
     """
 
     template: str
@@ -90,11 +94,18 @@ class Kernel:
     global_size: tuple[int, ...]
     local_size: tuple[int, ...] | None = None
     context: Mapping[str, Any] = field(default_factory=dict)
+    standard: str = "CL1.2"
+    rewrite: Rewrite | None = None
+
+    @property
+    def recipe(self) -> Recipe:
+        """How the program is made of the source."""
+        return Recipe(self.standard, self.rewrite)
 
     @property
     def source(self) -> str:
         """The rendered OpenCL C."""
-        return render(self.template, entry=self.entry, **self.context)
+        return program(self.template, entry=self.entry, **self.context)
 
     def local_on(self, device: Device) -> tuple[int, ...] | None:
         """The local size on a device; None: its driver chooses."""
@@ -113,7 +124,8 @@ class Kernels:
     (256,)
 
     `scalars` are the OpenCL C types of the numbers that each call brings anew, so that
-    a new value builds nothing.
+    a new value builds nothing. The argument `("zeros", 0)` is a buffer of `ZEROS_BYTES` that all
+    launches of a device share: they find zeros there, and leave zeros.
     """
 
     launches: tuple[Kernel, ...]
@@ -142,7 +154,7 @@ def _lowered(device: Device, kernel: Kernel) -> _Lowered:
     rendered = rendering.key_of(kernel.template, kernel.context)
     if rendered is None:
         return _lower(device, kernel, kinds)
-    key = (device, kernel.entry, kinds, rendering.edition(), rendered)
+    key = (device, kernel.entry, kinds, rendering.edition(), rendered, kernel.recipe)
     return _lowerings.get(key) or _lowerings.put(key, _lower(device, kernel, kinds))
 
 
@@ -151,9 +163,9 @@ def _lower(device: Device, kernel: Kernel, kinds: Sequence[str]) -> _Lowered:
     if ranks != sorted(ranks):
         expected = "buffers, then scalars, then numbers"
         raise ArgumentError(message(kernel.entry, "args out of order", expected))
-    shared = shared_kernel(device, kernel.source, kernel.entry)
+    shared = shared_kernel(device, kernel.source, kernel.entry, kernel.recipe)
     numbers = len(ranks) - ranks.count(2)
-    return shared, ranks.count(0), numbers, packers_of(kinds[numbers:])
+    return shared, ranks.count(0), numbers, packers_of(kinds[numbers:], kernel.entry)
 
 
 @final
@@ -163,7 +175,7 @@ class Bound:
     A tensor without elements has no buffer; a kernel gets NULL for it and must not read it.
     """
 
-    __slots__ = ("_steps", "device", "outputs", "scalars", "scratch")
+    __slots__ = ("_steps", "device", "outputs", "scalars", "scratch", "zeros")
 
     def __init__(
         self, device: Device, kernels: Kernels, inputs: Sequence[Spec], outputs: Sequence[Spec]
@@ -171,6 +183,7 @@ class Bound:
         self.device = device
         self.outputs = tuple(outputs)
         self.scratch = kernels.scratch
+        self.zeros = any(("zeros", 0) in kernel.args for kernel in kernels.launches)
         self.scalars = kernels.scalars
         self._steps = tuple([self._step(kernel) for kernel in kernels.launches])
 
@@ -200,6 +213,8 @@ class Bound:
         """
         stream = stream_of(self.device)
         places = {"in": inputs, "out": outputs}
+        if self.zeros:
+            places["zeros"] = [memory_of(self.device).zeros]
         if self.scratch:
             places["scratch"] = [stream.allocate(max(1, n), _BYTE) for n in self.scratch]
         packed = self._packed(scalars)

@@ -8,10 +8,14 @@ import warnings
 from typing import Any, Final, final
 from weakref import WeakSet
 
-from netcl_core.device.device import Device, opencl_module
+import numpy as np
+
 from netcl_core.errors import DeviceError, message
+from netcl_core.hardware.device import Device, opencl_module
 
 _lock: Final = threading.Lock()
+#: The size of the buffer that kernels find zero and leave zero.
+ZEROS_BYTES: Final = 1 << 14
 
 
 @final
@@ -28,7 +32,7 @@ class DeviceMemory:
         graphs: The memories of captured graphs on the device.
     """
 
-    __slots__ = ("__weakref__", "device", "graphs", "peak", "pool")
+    __slots__ = ("__weakref__", "_zeros", "device", "graphs", "peak", "pool")
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -37,6 +41,22 @@ class DeviceMemory:
         with warnings.catch_warnings():  # pools prefer immediate allocators
             warnings.simplefilter("ignore", UserWarning)
             self.pool = opencl_module().tools.MemoryPool(_allocator(device))
+        self._zeros: Any = None
+
+    @property
+    def zeros(self) -> Any:
+        """A buffer of zeros, made on first use: what counts in it has to leave it so.
+
+        Kernels of one in-order queue never overlap, so that all may use the same.
+        """
+        if self._zeros is None:
+            with _lock:
+                if self._zeros is None:
+                    cl = opencl_module()
+                    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+                    zeros = np.zeros(ZEROS_BYTES, np.uint8)
+                    self._zeros = cl.Buffer(self.device.context, flags, hostbuf=zeros)
+        return self._zeros
 
     def again(self, nbytes: int) -> Any:
         """A buffer for which there was no room, after all that can be freed has been freed."""

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.device.device import Device
 from netcl_core.dtypes import Dtype
 from netcl_core.errors import DeviceError, message
-from netcl_core.runtime.opencl_stream import Launch
+from netcl_core.hardware.device import Device
+from netcl_core.runtime.opencl_stream import Launch, fill_pattern
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -41,8 +41,7 @@ class NumpyStream:
         np.copyto(target, source)
 
     def fill(self, buffer: Array, size: int, dtype: Dtype, value: Any) -> None:
-        with np.errstate(all="ignore"):
-            buffer.fill(value)
+        buffer[...] = fill_pattern(value, dtype)
 
     def host_call(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, final
 
-from netcl_core.device.device import opencl_module
+from netcl_core.hardware.device import opencl_module
 from netcl_core.runtime.commands import (
     CallCommand,
     Command,

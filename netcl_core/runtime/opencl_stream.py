@@ -18,11 +18,13 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.device.device import Device, opencl_module
 from netcl_core.dtypes import Dtype
-from netcl_core.errors import DeviceError, DtypeError, message
-from netcl_core.runtime import programs, signatures
-from netcl_core.runtime.memo import Memo
+from netcl_core.errors import ArgumentError, DeviceError, DtypeError, message
+from netcl_core.hardware import programs
+from netcl_core.hardware.device import Device, opencl_module
+from netcl_core.hardware.programs import PLAIN, Recipe
+from netcl_core.kept import Memo
+from netcl_core.runtime import signatures
 from netcl_core.runtime.memory import DeviceMemory, memory_of
 from netcl_core.runtime.uploads import Uploads
 
@@ -30,7 +32,9 @@ from netcl_core.runtime.uploads import Uploads
 #: that do this together have crashed in it.
 _creation: Final = threading.Lock()
 Packer: TypeAlias = Callable[..., bytes]
-_FORMATS: Final = {"float": "f", "double": "d", "int": "i", "long": "q", "ulong": "Q"}
+_FORMATS: Final = {
+    "float": "f", "double": "d", "int": "i", "uint": "I", "long": "q", "ulong": "Q"
+}  # fmt: skip
 _PACK: Final[dict[str, Packer]] = {
     ctype: struct.Struct(code).pack for ctype, code in _FORMATS.items()
 }
@@ -42,8 +46,9 @@ _LARGEST: Final = sys.float_info.max
 
 def pack(value: Any, ctype: str, who: str) -> bytes:
     """A Python number as the bytes of a kernel argument; raises DtypeError if it does not fit."""
+    packer = _packer(ctype, who)
     try:
-        return _PACK[ctype](value)
+        return packer(value)
     except OverflowError:
         if ctype == "float" and abs(value) <= _LARGEST:
             return _PACK[ctype](math.copysign(math.inf, value))  # as in NumPy
@@ -62,9 +67,18 @@ def pack_all(
         return [pack(number, ctype, who) for ctype, number in numbers]
 
 
-def packers_of(ctypes: Sequence[str]) -> list[Packer]:
-    """What makes bytes of numbers of these types."""
-    return [_PACK[ctype] for ctype in ctypes]
+def packers_of(ctypes: Sequence[str], who: str) -> list[Packer]:
+    """What makes bytes of numbers of these types; raises ArgumentError for another type."""
+    return [_packer(ctype, who) for ctype in ctypes]
+
+
+def _packer(ctype: str, who: str) -> Packer:
+    packer = _PACK.get(ctype)
+    if packer is None:
+        given, expected = f"a number of the type {ctype!r}", f"one of {', '.join(_PACK)}"
+        remedy = "Give the kernel's parameter one of these types, and name it in the arguments"
+        raise ArgumentError(message(who, given, expected, remedy))
+    return packer
 
 
 @final
@@ -95,12 +109,13 @@ class KernelObject:
 class SharedKernel:
     """An entry point of a source on a device, with a kernel object for each thread."""
 
-    __slots__ = ("device", "entry", "of_thread", "source")
+    __slots__ = ("device", "entry", "of_thread", "recipe", "source")
 
-    def __init__(self, device: Device, source: str, entry: str) -> None:
+    def __init__(self, device: Device, source: str, entry: str, recipe: Recipe = PLAIN) -> None:
         self.device = device
         self.source = source
         self.entry = entry
+        self.recipe = recipe
         self.of_thread: dict[int, KernelObject] = {}
 
     def make(self, who: str) -> KernelObject:
@@ -113,18 +128,18 @@ class SharedKernel:
 
     def new(self, who: str) -> Any:
         """A kernel object that nobody else has; the program is built if it is not."""
-        program = programs.build(self.device, self.source, who)
+        program = programs.build(self.device, self.source, who, self.recipe)
         with _creation:
             return opencl_module().Kernel(program, self.entry)
 
 
-_kernels: Final[Memo[tuple[Device, str, str], SharedKernel]] = Memo(programs.MEMORY_ENTRIES)
+_kernels: Final[Memo[Any, SharedKernel]] = Memo(programs.MEMORY_ENTRIES)
 
 
-def shared_kernel(device: Device, source: str, entry: str) -> SharedKernel:
+def shared_kernel(device: Device, source: str, entry: str, recipe: Recipe = PLAIN) -> SharedKernel:
     """The kernel of this name, the same object for equal sources."""
-    key = (device, source, entry)
-    return _kernels.get(key) or _kernels.put(key, SharedKernel(device, source, entry))
+    key = (device, source, entry, recipe)
+    return _kernels.get(key) or _kernels.put(key, SharedKernel(*key))
 
 
 @final
@@ -189,7 +204,17 @@ class Launch:
 
     def misfit(self, problem: object) -> DeviceError:
         """The error that says why the kernel cannot be used so."""
+        if "WORK_GROUP_SIZE" in str(problem) or "WORK_ITEM_SIZE" in str(problem):
+            return self._oversized(problem)
         return signatures.misfit(self.who, self.kernel.source, self.kernel.entry, problem)
+
+    def _oversized(self, problem: object) -> DeviceError:
+        most = self.kernel.device.max_work_group_size
+        sizes = f"the global size {self.global_size} and the local size {self.local_size}"
+        given = f"the kernel {self.entry!r} cannot be launched with {sizes}: {problem}"
+        expected = f"a local size that divides the global size, of at most {most} items"
+        remedy = "Change global_size or local_size in the plan; the kernel itself may allow less"
+        return DeviceError(message(self.who, given, expected, remedy))
 
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -199,9 +224,10 @@ _AHEAD: Final = 1024
 
 
 def fill_pattern(value: Any, dtype: Dtype) -> Array:
-    """What a buffer is filled with."""
+    """What a buffer is filled with; ml_dtypes takes no long ints, so that all go by float64."""
+    given = np.float64 if dtype.floating else dtype.numpy
     with np.errstate(all="ignore"):
-        return np.asarray(value, dtype.numpy)
+        return np.asarray(value, given).astype(dtype.numpy)
 
 
 @final
@@ -310,6 +336,7 @@ class OpenCLStream:
 
     def finish(self) -> None:
         self.queue.finish()
+        self._count, self._mark = 0, None  # nothing is ahead now
         self._uploads.drop_finished()
 
     def _map(self, buffer: Any, mode: Any, shape: tuple[int, ...], dtype: Any) -> Any:

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.device.device import Device, opencl_module
 from netcl_core.dtypes import Dtype
 from netcl_core.errors import ReplayError, message
+from netcl_core.hardware.device import Device, opencl_module
 from netcl_core.runtime.commands import (
     CallCommand,
     Command,
@@ -137,8 +137,22 @@ def recording(device: Device, who: str) -> Iterator[Recording]:
 
 
 def capturing() -> bool:
-    """Whether a capture is under way in this thread."""
+    """Whether a capture is under way in this thread.
+
+    >>> seen = []
+    >>> graph = ag.capture(lambda x: seen.append(nc.capturing()) or x * 2, nc.tensor([1.0]))
+    >>> seen, nc.capturing()
+    ([True], False)
+
+    It is for what reads values to decide something and can let the device decide it instead.
+    """
     return bool(recordings) and get_ident() in recordings
+
+
+def made_before(buffer: Any) -> bool:
+    """Whether a capture is under way in this thread, and a buffer is from before it."""
+    found = recordings.get(get_ident()) if recordings else None
+    return found is not None and not found.made(buffer)
 
 
 def on_replay(function: Callable[[], Any]) -> None:

@@ -1,66 +1,256 @@
-"""Templates: the Jinja environment, one prefix per plugin, rendering and digests.
+"""Templates: the Jinja environment, one prefix per plugin, and rendering.
 
 `core/...` is the core's own folder, `<prefix>/...` a plugin's. Undefined names
-are errors, so a misspelt variable never becomes an empty kernel.
+are errors, so a misspelt variable never becomes an empty kernel. All of it happens in the sandbox.
 """
 
 from __future__ import annotations
 
-import hashlib
+import marshal
+import re
+import sys
 import threading
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
 
 import jinja2
+from jinja2.bccache import Bucket
+from jinja2.exceptions import SecurityError
 
-from netcl_core import config
-from netcl_core.errors import TemplateError, coded, message
-from netcl_core.runtime.memo import Memo
+from netcl_core import config, kept
+from netcl_core.errors import TemplateError, message
+from netcl_core.kept import Memo
+from netcl_core.runtime.prefixes import Prefixes
+from netcl_core.runtime.sandbox import (
+    DROPPED_METHODS,
+    LARGEST,
+    MOST_BITS,
+    NESTED,
+    TOO_LARGE,
+    BudgetError,
+    Sandbox,
+    weight,
+)
+from netcl_core.runtime.template_errors import failed, not_found, own, sharers
+from netcl_core.version import VERSION
 
-_prefixes: Final[dict[str, jinja2.BaseLoader]] = {}
+_prefixes: Final[Prefixes[jinja2.BaseLoader]] = Prefixes(
+    core=jinja2.FileSystemLoader(config.templates())
+)
+#: The functions that a kernel may call without saying so: the macros that take a width.
+_FUNCTIONS: Final = "core/kernels/functions.cl.j2"
 _lock: Final = threading.RLock()
 _texts: Final[Memo[Any, str]] = Memo(2048)
 _edition = 0
+#: What one rendering may do: rounds of loops, calls, templates read, and 64 characters or elements
+#: made. The largest kernels at hand take 10,000 steps.
+STEPS: Final = 300_000
+_PER_STEP: Final = 64
+#: Texts this short and numbers this small cost no more than the call that made them.
+_FREE: Final = 1024
+#: What ends a rendering: errors of templates, and what only the sandbox's bounds keep from worse.
+_ENDED: Final = (jinja2.TemplateError, RecursionError, OverflowError, MemoryError)
 #: Types of values that are equal only where they print alike, if their types are.
 _PLAIN: Final = frozenset({bool, int, str, type(None)})
 
 
-_prefixes["core"] = jinja2.FileSystemLoader(config.templates())
+@final
+class _Compiled(jinja2.BytecodeCache):
+    """Templates as Jinja compiled them, kept on disk: most of what a first call would take.
+
+    An entry is named for the template's text and for the versions of all that made it.
+    """
+
+    _MAKERS: Final = (sys.version, jinja2.__version__, VERSION, "in the sandbox")
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        entry = kept.read(self._name(bucket))
+        if entry is not None:
+            bucket.code = marshal.loads(entry)  # a whole entry of the user's own cache
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        kept.write(self._name(bucket), marshal.dumps(bucket.code))
+
+    def _name(self, bucket: Bucket) -> str:
+        return kept.digest("template", *self._MAKERS, bucket.key, bucket.checksum)
+
+
+@final
+class _Budget(threading.local):
+    """What is left of this thread's rendering; one inside another pays with the same."""
+
+    left = STEPS
+    depth = 0
+
+    def __enter__(self) -> None:
+        if self.depth == 0:
+            self.left = STEPS
+        self.depth += 1
+
+    def __exit__(self, *raised: object) -> None:
+        self.depth -= 1
+
+    def step(self, count: int = 1) -> None:
+        self.left -= count
+        if self.left < 0 and self.depth:
+            raise BudgetError(f"more than {STEPS} steps: does a loop or a macro ever end?")
+
+    def fit(self, size: int, what: str = "a value") -> None:
+        if size > LARGEST:
+            raise BudgetError(TOO_LARGE % what)
+        self.step(1 + size // _PER_STEP)
+
+    def measured(self, value: Any) -> Any:
+        kind = type(value)
+        if (kind is str and len(value) < _FREE) or (kind is int and -_FREE < value < _FREE):
+            return value
+        if isinstance(value, str):
+            self.fit(len(value), "a text")
+        elif isinstance(value, int):
+            if value.bit_length() > MOST_BITS:
+                raise BudgetError(f"a number of more than {MOST_BITS} bits")
+        elif isinstance(value, NESTED):
+            self.fit(weight(value))
+        return value
+
+    def rounds(self, values: Iterable[Any], cost: int) -> Iterator[Any]:
+        due = cost
+        for value in values:
+            due += cost
+            if due > _PER_STEP:
+                self.step(due)
+                due = 0
+            yield value
+        self.step(due)
+
+
+_budget: Final = _Budget()
+
+
+@final
+class _Template(jinja2.Template):
+    """A template of which an import has a size, too: its text is part of what prints it."""
+
+    def make_module(self, *args: Any, **values: Any) -> Any:
+        """What `import` gives."""
+        module: Any = super().make_module(*args, **values)
+        _budget.fit(sum(map(len, module._body_stream)), "an import")
+        return module
+
+
+@final
+class _Environment(Sandbox):
+    """The sandbox, with a budget for each rendering."""
+
+    template_class = _Template
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(_budget, **options)
+        self._fine: set[tuple[type, str]] = set()
+
+    def _load_template(self, name: str, globals: Any) -> jinja2.Template:
+        _budget.step()
+        return super()._load_template(name, globals)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """An attribute of a value: whether a template may have it follows from the type."""
+        key = (type(obj), attribute)
+        if key in self._fine:
+            with suppress(AttributeError):  # of another object of the type
+                return getattr(obj, attribute)
+        found = super().getattr(obj, attribute)
+        if hasattr(obj, attribute) and self.is_safe_attribute(obj, attribute, found):
+            self._fine.add(key)
+        return found
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Whether a template may have an attribute of a value."""
+        dropped = isinstance(obj, str) and attr in DROPPED_METHODS
+        return not dropped and super().is_safe_attribute(obj, attr, value)
+
+    def wrap_str_format(self, value: Any) -> Any:
+        """`str.format`, which reaches through what it is given, is gone; `%` does."""
+        if getattr(value, "__name__", "") in ("format", "format_map") and isinstance(
+            getattr(value, "__self__", None), str
+        ):
+            raise SecurityError("it calls str.format; `%` and `~` do, too")
+        return None
+
+    def call(self, context: Any, function: Any, *args: Any, **values: Any) -> Any:
+        """Call something in a template."""
+        _budget.step()
+        return _budget.measured(super().call(context, function, *args, **values))
+
+    def concat(self, parts: Iterable[str]) -> str:
+        """What a template or a macro has printed, as one text."""
+        found = parts if isinstance(parts, list) else list(_until_too_large(parts))
+        size = sum(map(len, found))
+        if size > LARGEST:
+            raise BudgetError(TOO_LARGE % "an output")
+        _budget.step(len(found) // 16 + size // _PER_STEP)
+        return "".join(found)
+
+
+def _until_too_large(parts: Iterable[str]) -> Iterator[str]:
+    size = 0
+    for part in parts:
+        size += len(part)
+        if size > LARGEST and isinstance(parts, Generator):
+            parts.throw(BudgetError(TOO_LARGE % "an output"))  # where the template stands
+        yield part
 
 
 @lru_cache(maxsize=1)
 def environment() -> jinja2.Environment:
     """The one Jinja environment of the process."""
-    return jinja2.Environment(
+    return _Environment(
         loader=jinja2.PrefixLoader(_prefixes),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,
+        bytecode_cache=_Compiled(),
     )
 
 
-def add_prefix(prefix: str, folder: str | Path) -> None:
-    """Make `<prefix>/<file>` mean a file in `folder`; raises TemplateError if it is no folder."""
+def add_prefix(prefix: str, folder: str | Path, owner: str = "") -> None:
+    """Make `<prefix>/<file>` mean a file in `folder`; raises TemplateError if it is no folder.
+
+    `owner` is the distribution that errors name.
+    """
     path = Path(folder)
     if not path.is_dir():
         raise TemplateError(
             message(f"templates of {prefix!r}", f"{path} is no folder", "a folder of templates")
         )
     with _lock:
+        known = _prefixes.get(prefix) is not None
         _prefixes[prefix] = jinja2.FileSystemLoader(path)
-        _forget()
+        own(prefix, owner)
+        if known:  # what is new is in nothing that was rendered yet
+            _forget()
+
+
+def promise_prefixes(promised: Mapping[str, Callable[[], None]]) -> None:
+    """Say of prefixes what adds them when somebody asks for one of their templates."""
+    _prefixes.promised.update(promised)
+
+
+def share_prefixes(shared: Mapping[str, tuple[str, ...]]) -> None:
+    """Say of which prefixes nobody's templates can be found, and what claimants have instead."""
+    sharers.update(shared)
 
 
 def drop_prefix(prefix: str) -> None:
     """Forget the templates of a prefix, if there are any."""
     with _lock:
-        _prefixes.pop(prefix, None)
-        _forget()
+        _prefixes.promised.pop(prefix, None)
+        if _prefixes.pop(prefix, None) is not None:
+            _forget()
 
 
 def _forget() -> None:
@@ -78,25 +268,39 @@ def edition() -> int:
 
 def has_prefix(prefix: str) -> bool:
     """Whether templates of this prefix can be found."""
-    return prefix in _prefixes
+    return _prefixes.found(prefix) is not None
+
+
+def folder_of(prefix: str) -> Path | None:
+    """The folder of a prefix's templates; None if there is none of that name."""
+    loader = _prefixes.found(prefix)
+    return Path(loader.searchpath[0]) if isinstance(loader, jinja2.FileSystemLoader) else None
 
 
 def get_template(name: str) -> jinja2.Template:
     """A template by `<prefix>/<file>`; raises TemplateError with the known prefixes."""
     try:
-        return environment().get_template(name)
-    except jinja2.TemplateSyntaxError as error:
-        raise TemplateError(
-            message(f"template {name!r}", f"line {error.lineno}: {error.message}", "valid Jinja")
-        ) from error
+        with _budget:
+            return environment().get_template(name)
     except jinja2.TemplateNotFound as error:
-        text = message(
-            f"template {name!r}",
-            f"{error.name} was not found",
-            f"a file below one of the prefixes {', '.join(sorted(_prefixes))}",
-            "A plugin's prefix is the name of its entry point",
-        )
-        raise coded("NP309", TemplateError(text)) from error
+        raise not_found(name, error, _prefixes.names()) from error
+    except _ENDED as error:
+        raise failed(name, error, _path_of(name)) from error
+
+
+def _path_of(name: str) -> Path:
+    prefix, _, file = name.partition("/")
+    return (folder_of(prefix) or Path()) / file
+
+
+def get_module(name: str) -> Any:
+    """The macros and variables of a template; raises TemplateError as `render` does."""
+    template = get_template(name)
+    try:
+        with _budget:
+            return template.make_module()
+    except _ENDED as error:
+        raise failed(name, error, _path_of(name)) from error
 
 
 def render(name: str, **context: Any) -> str:
@@ -108,6 +312,22 @@ def render(name: str, **context: Any) -> str:
     if key is None:
         return _rendered(name, context)
     return _texts.get(key) or _texts.put(key, _rendered(name, context))
+
+
+def program(name: str, **context: Any) -> str:
+    """A whole program: a template rendered, after the functions of the core that it calls."""
+    text = render(name, **context)
+    functions = get_template(_FUNCTIONS).module
+    called = sorted(set(_calls().findall(text)))
+    return "".join([getattr(functions, of)(int(width)) for of, width in called]) + text
+
+
+@lru_cache(maxsize=1)
+def _calls() -> re.Pattern[str]:
+    """What finds calls of the core's functions: the name, and the width of the vectors."""
+    macros = vars(get_template(_FUNCTIONS).module).values()
+    names = [each.name for each in macros if getattr(each, "arguments", None) == ("width",)]
+    return re.compile(rf"\b({'|'.join(names)})_(\d+)\(")
 
 
 def key_of(name: str, context: Mapping[str, Any]) -> Any:
@@ -136,9 +356,10 @@ def _kept(value: Any) -> Any:
 def _rendered(name: str, context: Mapping[str, Any]) -> str:
     template = get_template(name)
     try:
-        return template.render(**context)
-    except jinja2.TemplateError as error:
-        raise _failed(name, error) from error
+        with _budget:
+            return template.render(**context)
+    except _ENDED as error:
+        raise failed(name, error, _path_of(name)) from error
 
 
 def rendered_macro(name: str, macro: Callable[..., Any]) -> Callable[..., str]:
@@ -146,25 +367,13 @@ def rendered_macro(name: str, macro: Callable[..., Any]) -> Callable[..., str]:
 
     def call(*args: Any, **values: Any) -> str:
         try:
-            return str(macro(*args, **values))
-        except jinja2.TemplateError as error:
-            raise _failed(name, error) from error
+            with _budget:
+                return str(macro(*args, **values))
+        except _ENDED:
+            try:  # Jinja puts the template's own lines into the traceback where it renders one
+                environment().handle_exception()
+            except _ENDED as error:
+                raise failed(name, error, _path_of(name)) from error
+            raise
 
     return call
-
-
-def _failed(name: str, error: jinja2.TemplateError) -> TemplateError:
-    """The error of a template that was being rendered, with its line."""
-    frames = traceback.extract_tb(error.__traceback__)
-    inside = [each for each in frames if each.filename.endswith(".j2")]  # as Jinja names them
-    where = f"line {inside[-1].lineno}: " if inside else ""
-    return TemplateError(message(f"template {name!r}", f"{where}{error}", "every variable defined"))
-
-
-def digest(*texts: str) -> str:
-    """The sha256 of some texts, as hexadecimal digits."""
-    sha = hashlib.sha256()
-    for text in texts:
-        sha.update(text.encode("utf-8"))
-        sha.update(b"\0")
-    return sha.hexdigest()

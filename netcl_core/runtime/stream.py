@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
-from netcl_core.device.device import Device
 from netcl_core.dtypes import Dtype
+from netcl_core.hardware.device import Device
 from netcl_core.runtime.numpy_stream import NumpyStream
 from netcl_core.runtime.opencl_stream import Launch, OpenCLStream
 

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from typing import Any, Final, final
 
-from netcl_core.device.device import opencl_module
+from netcl_core.hardware.device import opencl_module
 
 #: Bytes on their way that may stay until the next upload or wait asks for them; above it a
 #: thread waits for them.

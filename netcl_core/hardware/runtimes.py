@@ -24,6 +24,8 @@ LOADER_CACHE = Path("/etc/ld.so.cache")
 _MULTIARCH = sysconfig.get_config_var("MULTIARCH") or "."
 DEFAULT_FOLDERS = (f"/lib/{_MULTIARCH}", f"/usr/lib/{_MULTIARCH}", "/lib64", "/usr/lib64")
 FILENAMES = "OCL_ICD_FILENAMES"
+USER_VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
+GENERATED = "netcl-icd-"
 
 Source = Literal["system", "user", "pip", "nvidia"]
 
@@ -47,7 +49,7 @@ class Runtime:
 def discover() -> list[Runtime]:
     """Every OpenCL runtime that is listed or lies in the environment, the rejected ones too.
 
-    Order: the system's, those of OCL_ICD_FILENAMES, pip's, NVIDIA's unlisted one. Of two
+    Order: the system's, those of OCL_ICD_FILENAMES, of OCL_ICD_VENDORS, pip's, NVIDIA's. Of two
     entries for the same library the first is accepted. Changes nothing and never raises for a
     broken entry; empty on platforms other than Linux.
     """
@@ -94,7 +96,18 @@ def _listing(folder: Path) -> list[Path]:
         return []
 
 
+def user_choice() -> str | None:
+    """The variable by which the user chose runtimes; a parent process's own folder is no choice."""
+    for variable in USER_VARIABLES:
+        value = os.environ.get(variable)
+        if value and not Path(value).name.startswith(GENERATED):
+            return variable
+    return None
+
+
 def _vendor_folders() -> Iterator[tuple[Path, Source]]:
+    if chosen := user_choice():
+        yield Path(os.environ[chosen]), "user"
     yield SYSTEM_VENDORS, "system"
     if (Path(sys.prefix) / "conda-meta").is_dir():
         yield Path(sys.prefix, "etc/OpenCL/vendors"), "system"
@@ -162,6 +175,8 @@ def listed_library(icd: Path) -> str:
 
 
 def _how_listed(icd: Path, source: Source) -> str:
+    if source == "user":
+        return f"listed in the folder of {user_choice()}"
     if source == "system":
         return "listed by the system"
     if icd.parent == bundled_vendors():

@@ -1,4 +1,4 @@
-"""The devices of this process: what there is, in which order, and which one is the default.
+"""The devices of this process: which there are, in which order, and which is the default.
 
 Devices are found on first use, probed one after the other only as far as a
 question needs, and made once per process. Importing this module does not
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 from netcl_core import config
-from netcl_core.device import probing
-from netcl_core.device.device import Device, Kind
-from netcl_core.device.device import opencl_module as _pyopencl
-from netcl_core.errors import DeviceError, NetclError, message
+from netcl_core.errors import DeviceError, NetclError, first_line, message
+from netcl_core.hardware import probing
+from netcl_core.hardware.device import Device, Kind
+from netcl_core.hardware.device import opencl_module as _pyopencl
 
 if TYPE_CHECKING:
     import pyopencl
@@ -89,7 +89,7 @@ class _Table:
             self.opencl_problem = f"pyopencl cannot be imported: {error}"
             return []
         except Exception as error:  # a loader may raise anything; it becomes the reason
-            self.opencl_problem = f"OpenCL finds no platform: {probing.first_line(error)}"
+            self.opencl_problem = f"OpenCL finds no platform: {first_line(error)}"
             return []
         found = [device for platform in platforms for device in self._of_platform(platform)]
         if not found:
@@ -102,9 +102,9 @@ class _Table:
         try:
             name = platform.name.strip()
             for found in platform.get_devices():
-                made.append(Device(found))
+                made.append(Device(found, probing.prove))
         except Exception as error:  # a driver may raise anything; it becomes the reason
-            self.rejected.append(Rejected("?", name, probing.first_line(error)))
+            self.rejected.append(Rejected("?", name, first_line(error)))
         return made
 
 
@@ -148,18 +148,22 @@ def opencl_problem() -> str:
     return _table.opencl_problem
 
 
-def get_device(spec: str | Device) -> Device:
-    """The device that a spec names; a Device is returned as it is.
+def get_device(spec: str | Device, index: int | None = None) -> Device:
+    """The device that a spec names; a Device is returned as it is. `nc.device` is the same.
 
-    >>> nc.get_device("cpu").backend
+    >>> nc.device("cpu").backend
     'numpy'
+    >>> nc.device("opencl", 0) is nc.device("opencl:0")
+    True
 
     Specs, in any case: 'cpu' (the NumPy path), 'opencl' (the first OpenCL
     device), 'opencl:<index>', 'opencl:<part of a name or platform>'. Raises
-    DeviceError, which lists what there is.
+    DeviceError, which lists those that there are.
     """
     if isinstance(spec, Device):
         return spec
+    if index is not None:
+        return get_device(f"{spec}:{index}")
     if not isinstance(spec, str):
         raise DeviceError(message("device", f"got {spec!r}", "a spec or a Device", _SPECS))
     word = spec.strip().lower()
@@ -189,6 +193,12 @@ def _matcher(part: str) -> Callable[[int, Device], bool]:
     return lambda _, device: part in device.name.lower() or part in device.platform.lower()
 
 
+#: How PyTorch's users name a GPU.
+_OTHERS: Final = frozenset({"cuda", "gpu", "hip", "mps", "rocm", "xpu"})
+_GPU: Final = (
+    "Write 'opencl': the first GPU whose driver has OpenCL, else a CPU's OpenCL runtime; "
+    "`netcl devices` lists them all"
+)
 _SPECS: Final = "Give 'opencl:<index>', 'opencl:<part of a name>', 'opencl' or 'cpu' (NumPy)"
 
 
@@ -198,7 +208,8 @@ def _no_device(spec: str) -> DeviceError:
     if _table.opencl_problem:
         given += f" ({_table.opencl_problem})"
     refused = "; ".join(f"{r.name} of {r.platform}: {r.reason}" for r in _table.rejected)
-    remedy = f"{_SPECS}. Rejected: {refused}" if refused else _SPECS
+    remedy = _GPU if spec.strip().lower().partition(":")[0] in _OTHERS else _SPECS
+    remedy += f". Rejected: {refused}" if refused else ""
     return DeviceError(message("device", given, f"one of {there}", remedy))
 
 

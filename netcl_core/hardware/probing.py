@@ -7,13 +7,14 @@ output compared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from netcl_core.config import core_source
-from netcl_core.device import compiler
+from netcl_core.errors import first_line
+from netcl_core.hardware import programs
+from netcl_core.hardware.device import Probe
 
 if TYPE_CHECKING:
     import pyopencl
@@ -26,19 +27,17 @@ _DTYPES: Final = {"float": np.float32, "half": np.float16, "double": np.float64}
 _EXACT: Final = ("portable computing language", "oclgrind")
 
 
-@dataclass(frozen=True)
-class Probe:
-    """Whether a device passed, and in one line what happened."""
-
-    ok: bool
-    reason: str
+def prove(cl: Any, queue: pyopencl.CommandQueue, c_type: str) -> Probe:
+    """What a Device asks of itself: whether it computes in 'float', 'half' or 'double'."""
+    return (probe if c_type == "float" else probe_arithmetic)(cl, queue, c_type)
 
 
 def probe(cl: Any, queue: pyopencl.CommandQueue, c_type: str = "float") -> Probe:
     """Build, run and compare the probe kernel in 'float', 'half' or 'double'.
 
     `cl` is the pyopencl module. Never raises for what the driver does: that
-    becomes the reason. Takes 20 ms to 1 s, the first build of a driver longest.
+    becomes the reason. Takes 20 ms to 1 s, the first build of a driver longest; a
+    fraction of that where the built kernel is kept on disk.
     """
     source = core_source(_TEMPLATE)  # outside the try: a missing template is no driver's fault
     try:
@@ -60,14 +59,6 @@ def probe_arithmetic(cl: Any, queue: pyopencl.CommandQueue, c_type: str) -> Prob
     return probe(cl, queue, c_type)
 
 
-def first_line(error: BaseException) -> str:
-    """An exception as one line: its type and the telling part of its text."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower()]
-    text = " | ".join(dict.fromkeys(lines[:1] + telling[:1]))
-    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
-
-
 def _run(cl: Any, queue: pyopencl.CommandQueue, text: str, c_type: str) -> tuple[Any, Any]:
     given = np.arange(1, 2 * _LANES + 1, dtype=_DTYPES[c_type])[:_LANES]
     got = np.zeros_like(given)
@@ -82,4 +73,4 @@ def _run(cl: Any, queue: pyopencl.CommandQueue, text: str, c_type: str) -> tuple
 
 def _build(cl: Any, queue: pyopencl.CommandQueue, text: str, c_type: str) -> Any:
     half = " -DNETCL_PROBE_HALF" if c_type == "half" else ""
-    return compiler.from_source(cl, queue.context, text, f"-DNETCL_PROBE_TYPE={c_type}{half}")
+    return programs.load(cl, queue.context, text, f"-DNETCL_PROBE_TYPE={c_type}{half}")

@@ -18,11 +18,9 @@ from pathlib import Path
 from typing import Literal
 
 from netcl_core import config
-from netcl_core.device import runtimes
-from netcl_core.device.runtimes import Runtime
-
-USER_VARIABLES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
-_GENERATED = "netcl-icd-"
+from netcl_core.hardware import runtimes
+from netcl_core.hardware.runtimes import Runtime
+from netcl_core.scratch import Scratch
 
 Status = Literal["off", "foreign", "user", "system", "generated"]
 
@@ -58,7 +56,7 @@ def install() -> Installation:
 def _install() -> Installation:
     if not sys.platform.startswith("linux"):
         return Installation("foreign", None, f"{sys.platform} has a loader of its own")
-    if chosen := _user_choice():
+    if chosen := runtimes.user_choice():
         return Installation("user", Path(os.environ[chosen]), f"{chosen} is set and stays as it is")
     if not config.get("icd-discovery"):
         os.environ.pop("OCL_ICD_VENDORS", None)  # inherited from a parent that had it on
@@ -70,15 +68,6 @@ def _install() -> Installation:
     folder = vendors_folder(_entries(found))
     os.environ["OCL_ICD_VENDORS"] = str(folder)
     return Installation("generated", folder, "lists the system's runtimes and the environment's")
-
-
-def _user_choice() -> str | None:
-    """The variable by which the user chose runtimes; a parent process's own folder is no choice."""
-    for variable in USER_VARIABLES:
-        value = os.environ.get(variable)
-        if value and not Path(value).name.startswith(_GENERATED):
-            return variable
-    return None
 
 
 def _listed_beside_pyopencl(runtime: Runtime) -> bool:
@@ -108,7 +97,7 @@ def vendors_folder(entries: dict[str, str]) -> Path:
     temporary one serves for this process.
     """
     digest = hashlib.sha256(repr(sorted(entries.items())).encode()).hexdigest()[:16]
-    folder = config.cache_root() / "icd" / f"{_GENERATED}{digest}"
+    folder = config.cache_root() / "icd" / f"{runtimes.GENERATED}{digest}"
     try:
         if not folder.is_dir() or not _holds(folder, entries):
             _write(entries, folder)
@@ -121,7 +110,7 @@ def vendors_folder(entries: dict[str, str]) -> Path:
 
 def _write(entries: dict[str, str], folder: Path) -> None:
     for name, library in entries.items():
-        config.write_whole(folder / name, f"{library}\n".encode())
+        config.keep_whole(folder / name, f"{library}\n".encode())
 
 
 def _holds(folder: Path, entries: dict[str, str]) -> bool:
@@ -132,12 +121,12 @@ def _holds(folder: Path, entries: dict[str, str]) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _scratch() -> tempfile.TemporaryDirectory[str]:
+def _scratch() -> Scratch:
     """Removed when the process ends."""
-    return tempfile.TemporaryDirectory(prefix="netcl-")
+    return Scratch("icd")
 
 
 def _private_folder(entries: dict[str, str]) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix=_GENERATED, dir=_scratch().name))
+    folder = Path(tempfile.mkdtemp(prefix=runtimes.GENERATED, dir=_scratch().name))
     _write(entries, folder)
     return folder

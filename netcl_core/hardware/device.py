@@ -10,14 +10,16 @@ import importlib
 import os
 import re
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.device import icd, probing
-from netcl_core.device.probing import Probe
-from netcl_core.errors import DeviceError, message
+from netcl_core import config
+from netcl_core.errors import DeviceError, first_line, message
+from netcl_core.hardware import icd
 
 if TYPE_CHECKING:
     import pyopencl
@@ -26,6 +28,7 @@ Kind = Literal["gpu", "cpu", "accelerator"]
 Backend = Literal["opencl", "numpy"]
 
 
+_NO_CACHE: Final = "PYOPENCL_NO_CACHE"
 #: The room above that allocates, once somebody asks for a device's memory.
 _MEMORY: Final = "netcl_core.runtime.memory"
 
@@ -38,9 +41,29 @@ def opencl_module() -> Any:
     The one place that imports it, since OpenCL is optional.
     """
     icd.install()
-    import pyopencl
+    # Its own cache on disk holds code that fills in a kernel's arguments, which is quickly made. It
+    # needs a home that can be written to, and threads that use it together have crashed.
+    with config.variable(_NO_CACHE, "true"):
+        import pyopencl
 
     return pyopencl
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Whether a device passed, and in one line what happened."""
+
+    ok: bool
+    reason: str
+
+
+#: What tries a queue out: `(pyopencl, queue, "float" | "half" | "double")`. It builds a program, so
+#: that it lies above.
+Prove: TypeAlias = "Callable[[Any, pyopencl.CommandQueue, str], Probe]"
+
+
+def _untried(cl: Any, queue: pyopencl.CommandQueue, c_type: str) -> Probe:
+    return Probe(False, "nothing was tried")
 
 
 @final
@@ -60,6 +83,7 @@ class Device:
         "_is_open",
         "_lock",
         "_probes",
+        "_prove",
         "backend",
         "cl_device",
         "compute_units",
@@ -97,8 +121,9 @@ class Device:
     context: pyopencl.Context | None
     queue: pyopencl.CommandQueue | None
 
-    def __init__(self, cl_device: pyopencl.Device | None = None) -> None:
+    def __init__(self, cl_device: pyopencl.Device | None = None, prove: Prove = _untried) -> None:
         self.cl_device = cl_device
+        self._prove = prove
         self._lock = threading.RLock()
         self._is_open = False
         self._probes: dict[str, Probe] = {}
@@ -120,7 +145,7 @@ class Device:
         self.platform = found.platform.name.strip()
         self.driver_version = found.driver_version.strip()
         self.extensions = tuple(found.extensions.split())
-        self.simulator = "oclgrind" in f"{self.platform} {self.name}".lower()
+        self.simulator = is_simulator(found)
         self.kind = "cpu" if self.simulator else _kind(found)
         self.max_work_group_size = found.max_work_group_size
         self.compute_units = found.max_compute_units
@@ -171,10 +196,9 @@ class Device:
         try:
             queue = self.queue
         except Exception as error:  # a driver may raise anything; it becomes the reason
-            return Probe(False, "no context or queue: " + probing.first_line(error))
+            return Probe(False, "no context or queue: " + first_line(error))
         assert queue is not None
-        run = probing.probe if c_type == "float" else probing.probe_arithmetic
-        return run(opencl_module(), queue, c_type)
+        return self._prove(opencl_module(), queue, c_type)
 
     def memory_stats(self) -> dict[str, int]:
         """Bytes of the tensors that live on the device now, and what they took at most.
@@ -228,6 +252,11 @@ def _kind(found: pyopencl.Device) -> Kind:
     if found.type & types.GPU:
         return "gpu"
     return "cpu" if found.type & types.CPU else "accelerator"
+
+
+def is_simulator(found: pyopencl.Device) -> bool:
+    """Whether a device only simulates one: Oclgrind."""
+    return "oclgrind" in f"{found.platform.name} {found.name}".lower()
 
 
 def stand_in(kind: Kind) -> Device:

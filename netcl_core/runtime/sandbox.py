@@ -1,0 +1,240 @@
+"""The sandbox of templates: nothing of Python can be reached, and steps and sizes have a bound.
+
+Jinja's immutable sandbox keeps names with underscores and changes of values out. Here they are
+refused when a template is read, whether that line is ever rendered or not; and what could run for
+ever or fill the memory is counted: rounds of loops, calls, and the size of every value made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, ItemsView, Iterable, Iterator, ValuesView
+from functools import lru_cache, wraps
+from itertools import chain
+from typing import Any, Final, Protocol, final
+
+import jinja2
+from jinja2 import nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+from jinja2.visitor import NodeTransformer
+
+#: The most characters or elements in one value: twenty times what the largest kernel has.
+LARGEST: Final = 4_000_000
+_PER_STEP: Final = 64
+MOST_BITS: Final = 256
+TOO_LARGE: Final = f"%s of more than {LARGEST} characters or elements"
+#: Filters that are gone: what they make cannot be told from what they get, or it varies.
+_DROPPED: Final = (
+    "attr", "batch", "center", "filesizeformat", "forceescape", "groupby", "pprint", "random",
+    "round", "slice", "striptags", "sum", "tojson", "truncate", "urlencode", "urlize", "wordcount",
+    "wordwrap", "xmlattr",
+)  # fmt: skip
+#: Methods of texts that are gone, for the same reason; there are filters for most of them.
+DROPPED_METHODS: Final = frozenset(
+    {"center", "encode", "expandtabs", "join", "ljust", "replace", "rjust", "translate", "zfill"}
+)
+_CONTAINERS: Final = (list, tuple, set, frozenset, ItemsView, ValuesView)
+#: The types of values in which others lie.
+NESTED: Final = (*_CONTAINERS, dict, Namespace)
+_BINARY: Final = frozenset({"+", "*", "**", "%"})
+#: A place of `%` whose width or precision is large, or a value.
+_WIDE: Final = re.compile(r"%(\([^)]*\))?[-+ #0]*(\*|\d{4}|\d*\.(\*|\d{4}))")
+_MEASURED: Final = "measured"
+_ROUNDS: Final = "rounds"
+
+
+class Budget(Protocol):
+    """What templates pay with."""
+
+    def step(self, count: int = 1) -> None:
+        """Pay for steps; raises BudgetError if none are left."""
+
+    def fit(self, size: int, what: str = "a value") -> None:
+        """Pay for something of a size; raises BudgetError, best before it is made."""
+
+    def measured(self, value: Any) -> Any:
+        """A value that a template has made, if it is small enough; one in another counts, too."""
+
+    def rounds(self, values: Iterable[Any], cost: int) -> Iterator[Any]:
+        """The values of a loop, of which each round costs some steps."""
+
+
+@final
+class BudgetError(jinja2.TemplateRuntimeError):
+    """A template that does or makes more than any kernel needs."""
+
+
+@final
+class PrivateError(jinja2.exceptions.SecurityError):
+    """A template that reaches for what belongs to Python, found where it is read."""
+
+    def __init__(self, name: str, line: int) -> None:
+        super().__init__(f"it reaches for {name!r}, which is Python's own")
+        self.line = line
+        self.path = ""
+
+
+def weight(value: Any) -> int:
+    """The elements of a value and of all in it, each as often as it stands there."""
+    total, waiting = 0, [value]
+    while waiting:
+        each = waiting.pop()
+        inside: Iterable[Any] = ()
+        if isinstance(each, str):
+            total += len(each) // _PER_STEP
+        elif isinstance(each, _CONTAINERS):
+            inside = each
+        elif isinstance(each, dict):
+            inside = chain(each.keys(), each.values())
+        elif isinstance(each, Namespace):
+            kept: dict[str, Any] = object.__getattribute__(each, "_Namespace__attrs")
+            inside = kept.values()
+        waiting.extend(inside)
+        total += 1
+        if total + len(waiting) > LARGEST // _PER_STEP:
+            raise BudgetError(TOO_LARGE % "a value")
+    return total
+
+
+# -- what makes much of little -----------------------------------------------------------
+
+
+def _power(left: Any, right: Any) -> Any:
+    if isinstance(left, int) and isinstance(right, int) and right > 0:
+        bits = left.bit_length() * right
+        if bits > MOST_BITS:
+            raise BudgetError(f"a number of more than {MOST_BITS} bits")
+    return left**right
+
+
+def _filled(text: Any, values: Any) -> Any:
+    """`%`: a remainder, or a text with places, of which none is wide."""
+    if isinstance(text, str) and _is_wide(text):
+        raise BudgetError(f"a place of 1000 characters or more, or of any width, in {text[:40]!r}")
+    return text % values
+
+
+@lru_cache(maxsize=1024)
+def _is_wide(text: str) -> bool:
+    return _WIDE.search(text) is not None
+
+
+@final
+class _Watched(NodeTransformer):
+    """Puts what is counted around loops and literals, and refuses what starts with `_`."""
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802 - Jinja's name
+        """Each round of a loop costs a step, and one more for 16 things in it."""
+        if node.recursive:
+            expected = "a recursive loop has no bound; a macro may call itself"
+            raise jinja2.TemplateSyntaxError(expected, node.lineno)
+        cost = 1 + sum(1 for _ in node.find_all(nodes.Node)) // 16
+        self.generic_visit(node)
+        node.iter = _filtered(node.iter, _ROUNDS, nodes.Const(cost))
+        return node
+
+    def _made(self, node: Any) -> nodes.Node:
+        self.generic_visit(node)
+        stored = isinstance(node, nodes.Tuple) and node.ctx != "load"
+        return node if stored else _filtered(node, _MEASURED)
+
+    visit_List = visit_Tuple = visit_Dict = visit_Concat = _made  # noqa: N815 - the same
+
+    def visit_Getattr(self, node: nodes.Getattr) -> nodes.Node:  # noqa: N802 - the same
+        """An attribute by name."""
+        _refuse_private(node.attr, node)
+        return self.generic_visit(node)
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802 - the same
+        """The same in brackets."""
+        _refuse_private(getattr(node.arg, "value", None), node)
+        return self.generic_visit(node)
+
+
+def _refuse_private(name: Any, node: nodes.Node) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise PrivateError(name, node.lineno)
+
+
+def _filtered(node: nodes.Node, name: str, *given: nodes.Expr) -> nodes.Filter:
+    made = nodes.Filter(node, name, [*given], [], None, None, lineno=node.lineno)
+    made.environment = node.environment
+    return made
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """An environment in which templates reach nothing, with bounds for what filters make."""
+
+    intercepted_binops = _BINARY
+
+    def __init__(self, budget: Budget, **options: Any) -> None:
+        super().__init__(**options)
+        self.budget = budget
+        for name in _DROPPED:
+            del self.filters[name]
+        self.filters |= {
+            "join": self._joined(self.filters["join"]),
+            "replace": self._replaced,
+            "indent": self._indented,
+            "format": lambda text, *values, **named: _filled(str(text), named or values),
+        }
+        self.filters = {name: self._paid(each) for name, each in self.filters.items()}
+        self.filters |= {_MEASURED: budget.measured, _ROUNDS: budget.rounds}
+        self.globals.pop("lipsum")
+        self.binop_table |= {"*": self._times, "**": _power, "%": _filled}
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        self.budget.fit(len(source), "a template")
+        try:
+            tree: nodes.Template = _Watched().visit(super()._parse(source, name, filename))
+        except PrivateError as error:
+            error.path = filename or ""
+            raise
+        return tree
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """Compute `left operator right`."""
+        return self.budget.measured(self.binop_table[operator](left, right))
+
+    # -- what makes much of little -------------------------------------------------------
+
+    def _paid(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A filter of which what it makes is measured."""
+
+        @wraps(function)
+        def call(*args: Any, **values: Any) -> Any:
+            self.budget.step()
+            return self.budget.measured(function(*args, **values))
+
+        return call
+
+    def _times(self, left: Any, right: Any) -> Any:
+        for value, times in ((left, right), (right, left)):
+            if isinstance(value, (str, list, tuple)) and isinstance(times, int):
+                self.budget.fit(len(value) * max(times, 0))
+        return left * right
+
+    def _joined(self, default: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(default)
+        def join(
+            context: Any, values: Iterable[Any], between: Any = "", attribute: Any = None
+        ) -> Any:
+            listed = list(values)
+            self.budget.fit(len(str(between)) * len(listed), "a text")
+            return default(context, listed, between, attribute)
+
+        return join
+
+    def _replaced(self, text: Any, old: Any, new: Any) -> str:
+        """Each `old` in a text as `new`."""
+        within, gone, put = str(text), str(old), str(new)
+        self.budget.fit(len(within) + within.count(gone) * len(put), "a text")
+        return within.replace(gone, put)
+
+    def _indented(self, text: Any, width: int = 4, first: bool = False, blank: bool = False) -> str:
+        """The lines of a text further to the right, all but the first."""
+        lines = str(text).splitlines(keepends=True)
+        self.budget.fit(len(lines) * int(width), "a text")
+        moved = [" " * width + each if blank or each.strip() else each for each in lines]
+        return "".join(moved if first else [*lines[:1], *moved[1:]])

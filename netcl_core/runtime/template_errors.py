@@ -1,0 +1,83 @@
+"""Errors of templates: whose they are, where in them, and what is to be done."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import jinja2
+from jinja2.exceptions import SecurityError
+
+from netcl_core.errors import TemplateError, coded, message
+from netcl_core.runtime.sandbox import BudgetError, PrivateError
+
+#: The distributions that the prefixes of plugins belong to.
+_owners: Final[dict[str, str]] = {}
+#: Prefixes that several have a claim to, and nobody has: what each of them has instead.
+sharers: Final[dict[str, tuple[str, ...]]] = {}
+
+
+def own(prefix: str, distribution: str) -> None:
+    """Note whose templates a prefix leads to."""
+    _owners[prefix] = distribution
+
+
+def _who(name: str) -> str:
+    """A template as errors name it: with the distribution that it belongs to."""
+    owner = _owners.get(name.partition("/")[0])
+    return f"template {name!r}" + (f" of {owner}" if owner else "")
+
+
+def not_found(name: str, error: jinja2.TemplateNotFound, prefixes: Iterable[str]) -> TemplateError:
+    """The error for a template that is not there, or whose prefix several plugins claim."""
+    known = sorted(prefixes)
+    prefix, _, file = name.partition("/")
+    if prefix in sharers and prefix not in known:
+        text = message(
+            f"template {name!r}",
+            f"{' and '.join(sharers[prefix])} both claim the prefix {prefix!r}",
+            "one plugin of that name",
+            f"Disable or uninstall one of them. For their authors: {sharers[prefix][0]}/{file} is "
+            "found in any case",
+        )
+        return coded("NP113", TemplateError(text))
+    text = message(
+        f"template {name!r}",
+        f"{error.name} was not found",
+        f"a file below one of the prefixes {', '.join(known)}",
+        "A plugin's prefix is the name of its entry point",
+    )
+    return coded("NP309", TemplateError(text))
+
+
+def failed(name: str, error: BaseException, path: Path) -> TemplateError:
+    """The error of a template that could not be read or rendered, with the line."""
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        given = f"line {error.lineno}: {error.message}"
+        return TemplateError(message(f"template {name!r}", given, "valid Jinja"))
+    place = _place(error, path)
+    if isinstance(error, SecurityError):
+        text = message(_who(name), f"{place}{error}", "a template that keeps to what it is given")
+        return coded("NP316", TemplateError(text))
+    if isinstance(error, (BudgetError, RecursionError, OverflowError, MemoryError)):
+        expected = "a template that ends, with a kernel's size"
+        text = message(_who(name), f"{place}{error}", expected)
+        return coded("NP317", TemplateError(text))
+    given = f"{place}{error}"
+    return TemplateError(message(f"template {name!r}", given, "every variable defined"))
+
+
+def _place(error: BaseException, path: Path) -> str:
+    """Where a template failed: its own line, and that of another one if it was in there."""
+    if isinstance(error, PrivateError):
+        within = "" if Path(error.path) == path else f" of {Path(error.path).name}"
+        return f"line {error.line}{within}: "
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [each for each in frames if each.filename.endswith(".j2")]  # as Jinja names them
+    own = [each for each in inside if Path(each.filename) == path]
+    where = f"line {own[-1].lineno}: " if own else ""
+    if inside and inside[-1] not in own:
+        where += f"line {inside[-1].lineno} of {Path(inside[-1].filename).name}: "
+    return where
