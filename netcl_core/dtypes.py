@@ -1,4 +1,4 @@
-"""The dtypes of netcl: names, storage and compute types in OpenCL C, and promotion."""
+"""The dtypes of netcl: names, types in OpenCL C and NumPy, wide forms, and promotion."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
+import ml_dtypes
 import numpy as np
 
 from netcl_core.errors import DtypeError, message
@@ -18,7 +19,11 @@ class Dtype:
 
     `storage` is the OpenCL C type in memory, `compute` the type that arithmetic
     uses: float16 is stored as half and computed in float (vload_half is core
-    OpenCL, half arithmetic is an extension), bool and uint8 are computed in int.
+    OpenCL, half arithmetic is an extension), and so is bfloat16, the upper half of
+    a float, for which OpenCL has no type; bool and uint8 are computed in int.
+
+    >>> nc.DTYPES["bfloat16"].wide, nc.DTYPES["float64"].wide
+    ('float32', 'float64')
     """
 
     name: str
@@ -29,21 +34,37 @@ class Dtype:
 
     itemsize: int  # bytes per element
     floating: bool  # whether a tensor of this dtype can have a gradient
+    wide: str  # the dtype of sums and statistics: that of the computed values of a float
+
+    @property
+    def limits(self) -> Any:
+        """What NumPy's `finfo` tells, for a floating dtype."""
+        return ml_dtypes.finfo(self.numpy)  # type: ignore[no-untyped-call]
+
+
+def _dtype(name: str, kept: Any, storage: str, compute: str, category: int) -> Dtype:
+    numpy = np.dtype(kept)
+    wide = "float32" if category == 2 and compute == "float" else name
+    return Dtype(name, numpy, storage, compute, category, numpy.itemsize, category == 2, wide)
 
 
 DTYPES: Final[dict[str, Dtype]] = {
-    name: Dtype(
-        name, np.dtype(name), storage, compute, category, np.dtype(name).itemsize, category == 2
+    row[0]: _dtype(*row)
+    for row in (
+        ("bool", np.bool_, "uchar", "int", 0),
+        ("uint8", np.uint8, "uchar", "int", 1),
+        ("int32", np.int32, "int", "int", 1),
+        ("int64", np.int64, "long", "long", 1),
+        ("bfloat16", ml_dtypes.bfloat16, "ushort", "float", 2),
+        ("float16", np.float16, "half", "float", 2),
+        ("float32", np.float32, "float", "float", 2),
+        ("float64", np.float64, "double", "double", 2),
     )
-    for name, storage, compute, category in (
-        ("bool", "uchar", "int", 0),
-        ("uint8", "uchar", "int", 1),
-        ("int32", "int", "int", 1),
-        ("int64", "long", "long", 1),
-        ("float16", "half", "float", 2),
-        ("float32", "float", "float", 2),
-        ("float64", "double", "double", 2),
-    )
+}
+#: The floating dtypes, the narrow ones first.
+FLOATS: Final = tuple([name for name, dtype in DTYPES.items() if dtype.floating])
+_WIDE: Final = {
+    each.numpy: np.dtype(each.wide) for each in DTYPES.values() if each.wide != each.name
 }
 _ORDER: Final = {name: rank for rank, name in enumerate(DTYPES)}
 #: The NumPy type in which an OpenCL C compute type is evaluated on the NumPy path.
@@ -87,6 +108,21 @@ def dtype_name(dtype: Any, who: str = "dtype") -> str:
     return name
 
 
+def is_floating(array: Any) -> bool:
+    """Whether an array's dtype is floating; NumPy does not count bfloat16 among its own."""
+    return array.dtype.kind == "f" or array.dtype in _WIDE
+
+
+def widened(array: Any) -> Any:
+    """A NumPy array in the dtype in which it is computed with: float32 for 16-bit floats.
+
+    >>> nc.widened(np.ones(2, np.float16)).dtype, nc.widened(np.ones(2)).dtype
+    (dtype('float32'), dtype('float64'))
+    """
+    wide = _WIDE.get(array.dtype)
+    return array if wide is None else array.astype(wide)
+
+
 def category_of_scalar(value: bool | int | float) -> int:
     """0 for bool, 1 for int, 2 for float."""
     if isinstance(value, bool):
@@ -95,11 +131,15 @@ def category_of_scalar(value: bool | int | float) -> int:
 
 
 def _widest(names: Sequence[str]) -> str:
-    return max(names, key=_ORDER.__getitem__)
+    found = max(names, key=_ORDER.__getitem__)
+    return "float32" if found == "float16" and "bfloat16" in names else found
 
 
 def promote(arrays: Iterable[tuple[str, int]], scalars: Iterable[int] = ()) -> str:
     """The dtype of a result, by PyTorch's rule.
+
+    >>> nc.promote([("float16", 2), ("float64", 0)]), nc.promote([("int64", 1)], scalars=[2])
+    ('float16', 'float32')
 
     `arrays` are pairs of dtype name and number of dimensions, `scalars` the
     categories of Python scalars. Tensors with dimensions come first; 0-d tensors

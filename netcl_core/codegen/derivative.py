@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -138,29 +138,3 @@ def _logistic_exponent(tree: Apply) -> Expr | None:
         return None
     last = below.args[1]
     return last.args[0] if isinstance(last, Apply) and last.op == "exp" else None
-
-
-def spread(tree: Expr, of_names: Mapping[str, Expr] | None = None) -> Expr:
-    """How far rounding may carry the value of a tree: a bound, in units of its relative error.
-
-    Each operation adds its result's magnitude and hands on the spread of its operands
-    times its slopes (running error analysis; Higham 2002, chapter 3). Numbers and
-    names are exact but for those in `of_names`.
-    """
-    exact = of_names or {}
-
-    def carried(node: Apply, of: Callable[[Expr], Expr]) -> Expr:
-        if node.op in MASKS:
-            return ZERO
-        if node.op == "?:":
-            return Apply("?:", (node.args[0], *map(of, node.args[1:])))
-        inner = list(map(of, node.args))
-        total: Expr = Apply("fabs", (node,))
-        if any(each != ZERO for each in inner):
-            for partial, each in zip(partials(node), inner, strict=True):
-                total = plus(total, times(Apply("fabs", (partial,)), each))
-        return total
-
-    return folded(
-        tree, lambda leaf: exact.get(leaf.id, ZERO) if isinstance(leaf, Name) else ZERO, carried
-    )

@@ -10,10 +10,10 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.codegen.expressions import COMPARISONS
+from netcl_core.codegen.expressions import BITWISE, COMPARISONS
 from netcl_core.codegen.ssa import INTEGERS, Block, Value
-from netcl_core.device.device import Device
 from netcl_core.dtypes import NUMPY_OF_COMPUTE
+from netcl_core.hardware.device import Device
 
 
 @final
@@ -52,7 +52,9 @@ def dialect_of(device: Device) -> Dialect:
 
 
 _LANE: Final = {"mask4": "int", "mask8": "long"}
-_INFIX: Final = COMPARISONS | {"+", "-", "*", "/", "&&", "||", "&"}
+_INFIX: Final = COMPARISONS | BITWISE | {"+", "-", "*", "/", "&&", "||"}
+#: The helpers of `functions.cl.j2` for integers.
+_OF_INTEGERS: Final = {"ipow": "power", "idiv": "quotient", "imod": "rest"}
 #: Parentheses within parentheses; clang stops at 256.
 _NESTED: Final = 32
 _LOWEST: Final = {"int": ("INT_MIN", -(1 << 31)), "long": ("LONG_MIN", -(1 << 63))}
@@ -93,8 +95,7 @@ class OpenCLPrinter:
     With `width` 1 everything is scalar. Otherwise values that depend on a vector
     load are vectors of that width and all others stay scalars, widened where the
     language asks for it (arguments of functions, branches of a selection). `scalars`
-    gives scalar arguments other names than their slots'. `helpers` are those of the
-    dialect that the statements call.
+    gives scalar arguments other names than their slots'.
     """
 
     def __init__(
@@ -111,7 +112,6 @@ class OpenCLPrinter:
         self.sources = sources
         self.scalars = scalars or {}
         self.dialect = dialect
-        self.helpers: set[str] = set()
         self.order = block.live(roots)
         self.roots = frozenset(roots)
         self.uses = Counter(arg for number in self.order for arg in block.values[number].args)
@@ -200,17 +200,14 @@ class OpenCLPrinter:
         return value.op == "const" and value.payload == 1
 
     def _helper(self, name: str, value: Value) -> str | None:
-        if name == "ipow":
-            return f"power_{value.ctype}"
+        if name in _OF_INTEGERS:
+            return f"{_OF_INTEGERS[name]}_{value.ctype}"
         return self.dialect.helpers.get(name) if value.ctype == "float" else None
 
     def _function(self, name: str, value: Value, wide: bool) -> str:
         """How a function is called in the dialect."""
         helper = self._helper(name, value)
-        if helper is None:
-            return name
-        self.helpers.add(helper)
-        return f"{helper}_{self.width if wide else 1}"
+        return name if helper is None else f"{helper}_{self.width if wide else 1}"
 
 
 def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
@@ -241,6 +238,18 @@ def _integer_power(base: Any, exponent: Any) -> Any:
         return np.power(base, exponent)
     sign = np.power(base, np.where(negative, exponent & 1, exponent))
     return np.where(negative & (base != 1) & (base != -1), base.dtype.type(0), sign)
+
+
+def _integer_quotient(x: Any, y: Any) -> Any:
+    """Towards zero, as `quotient_int` of functions.cl.j2."""
+    safe = np.where((y == 0) | (y == -1), y.dtype.type(1), y)
+    found = (x - np.fmod(x, safe)) // safe
+    return np.where(y == 0, x.dtype.type(0), np.where(y == -1, -x, found))
+
+
+def _integer_rest(x: Any, y: Any) -> Any:
+    """What division towards zero leaves; as `rest_int` of functions.cl.j2."""
+    return np.fmod(x, np.where((y == 0) | (y == -1), y.dtype.type(1), y))
 
 
 _SAME_NAME: Final = (
@@ -311,6 +320,8 @@ NUMPY_NAMES: Final[dict[str, Any]] = {
     **{f"np_{name}": function for name, function in NUMPY_FUNCTIONS.items()},
     **{dtype.name: dtype.type for dtype in NUMPY_OF_COMPUTE.values()},
     "np_ipow": _integer_power,
+    "np_idiv": _integer_quotient,
+    "np_imod": _integer_rest,
     "where": np.where,
     "logical_and": np.logical_and,
     "logical_or": np.logical_or,

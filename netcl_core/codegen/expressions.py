@@ -57,7 +57,9 @@ LOGICAL: Final = frozenset({"&&", "||", "!"})
 PREDICATES: Final = frozenset({"isnan", "isinf", "isfinite"})
 #: Whatever yields a truth value.
 MASKS: Final = COMPARISONS | LOGICAL | PREDICATES
-_BINARY: Final = COMPARISONS | {"+", "-", "*", "/", "&&", "||"}
+#: Of integers and bools alone; `~x` is `x ^ -1`.
+BITWISE: Final = frozenset({"&", "|", "^"})
+_BINARY: Final = COMPARISONS | BITWISE | {"+", "-", "*", "/", "&&", "||"}
 
 #: Functions that exist for integers too; all others make an integer op a float op.
 INTEGER_FUNCTIONS: Final = frozenset(
@@ -161,7 +163,7 @@ class _Converter:
             return self._name(node.name)
         if isinstance(node, c_ast.BinaryOp) and node.op in _BINARY:
             return Apply(node.op, (self.convert(node.left), self.convert(node.right)))
-        if isinstance(node, c_ast.UnaryOp) and node.op in {"-", "+", "!"}:
+        if isinstance(node, c_ast.UnaryOp) and node.op in {"-", "+", "!", "~"}:
             return self._unary(node.op, self.convert(node.expr))
         if isinstance(node, c_ast.TernaryOp):
             parts = (node.cond, node.iftrue, node.iffalse)
@@ -175,6 +177,8 @@ class _Converter:
     def _unary(self, op: str, operand: Expr) -> Expr:
         if op == "+":
             return operand
+        if op == "~":
+            return Apply("^", (operand, Number(-1)))
         if op == "-" and isinstance(operand, Number):
             return Number(-operand.value)
         return Apply("neg" if op == "-" else "!", (operand,))
@@ -260,13 +264,16 @@ _TIGHTNESS: Final = {
     "?:": 1,
     "||": 2,
     "&&": 3,
-    **dict.fromkeys(("==", "!="), 4),
-    **dict.fromkeys(("<", "<=", ">", ">="), 5),
-    **dict.fromkeys("+-", 6),
-    **dict.fromkeys("*/", 7),
-    **dict.fromkeys(("neg", "!"), 8),
+    "|": 4,
+    "^": 5,
+    "&": 6,
+    **dict.fromkeys(("==", "!="), 7),
+    **dict.fromkeys(("<", "<=", ">", ">="), 8),
+    **dict.fromkeys("+-", 9),
+    **dict.fromkeys("*/", 10),
+    **dict.fromkeys(("neg", "!"), 11),
 }
-_ATOM: Final = 9
+_ATOM: Final = 12
 
 
 def to_c(tree: Expr) -> str:

@@ -30,17 +30,17 @@ from netcl_core.codegen.region import (
     forward_program,
     infer,
 )
-from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES, Dtype
+from netcl_core.hardware.device import Device
 from netcl_core.runtime.opencl_stream import SharedKernel, shared_kernel
-from netcl_core.runtime.rendering import render
+from netcl_core.runtime.rendering import get_template, program
 
 Needs: TypeAlias = tuple[bool, ...]
 #: How a kernel is written: "numpy", or the vector form of a kind of device; "aligned" where
 #: every vector stands at a multiple of its size (OpenCL aligns buffers to the largest type).
 Style: TypeAlias = str
 
-_WIDTHS: Final = {"vector16": 16, "aligned16": 16, "vector4": 4, "aligned4": 4}
+_WIDTHS: Final = {"vector16": 16, "aligned16": 16, "aligned8": 8, "vector4": 4, "aligned4": 4}
 
 
 @final
@@ -130,7 +130,6 @@ class _OpenCLText:
         self.width = width
         self.aligned = aligned
         self.dialect = dialect
-        self.helpers: set[str] = set()
         self.types = types
         self.dtypes = {f"in{i}": name for i, name in enumerate(types.inputs)}
         self.dtypes |= {f"gout{i}": name for i, name in enumerate(types.outputs)}
@@ -138,7 +137,7 @@ class _OpenCLText:
 
     def render(self, entry: str) -> str:
         vector_lines, scalar_lines = self._lines(self.width), self._lines(1)
-        return render(
+        return program(
             "core/kernels/elementwise.cl.j2",
             entry=entry,
             parameters=self._parameters(),
@@ -147,7 +146,6 @@ class _OpenCLText:
             pointers=self._pointers(),
             vector_lines=vector_lines,
             scalar_lines=scalar_lines,
-            helpers=sorted(self.helpers),
         )
 
     def _layout_of(self, slot: str) -> str:
@@ -193,7 +191,6 @@ class _OpenCLText:
         sources = {slot: self._source(slot, width) for slot in self.program.loads}
         roots = [value for _, _, value in self.program.stores]
         printer = OpenCLPrinter(self.program.block, roots, width, sources, self.dialect)
-        self.helpers |= printer.helpers
         stores = (
             self._store(slot, dtype, printer.result(value), width, self._same(value))
             for slot, dtype, value in self.program.stores
@@ -219,41 +216,28 @@ class _OpenCLText:
         if same and width > 1 and self.outer and DTYPES[dtype].storage == "half":
             # PoCL 3.1 takes a row of equal halves for aligned to the vector's size, and crashes
             one = f"const float s_{slot} = ({value}).s0;"
-            each = f"vstore_half(s_{slot}, i + j, p_{slot});"
+            each = store_text(DTYPES[dtype], f"p_{slot}", "i + j", f"s_{slot}", 1)
             return f"{one} for (size_t j = 0; j < {width}; ++j) {each}"
         return store_text(DTYPES[dtype], f"p_{slot}", "i", value, width, self.aligned)
 
 
 def load_text(dtype: Dtype, pointer: str, index: str, width: int, aligned: bool = False) -> str:
     """OpenCL C that reads `width` elements at an index, in the dtype's compute type."""
-    storage = dtype.storage
-    if storage == "half":
-        place = f"{index}, {pointer}" if width == 1 else f"0, {pointer} + {index}"
-        return f"vload_half{width if width > 1 else ''}({place})"
-    if width == 1:
-        return f"{pointer}[{index}]"
-    if aligned and storage != "uchar":
-        return f"*((__global const {storage}{width} *)({pointer} + {index}))"
-    vector = f"vload{width}(0, {pointer} + {index})"
-    return f"convert_int{width}({vector})" if storage == "uchar" else vector
+    read = _access().load_vector
+    return str(read(pointer, index, dtype.storage, dtype.compute, width, aligned))
 
 
 def store_text(
     dtype: Dtype, pointer: str, index: str, value: str, width: int, aligned: bool = False
 ) -> str:
     """The OpenCL C statement that writes `width` elements, given in the compute type."""
-    storage = dtype.storage
-    if storage == "half":
-        if width == 1:
-            return f"vstore_half({value}, {index}, {pointer});"
-        return f"vstore_half{width}({value}, 0, {pointer} + {index});"
-    if storage == "uchar":
-        value = f"convert_uchar{width if width > 1 else ''}({value})"
-    if width == 1:
-        return f"{pointer}[{index}] = {value};"
-    if aligned and storage != "uchar":
-        return f"*((__global {storage}{width} *)({pointer} + {index})) = {value};"
-    return f"vstore{width}({value}, 0, {pointer} + {index});"
+    write = _access().store_vector
+    return str(write(pointer, index, value, dtype.storage, dtype.compute, width, aligned))
+
+
+def _access() -> Any:
+    """The macros by which kernels read and write."""
+    return get_template("core/kernels/access.cl.j2").module
 
 
 #: What a source depends on besides dtypes: style, outer dimensions, and how each input stands.

@@ -8,7 +8,7 @@ respect to its result goes on through that backward again: nobody's rule for a k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 from weakref import WeakKeyDictionary
 
@@ -180,8 +180,5 @@ def _live(
         return tuple((kind, numbers[i] if kind == "step" else i) for kind, i in refs)
 
     kept = (steps[k] for k in numbers)
-    found = (
-        PrimitiveStep(each.primitive, moved(each.operands), each.choices, each.attrs, each.cast)
-        for each in kept
-    )
+    found = (replace(each, operands=moved(each.operands)) for each in kept)
     return tuple(found), moved(outputs)

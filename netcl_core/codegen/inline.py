@@ -2,7 +2,8 @@
 
 A template that offers a slot calls a function where it reads an element of its input
 (prologue) or has computed one of its output (epilogue). The function is printed here
-from the neighbour's region; it brings kernel arguments of its own.
+from the neighbour's region; it brings kernel arguments of its own. So does a function of the
+template's own that is made of primitives (`inlined`), which have the formula then.
 """
 
 from __future__ import annotations
@@ -16,13 +17,22 @@ from netcl_core.codegen.emit import OpenCLPrinter, Source, dialect_of
 from netcl_core.codegen.generation import load_text, number, store_text
 from netcl_core.codegen.layout import Layout, Shape, collapse
 from netcl_core.codegen.lowering import Plan
-from netcl_core.codegen.region import KernelProgram, Types, forward_program
-from netcl_core.dtypes import DTYPES
-from netcl_core.runtime.kernels import Arg
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.codegen.region import (
+    KernelProgram,
+    PrimitiveStep,
+    Ref,
+    Region,
+    Signature,
+    Types,
+    forward_program,
+)
+from netcl_core.dtypes import DTYPES, category_of_scalar
+from netcl_core.hardware.device import Device
+from netcl_core.runtime.kernels import Arg, Spec
 from netcl_core.runtime.rendering import render
 
 _TEMPLATE: Final = "core/kernels/inline.cl.j2"
-_HELPERS: Final = "core/kernels/helpers.cl.j2"
 #: A kernel argument with its declaration.
 Parameter: TypeAlias = tuple[Arg, str]
 
@@ -33,9 +43,12 @@ class Caller(NamedTuple):
     name: str
     names: tuple[str, ...]
 
-    def call(self, width: int, index: str, value: str = "") -> str:
-        """The C text of a call at an index: of one element, or of a vector of them."""
-        given = [f"(size_t)({index})", *([value] if value else []), *self.names]
+    def call(self, width: int, index: str, value: str = "", *targets: str) -> str:
+        """The C text of a call at an index: of one element, or of a vector of them.
+
+        `targets` are pointers to where further results go.
+        """
+        given = [f"(size_t)({index})", *([value] if value else []), *self.names, *targets]
         return f"{self.name}{width}({', '.join(given)})"
 
 
@@ -47,7 +60,9 @@ class Inline:
     As a prologue it gives the value at an index; as an epilogue (`value` is the
     region's input that the op computes) it takes a value and stores the results.
     `inputs` are the places of the region's inputs among the kernel's, `outputs` those
-    of its results, `keep` that of the op's own value if it is stored as well.
+    of its results, `keep` that of the op's own value if it is stored as well. Without `outputs`
+    the first result is what the function returns, and others go to pointers behind its
+    parameters. `constants` are its scalars, if these are not numbers of each call.
     """
 
     name: str
@@ -57,6 +72,7 @@ class Inline:
     value: int | None = None
     outputs: tuple[int, ...] = ()
     keep: int | None = None
+    constants: tuple[float, ...] | None = None
 
     @property
     def types(self) -> Types:
@@ -80,29 +96,37 @@ class Inline:
             storage = DTYPES[self.types.inputs[i]].storage
             declared = f"__global const {storage} *{self.name}_in{i}"
             found.append((("in", self.inputs[i]), declared))
-        if self.value is not None:
-            for i, place in enumerate(self.outputs):
-                storage = DTYPES[self.types.outputs[i]].storage
-                found.append((("out", place), f"__global {storage} *{self.name}_out{i}"))
-            if self.keep is not None:
-                storage = DTYPES[self.types.inputs[self.value]].storage
-                found.append((("out", self.keep), f"__global {storage} *{self.name}_kept"))
+        for i, place in enumerate(self.outputs):
+            storage = DTYPES[self.types.outputs[i]].storage
+            found.append((("out", place), f"__global {storage} *{self.name}_out{i}"))
+        if self.value is not None and self.keep is not None:
+            storage = DTYPES[self.types.inputs[self.value]].storage
+            found.append((("out", self.keep), f"__global {storage} *{self.name}_kept"))
         return found
 
     @property
     def scalars(self) -> list[Parameter]:
         """The numbers of each call that the function needs."""
-        return [
-            (("scalar", self.first_scalar + i), f"const {self.types.scalars[i]} {self.name}_s{i}")
-            for i in map(number, self._program.scalars)
-        ]
+        if self.constants is not None:
+            return []
+        return [(("scalar", self.first_scalar + i), self._declared(i)) for i in self._scalars()]
+
+    def _scalars(self) -> list[int]:
+        return list(map(number, self._program.scalars))
+
+    def _declared(self, i: int) -> str:
+        return f"const {self.types.scalars[i]} {self.name}_s{i}"
 
     @property
     def numbers(self) -> list[Parameter]:
-        """The constants that the function needs: the length of a line."""
-        if not self.layout.dims:
-            return []
-        return [(("ulong", self.layout.length), f"const ulong {self.name}_length")]
+        """The constants that the function needs: its own, and the length of a line."""
+        found: list[Parameter] = []
+        if self.constants is not None:
+            for i in self._scalars():
+                found.append(((self.types.scalars[i], self.constants[i]), self._declared(i)))
+        if self.layout.dims:
+            found.append((("ulong", self.layout.length), f"const ulong {self.name}_length"))
+        return found
 
     def _read(self) -> list[int]:
         loads = map(number, self._program.loads)
@@ -117,38 +141,40 @@ class Inline:
     def _parameters(self) -> list[Parameter]:
         return [*self.buffers, *self.scalars, *self.numbers]
 
-    def definition(self, width: int, aligned: bool, helpers: set[str]) -> str:
-        """The C function for one element (width 1) or a vector of them.
-
-        The helpers of the dialect that it calls are added to `helpers`.
-        """
+    def definition(self, width: int, aligned: bool) -> str:
+        """The C function for one element (width 1) or a vector of them."""
         program, layout = self._program, self.layout
         sources = {slot: self._source(number(slot), width, aligned) for slot in program.loads}
         renamed = {slot: f"{self.name}_{slot}" for slot in program.scalars}
         roots = [value for _, _, value in program.stores]
         dialect = dialect_of(self.plan.device)
         printer = OpenCLPrinter(program.block, roots, width, sources, dialect, renamed)
-        helpers |= printer.helpers
         results = [printer.result(value) for value in roots]
         suffix = str(width) if width > 1 else ""
         compute = DTYPES[self.types.outputs[0]].compute
         value = ""
         stores = []
+        targets = []
         if self.value is not None:
             own = DTYPES[self.types.inputs[self.value]]
             value = f"const {own.compute}{suffix} x"
             if self.keep is not None:
                 kept = f"{self.name}_kept"
                 stores.append(store_text(own, kept, "index", "x", width, aligned))
-            for i, text in enumerate(results):
-                dtype, target = DTYPES[self.types.outputs[i]], f"{self.name}_out{i}"
+        for i, text in enumerate(results):
+            dtype = DTYPES[self.types.outputs[i]]
+            if self.outputs:
+                target = f"{self.name}_out{i}"
                 stores.append(store_text(dtype, target, "index", text, width, aligned))
+            elif i:
+                targets.append(f"{dtype.compute}{suffix} *target{i}")
+                printer.lines.append(f"*target{i} = {text};")
         return render(
             _TEMPLATE,
             function=f"{self.name}{width}",
             result="void" if stores else f"{compute}{suffix}",
             parameters=["const size_t index", *([value] if value else []),
-                        *(text for _, text in self._parameters())],
+                        *(text for _, text in self._parameters()), *targets],
             split=bool(layout.dims),
             length=f"{self.name}_length",
             lines=[*printer.lines, *stores],
@@ -168,6 +194,52 @@ class Inline:
         return Source(scalar, load_text(dtype, pointer, index, width, whole))
 
 
+def inlined(
+    name: str,
+    device: Device,
+    inputs: Sequence[Spec],
+    results: Sequence[tuple[AutogradPrimitive, Sequence[float]]],
+    attrs: Mapping[str, float],
+    value: int | None = None,
+) -> Inline:
+    """A C function of primitives that a template calls, for `Slots.functions`.
+
+    >>> rising = ag.AutogradPrimitive("rising", lambda x, _: f"exp({x[0]})", None, arity=1)
+    >>> x = nc.Spec((8,), "float32")
+    >>> made = ag.inlined("rising", nc.default_device(), (x,), [(rising, ())], {}, value=0)
+    >>> made.caller.call(4, "0", "x - top")
+    'rising4((size_t)(0), x - top)'
+
+    Args:
+        name: What the template calls it: `{{ name.call(width, index, value, *pointers) }}`.
+        device: Whose dialect it is written in.
+        inputs: What the primitives read: the op's inputs 0, 1, ... of equal shapes.
+        results: A primitive for each result, and the numbers that it takes behind the inputs. The
+            first is returned; the others are written to pointers.
+        attrs: The attributes of all of them, which are numbers.
+        value: The input whose element the template passes, instead of its being read.
+    """
+    refs: list[Ref] = [("in", i) for i in range(len(inputs))]
+    constants: list[float] = []
+    named = {}
+    for key, number_of in attrs.items():
+        named[key] = len(constants)
+        constants.append(number_of)
+    steps = []
+    for primitive, numbers in results:
+        first = len(constants)
+        constants += numbers
+        others: list[Ref] = [("scalar", i) for i in range(first, len(constants))]
+        used = tuple((key, named[key]) for key in primitive.attrs)
+        steps.append(PrimitiveStep(primitive, (*refs, *others), attrs=used))
+    outputs: tuple[Ref, ...] = tuple(("step", i) for i in range(len(steps)))
+    region = Region(len(inputs), len(constants), tuple(steps), outputs)
+    tensors = tuple((spec.shape, spec.dtype) for spec in inputs)
+    plan = Plan(region, device, Signature(tensors, tuple(map(category_of_scalar, constants))))
+    places = tuple(range(len(inputs)))
+    return Inline(name, plan, places, value=value, constants=tuple(constants))
+
+
 def fits(shapes: Sequence[Shape], shape: Shape, stretch: int) -> bool:
     """Whether inputs of these shapes can be read by the index in a shape.
 
@@ -183,13 +255,22 @@ def fits(shapes: Sequence[Shape], shape: Shape, stretch: int) -> bool:
 @final
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """What an implementation renders into its kernel: a prologue and an epilogue, or neither."""
+    """What an implementation renders into its kernel: a prologue and an epilogue, or neither.
+
+    A plan may add `functions` of its own (`ag.inlined`).
+    """
 
     prologue: Inline | None = None
     epilogue: Inline | None = None
+    functions: tuple[Inline, ...] = ()
 
     def _inlines(self) -> Iterable[Inline]:
-        return [each for each in (self.prologue, self.epilogue) if each is not None]
+        slots = [each for each in (self.prologue, self.epilogue) if each is not None]
+        return [*slots, *self.functions]
+
+    @property
+    def _empty(self) -> bool:
+        return self.prologue is self.epilogue is None and not self.functions
 
     @property
     def scalars(self) -> tuple[str, ...]:
@@ -213,22 +294,20 @@ class Slots:
 
         `slot_functions` stand above the kernel, `slot_buffers` and `slot_numbers` in its
         parameter list after its own buffers; `prologue` and `epilogue` (None: the kernel
-        reads in0 and writes out0 itself) have `call(width, index, value)`.
+        reads in0 and writes out0 itself) have `call(width, index, value)`, and so has each of the
+        functions, by its name.
         """
-        if self.prologue is self.epilogue is None:  # the usual case, without a detour
+        if self._empty:  # the usual case, without a detour
             return dict(_NO_CONTEXT)
         widths = (1, width) if width > 1 else (1,)
-        helpers: set[str] = set()
-        functions = [
-            each.definition(w, aligned, helpers) for each in self._inlines() for w in widths
-        ]
-        called = render(_HELPERS, helpers=sorted(helpers), widths=widths) if helpers else ""
+        functions = [each.definition(w, aligned) for each in self._inlines() for w in widths]
         return {
-            "slot_functions": "\n".join([called, *functions]),
+            "slot_functions": "\n".join(functions),
             "slot_buffers": tuple([text for _, text in self.buffers]),
             "slot_numbers": tuple([text for _, text in self.numbers]),
             "prologue": None if self.prologue is None else self.prologue.caller,
             "epilogue": None if self.epilogue is None else self.epilogue.caller,
+            **{each.name: each.caller for each in self.functions},
         }
 
     def args(self, buffers: Sequence[Arg], numbers: Sequence[Arg]) -> tuple[Arg, ...]:
@@ -237,7 +316,7 @@ class Slots:
         Of its own buffers the input that the prologue replaces and the output that the
         epilogue writes are left out.
         """
-        if self.prologue is self.epilogue is None:
+        if self._empty:
             return (*buffers, *numbers)
         replaced = [("in", 0)] if self.prologue is not None else []
         replaced += [("out", 0)] if self.epilogue is not None else []

@@ -19,8 +19,8 @@ import numpy as np
 from netcl_core.codegen.generation import Form, Generated, Needs, Style, TypedRegion, typed_region
 from netcl_core.codegen.layout import Layout, Shape, Sizes, collapse, renamed
 from netcl_core.codegen.region import Region, Signature, Types
-from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE, Dtype
+from netcl_core.hardware.device import Device
 from netcl_core.runtime.opencl_stream import Launch, pack
 from netcl_core.runtime.stream import stream_of
 
@@ -133,10 +133,13 @@ class Plan:
     def _style(self, layout: Layout) -> Style:
         if self.device.backend == "numpy":
             return "numpy"
-        gpu = self.device.kind == "gpu"
-        if not layout.dims or layout.length % (4 if gpu else 16) == 0:
-            return "aligned4" if gpu else "aligned16"
-        return "vector4" if gpu else "vector16"
+        whole = layout.length if layout.dims else 0
+        if self.device.kind != "gpu":
+            return "vector16" if whole % 16 else "aligned16"
+        types = self.typed.types
+        if whole % 8 == 0 and all(DTYPES[x].itemsize == 2 for x in (*types.inputs, *types.outputs)):
+            return "aligned8"  # 16 bytes, as four floats are
+        return "vector4" if whole % 4 else "aligned4"
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any, Final, TypeAlias, final
 
 from netcl_core.codegen.expressions import Expr, is_mask, needs_floating, parse, to_c
 from netcl_core.errors import AttributeValueError, PrimitiveError, TemplateError, message
-from netcl_core.runtime.rendering import get_template, rendered_macro
+from netcl_core.runtime.rendering import get_module, rendered_macro
 from netcl_core.tensors.functions import functions
 
 Forward: TypeAlias = Callable[[list[str], dict[str, Any]], str]
@@ -80,6 +81,7 @@ class AutogradPrimitive:
         fusible: Whether the JIT may put it into one kernel with its neighbours.
         attrs: Attribute names, or a mapping of names to defaults.
         choices: The words that an attribute may take, by attribute.
+        ranges: The least and the most value of a numeric attribute, None: no bound.
         result: `"same"` (the promoted dtype of the inputs), `"float"` (integers become
             float32), `"bool"`; None: found from the expression.
         reference: A NumPy function `(*arrays, **attrs) -> array` for float64 checks.
@@ -89,7 +91,12 @@ class AutogradPrimitive:
         align: `(*operands) -> operands`, tensors or plain numbers: those that the op is called
             with, checked and made to broadcast by other ops (slopes per channel moved to axis 1,
             say); None: they broadcast as they are.
-        parts: Operators and primitives that `align` alone uses, as of an Operator.
+        parts: Operators and primitives that `align` and `forms` alone use, as of an Operator.
+        forms: By the name of an argument, `(*operands, **arguments) -> result`: the op of other
+            ops, for calls with an argument of that name that is no attribute, or is one and comes
+            as a tensor (`add(x, y, alpha=2)`, `clamp(x, min=low)`).
+        commutative: Whether its two inputs may be swapped: patterns match it either way round.
+        alias_of: The op of which this is another name; to patterns the two are one.
     """
 
     name: str
@@ -106,6 +113,10 @@ class AutogradPrimitive:
     template: str | None = None
     align: Callable[..., Sequence[Any]] | None = None
     parts: Sequence[Any] = ()
+    forms: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    commutative: bool = False
+    alias_of: str = ""
+    ranges: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
     _parsed: dict[Any, Parsed] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -117,6 +128,8 @@ class AutogradPrimitive:
             raise self._error("forward or backward is not callable", "two callables")
         if self.arity is not None and (not isinstance(self.arity, int) or self.arity < 1):
             raise self._error(f"arity {self.arity!r}", "1 or more, or None")
+        if self.commutative and self.arity != 2:
+            raise self._error(f"commutative with arity {self.arity}", "arity=2")
         if self.result is not None and self.result not in RESULTS:
             raise self._error(f"result {self.result!r}", f"one of {', '.join(RESULTS)}")
         if not isinstance(self.attrs, Mapping):
@@ -144,6 +157,8 @@ class AutogradPrimitive:
         reference: Callable[..., Any] | None = None,
         align: Callable[..., Sequence[Any]] | None = None,
         parts: Sequence[Any] = (),
+        forms: Mapping[str, Callable[..., Any]] | None = None,
+        alias_of: str = "",
     ) -> AutogradPrimitive:
         """Read a primitive from a Jinja template `<prefix>/<file>`.
 
@@ -151,11 +166,11 @@ class AutogradPrimitive:
         differentiable, `backward(x, ..., grad, out)` with one expression per input,
         separated by `;` (`none`: no gradient). Attributes follow the inputs as further
         macro arguments. The template may set `attrs` (names with defaults),
-        `choices` and `result`; the name defaults to the file's stem.
+        `choices`, `ranges`, `result` and `commutative`; the name defaults to the file's stem.
 
         Raises TemplateError if the file or a macro is missing.
         """
-        module: Any = get_template(template).make_module()
+        module = get_module(template)
         macro = getattr(module, "forward", None)
         who = f"template {template!r}"
         if macro is None:
@@ -178,6 +193,7 @@ class AutogradPrimitive:
             fusible=fusible,
             attrs=declared,
             choices=getattr(module, "choices", {}),
+            ranges=getattr(module, "ranges", {}),
             result=getattr(module, "result", None),
             reference=reference,
             doc=getattr(module, "doc", ""),
@@ -185,6 +201,9 @@ class AutogradPrimitive:
             template=template,
             align=align,
             parts=parts,
+            forms=forms or {},
+            commutative=bool(getattr(module, "commutative", False)),
+            alias_of=alias_of,
         )
 
     @classmethod
@@ -221,13 +240,21 @@ class AutogradPrimitive:
             raise self._wrong_attr(f"{name}={value!r}", "one of " + ", ".join(map(repr, words)))
         if getattr(value, "ndim", None) == 0:
             value = value.item()  # NumPy scalars, 0-d arrays and tensors
+        if not is_number(value) and isinstance(value, numbers.Real):
+            value = float(value)
         if is_number(value):
-            return value
-        if isinstance(value, numbers.Real):
-            return float(value)
+            return self._in_range(name, value)
         if value is None and (default is None or default is REQUIRED):
             return None
         raise self._wrong_attr(f"{name}={value!r} is not a number", "an int or a float")
+
+    def _in_range(self, name: str, value: Any) -> Any:
+        least, most = self.ranges.get(name, (None, None))
+        low = -math.inf if least is None else least
+        high = math.inf if most is None else most
+        if name in self.ranges and not low <= value <= high:
+            raise self._wrong_attr(f"{name}={value!r}", f"a number from {low} to {high}")
+        return value
 
     def parsed(self, arity: int, choices: Choices) -> Parsed:
         """The expressions for a number of inputs and a choice of words and absent attributes.

@@ -13,8 +13,8 @@ from typing import Any
 from netcl_core.codegen import reduction_cpu, reduction_gpu
 from netcl_core.codegen.inline import NO_SLOTS, Slots
 from netcl_core.codegen.reduction_job import SUM, Combine, Job, merge
-from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
+from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Kernels, Spec
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from netcl_core.codegen.reduction_job import Job, Space
-from netcl_core.device.device import Device
+from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Kernel
 
 TEMPLATE: Final = "core/kernels/reduce.cl.j2"

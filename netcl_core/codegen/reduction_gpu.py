@@ -7,8 +7,8 @@ from typing import Any, Final, final
 
 from netcl_core.codegen.reduction_job import Job, Space
 from netcl_core.codegen.teams import busy_groups, group_items, load_width, power_of_two
-from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
+from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Kernel
 
 TEMPLATE: Final = "core/kernels/reduce_gpu.cl.j2"

@@ -22,7 +22,8 @@ class PrimitiveStep:
 
     `choices` are the attributes that steer the expression (words, absent ones);
     `attrs` are the numeric attributes with the scalar slot that holds their value.
-    With `cast` the step is a conversion of its one operand to that dtype.
+    With `cast` the step is a conversion of its one operand to that dtype; unless it `rounds`, the
+    value has all its digits for as long as it stays in the kernel.
     """
 
     primitive: AutogradPrimitive
@@ -30,6 +31,7 @@ class PrimitiveStep:
     choices: Choices = ()
     attrs: tuple[tuple[str, int], ...] = ()
     cast: str | None = None
+    rounds: bool = True
 
     @property
     def parsed(self) -> Parsed:

@@ -16,6 +16,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from netcl_core.codegen.expressions import (
+    BITWISE,
     COMPARISONS,
     LOGICAL,
     PREDICATES,
@@ -27,6 +28,9 @@ from netcl_core.dtypes import NUMPY_OF_COMPUTE
 from netcl_core.errors import DtypeError, message
 
 INTEGERS: Final = frozenset({"int", "long"})
+#: What functions and operators are called on integers, where they have helpers of their own: modulo
+#: the type's range, towards zero; by zero 0.
+_EXACT: Final = {"pow": "ipow", "/": "idiv", "fmod": "imod"}
 
 
 @final
@@ -146,8 +150,11 @@ class Block:
             branches = (self.convert(number, ctype) for number in operands[1:])
             return self._add(op, (self.truth(operands[0], ctype), *branches), ctype)
         args = tuple(self.convert(number, ctype) for number in operands)
-        if ctype in INTEGERS and op not in {"+", "-", "*", "neg", *COMPARISONS}:
+        if ctype in INTEGERS and op not in {"+", "-", "*", "neg", *BITWISE, *COMPARISONS}:
             return self._integer(op, args, ctype)
+        if op in BITWISE and ctype not in INTEGERS:
+            who = self.steps[self.origin] if self.origin >= 0 else "kernel"
+            raise DtypeError(message(who, f"{op!r} of floats", "bools or integers"))
         if op in COMPARISONS or op in PREDICATES:
             return self._add(op, args, mask_of(ctype))
         return self._add(op, args, ctype)
@@ -169,8 +176,8 @@ class Block:
             above = self.convert(self._add(">", (first, zero), mask), ctype)
             below = self.convert(self._add("<", (first, zero), mask), ctype)
             return self._add("-", (above, below), ctype)
-        if op == "pow":
-            return self._add("ipow", args, ctype)
+        if op in _EXACT:
+            return self._add(_EXACT[op], args, ctype)
         wide = tuple(self.convert(arg, "double") for arg in args)
         return self.convert(self._add(op, wide, "double"), ctype)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final, final
 
-from netcl_core.device.device import Device
 from netcl_core.dtypes import Dtype
+from netcl_core.hardware.device import Device
 
 #: Items of a work-group where the device allows so many.
 _ITEMS: Final = 256
@@ -29,7 +29,12 @@ def power_of_two(least: int) -> int:
 
 
 def group_items(device: Device, local_bytes: int) -> int:
-    """The items of a work-group, a power of two, if each needs so many bytes of local memory."""
+    """The items of a work-group, a power of two, if each needs so many bytes of local memory.
+
+    >>> items = ag.group_items(nc.default_device(), 4)
+    >>> items & (items - 1)
+    0
+    """
     most = min(_ITEMS, device.max_work_group_size, max(1, device.local_mem_bytes // local_bytes))
     return 1 << (most.bit_length() - 1)
 
@@ -40,7 +45,11 @@ def busy_groups(device: Device) -> int:
 
 
 def load_width(itemsize: int) -> int:
-    """The elements of one load: 16 bytes, at most 8 elements (they are widened in registers)."""
+    """The elements of one load: 16 bytes, at most 8 elements (they are widened in registers).
+
+    >>> ag.load_width(2), ag.load_width(4), ag.load_width(8)
+    (8, 4, 2)
+    """
     return max(1, min(8, _LOAD_BYTES // itemsize))
 
 
