@@ -14,10 +14,11 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
+from netcl_core.dtypes import is_floating
 from netcl_core.jit.watch import PLAIN
+from netcl_core.tape.trace_node import TraceBreak
 from netcl_core.tape.traced_number import TracedNumber
-from netcl_core.tape.tracing import TraceBreak
-from netcl_core.tensors.tensor import Operand, Tensor
+from netcl_core.tensors.tensor import Tensor
 
 #: What stands in a key for a tensor, whose shape, dtype and device follow, and for a number.
 _TENSOR: Final = "tensor"
@@ -43,7 +44,7 @@ class Arguments:
         key: list[Any] = []
         try:
             for x in args:
-                if isinstance(x, Operand):  # the usual case, without a detour
+                if isinstance(x, Tensor):  # the usual case, without a detour
                     self.tensors.append(x)
                     self._places.append(len(key))
                     key += (x.shape, x.dtype, x.device, x.requires_grad)
@@ -62,7 +63,7 @@ class Arguments:
         kind = type(x)
         if isinstance(x, np.ndarray):
             x = Tensor.from_host(x)
-        if isinstance(x, Operand):
+        if isinstance(x, Tensor):
             self.tensors.append(x)
             self._places.append(len(key))
             key += (x.shape, x.dtype, x.device, x.requires_grad)
@@ -147,14 +148,16 @@ def _compares_all(x: Any) -> bool:
 
 def _is_number(x: Any) -> bool:
     """Whether NumPy holds a single number, which ops take as a Python number."""
-    return isinstance(x, (np.generic, np.ndarray)) and not x.ndim and x.dtype.kind in "biuf"
+    if not isinstance(x, (np.generic, np.ndarray)) or x.ndim:
+        return False
+    return x.dtype.kind in "biu" or is_floating(x)
 
 
 def replaced(value: Any, tensors: list[Any], numbers: list[Any]) -> Any:
     """Arguments with tensors and numbers, in order, replaced by those of two lists."""
     if _is_number(value):
         value = value.item()
-    if isinstance(value, (Operand, np.ndarray)):
+    if isinstance(value, (Tensor, np.ndarray)):
         return tensors.pop(0)
     if type(value) in _NUMBERS:
         return numbers.pop(0)
@@ -205,7 +208,7 @@ def results_of(value: Any, found: list[Any]) -> Structure:
     kind = type(value)
     if kind is TracedNumber:
         return "plain", value.read()
-    if isinstance(value, Operand):
+    if isinstance(value, Tensor):
         found.append(value)
         return _TENSOR, len(found) - 1
     if kind in (tuple, list) or (isinstance(value, tuple) and hasattr(kind, "_fields")):

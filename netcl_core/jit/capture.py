@@ -14,9 +14,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, final
 
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import default_device, get_device
 from netcl_core.errors import ReplayError, message
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import default_device, get_device
 from netcl_core.jit.graph_inputs import GraphInputs
 from netcl_core.jit.graph_outputs import assigned, mapped, operands_in
 from netcl_core.ops.operator_function import as_operand
@@ -26,7 +26,7 @@ from netcl_core.runtime.opencl_stream import OpenCLStream
 from netcl_core.runtime.recording import Recording, recording, refuse_in_capture
 from netcl_core.runtime.stream import own_stream, stream_of
 from netcl_core.tape.state import thread
-from netcl_core.tensors.tensor import Operand, Tensor
+from netcl_core.tensors.tensor import Tensor
 
 _EMPTY: Final = "nothing has been captured"
 
@@ -221,7 +221,7 @@ def capture(
     """
     params = list(params)
     if device is None:
-        found = [each.device for each in (*examples, *params) if isinstance(each, Operand)]
+        found = [each.device for each in (*examples, *params) if isinstance(each, Tensor)]
         device = found[0] if found else None
     graph = CompiledGraph(params, device)
     inputs = [as_operand(each, graph.device) for each in examples]
@@ -255,7 +255,7 @@ class _Compiled:
         held: Any = command
         return replace(held, buffers=[self._inputs.of_graph(each) for each in command.buffers])
 
-    def _output(self, operand: Operand) -> Tensor:
+    def _output(self, operand: Tensor) -> Tensor:
         value = operand.value
         buffer = self._inputs.of_graph(value.buffer)
         made = Tensor(buffer, value.shape, value.dtype, value.device)

@@ -9,9 +9,9 @@ from typing import Any, Final, final
 from netcl_core.jit.arguments import Structure
 from netcl_core.jit.guards import Guards
 from netcl_core.jit.program import Program
+from netcl_core.kept import Memo
 from netcl_core.plugins.registry import registry
-from netcl_core.runtime.memo import Memo
-from netcl_core.tape.tracing import TraceBreak
+from netcl_core.tape.trace_node import TraceBreak
 
 #: How many programs a function keeps; the least recently used one goes first.
 MAX_PROGRAMS: Final = 256

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -18,7 +18,7 @@ from netcl_core.jit.program import (
     RegionStep,
 )
 from netcl_core.tape.node import describe_frame as where
-from netcl_core.tape.tracing import TraceBreak
+from netcl_core.tape.trace_node import TraceBreak
 
 
 @final
@@ -70,7 +70,13 @@ def _backward(plan: Plan) -> list[str]:
 
 
 def skipped(program: Program) -> TraceBreak | None:
-    """The first op that breaks a chain of elementwise ops, or must not be fused; None: none."""
+    """What is not as it could be: a pattern that failed, else the first op that breaks a chain of
+    elementwise ops or must not be fused; None: nothing."""
+    for miss in program.trace.misses:
+        if miss.failed:
+            found = TraceBreak(f"the pattern {miss.row.record.name}", miss.reason)
+            found.frame = miss.root.frame
+            return found
     for step in program.steps:
         reason = why_alone(step)
         if reason is None:
@@ -111,22 +117,38 @@ def _splits(step: Executable, program: Program) -> bool:
 
 
 def describe(
-    function: Callable[..., Any], program: Program | None, reason: TraceBreak | None
+    function: Callable[..., Any],
+    program: Program | None,
+    reason: TraceBreak | None,
+    policy: str = "",
 ) -> str:
-    """The text of `.explain()`."""
+    """The text of `.explain()`, under the amp policy of a name."""
     name = getattr(function, "__qualname__", repr(function))
+    name += f" under the amp policy {policy}" if policy else ""
     if program is None:
         assert reason is not None  # there is either a program or a reason
         return (
             f"{name}: not fused, it runs op by op\n"
             f"  {reason.op} at {where(reason.frame)}: {reason.reason}"
         )
-    count = sum(node.call is not None for node in program.nodes)
+    count = program.trace.written
     lines = [f"{name}: {count} ops in {program.launches} forward launches"]
     told = [step for step in program.steps if not isinstance(step, PickStep)]
     for number, step in enumerate(told, start=1):
         lines += _told(number, step)
+    lines += [f"  {line}" for line in _near_misses(program)]
     return "\n".join(lines)
+
+
+def _near_misses(program: Program) -> Iterator[str]:
+    """Of each pattern the first place where it nearly fitted; all that failed."""
+    told = {made.match.row for made in program.trace.applied}
+    for miss in program.trace.misses:
+        if miss.failed or miss.row not in told:
+            told.add(miss.row)
+            who = f"{miss.row.record.name} ({miss.row.provider})"
+            yield f"pattern {who} did not apply: {miss.reason}"
+            yield f"   at {where(miss.root.frame)}"
 
 
 def _told(number: int, step: Executable) -> list[str]:
@@ -136,6 +158,8 @@ def _told(number: int, step: Executable) -> list[str]:
     names = " -> ".join(node.op_name for node in step.unit.nodes)
     lines = [f"  {number}. {what}: {names}", f"     {shapes} => {outputs}"]
     lines.append(f"     from {where(step.unit.nodes[0].frame)}")
+    made = dict.fromkeys(x.replaced for x in step.unit.nodes if x.replaced is not None)
+    lines += [f"     {each}" for each in made]
     reason = why_alone(step)
     if reason is not None:
         lines.append(f"     not fused: {reason}")

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, final
-
-import numpy as np
 
 from netcl_core.codegen.generation import Needs
 from netcl_core.codegen.inline import Inline, Slots
 from netcl_core.codegen.lowering import Plan
 from netcl_core.dtypes import DTYPES
 from netcl_core.ops.operator_call import OperatorCall
+from netcl_core.ops.residuals import is_given_away
+from netcl_core.ops.tuners import offer
 from netcl_core.runtime.kernels import Bound, Spec
 from netcl_core.runtime.recording import check_data
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.apply import apply
-from netcl_core.tape.exact_forward import ExactForward, region_forward
 from netcl_core.tape.gradients import run_plan
 from netcl_core.tape.node import Node
 from netcl_core.tape.recorded_gradients import recomputed_gradients
@@ -50,6 +49,7 @@ class FusedOperatorCall:
     """
 
     keeps = True
+    view = False
 
     def __init__(
         self, made: OperatorCall, before: Neighbour | None, after: Neighbour | None, name: str
@@ -76,9 +76,8 @@ class FusedOperatorCall:
         """The kernels; with `keep` they store what the gradients read besides, too."""
         found = self._bounds.get(keep)
         if found is None:
-            request = dataclasses.replace(
-                self.made.request, slots=self._slots(keep), keep=keep and bool(self.made.residuals)
-            )
+            keeping = keep and bool(self.made.residuals)  # now it has its settings
+            request = dataclasses.replace(self.made.request, slots=self._slots(keep), keep=keeping)
             made = self.made.prepared(request, self._outputs(keep))
             assert isinstance(made, Bound)  # host calls offer no slot
             found = self._bounds[keep] = made
@@ -137,7 +136,10 @@ class FusedOperatorCall:
         own = [value.buffer for value in inputs[first:last]]
         given = [*([None] if self.before else []), *own]
         given += [value.buffer for value in (*inputs[:first], *inputs[last:])]
-        self.bound(keep)(given, buffers, scalars)
+        bound = self.bound(keep)
+        if made.tuner is not None:
+            offer(made, self._op_inputs(inputs, scalars), keep)
+        bound(given, buffers, scalars)
         return [
             Tensor(buffer, spec.shape, spec.dtype, self.device)
             for buffer, spec in zip(buffers, specs, strict=True)
@@ -204,8 +206,9 @@ class FusedOperatorCall:
         if grad is None or True not in self.made.flows(own_needs):
             return found
         inputs: list[Any] = self._op_values(values)
-        if self.before is not None and 0 in self.made.saves(own_needs):
-            inputs[0] = self._recomputed(values[:first], scalars)
+        read = 0 in self.made.reads(own_needs) or is_given_away(node.kept)
+        if self.before is not None and read:
+            inputs = self._op_inputs(values, scalars)
         parts = self.made.gradients_from(inputs, node.kept, [grad], own_needs)
         if self.before is not None:
             upstream = parts.pop(0)
@@ -220,20 +223,26 @@ class FusedOperatorCall:
 
     def recorded_gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> list[Any]:
         """The same by the group before, the op and the group behind, one by one and recorded."""
-        cut, (first, last) = self._scalars_before, self._cuts
-        before, after = self._apart
 
         def unfused(*operands: Any) -> Any:
-            own, rest = list(operands[first:last]), list(operands[last:])
-            if before is not None:
-                own.insert(0, apply(before, operands[:first], node.scalars[:cut]))
-            result = apply(self.made, own)
-            if after is None or self.after is None or self.after.value is None:
-                return result
-            rest.insert(self.after.value, result)
-            return apply(after, rest, node.scalars[cut:])
+            return self.in_turn(operands, node.scalars, apply)
 
         return recomputed_gradients(unfused, node.inputs, grads, needs, record=True)
+
+    def in_turn(
+        self, inputs: Sequence[Any], scalars: Sequence[Any], run: Callable[..., Any]
+    ) -> Any:
+        """The results, where `run(call, inputs, scalars)` gives those of each group and the op."""
+        cut, (first, last) = self._scalars_before, self._cuts
+        before, after = self._apart
+        own, rest = list(inputs[first:last]), list(inputs[last:])
+        if before is not None:
+            own.insert(0, run(before, inputs[:first], scalars[:cut]))
+        result = run(self.made, own, ())
+        if after is None or self.after is None or self.after.value is None:
+            return result
+        rest.insert(self.after.value, result)
+        return run(after, rest, scalars[cut:])
 
     @cached_property
     def _apart(self) -> tuple[RegionCall | None, RegionCall | None]:
@@ -244,27 +253,11 @@ class FusedOperatorCall:
             None if after is None else RegionCall(after.plan, after.plan.region.name),
         )
 
-    def exact(self, node: Node) -> ExactForward:
-        """The group before the operator, its reference, and the group behind it, on the host."""
-        cut, (first, last) = self._scalars_before, self._cuts
-        before = self.before and region_forward(self.before.plan, node.scalars[:cut])
-        after = self.after and region_forward(self.after.plan, node.scalars[cut:])
-
-        def run(arrays: Sequence[Any]) -> list[Any]:
-            own = list(arrays[first:last])
-            if before is not None:
-                own.insert(0, np.broadcast_to(before.run(arrays[:first])[0], before.shape))
-            results = self.made.on_host(own)
-            if after is None or self.after is None or self.after.value is None:
-                return results
-            rest = list(arrays[last:])
-            rest.insert(self.after.value, results[0])
-            return [np.broadcast_to(each, after.shape) for each in after.run(rest)]
-
-        return ExactForward(run, None, self.results[0].shape)
-
-    def _recomputed(self, values: Sequence[Tensor], scalars: Sequence[Any]) -> Tensor:
-        """The op's input 0, computed again."""
-        assert self.before is not None  # there is a group that computes it
-        buffers = [value.buffer for value in values]
-        return run_plan(self.before.plan, buffers, scalars[: self._scalars_before])[0]
+    def _op_inputs(self, values: Sequence[Tensor], scalars: Sequence[Any]) -> list[Tensor]:
+        """The op's inputs, the one that a group computes by itself."""
+        found = self._op_values(values)
+        if self.before is not None:
+            buffers = [value.buffer for value in values[: self._cuts[0]]]
+            own = scalars[: self._scalars_before]
+            found[0] = run_plan(self.before.plan, buffers, own)[0]
+        return found

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import get_device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ReplayError, message
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import get_device
 from netcl_core.runtime.commands import Command, identity
 from netcl_core.runtime.recording import Check
 from netcl_core.runtime.stream import Stream, own_stream
 from netcl_core.tensors.host_data import Array, host_array
-from netcl_core.tensors.tensor import Operand, Tensor
+from netcl_core.tensors.tensor import Tensor
 
 
 @final
@@ -40,7 +40,7 @@ class GraphInput:
         """What a replay is given, on the device or the host; raises ReplayError for a misfit."""
         wanted = self.captured
         value: Tensor | Array
-        if isinstance(given, Operand):
+        if isinstance(given, Tensor):
             value = given.value
             if value.device is not wanted.device:
                 remedy = f"Move it with .to('{wanted.device}')"
@@ -146,7 +146,7 @@ def _listed(inputs: Any) -> Sequence[Any]:
 
 
 def _place(number: int, operand: Any, device: Device, used: set[int]) -> GraphInput:
-    if not isinstance(operand, Operand):
+    if not isinstance(operand, Tensor):
         given = f"input {number} of type {type(operand).__name__}"
         raise _refused(given, "a tensor that was there before the capture and is used in it")
     value = operand.value

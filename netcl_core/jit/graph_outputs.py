@@ -9,13 +9,13 @@ from typing import Any
 
 from netcl_core.runtime.recording import Recording
 from netcl_core.tape.node import Node
-from netcl_core.tensors.tensor import Operand
+from netcl_core.tensors.tensor import Tensor
 
 
 def operands_in(frame: FrameType) -> dict[str, Any]:
     """The variables of a frame that are tensors."""
     variables = frame.f_locals
-    found = {name: each for name, each in variables.items() if isinstance(each, Operand)}
+    found = {name: each for name, each in variables.items() if isinstance(each, Tensor)}
     if frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(variables) is dict:
         for name in found:  # before Python 3.13 a function's frame keeps them there to its end
             del variables[name]
@@ -46,9 +46,9 @@ def _ancestors(operands: Iterable[Any]) -> set[int]:
     return found
 
 
-def mapped(result: Any, change: Callable[[Operand], Any]) -> Any:
+def mapped(result: Any, change: Callable[[Tensor], Any]) -> Any:
     """A result with other tensors in its tuples, lists and dicts."""
-    if isinstance(result, Operand):
+    if isinstance(result, Tensor):
         return change(result)
     if isinstance(result, dict):
         return {name: mapped(each, change) for name, each in result.items()}

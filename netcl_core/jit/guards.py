@@ -34,8 +34,8 @@ import numpy as np
 from netcl_core.jit.impure import refuse
 from netcl_core.jit.watch import PLAIN, TooMuchError, Watch
 from netcl_core.tape.node import is_own
-from netcl_core.tape.tracing import TraceBreak
-from netcl_core.tensors.tensor import Operand
+from netcl_core.tape.trace_node import TraceBreak
+from netcl_core.tensors.tensor import Tensor
 
 _Names: TypeAlias = tuple[frozenset[str], frozenset[str], frozenset[tuple[int, str]]]
 _MISSING: Final = object()
@@ -87,7 +87,7 @@ class Guards:
             return
         self._seen[id(value)] = value
         refuse(value, self.names)
-        if isinstance(value, Operand):
+        if isinstance(value, Tensor):
             for name in sorted(_OF_OPERANDS & self.names):
                 self._expect(getattr, value, name)
         elif kind is FunctionType:
@@ -267,7 +267,7 @@ _SILENT: Final = (logging.Logger, logging.Handler, logging.LoggerAdapter)
 #: Modules of Python whose functions read what changes.
 _HIDING: Final = frozenset({"os", "random", "secrets", "uuid"})
 #: What a module is asked for by names that no code shows.
-_VALUES: Final = (*PLAIN, Operand, np.ndarray, list, tuple, dict, set)
+_VALUES: Final = (*PLAIN, Tensor, np.ndarray, list, tuple, dict, set)
 #: Bases that add nothing to what an object's own code shows.
 _BASES: Final = frozenset({"builtins", "abc", "typing"})
 

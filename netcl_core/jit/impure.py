@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.tape.tracing import TraceBreak
+from netcl_core.tape.trace_node import TraceBreak
 
 _RANDOM: Final = "it draws random numbers of Python or NumPy"
 _NAMES: Final = "it reads names that its code does not show"

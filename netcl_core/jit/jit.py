@@ -16,11 +16,12 @@ from copy import deepcopy
 from pickle import PicklingError
 from typing import Any, final
 
-from netcl_core.device.device_table import default_device
 from netcl_core.errors import FusionError, FusionSkipped, message
+from netcl_core.hardware.device_table import default_device
 from netcl_core.jit.arguments import Arguments, Structure, restored
 from netcl_core.jit.entries import MAX_PROGRAMS, Entries, Entry
 from netcl_core.jit.explanation import Lowered, describe, lower, skipped
+from netcl_core.jit.pattern_rows import REGISTERED_ROWS, HasRows, PatternRows
 from netcl_core.jit.program import Program
 from netcl_core.jit.trace import Trace
 from netcl_core.tape.apply import apply
@@ -28,22 +29,10 @@ from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.node import Node
 from netcl_core.tape.node import describe_frame as where
 from netcl_core.tape.state import process, thread
-from netcl_core.tape.tracing import TraceBreak
+from netcl_core.tape.trace_node import TraceBreak
 from netcl_core.tensors.tensor import Tensor
 
 CacheInfo = namedtuple("CacheInfo", "hits misses maxsize currsize")
-
-
-def _base(given: Arguments, signature: Any = None) -> Any:
-    """What a program depends on in any case: arguments, grad mode, `prefer`, the device.
-
-    It may depend on some of the numbers too. `signature`: in place of the arguments' key.
-    """
-    key = given.key if signature is None else signature
-    mode = process.grad if thread.grad is None else thread.grad
-    if given.tensors:
-        return key, mode, thread.chosen
-    return key, mode, thread.chosen, default_device()
 
 
 @final
@@ -52,14 +41,18 @@ class Jitted:
 
     __wrapped__: Callable[..., Any]
 
-    def __init__(self, function: Callable[..., Any], strict: bool) -> None:
+    def __init__(
+        self, function: Callable[..., Any], strict: bool, patterns: PatternRows = REGISTERED_ROWS
+    ) -> None:
         functools.update_wrapper(self, function)
         self.strict = strict
+        self.patterns = patterns
         self._function = function
         self._entries = Entries()
-        self._patterns = Entries()  # of entries for any sizes, by the arguments' signature
+        self._any_sizes = Entries()  # of entries for any sizes, by the arguments' signature
         self._hits = self._misses = 0
-        self._warned = False
+        #: Whether nothing (more) is said of what is not fused.
+        self.quiet = False
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -68,19 +61,20 @@ class Jitted:
         return f"<jit_compile of {self._function!r}>"
 
     def __copy__(self) -> Jitted:
-        return Jitted(self._function, self.strict)
+        return Jitted(self._function, self.strict, self.patterns)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Jitted:
         """The same function, of a bound method that of the copied object, with no programs yet."""
         made = memo[id(self)] = object.__new__(Jitted)
-        made.__init__(deepcopy(self._function, memo), self.strict)
+        made.__init__(deepcopy(self._function, memo), self.strict, self.patterns)
         return made
 
     def __reduce__(self) -> Any:
         """By name: its own if it stands there (a decorated function), else its function's."""
         function = self._function
+        made = Jitted, (function, self.strict, self.patterns)
         if not isinstance(function, types.FunctionType):
-            return Jitted, (function, self.strict)  # a bound method, an object: pickle knows
+            return made  # a bound method, an object: pickle knows
         found = _at(function.__module__, function.__qualname__)
         if found is self:
             return function.__qualname__
@@ -93,7 +87,7 @@ class Jitted:
                     "Define it at the top of a module or in a class there",
                 )
             )
-        return Jitted, (function, self.strict)
+        return made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if thread.tracer is not None:  # part of another function's program
@@ -103,7 +97,7 @@ class Jitted:
         except TraceBreak as reason:
             self._skip(reason)
             return self._function(*args, **kwargs)
-        entry = self._entries.find(_base(given), given.numbers)
+        entry = self._entries.find(self._base(given), given.numbers)
         if entry is None:
             self._misses += 1
             entry = self._resized(given)
@@ -129,21 +123,35 @@ class Jitted:
 
     # -- the cache -----------------------------------------------------------------
 
+    def _base(self, given: Arguments, signature: Any = None) -> Any:
+        """What a program depends on in any case: arguments, grad mode, `prefer`, amp, the device.
+
+        It may depend on some of the numbers too. `signature`: in place of the arguments' key.
+        """
+        key = given.key if signature is None else signature
+        mode = process.grad if thread.grad is None else thread.grad
+        amp = None if thread.amp is None else thread.amp.policy
+        if given.tensors:
+            return key, mode, thread.chosen, amp, self.patterns.version
+        return key, mode, thread.chosen, amp, self.patterns.version, default_device()
+
     def _resized(self, given: Arguments) -> Entry | None:
         """The entry of a program for other sizes, fitted to these."""
         signature, sizes = given.signature()
-        pattern = self._patterns.find(_base(given, signature), [*given.numbers, *sizes])
+        pattern = self._any_sizes.find(self._base(given, signature), [*given.numbers, *sizes])
         entry = None if pattern is None else pattern.resized(sizes)
         if entry is not None:
-            self._entries.keep(_base(given), given.numbers, entry.reads, entry)
+            self._entries.keep(self._base(given), given.numbers, entry.reads, entry)
         return entry
 
     def _keep(self, given: Arguments, entry: Entry) -> None:
-        self._entries.keep(_base(given), given.numbers, entry.reads, entry)
+        self._entries.keep(self._base(given), given.numbers, entry.reads, entry)
         if entry.program is not None and entry.program.any_sizes:
             signature, sizes = given.signature()
             reads = entry.reads | {len(given.numbers) + i for i in entry.fixed}
-            self._patterns.keep(_base(given, signature), [*given.numbers, *sizes], reads, entry)
+            self._any_sizes.keep(
+                self._base(given, signature), [*given.numbers, *sizes], reads, entry
+            )
 
     def cache_info(self) -> CacheInfo:
         """Hits, misses, the largest number of programs, and how many there are."""
@@ -152,7 +160,7 @@ class Jitted:
     def clear_cache(self) -> None:
         """Forget all programs and the counts."""
         self._entries.clear()
-        self._patterns.clear()
+        self._any_sizes.clear()
         self._hits = self._misses = 0
 
     # -- tracing -------------------------------------------------------------------
@@ -163,7 +171,7 @@ class Jitted:
         The function runs once: where the trace cannot go on it does, with data. `strict` ends
         it there instead.
         """
-        trace = Trace(self._function, given, resumes=not self.strict).run(args, kwargs)
+        trace = self._trace(given, not self.strict).run(args, kwargs)
         if trace.error is not None and not trace.suspect:
             raise trace.error
         entry, found = trace.entry, trace.result
@@ -174,6 +182,9 @@ class Jitted:
         if trace.ran or trace.error is not None:
             return found
         return self._run(entry, given, args, kwargs)
+
+    def _trace(self, given: Arguments, resumes: bool) -> Trace:
+        return Trace(self._function, given, resumes, self.patterns)
 
     def _tell(self, entry: Entry) -> None:
         """Say what of an entry is not fused, on its first call."""
@@ -193,8 +204,8 @@ class Jitted:
         )
         if self.strict:
             raise FusionError(text)
-        if not self._warned:
-            self._warned = True
+        if not self.quiet:
+            self.quiet = True
             warnings.warn(text, FusionSkipped, stacklevel=4)
 
     # -- what it did ---------------------------------------------------------------
@@ -202,10 +213,10 @@ class Jitted:
     def _entry(self, args: Any, kwargs: Any) -> Entry:
         """The entry that a call with these arguments uses."""
         given = Arguments(args, kwargs)
-        entry = self._entries.find(_base(given), given.numbers) or self._resized(given)
+        entry = self._entries.find(self._base(given), given.numbers) or self._resized(given)
         if entry is not None:
             return entry
-        trace = Trace(self._function, given, resumes=False).run(args, kwargs)
+        trace = self._trace(given, False).run(args, kwargs)
         if trace.error is not None and not trace.suspect:
             raise trace.error
         if trace.entry.program is not None:
@@ -214,11 +225,12 @@ class Jitted:
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """Which ops share a kernel, which do not and why, for these arguments."""
+        policy = "" if thread.amp is None else thread.amp.policy.name
         try:
             entry = self._entry(args, kwargs)
         except TraceBreak as reason:
-            return describe(self._function, None, reason)
-        return describe(self._function, entry.program, entry.reason)
+            return describe(self._function, None, reason, policy)
+        return describe(self._function, entry.program, entry.reason, policy)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The rendered sources and the number of launches for these arguments.
@@ -267,7 +279,12 @@ def _with_zero_gradients(results: list[Any], unused: list[Any]) -> list[Any]:
     return [*results[:first], tied, *results[first + 1 :]]
 
 
-def jit_compile(fn: Callable[..., Any] | None = None, *, strict: bool = False) -> Any:
+def jit_compile(
+    fn: Callable[..., Any] | None = None,
+    *,
+    strict: bool = False,
+    patterns: HasRows | None = None,
+) -> Any:
     """Fuse a function of ops: elementwise chains become one forward and one backward kernel.
 
     >>> chain = ag.jit_compile(lambda x: ag.tanh(x) * 2 + 1)
@@ -279,6 +296,8 @@ def jit_compile(fn: Callable[..., Any] | None = None, *, strict: bool = False) -
         fn: The function. Its tensors may be positional, keyword, or inside tuples, lists and
             dicts, and so may its results. Without it: a decorator with options.
         strict: Raise FusionError where something is not fused, instead of a warning.
+        patterns: A `TrainingGraphCompiler`, whose training patterns may apply; default: all that
+            are registered.
 
     Returns:
         A callable with `explain`, `lower`, `cache_info` and `clear_cache`. The function
@@ -286,5 +305,7 @@ def jit_compile(fn: Callable[..., Any] | None = None, *, strict: bool = False) -
         side effects happen then and not later. Numbers that only meet tensors may vary freely.
     """
     if fn is None:
-        return lambda function: Jitted(function, strict)
-    return fn if isinstance(fn, Jitted) else Jitted(fn, strict)
+        return lambda function: jit_compile(function, strict=strict, patterns=patterns)
+    if isinstance(fn, Jitted):
+        return fn
+    return Jitted(fn, strict, REGISTERED_ROWS if patterns is None else patterns.rows)

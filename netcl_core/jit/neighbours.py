@@ -9,7 +9,7 @@ from netcl_core.dtypes import DTYPES
 from netcl_core.errors import NetclError
 from netcl_core.jit.partition import Unit, in_order, is_cheap, is_elementwise, is_fusible
 from netcl_core.ops.implementations import Implementation
-from netcl_core.tape.tracing import TraceNode
+from netcl_core.tape.trace_node import TraceNode
 
 
 def join(units: Sequence[Unit]) -> list[Unit]:
@@ -45,6 +45,8 @@ def _take_before(unit: Unit, units: list[Unit]) -> None:
     source = node.inputs[0] if node.inputs else None
     if implementation is None or not implementation.prologue or source is None or node.cut:
         return
+    if not source.size:  # then no implementation is asked anything
+        return
     if sum(x is source for x in node.inputs) != 1:
         return
     group = next((each for each in units if each.elementwise and each.outputs == [source]), None)
@@ -52,7 +54,7 @@ def _take_before(unit: Unit, units: list[Unit]) -> None:
         return
     if implementation.rereads and not is_cheap(group):
         return
-    if source.size and DTYPES[source.dtype].floating and group.shape == source.shape:
+    if DTYPES[source.dtype].floating and group.shape == source.shape:
         unit.before = group
         unit.nodes = [*group.nodes, *unit.nodes]
         units.remove(group)

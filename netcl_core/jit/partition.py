@@ -15,8 +15,9 @@ from typing import Final, final
 from netcl_core.codegen.expressions import Apply, walk
 from netcl_core.codegen.layout import Sizes
 from netcl_core.codegen.region import PrimitiveStep, Region
+from netcl_core.dtypes import DTYPES
 from netcl_core.tape.region_call import RegionCall
-from netcl_core.tape.tracing import TraceNode
+from netcl_core.tape.trace_node import TraceNode
 
 #: Steps in one kernel: longer ones take the drivers' compilers more than linear time.
 MAX_STEPS: Final = 128
@@ -95,28 +96,33 @@ def is_fusible(node: TraceNode) -> bool:
 
 
 def rounds(node: TraceNode) -> bool:
-    """Whether a node's value has to pass through memory: a cast to float16 rounds there."""
+    """Whether a node's value has to pass through memory: a cast to a 16-bit float rounds there."""
     region = region_of(node)
-    return region is not None and any(step.cast == "float16" for step in region.steps)
+    return region is not None and any(map(_is_rounding, region.steps))
+
+
+def _is_rounding(step: PrimitiveStep) -> bool:
+    return step.rounds and step.cast is not None and DTYPES[step.cast].wide != step.cast
 
 
 def partition(nodes: Sequence[TraceNode], results: Iterable[TraceNode]) -> list[Unit]:
     """The units of the nodes that the results need, in an order in which they can run."""
     wanted = {node.number for node in results}
-    live = _live(nodes, wanted)
-    users: dict[int, list[TraceNode]] = {node.number: [] for node in live}
-    for node in live:
+    needed = live(nodes, wanted)
+    users: dict[int, list[TraceNode]] = {node.number: [] for node in needed}
+    for node in needed:
         for x in node.inputs:
             users[x.number].append(node)
-    stage = _stages(live, users)
-    units = _groups(live, stage)
+    stage = _stages(needed, users)
+    units = _groups(needed, stage)
     _absorb(units, users, wanted, stage)
     units = [part for unit in units for part in _split(unit)]
     _mark_outputs(units, users, wanted)
     return in_order(units)
 
 
-def _live(nodes: Sequence[TraceNode], wanted: set[int]) -> list[TraceNode]:
+def live(nodes: Sequence[TraceNode], wanted: set[int]) -> list[TraceNode]:
+    """The nodes that those of some numbers need, in order."""
     needed = set(wanted)
     for node in reversed(nodes):
         if node.number in needed:
@@ -124,16 +130,16 @@ def _live(nodes: Sequence[TraceNode], wanted: set[int]) -> list[TraceNode]:
     return [node for node in nodes if node.number in needed]
 
 
-def _stages(live: Sequence[TraceNode], users: dict[int, list[TraceNode]]) -> dict[int, int]:
+def _stages(nodes: Sequence[TraceNode], users: dict[int, list[TraceNode]]) -> dict[int, int]:
     """A number per node that grows over every boundary: equal ones may share a kernel.
 
     Elementwise nodes move as late as their users allow, to be fused with them.
     """
     stage: dict[int, int] = {}
-    for node in live:
+    for node in nodes:
         before = [stage[x.number] + rounds(x) for x in node.inputs]
         stage[node.number] = max(before, default=0) + (not is_leaf(node) and not is_fusible(node))
-    for node in reversed(live):
+    for node in reversed(nodes):
         if is_fusible(node) and users[node.number]:
             stage[node.number] = max(
                 stage[node.number],
@@ -145,10 +151,10 @@ def _stages(live: Sequence[TraceNode], users: dict[int, list[TraceNode]]) -> dic
     return stage
 
 
-def _groups(live: Sequence[TraceNode], stage: dict[int, int]) -> list[Unit]:
+def _groups(nodes: Sequence[TraceNode], stage: dict[int, int]) -> list[Unit]:
     """Neighbours of one stage and one shape, joined; everything else by itself."""
     unit_of: dict[int, Unit] = {}
-    for node in live:
+    for node in nodes:
         if is_leaf(node):
             continue
         unit = unit_of[node.number] = Unit([node], is_elementwise(node))

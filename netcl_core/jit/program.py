@@ -7,24 +7,25 @@ nodes, so gradients flow through a program as through any ops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, final
 
 from netcl_core.codegen.layout import Sizes, renamed
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
-from netcl_core.device.device import Device
 from netcl_core.dtypes import category_of_scalar
+from netcl_core.hardware.device import Device
 from netcl_core.jit.fused_operator import FusedOperatorCall, Neighbour
 from netcl_core.jit.neighbours import join
 from netcl_core.jit.partition import Unit, is_elementwise, is_leaf, is_small, partition, region_of
+from netcl_core.jit.rewriting import Rewritten
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.tape.apply import apply
 from netcl_core.tape.modes import no_grad
 from netcl_core.tape.region_call import RegionCall
+from netcl_core.tape.trace_node import CONSTANT, INPUT, RANDOM, TraceNode
 from netcl_core.tape.traced_number import TracedNumber
-from netcl_core.tape.tracing import CONSTANT, INPUT, RANDOM, TraceNode
 from netcl_core.tensors.random_state import random_state
 
 DETACH: Final = AutogradPrimitive("detach", lambda args, _: args[0], lambda *_: [None], 1)
@@ -79,7 +80,7 @@ class _RegionBuilder:
         for step in region.steps:
             refs = tuple(moved(ref) for ref in step.operands)
             attrs = tuple((name, slot + slots) for name, slot in step.attrs)
-            self.steps.append(PrimitiveStep(step.primitive, refs, step.choices, attrs, step.cast))
+            self.steps.append(replace(step, operands=refs, attrs=attrs))
         return moved(region.outputs[0])
 
     def region(self) -> Region:
@@ -252,10 +253,14 @@ class FusedOperatorStep:
 class Program:
     """The steps of a traced function, from its tensors to its results.
 
-    `nodes` are those of the trace, `results` the nodes that the function returned.
+    `nodes` are those of the trace, `results` the nodes that the function returned and, behind
+    them, the new values of `written`, the tensors that it overwrites.
     """
 
-    def __init__(self, nodes: Sequence[TraceNode], results: Sequence[TraceNode]) -> None:
+    def __init__(self, trace: Rewritten, written: Sequence[Any] = ()) -> None:
+        nodes, results = trace.nodes, trace.results
+        self.trace = trace
+        self.written = tuple(written)
         self._nodes = tuple(nodes)
         self._sizes: Sizes = {}
         self.results = tuple(node.number for node in results)
@@ -274,6 +279,7 @@ class Program:
             if node.op_name == CONSTANT and is_leaf(node) and node.number in used
         }
         self.random = [node for node in nodes if node.op_name == RANDOM and node.number in used]
+        self._last = _last_uses(units, self.results)
         self.direct = self._direct()
         #: Whether tensors of any other sizes, broadcast alike, may be given to it once resized.
         self.any_sizes = not self.random and all(is_leaf(x) or is_elementwise(x) for x in nodes)
@@ -303,7 +309,7 @@ class Program:
 
     def _direct(self) -> RegionStep | None:
         """The one step, if it takes the function's tensors as they come and gives its result."""
-        if len(self.steps) != 1 or len(self.results) != 1 or self.unused:
+        if len(self.steps) != 1 or len(self.results) != 1 or self.unused or self.written:
             return None
         step = self.steps[0]
         if isinstance(step, RegionStep) and step.inputs == self.inputs:
@@ -315,16 +321,37 @@ class Program:
         """How many kernels the forward launches."""
         return sum(step.launches for step in self.steps)
 
-    def run(self, tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
-        """The results for the tensors and numbers of one call."""
+    def given(self, tensors: Sequence[Any]) -> dict[int, Any]:
+        """What the steps of a call begin with, by number of the trace's nodes."""
         values: dict[int, Any] = dict(zip(self.inputs, tensors, strict=True))
         values |= self.constants
         for node in self.random:
             assert node.device is not None  # a random state lies somewhere
             values[node.number] = random_state(node.device)
-        for step in self.steps:
+        return values
+
+    def run(self, tensors: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+        """The results for the tensors and numbers of one call."""
+        values = self.given(tensors)
+        for step, last in zip(self.steps, self._last, strict=True):
             step.run(values, numbers)
-        return [values[i] for i in self.results]
+            for number in last:
+                del values[number]
+        found = [values[i] for i in self.results]
+        for target in reversed(self.written):  # what is read was read
+            target.copy_(found.pop())
+        return found
+
+
+def _last_uses(units: Sequence[Unit], results: Sequence[int]) -> list[list[int]]:
+    """What each unit is the last to need: once let go of, its memory serves the next ones."""
+    seen = set(results)
+    found: list[list[int]] = []
+    for unit in reversed(units):
+        numbers = dict.fromkeys(x.number for x in [*unit.inputs, *unit.outputs])
+        found.append([number for number in numbers if number not in seen])
+        seen.update(numbers)
+    return found[::-1]
 
 
 def _step(unit: Unit) -> Executable:

@@ -11,8 +11,9 @@ from typing import Any
 from netcl_core.tape.apply import apply
 from netcl_core.tape.modes import enable_grad, no_grad
 from netcl_core.tape.node import Node
+from netcl_core.tape.trace_node import RANDOM, TraceNode
 from netcl_core.tape.traced_number import TracedNumber
-from netcl_core.tape.tracing import RANDOM, TraceNode, TracingContext
+from netcl_core.tape.tracing import TracingContext
 from netcl_core.tensors.random_state import random_state
 
 
@@ -24,6 +25,8 @@ def resume(context: TracingContext) -> None:
         symbol = context.symbols.get(node.number)
         if symbol is not None:
             _become(symbol, node.tensor, node)
+    for target, node in context.writes.values():
+        target.copy_(node.tensor)
 
 
 def _computed(node: TraceNode, grad: bool) -> Any:

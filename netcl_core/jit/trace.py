@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, final
 
 from netcl_core.jit.arguments import Arguments, replaced, results_of
 from netcl_core.jit.entries import Entry
 from netcl_core.jit.guards import Guards
+from netcl_core.jit.pattern_rows import PatternRows
 from netcl_core.jit.program import Program
 from netcl_core.jit.resuming import given_back, resume
+from netcl_core.jit.rewriting import rewritten
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.node import Node
+from netcl_core.tape.trace_node import CONSTANT, TraceBreak, TraceNode
 from netcl_core.tape.traced_number import TracedNumber
-from netcl_core.tape.tracing import CONSTANT, TraceBreak, TraceNode, TracingContext
+from netcl_core.tape.tracing import TracingContext
 from netcl_core.tensors.tensor import Tensor
 
-#: With these names a function asks for the type of an object, and for one of ours.
+#: With these names a function asks for the type of an object; that a symbol is a Tensor is true.
 _ASKING: Final = frozenset({"isinstance", "issubclass", "type", "__class__"})
-_TYPES: Final = frozenset({"Tensor", "Node", "Operand"})
+_EXACTLY: Final = _ASKING - {"isinstance"}
 #: What stands for tensors and numbers, and what the caller gave.
 _SYMBOLS: Final = (Node, TraceNode, TracedNumber)
 _GIVEN: Final = (Tensor, int, float)
+
+
+def _asks(names: AbstractSet[str], how: AbstractSet[str], kinds: AbstractSet[str]) -> bool:
+    """Whether there are both a way to ask for a type, and one of some types."""
+    return not (how.isdisjoint(names) or kinds.isdisjoint(names))
 
 
 @final
@@ -36,14 +45,17 @@ class Trace:
         suspect: Whether that may be due to the symbols.
     """
 
-    def __init__(self, function: Callable[..., Any], given: Arguments, resumes: bool) -> None:
-        registry.load()  # else the first op does, and what was just traced is outdated
+    def __init__(
+        self, function: Callable[..., Any], given: Arguments, resumes: bool, patterns: PatternRows
+    ) -> None:
+        registry.load(("pattern",))  # else they come later, and what was traced is outdated
         self.entry = Entry(None, registry.version)
         self.ran = False
         self.result: Any = None
         self.error: Exception | None = None
         self._function = function
         self._given = given
+        self._patterns = patterns
         self._numbers = [TracedNumber(value, i) for i, value in enumerate(given.numbers)]
         self._context = TracingContext(self._resume if resumes else None)
 
@@ -78,7 +90,8 @@ class Trace:
 
     def _watch(self) -> None:
         guards = self.entry.guards = Guards([self._function, *self._given.objects])
-        if not (_ASKING.isdisjoint(guards.names) or _TYPES.isdisjoint(guards.names)):
+        kinds = {each.__name__ for each in Tensor.__subclasses__()}
+        if _asks(guards.names, _ASKING, kinds) or _asks(guards.names, _EXACTLY, {"Tensor"}):
             raise TraceBreak("type", "it asks which kind of tensor it was given")
         if "type" in guards.names:  # `type(x)` cannot be answered for a symbol
             for x in self._numbers:
@@ -110,6 +123,8 @@ class Trace:
                     context.interrupt(reason.op, reason.reason)
                 except RecursionError:
                     context.interrupt("return", "a result that contains itself")
+            if not self.ran and any(map(context.overwritten, results)):
+                context.interrupt("return", "a tensor that the function has overwritten")
             if self.ran:
                 self.result = given_back(found, context)
                 return []
@@ -119,8 +134,12 @@ class Trace:
     def _finish(self, results: list[TraceNode]) -> None:
         """Make the program."""
         nodes = self._context.nodes
+        device = next((node.device for node in nodes), None)
+        written = list(self._context.writes.values())
+        results = [*results, *(node for _, node in written)]
+        trace = rewritten(self._context, results, self._patterns.serving(device))
         try:
-            program = Program(nodes, results)
+            program = Program(trace, [target for target, _ in written])
         except Exception as error:
             self._failed(error)
             self.error = None  # the function has raised nothing
@@ -129,7 +148,9 @@ class Trace:
         entry.program = program
         entry.sizes = self._given.signature()[1]
         seen = self._context.sizes.union(
-            *(node.shape for node in nodes if node.op_name == CONSTANT)
+            trace.sizes,
+            *(node.shape for node in nodes if node.op_name == CONSTANT),
+            *(node.shape for _, node in written),
         )
         entry.fixed = {i for i, size in enumerate(entry.sizes) if size in seen}
 

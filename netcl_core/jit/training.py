@@ -1,0 +1,168 @@
+"""TrainingGraphCompiler: training patterns to register, and to ask what they do to a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from netcl_core.hardware.device import Device
+from netcl_core.jit.explanation import forward_sources
+from netcl_core.jit.jit import Jitted, traced
+from netcl_core.jit.pattern_rows import REGISTERED_ROWS, OwnRows, PatternRows
+from netcl_core.jit.patterns import TrainingPattern
+from netcl_core.jit.program import Program
+from netcl_core.jit.rewriting import Replacement
+from netcl_core.runtime.kernels import Spec
+from netcl_core.tape.trace_node import TraceNode
+from netcl_core.tape.traced_number import TracedNumber
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class PatternPlan:
+    """What a pattern computes in a function; `str` makes a readable text.
+
+    Attributes:
+        pattern: The pattern.
+        provider: The distribution that brings it, `user` for what was registered by hand.
+        ops: The ops that it takes the place of.
+        captured: By name what it takes from outside: a Spec for a tensor, else the value.
+        values: The shape and dtype of each value that it gives.
+        device: Where.
+        launches: How many kernels the forward launches; they may do other ops of the function
+            as well.
+        sources: These kernels as they are built.
+    """
+
+    pattern: TrainingPattern
+    provider: str
+    ops: tuple[str, ...]
+    captured: Mapping[str, Any]
+    values: tuple[Spec, ...]
+    device: Device
+    launches: int
+    sources: tuple[str, ...]
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name}={_shown(x)}" for name, x in self.captured.items())
+        return (
+            f"{self.pattern.name} ({self.provider}) in place of {' -> '.join(self.ops)}: "
+            f"{given} => {', '.join(map(_shown, self.values))}, {self.launches} launches"
+        )
+
+
+def _shown(x: Any) -> str:
+    return f"{x.dtype}{list(x.shape)}" if isinstance(x, Spec) else repr(x)
+
+
+@final
+class TrainingGraphCompiler:
+    """Training patterns that apply to compiled functions.
+
+    `ag.get_training_compiler()` is the one of the process: it has the patterns of all plugins,
+    and what it registers applies to every compiled function. One that is made by hand has nothing
+    but what is registered with it, and applies to functions compiled with it.
+
+    >>> group = ag.MatchedOp("mul", (ag.MatchedOp("add", ("x", "y")), 0.5))
+    >>> def plan(x, y):
+    ...     return ag.mul(ag.add(y, x), 0.5)
+    >>> compiler = ag.TrainingGraphCompiler()
+    >>> compiler.register(ag.TrainingPattern("mean_of_two", group, plan))
+    >>> mean = ag.jit_compile(lambda x, y: (x + y) * 0.5, patterns=compiler)
+    >>> mean(nc.tensor([1.0]), nc.tensor([4.0])).item()
+    2.5
+    >>> print(compiler.plan(mean, nc.tensor([1.0]), nc.tensor([4.0])))
+    mean_of_two (user) in place of add -> mul: x=float32[1], y=float32[1] => float32[1], 1 launches
+    """
+
+    def __init__(self) -> None:
+        self._rows: PatternRows = OwnRows()
+
+    @property
+    def rows(self) -> PatternRows:
+        """The patterns with their providers, for jit_compile."""
+        return self._rows
+
+    @property
+    def patterns(self) -> tuple[TrainingPattern, ...]:
+        """All its patterns."""
+        return tuple(row.record for row in self._rows.all())
+
+    def register(self, pattern: TrainingPattern, *, override: bool = False) -> None:
+        """Let a pattern apply from now on, also to functions that have run before.
+
+        A pattern of the user's own goes before those of plugins. Raises RegistrationError if the
+        name is taken and `override` is not set.
+        """
+        self._rows.add(pattern, override)
+
+    def unregister(self, name: str) -> None:
+        """Forget a pattern that `register` was given; raises RegistrationError for any other."""
+        self._rows.remove(name)
+
+    def match(
+        self, function: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> TrainingPattern | None:
+        """The first pattern that applies to a function with these arguments; None if none does.
+
+        Raises FusionError if the function cannot be traced.
+        """
+        made = next(iter(self._applied(function, args, kwargs).trace.applied), None)
+        return None if made is None else made.match.pattern
+
+    def plan(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> PatternPlan | None:
+        """What that pattern computes there; None if none applies.
+
+        Raises FusionError if the function cannot be traced.
+        """
+        program = self._applied(function, args, kwargs)
+        made = next(iter(program.trace.applied), None)
+        return None if made is None else _plan(made, program)
+
+    def _applied(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Program:
+        given = function.__wrapped__ if isinstance(function, Jitted) else function
+        return traced(Jitted(given, False, self._rows), args, kwargs)[0]
+
+
+def _plan(made: Replacement, program: Program) -> PatternPlan:
+    match = made.match
+    steps = [
+        step for step in program.steps if any(node.replaced is made for node in step.unit.nodes)
+    ]
+    device = match.root.device
+    assert device is not None  # its operands lie there
+    return PatternPlan(
+        match.pattern,
+        match.row.provider,
+        match.ops,
+        {name: _spec(x) for name, x in match.captured.items()},
+        tuple([Spec(root._shape, root.dtype) for root in match.roots]),
+        device,
+        sum(step.launches for step in steps),
+        tuple(text for step in steps for text in forward_sources(step)),
+    )
+
+
+def _spec(x: Any) -> Any:
+    if isinstance(x, TraceNode):
+        return Spec(x._shape, x.dtype)
+    return x.read() if type(x) is TracedNumber else x
+
+
+def _of_process() -> TrainingGraphCompiler:
+    made = TrainingGraphCompiler()
+    made._rows = REGISTERED_ROWS
+    return made
+
+
+_PROCESS: Final = _of_process()
+
+
+def get_training_compiler() -> TrainingGraphCompiler:
+    """The training patterns of the process: those of all plugins, and those registered with it.
+
+    >>> ag.get_training_compiler() is ag.get_training_compiler()
+    True
+    """
+    return _PROCESS
