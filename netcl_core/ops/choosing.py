@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import default_device
 from netcl_core.errors import DeviceError, PluginError, coded, message
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.operators import Operator
+from netcl_core.plugins.kinds import SERVING_OPS
 from netcl_core.plugins.registry import Row, registry, winner_of
 from netcl_core.plugins.resolution import Choice, Decision, Offer, canonical, decide
 from netcl_core.tape.held import held
 from netcl_core.tape.state import Entries, thread
-from netcl_core.tensors.tensor import Operand
+from netcl_core.tensors.tensor import Tensor
 
 
 @final
@@ -47,7 +48,6 @@ class prefer:  # noqa: N801 - a function to its users, and a context manager
         return held(lambda: self, "prefer", function)
 
     def __enter__(self) -> None:
-        registry.load()
         added = tuple(_choice(text) for text in self._choices)
         self._outer.push(thread.chosen)
         thread.chosen = (*added, *thread.chosen)
@@ -59,8 +59,11 @@ class prefer:  # noqa: N801 - a function to its users, and a context manager
 def _choice(text: str) -> Choice:
     distribution, _, op = text.partition(":")
     choice = (canonical(distribution.strip()), op.strip())
-    known = sorted({offer.id for offer in offers_of(choice[1])})
-    if not any(canonical(each.partition(":")[0]) == choice[0] for each in known):
+    registry.load(SERVING_OPS, choice[1])
+    if not _is_offered(choice):
+        registry.load()  # it may be of a part, of which no manifest tells
+    if not _is_offered(choice):
+        known = sorted({offer.id for offer in offers_of(choice[1])})
         expected = f"one of {', '.join(known)}" if known else "<distribution>:<op> of a known op"
         raise coded(
             "NP402",
@@ -76,9 +79,13 @@ def _choice(text: str) -> Choice:
     return choice
 
 
+def _is_offered(choice: Choice) -> bool:
+    return any(canonical(offer.provider) == choice[0] for offer in offers_of(choice[1]))
+
+
 def offers_of(op: str) -> list[Offer]:
-    """Everything that could serve an op, implementations included."""
-    rows = registry.op_rows(op)
+    """Everything that could serve an op, or a part of one, implementations included."""
+    rows = registry.op_rows(op, parts=True)
     found = [row.offer for row in rows]
     for row in rows:
         if isinstance(row.record, Operator):
@@ -150,7 +157,7 @@ def _is_limited(record: Any) -> bool:
     if not isinstance(record, Operator) or _runs_anywhere(record):
         return False
     requirements = [offer.item.requires for offer in record.offers()]
-    return all(each.device_kinds or each.extensions for each in requirements)
+    return all(each.device_kinds or each.extensions or each.compiles for each in requirements)
 
 
 def _runs_anywhere(record: Operator) -> bool:
@@ -160,7 +167,7 @@ def _runs_anywhere(record: Operator) -> bool:
 
 def _device_of(values: Iterable[Any]) -> Device | None:
     for value in values:
-        if isinstance(value, Operand):
+        if isinstance(value, Tensor):
             return value.device
         if isinstance(value, (list, tuple)):
             found = _device_of(value)

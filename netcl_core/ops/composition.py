@@ -1,46 +1,76 @@
 """The function of an op that is made of other ops: by an implementation that somebody brings for
 it, else as it is written.
+
+An amp policy that names such an op decides on it as a whole; else it decides on the ops that it
+is made of.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import default_device
 from netcl_core.errors import NetclError
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import default_device
+from netcl_core.kept import Memo
+from netcl_core.ops.argument_names import renaming
+from netcl_core.ops.casting import uncast
 from netcl_core.ops.mistakes import MISTAKES, misfit, raise_named
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operator_function import CALLS, call_key, deliver, specs_of
 from netcl_core.ops.operators import Operator, several
+from netcl_core.plugins.kinds import SERVING_OPS
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
-from netcl_core.runtime.memo import Memo
 from netcl_core.tape.apply import apply, common_device
-from netcl_core.tape.node import Node
-from netcl_core.tape.tracing import TraceBreak, TracingContext
-from netcl_core.tensors.tensor import Operand, Tensor
+from netcl_core.tape.spans import note_span
+from netcl_core.tape.state import thread
+from netcl_core.tape.trace_node import TraceBreak
+from netcl_core.tape.tracing import TracingContext
+from netcl_core.tensors.tensor import Tensor
 
 #: In the place of a call: the function serves.
 _FUNCTION: Final = object()
+#: Operands and attributes, as `bind` gives them.
+_Bound: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
 
 
 def composite_function(operator: Operator) -> Callable[..., Any]:
     """The public function of an operator that is a function of other ops; its errors name it."""
     function = operator.function
     assert function is not None  # it is made of other ops
+    registry.load(SERVING_OPS, operator.name)
     calls: Memo[Any, Any] = Memo(CALLS)
+    renamed = renaming(operator.name, operator.signature.parameters)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            kwargs = renamed(kwargs)
+        amp = thread.amp
+        if amp is not None and operator.name in amp.policy.ops:  # as a whole
+            args, kwargs = amp.cast_all(operator.name, (args, kwargs))
+            with uncast():
+                return call(*args, **kwargs)
+        tracer = thread.tracer
+        if tracer is None:
+            return computed(args, kwargs)
+        first = len(tracer.nodes)
+        found = computed(args, kwargs)
+        if thread.tracer is tracer:  # else the trace has ended meanwhile
+            _span(operator, args, kwargs, first, found, tracer)
+        return found
+
+    def computed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        bound = None
         if operator.implementations or registry.rows("implementation", operator.name):
-            made, inputs = _served(operator, calls, args, kwargs)
+            made, inputs, bound = _served(operator, calls, args, kwargs)
             if made is not None:
                 return deliver(operator, apply(made, inputs, (), made.attrs))
         try:
-            found = function(*args, **kwargs)
+            found = function(*args, **kwargs) if bound is None else operator.decomposed(*bound)
             return deliver(operator, list(found)) if type(found) is tuple else found
         except MISTAKES as error:
             if not isinstance(error, NetclError) and not misfit(function, args, kwargs):
@@ -49,6 +79,36 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
             raise_named(error, operator.name, function, args, kwargs)
 
     return call
+
+
+def _span(
+    operator: Operator,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    first: int,
+    found: Any,
+    tracer: TracingContext,
+) -> None:
+    """Tell a trace that the nodes from `first` on are one call of an op.
+
+    What it was given counts as the function's signature has it: its operands, or else every
+    tensor; all other arguments are attributes.
+    """
+    bound = operator.signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    given = bound.arguments
+    names = operator.operands or [name for name, x in given.items() if isinstance(x, Tensor)]
+    attrs = {name: value for name, value in given.items() if name not in names}
+    if not any(map(_holds_tensors, attrs.values())):
+        note_span(tracer, operator.name, [given[name] for name in names], attrs, first, found)
+
+
+def _holds_tensors(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_holds_tensors, value))
+    if isinstance(value, dict):
+        return any(map(_holds_tensors, value.values()))
+    return isinstance(value, Tensor)
 
 
 def composed_call(
@@ -73,23 +133,30 @@ def composed_call(
 
 def _served(
     operator: Operator, calls: Memo[Any, Any], args: Sequence[Any], kwargs: dict[str, Any]
-) -> tuple[OperatorCall | None, list[Any]]:
-    """The call of an implementation, with its inputs; None: the function serves."""
-    bind = operator.bind
+) -> tuple[OperatorCall | None, list[Any], _Bound | None]:
+    """The call of an implementation, with its inputs; None: the function serves.
+
+    With a decomposition of its own it goes on from what `bind` gave, which is called once: it may
+    have drawn a random state.
+    """
+    bind, bound = operator.bind, None
     if bind is None:
-        return None, []
+        return None, [], None
     try:
         operands, attrs = bind(*args, **kwargs)
+        bound = (operands, attrs) if operator.decomposition is not None else None
         device = common_device(operator.name, operands) or default_device()
         if device.backend == "numpy":
-            return None, []
+            return None, [], bound
+        if thread.amp is not None:
+            operands = thread.amp.cast(operator.name, operands, device)
         inputs, key = call_key(operands, device, attrs)
         made = calls.get(key)
     except (TypeError, ValueError):  # metadata that is no key, data that is none: as it is written
-        return None, []
+        return None, [], bound
     if made is None:
         made = calls.put(key, _made(operator, device, specs_of(operands, inputs), attrs))
-    return (None, []) if made is _FUNCTION else (made, inputs)
+    return (None, [], bound) if made is _FUNCTION else (made, inputs, None)
 
 
 def _made(
@@ -115,7 +182,7 @@ def _results(
     try:
         if operator.infer is not None:
             return several(operator.infer(*specs, **attrs))
-        with TracingContext() as context:
+        with TracingContext() as context, uncast():
             stand_ins = [
                 None
                 if spec is None
@@ -128,6 +195,6 @@ def _results(
     except (TraceBreak, *MISTAKES):
         return None
     results = result if isinstance(result, (tuple, list)) else (result,)
-    if not all(isinstance(each, (Node, Operand)) for each in results):
+    if not all(isinstance(each, Tensor) for each in results):
         return None
     return tuple(Spec(each.shape, each.dtype) for each in results)

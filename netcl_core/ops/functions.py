@@ -6,31 +6,30 @@ Also the functions that are the core's own because no plugin could give them: `b
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Final
 
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.device.device import Device
-from netcl_core.errors import ArgumentError, MissingOpError, message
+from netcl_core.errors import MissingOpError, message
+from netcl_core.hardware.device import Device
+from netcl_core.ops.casting import astype, clone
 from netcl_core.ops.choosing import contested
 from netcl_core.ops.composition import composite_function
+from netcl_core.ops.in_place import assign_in_place, change_in_place
 from netcl_core.ops.operator_function import operator_function
 from netcl_core.ops.operators import Operator
-from netcl_core.ops.primitive_function import astype, primitive_function
+from netcl_core.ops.primitive_function import primitive_function
 from netcl_core.plugins.catalogue import how_to_get, providers
-from netcl_core.plugins.kinds import OP_KINDS
+from netcl_core.plugins.kinds import OP_KINDS, SERVING_OPS
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import move
 from netcl_core.tape.hooks import register_hook, retain_grad
 from netcl_core.tape.tape import backward
+from netcl_core.tensors.creation import full_like
 from netcl_core.tensors.functions import functions
-
-#: NumPy's names of arguments beside PyTorch's; both are accepted everywhere.
-_ALIASES: Final = {"axis": "dim", "keepdims": "keepdim"}
 
 
 def to_device(x: Any, device: Device) -> Any:
@@ -54,6 +53,13 @@ CORE: Final[dict[str, Callable[..., Any]]] = {
     "to_device": to_device,
     "register_hook": register_hook,
     "retain_grad": retain_grad,
+    "clone": clone,
+    "full_like": full_like,
+}
+#: What tensors call beside ops; no op can have such a name.
+_INTERNAL: Final[dict[str, Callable[..., Any]]] = {
+    "change in place": change_in_place,
+    "assign in place": assign_in_place,
 }
 
 
@@ -61,7 +67,9 @@ def build(name: str) -> Callable[..., Any]:
     """The function of an op; raises MissingOpError that says which package provides it."""
     if name in CORE:
         return CORE[name]
-    registry.load()
+    if name in _INTERNAL:
+        return _INTERNAL[name]
+    registry.load(SERVING_OPS, name)
     rows = registry.op_rows(name)
     if not rows:
         raise missing(name)
@@ -76,28 +84,46 @@ def function_of(record: Any) -> Callable[..., Any]:
         return primitive_function(record)
     assert isinstance(record, Operator)  # the registrar takes nothing else
     make = operator_function if record.function is None else composite_function
-    return with_aliases(make(record), record.signature)
+    return make(record)
 
 
-def with_aliases(function: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
-    """Accept NumPy's `axis` and `keepdims` where the signature says `dim` and `keepdim`."""
-    accepted = signature.parameters
-    aliases = {old: new for old, new in _ALIASES.items() if new in accepted}
-    if not aliases:
-        return function
+def method(name: str) -> Callable[..., Any] | None:
+    """`x.<name>(...)`: the op of this name; with `_` at its end, the op in place. None: no method.
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        for old, new in aliases.items():
-            if old in kwargs:
-                if new in kwargs:
-                    raise ArgumentError(
-                        message(function.__name__, f"{old} and {new} were given", "one of them")
-                    )
-                kwargs[new] = kwargs.pop(old)
-        return function(*args, **kwargs)
+    An op of one parameter beside the tensor takes several ints as one tuple: `x.permute(1, 0)`.
+    """
+    op = name.removesuffix("_")
+    registry.load(SERVING_OPS, op)
+    rows = registry.op_rows(op)
+    if not rows or not all(getattr(row.record, "method", True) for row in rows):
+        return None
+    record = rows[0].record
+    gathers = isinstance(record, Operator) and _takes_one_more(record.signature)
 
+    def call(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if gathers and len(args) > 1:
+            args = (args,)
+        if op == name:
+            return functions[op](x, *args, **kwargs)
+        return change_in_place(x, name, lambda old: functions[op](old, *args, **kwargs))
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = functions[op].__doc__ if op == name else f"`{op}` in place."
     return call
+
+
+def _takes_one_more(signature: inspect.Signature) -> bool:
+    """Whether a signature has one parameter by position beside the tensor."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(each.kind in kinds for each in signature.parameters.values()) == 2
+
+
+def absence(name: str) -> str:
+    """Why a tensor has no method of this name, though an op is called so; empty: none is."""
+    op = name.removesuffix("_")
+    if registry.op_rows(op):
+        return f"It is a function: netcl_core.autograd.{op}(...)"
+    return how_to_get(op, *OP_KINDS) or ""
 
 
 def missing(name: str) -> MissingOpError:
@@ -123,8 +149,31 @@ def __getattr__(name: str) -> Any:
     return functions[name]
 
 
+def face_of(names: dict[str, Any]) -> Callable[[str], Any]:
+    """The `__getattr__` of a face: the function of an op.
+
+    It is kept among the names of the face until an op comes or goes.
+    """
+    found: set[str] = set()
+
+    def get(name: str) -> Any:
+        version = registry.version
+        function = __getattr__(name)
+        with registry.lock:
+            if registry.version == version:  # else a plugin came or went meanwhile
+                names[name] = function
+                found.add(name)
+        return function
+
+    def forget() -> None:
+        while found:
+            names.pop(found.pop(), None)
+
+    registry.on_change(forget)
+    return get
+
+
 def __dir__() -> list[str]:
-    registry.load()
     return sorted({*registry.op_names(), *CORE})
 
 
@@ -134,10 +183,6 @@ def _built(name: str) -> tuple[Callable[..., Any], bool]:
     return function, registry.version == version  # else a plugin came or went meanwhile
 
 
-def _names() -> list[str]:
-    registry.load()
-    return registry.op_names()
-
-
-functions.build, functions.build_of, functions.names = _built, function_of, _names
+functions.build, functions.build_of, functions.names = _built, function_of, registry.op_names
+functions.build_method, functions.absence = method, absence
 registry.on_change(functions.clear)

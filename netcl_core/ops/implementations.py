@@ -1,22 +1,30 @@
 """Implementations: how one kind of device computes an op.
 
 A `Request` is all that an implementation plans from; `Requirements` say which requests it takes;
-`Saved` is what a backward finds of the call.
+a `Space` what may be tried to make it faster; `Saved` is what a backward finds of the call.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, final
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, final
 
 from netcl_core.codegen.inline import NO_SLOTS, Slots
-from netcl_core.device.device import Device
-from netcl_core.errors import MutationError, message
+from netcl_core.errors import MutationError, RegistrationError, coded, message
+from netcl_core.hardware import programs
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.programs import Recipe, Rewrite
 from netcl_core.runtime.host_calls import HostCall
 from netcl_core.runtime.kernels import Kernels, Spec
+from netcl_core.runtime.rendering import program
 
 Attrs: TypeAlias = Mapping[str, Any]
+#: A value for each name of a space's choices; nobody may change it.
+Settings: TypeAlias = Mapping[str, Any]
+NO_SETTINGS: Final[Settings] = MappingProxyType({})
 
 
 @final
@@ -39,6 +47,8 @@ class Request:
         keep: Whether the residuals are to be written too: somebody will compute gradients.
         slots: Neighbours to render into the kernel; there are some only for an implementation
             that offers them.
+        settings: A value for each name of the implementation's `space`, from a record or its
+            default; empty for an implementation without one, and while one is being chosen.
     """
 
     operator: str
@@ -49,6 +59,7 @@ class Request:
     given: tuple[bool, ...] = ()
     keep: bool = False
     slots: Slots = NO_SLOTS
+    settings: Settings = field(default_factory=lambda: NO_SETTINGS)
 
     @property
     def output(self) -> Spec:
@@ -65,13 +76,25 @@ class Requirements:
     >>> needs.unmet_everywhere(nc.get_device("cpu"))
     'it needs a gpu, cpu is a cpu'
 
-    `reject` looks at the whole request and returns a reason against it, or None.
+    Args:
+        device_kinds: "gpu", "cpu" or "accelerator".
+        dtypes: Those of the first result.
+        extensions: What the device advertises, such as "cl_khr_fp64".
+        compiles: A template, rendered without variables, that the device's compiler has to take:
+            for what no extension tells, such as instructions of one vendor. It is compiled once
+            for each device and driver, and only where all else fits.
+        standard: The OpenCL C of that template, as `-cl-std` names it.
+        rewrite: What is done to that program then, and has to succeed, too.
+        reject: `(request) -> reason or None`: looks at the whole request.
     """
 
     device_kinds: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
     reject: Callable[[Request], str | None] | None = None
+    compiles: str = ""
+    standard: str = "CL1.2"
+    rewrite: Rewrite | None = None
 
     def unmet(self, request: Request) -> str | None:
         """Why a request cannot be served, or None."""
@@ -91,7 +114,111 @@ class Requirements:
         if self.device_kinds and device.kind not in self.device_kinds:
             return f"it needs a {' or '.join(self.device_kinds)}, {device} is a {device.kind}"
         missing = [name for name in self.extensions if name not in device.extensions]
-        return f"{device} lacks {', '.join(missing)}" if missing else None
+        if missing:
+            return f"{device} lacks {', '.join(missing)}"
+        return self._uncompiled(device) if self.compiles else None
+
+    def _uncompiled(self, device: Device) -> str | None:
+        """What the device's compiler says against the template, or None."""
+        if device.backend == "numpy":
+            return f"it needs OpenCL, {device} is NumPy"
+        if device.cl_device is None:  # to plan for; nothing runs on it
+            return None
+        recipe = Recipe(self.standard, self.rewrite)
+        said = programs.refusal(device, program(self.compiles), self.compiles, recipe)
+        what = f"{self.compiles} as {self.standard}"
+        return f"{device} does not compile {what}: {said}" if said else None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Space:
+    """What of an implementation may be tried on a device: names, and the values of each.
+
+    >>> space = ag.Space(
+    ...     choices={"rows": (1, 2, 4, 8), "wide": (4, 8)},
+    ...     default=lambda request: {"rows": 4, "wide": 8 if request.output.size > 4096 else 4})
+    >>> len(space.combinations)
+    8
+
+    A plan reads `request.settings["rows"]`. Every combination gives the same results, but for
+    rounding; `netcl tune` measures which is fastest on a device, and keeps a record of it.
+
+    Args:
+        choices: Name -> the values that may be tried: whole numbers, finite floats, texts, bools.
+        default: `(request) -> {name: value}`, good values for the device and these shapes, chosen
+            without any measurement. They are among the choices, and fit.
+        fits: `(request, settings) -> reason or None`: why a combination cannot run, such as too
+            little local memory. Without it all can.
+        shape_class: `(request) -> text`: which requests share a record. Without it: those of equal
+            dtypes and ranks whose sizes round up to the same powers of two.
+    """
+
+    choices: Mapping[str, Sequence[Any]]
+    default: Callable[[Request], Settings]
+    fits: Callable[[Request, Settings], str | None] | None = None
+    shape_class: Callable[[Request], str] | None = None
+
+    @property
+    def combinations(self) -> list[Settings]:
+        """All combinations, those that fit no request among them."""
+        found: list[dict[str, Any]] = [{}]
+        for name, values in self.choices.items():
+            found = [{**each, name: value} for each in found for value in values]
+        return [MappingProxyType(each) for each in found]
+
+    def fault(self, settings: Any) -> str:
+        """Why something is no value for each name of the choices; empty: it is."""
+        if not isinstance(settings, Mapping):
+            return f"{settings!r} is no mapping of names to values"
+        if settings.keys() != self.choices.keys():
+            given = ", ".join(map(str, settings)) or "no name"
+            return f"{given} instead of {', '.join(self.choices)}"
+        for name, values in self.choices.items():
+            if not any(_same(settings[name], value) for value in values):
+                return f"{name}={settings[name]!r} is not among {', '.join(map(repr, values))}"
+        return ""
+
+    def refuse_wrong(self, who: str) -> None:
+        """Raise RegistrationError, which says what is wrong, unless all can be used."""
+        fault = self._wrong()
+        if fault:
+            expected = "names, each with values of which any may be tried"
+            raise coded("NP308", RegistrationError(message(f"the space of {who}", fault, expected)))
+
+    def _wrong(self) -> str:
+        if not isinstance(self.choices, Mapping) or not self.choices:
+            return "it has no choices"
+        for name, values in self.choices.items():
+            fault = _wrong_values(values)
+            if not isinstance(name, str) or not name.isidentifier():
+                return f"the name {name!r} among its choices is no identifier"
+            if fault:
+                return f"{name} {fault}"
+        for part in ("default", "fits", "shape_class"):
+            given = getattr(self, part)
+            if not callable(given) and (given is not None or part == "default"):
+                return f"{part}={given!r} is no function of a request"
+        return ""
+
+
+def _wrong_values(values: Any) -> str:
+    """What is wrong with the values of one name; empty: nothing."""
+    if not isinstance(values, (list, tuple, range)) or not values:
+        return "has no values"
+    for i, value in enumerate(values):
+        if type(value) not in (bool, int, float, str) or (
+            isinstance(value, float) and not math.isfinite(value)
+        ):
+            return f"has the value {value!r}, which a record cannot hold"
+        if value in values[:i]:
+            return f"has the value {value!r} twice"
+    return ""
+
+
+def _same(given: Any, value: Any) -> bool:
+    """Whether a value is the one meant: True is not 1, as a template may tell them apart."""
+    return type(given) is type(value) and bool(given == value)
 
 
 @final
@@ -128,7 +255,14 @@ class Implementation:
             place of the operator's.
         residuals: With a `backward` of its own, `(request) -> (Spec, ...)`: what the kernels write
             after the outputs for it alone, such as row statistics; `saved.residuals` holds them.
+        saves: With a `backward` of its own, `(request, needs) -> (i, ...)`: which operands it reads
+            (default: all) where `needs` says of each operand whether its gradient is wanted.
         parts: Operators and primitives that this `backward` alone uses, as of an Operator.
+        space: What may be tried to make it faster; the functions above but `requires` find one
+            combination as `request.settings`.
+
+    A residual that a `backward` returns as a gradient, as it is, is given away: whoever gets it may
+    write to it, and a second pass over the same graph runs the kernels again. See `ag.is_one`.
     """
 
     operator: str
@@ -142,7 +276,13 @@ class Implementation:
     rereads: bool = False
     backward: Callable[..., Sequence[Any]] | None = None
     residuals: Callable[[Request], tuple[Spec, ...]] | None = None
+    saves: Callable[[Request, Sequence[bool]], Sequence[int]] | None = None
     parts: Sequence[Any] = ()
+    space: Space | None = None
+
+    def __post_init__(self) -> None:
+        if self.space is not None:
+            self.space.refuse_wrong(f"{self.operator}: {self.label}")
 
     @property
     def name(self) -> str:
@@ -174,7 +314,7 @@ class Saved:
 
     operator: str
     inputs: tuple[Any, ...]
-    results: tuple[Any, ...]
+    results: Sequence[Any]
     attrs: Attrs
     needs: tuple[bool, ...]
     residuals: tuple[Any, ...] = ()
@@ -188,7 +328,7 @@ class Saved:
                 remedy = "Call backward before the change, or change a copy"
                 who = f"backward of {self.operator}"
                 raise MutationError(message(who, given, "results as they were", remedy))
-        return self.results
+        return tuple(self.results)
 
     @property
     def output(self) -> Any:

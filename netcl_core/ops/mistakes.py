@@ -14,7 +14,7 @@ import numpy as np
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, NetclError, message
 from netcl_core.plugins.registry import registry
-from netcl_core.tensors.tensor import Operand
+from netcl_core.tensors.tensor import Tensor
 
 #: What wrong arguments raise in Python code that did not expect them.
 MISTAKES: Final = (
@@ -84,7 +84,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    if hint is Any or hint is Operand:
+    if hint is Any or hint is Tensor:
         return _is_data(value)
     if isinstance(hint, UnionType) or get_origin(hint) is Union:
         return any(_fits(value, each) for each in get_args(hint))
@@ -103,9 +103,9 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _is_data(value: Any) -> bool:
-    if isinstance(value, Operand):
+    if isinstance(value, Tensor):
         return True
-    if isinstance(value, (list, tuple)) and any(isinstance(each, Operand) for each in value):
+    if isinstance(value, (list, tuple)) and any(isinstance(each, Tensor) for each in value):
         return all(map(_is_data, value))
     try:
         return np.asarray(value).dtype.name in DTYPES

@@ -8,26 +8,26 @@ from typing import Any, final
 
 import numpy as np
 
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import get_device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import PluginError, RegistrationError, message
+from netcl_core.hardware.device import Device
 from netcl_core.ops.implementations import Attrs, Implementation, Request, Saved
 from netcl_core.ops.operators import OTHERS, Operator, several
+from netcl_core.ops.residuals import give_away, is_given_away
+from netcl_core.ops.tuners import Tuner, offer, tuner_for
+from netcl_core.ops.tuning import UNDECIDED, ChosenSettings, decide_settings
 from netcl_core.runtime.host_calls import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.recording import check_data
 from netcl_core.runtime.stream import replaced, stream_of
 from netcl_core.tape.apply import Needs, result_nodes
-from netcl_core.tape.exact_forward import ExactForward
 from netcl_core.tape.gradients import (
     checked,
     no_second_derivative,
     refuse_unrecorded,
     whole,
 )
-from netcl_core.tape.modes import no_grad
 from netcl_core.tape.node import Node
 from netcl_core.tape.recorded_gradients import recomputed_gradients
 from netcl_core.tape.state import thread
@@ -42,10 +42,13 @@ class OperatorCall:
     Attributes:
         specs: Shape and dtype of each operand, None for an absent one.
         present: The numbers of the operands that are there: the call's inputs.
+        decided: The implementation's settings, once it is chosen.
+        tuner: Who may try other settings when it runs next; None almost always.
     """
 
-    __slots__ = ("_bound", "_implementation", "attrs", "chosen", "device", "known", "launches",
-                 "name", "operator", "present", "results", "specs")  # fmt: skip
+    __slots__ = ("_bound", "_implementation", "attrs", "chosen", "decided", "device", "known",
+                 "launches", "name", "operator", "present", "results", "specs",
+                 "tuner", "view")  # fmt: skip
 
     keeps = True
 
@@ -68,12 +71,15 @@ class OperatorCall:
         self.results = results
         for each in results:
             check_dtype(each.dtype, device)
+        self.view = operator.view
         self.present = tuple([i for i, spec in enumerate(specs) if spec is not None])
         elements = any(each.size for each in results)
         self.launches = device.backend == "opencl" and not operator.view and elements
         self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
         self.chosen = thread.chosen  # those in force when the call is made, not when it runs
         self._implementation: Implementation | None = None
+        self.decided: ChosenSettings = UNDECIDED
+        self.tuner: Tuner | None = None
         self._bound: dict[bool, Bound | HostBound] = {}
 
     # -- the implementation ------------------------------------------------------------
@@ -83,7 +89,8 @@ class OperatorCall:
         """What an implementation is asked for."""
         inputs = tuple([spec for spec in self.specs if spec is not None])
         given = tuple([spec is not None for spec in self.specs])
-        return Request(self.name, self.device, inputs, self.results, self.attrs, given)
+        own, settings = (self.name, self.device, inputs, self.results), self.decided.settings
+        return Request(*own, self.attrs, given, settings=settings)
 
     @property
     def implementation(self) -> Implementation:
@@ -93,6 +100,12 @@ class OperatorCall:
     def _choose(self, request: Request) -> Implementation:
         found = self.operator.select(request, self.chosen)
         assert found is not None  # who takes the operator's own function makes no call
+        try:
+            self.decided = decide_settings(self.operator, found, request)
+        except Exception as error:
+            self._tell(error, f"{self.operator.source_of(found)} was asked for its settings")
+            raise
+        self.tuner = tuner_for(self.decided)
         self._implementation = found
         return found
 
@@ -101,14 +114,16 @@ class OperatorCall:
         keep = keep and bool(self.residuals)
         found = self._bound.get(keep)
         if found is None:
-            request = self.request
             if self._implementation is None:
-                self._choose(request)
-            outputs = self.results
-            if keep:
-                request, outputs = replace(request, keep=True), outputs + self.residuals
-            found = self._bound[keep] = self.prepared(request, outputs)
+                self._choose(self.request)
+            found = self._bound[keep] = self.bound_for(self.request, keep)
         return found
+
+    def bound_for(self, request: Request, keep: bool) -> Bound | HostBound:
+        """The same for this call's request with other settings."""
+        kept = self._kept_by(self.implementation, request) if keep else ()
+        request = replace(request, keep=True) if kept else request
+        return self.prepared(request, self.results + kept)
 
     def prepared(self, request: Request, outputs: Sequence[Spec]) -> Bound | HostBound:
         """What runs the implementation's plan for a request; its errors tell whose it is."""
@@ -134,18 +149,19 @@ class OperatorCall:
     @property
     def residuals(self) -> tuple[Spec, ...]:
         """What is written after the results for the gradients alone."""
-        if self.launches and self.implementation.backward is not None:
-            return self._own_residuals(self.implementation)
-        declared = self.operator.residuals
-        return () if declared is None else several(declared(*self.specs, **self.attrs))
+        own = self.implementation if self.launches else None  # now chosen, with its settings
+        return self._kept_by(own, self.request)
 
-    def _own_residuals(self, implementation: Implementation) -> tuple[Spec, ...]:
-        if implementation.residuals is None:
+    def _kept_by(self, own: Implementation | None, request: Request) -> tuple[Spec, ...]:
+        if own is None or own.backward is None:
+            declared = self.operator.residuals
+            return () if declared is None else several(declared(*self.specs, **self.attrs))
+        if own.residuals is None:
             return ()
         try:
-            return several(implementation.residuals(self.request))
+            return several(own.residuals(request))
         except Exception as error:
-            self._tell(error, f"{self.operator.source_of(implementation)} was asked what it keeps")
+            self._tell(error, f"{self.operator.source_of(own)} was asked what it keeps")
             raise
 
     @property
@@ -186,7 +202,10 @@ class OperatorCall:
         allocate = stream_of(device).allocate
         buffers = [allocate(spec.size, DTYPES[spec.dtype]) for spec in specs]
         if self.launches:
-            self.bound(keep)([x.buffer for x in inputs], buffers)
+            bound = self.bound(keep)
+            if self.tuner is not None:
+                offer(self, inputs, keep)
+            bound([x.buffer for x in inputs], buffers)
         return [
             Tensor(buffer, spec.shape, spec.dtype, device)
             for buffer, spec in zip(buffers, specs, strict=True)
@@ -249,9 +268,22 @@ class OperatorCall:
         return tuple([reached and DTYPES[spec.dtype].floating for spec in self.results])
 
     def saves(self, needs: Needs) -> tuple[int, ...]:
+        """Which inputs must not change: those that the gradients read, and all where a residual
+        may be given away as a gradient, since a second pass computes it again."""
+        inputs = self.request.inputs
+        again = any(spec in inputs for spec in self.residuals)
+        return tuple(range(len(inputs))) if again else self.reads(needs)
+
+    def reads(self, needs: Needs) -> tuple[int, ...]:
         """Which inputs the gradients read."""
-        own = self.rule() is self.operator.backward
-        saves = self.operator.saves if own else None
+        rule = self.rule()
+        saves: Sequence[int] | None = None
+        if self.launches and rule is self.implementation.backward:
+            asked = self.implementation.saves
+            wanted = [bool(each) for each in self.operands(needs)]
+            saves = None if asked is None else asked(self.request, wanted)
+        elif rule is self.operator.backward:
+            saves = self.operator.saves
         return tuple([k for k, i in enumerate(self.present) if saves is None or i in saves])
 
     def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> list[Any]:
@@ -266,12 +298,15 @@ class OperatorCall:
         backward = self.rule()
         assert backward is not None  # else nothing flows
         given = [None if each is None else whole(each) for each in grads]
+        again = is_given_away(kept)
+        saved = self._saved(inputs, self._computed(inputs, True) if again else kept, needs)
         try:
-            parts = backward(self._saved(inputs, kept, needs), *given)
-            parts = checked(self.name, parts, self.operands(inputs))
+            parts = checked(self.name, backward(saved, *given), self.operands(inputs))
         except Exception as error:
             self._tell_gradients(error)
             raise
+        if not again:
+            give_away(kept, len(self.results), saved.residuals, parts)
         return [parts[i] for i in self.present]
 
     def _saved(self, inputs: Sequence[Any], kept: Sequence[Any], needs: Needs) -> Saved:
@@ -279,10 +314,10 @@ class OperatorCall:
         return Saved(
             self.name,
             tuple(self.operands(inputs)),
-            tuple(kept[:count]),
+            kept[:count],
             self.attrs,
             tuple(wanted),
-            tuple(kept[count:]),
+            tuple(kept[count:]) if len(kept) > count else (),
         )
 
     def _tell_gradients(self, error: Exception) -> None:
@@ -319,26 +354,6 @@ class OperatorCall:
             raise no_second_derivative(self.name, "its gradient reads what is kept for it alone")
         assert backward is not None  # else nothing flows
         return backward
-
-    def exact(self, node: Node) -> ExactForward:
-        """The reference in float64, or the operator's own function on NumPy."""
-        return ExactForward(self.on_host, None, self.results[0].shape)
-
-    def on_host(self, arrays: Sequence[Any]) -> list[Any]:
-        """The results from host arrays of the inputs, in their dtypes."""
-        operands = self.operands(arrays)
-        with np.errstate(all="ignore"):
-            if self.operator.reference is None:
-                host = get_device("cpu")
-                tensors = [None if x is None else Tensor.from_host(x, host) for x in operands]
-                with no_grad():
-                    found = self.operator.decomposed(tensors, self.attrs)
-                parts = found if isinstance(found, (tuple, list)) else (found,)
-                return [part.to_host() for part in parts]
-            given = self.operator.reference(*operands, **self.attrs)
-        parts = given if isinstance(given, tuple) else (given,)
-        pairs = zip(parts, self.results, strict=False)  # residuals stand behind the results
-        return [np.asarray(part).reshape(spec.shape) for part, spec in pairs]
 
     def _decomposed(self, saved: Saved, *grads: Any) -> list[Any]:
         """Gradients by the operator's own function, computed again."""

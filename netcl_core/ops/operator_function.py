@@ -7,21 +7,23 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import default_device
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import default_device
+from netcl_core.kept import Memo
+from netcl_core.ops.argument_names import renaming
 from netcl_core.ops.implementations import Attrs
 from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operators import Operator
+from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
-from netcl_core.runtime.memo import Memo
 from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.state import thread
 from netcl_core.tape.tracing import refused
-from netcl_core.tensors.tensor import Operand, Tensor
+from netcl_core.tensors.tensor import Tensor
 
 #: How many calls an op keeps: another one costs little more than to find it.
-CALLS: Final = 768
+CALLS: Final = 512
 
 
 def operator_function(operator: Operator) -> Callable[..., Any]:
@@ -29,11 +31,16 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
     calls: Memo[Any, OperatorCall] = Memo(CALLS)
     bind = operator.bind
     assert bind is not None  # functions of other ops have their own public function
+    renamed = renaming(operator.name, operator.signature.parameters)
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            kwargs = renamed(kwargs)
         try:
             operands, attrs = bind(*args, **kwargs)
             device = common_device(operator.name, operands) or default_device()
+            if thread.amp is not None and not operator.view:
+                operands = thread.amp.cast(operator.name, operands, device)
             inputs, key = call_key(operands, device, attrs)
             made = calls.get(key)
             if made is None:
@@ -72,12 +79,12 @@ def call_key(
 ) -> tuple[list[Any], tuple[Any, ...]]:
     """The operands that are there as Operands, and what their call depends on."""
     inputs: list[Any] = []
-    key: list[Any] = [device, thread.chosen, tuple(attrs.values())]
+    key: list[Any] = [device, registry.version, thread.chosen, tuple(attrs.values())]
     for x in operands:
         if x is None:
             key.append(None)
             continue
-        operand = x if isinstance(x, Operand) else Tensor.from_host(x, device)
+        operand = x if isinstance(x, Tensor) else Tensor.from_host(x, device)
         value = operand.value
         inputs.append(operand)
         key += (value.shape, value.dtype)
@@ -100,6 +107,6 @@ def as_operand(value: Any, device: Device) -> Any:
     >>> ag.as_operand([1.0, 2.0], nc.get_device("cpu"))
     Tensor([1., 2.], shape=(2,), dtype=float32, device=cpu)
     """
-    if value is None or isinstance(value, Operand):
+    if value is None or isinstance(value, Tensor):
         return value
     return Tensor.from_host(value, device)

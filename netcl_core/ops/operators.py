@@ -15,8 +15,9 @@ from functools import partial
 from typing import Any, Final, TypeAlias, final
 from weakref import WeakKeyDictionary
 
-from netcl_core.errors import DeviceError, RegistrationError, message
+from netcl_core.errors import RegistrationError, UnfitError, message
 from netcl_core.ops.implementations import Attrs, Implementation, Request
+from netcl_core.plugins.kinds import SERVING_OPS
 from netcl_core.plugins.registry import registry, winner_of
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 from netcl_core.runtime.kernels import Spec
@@ -81,6 +82,8 @@ class Operator:
             `operands`, the names of its parameters that are tensors, anybody may bring an
             Implementation; `bind` and `infer` follow from the function. See `composite`.
         decomposition: `(*operands, **attrs)`, the same from what a `bind` of its own gives.
+        method: Whether it is a method of tensors too, `x.<name>(...)`: not where the first
+            argument is no tensor.
         doc: A text for the documentation.
     """
 
@@ -100,6 +103,7 @@ class Operator:
     function: Callable[..., Any] | None = None
     operands: Sequence[str] = ()
     decomposition: Callable[..., Any] | None = None
+    method: bool = True
 
     def __post_init__(self) -> None:
         if self.function is None:
@@ -142,15 +146,39 @@ class Operator:
 
     def source_of(self, implementation: Implementation | None) -> str:
         """Who computes with an implementation or (None) with the operator itself, for errors."""
-        offers = [each for each in self.offers() if each.item is implementation]
         if implementation is not None:
-            provider = offers[0].provider if offers else UNKNOWN
-            return f"the implementation {implementation.label!r} ({provider})"
+            return (
+                f"the implementation {implementation.label!r} ({self.owner_of(implementation)[0]})"
+            )
         rows = registry.op_rows(self.name, parts=True)
         found = [row.provider for row in rows if row.record is self]
         return f"the operator's backward ({(*found, UNKNOWN)[0]})"
 
+    def owner_of(self, implementation: Implementation) -> tuple[str, str]:
+        """The distribution that brings an implementation, and the key of its plugin."""
+        offers = [each for each in self.offers() if each.item is implementation]
+        return (offers[0].provider, offers[0].owner) if offers else (UNKNOWN, "")
+
+    def _unfit(self, request: Request, decision: Decision) -> UnfitError:
+        refusals = [
+            (offer.provider, offer.label, verdict.removeprefix("dropped: "))
+            for offer, verdict in zip(self.offers(), decision.verdicts, strict=True)
+        ]
+        reasons = [f"{label} ({provider}): {reason}" for provider, label, reason in refusals]
+        error = UnfitError(
+            message(
+                self.name,
+                f"no implementation fits {request.output.dtype} on {request.device!r} "
+                f"(rule: {decision.rule})",
+                "one of: " + ("; ".join(reasons) or "none is registered"),
+                "Use the NumPy path with nc.use_device('cpu')",
+            )
+        )
+        error.refusals = refusals
+        return error
+
     def _offers(self) -> list[Offer]:
+        registry.load(SERVING_OPS, self.name)
         provider, owner = next(
             (
                 (row.provider, row.owner)
@@ -190,19 +218,7 @@ class Operator:
                 return fitting[0].item  # type: ignore[no-any-return]  # as offered
         decision = self.decide(request, chosen)
         if decision.winner is None and not decision.tied:
-            reasons = [
-                f"{offer.label} ({offer.provider}): {verdict.removeprefix('dropped: ')}"
-                for offer, verdict in zip(offers, decision.verdicts, strict=True)
-            ]
-            raise DeviceError(
-                message(
-                    self.name,
-                    f"no implementation fits {request.output.dtype} on {request.device!r} "
-                    f"(decided by {decision.rule})",
-                    "one of: " + ("; ".join(reasons) or "none is registered"),
-                    "Use the NumPy path with nc.use_device('cpu')",
-                )
-            )
+            raise self._unfit(request, decision)
         found: Implementation | None = winner_of(self.name, decision)
         return found
 
@@ -246,7 +262,7 @@ def composite(
             metadata. Without any, nobody can bring an Implementation.
         name: Another name than the function's.
         parts: Primitives and operators that the function alone uses.
-        fields: Of `Operator`: its own `implementations` and their `check`; a `bind` with
+        fields: Of `Operator`: its own `implementations` and their `check`; `method`; a `bind` with
             `decomposition`, or an `infer`, where those that follow from the function do not do.
     """
     return Operator(

@@ -1,7 +1,7 @@
 """The public functions of elementwise ops: bind arguments, plan, call.
 
-An eager elementwise op is a region of one step, planned and launched by the same
-lowering that fused regions use.
+An eager elementwise op is a region of one step (before it, under an amp policy, the casts of its
+operands), planned and launched by the same lowering that fused regions use.
 """
 
 from __future__ import annotations
@@ -17,18 +17,22 @@ from netcl_core.codegen.generation import TypedRegion, typed_region, typing_of
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive, split_attrs
 from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import default_device
-from netcl_core.dtypes import category_of_scalar, dtype_name
+from netcl_core.dtypes import category_of_scalar, is_floating
 from netcl_core.errors import ArgumentError, DtypeError, NetclError, message
-from netcl_core.runtime.memo import Memo
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import default_device
+from netcl_core.kept import Memo
+from netcl_core.ops.argument_names import renaming
+from netcl_core.ops.casting import Casts
+from netcl_core.ops.mistakes import MISTAKES, raise_named
 from netcl_core.tape.apply import apply, common_device
-from netcl_core.tape.gradients import cast_region
+from netcl_core.tape.gradients import cast_step
+from netcl_core.tape.node import Node
 from netcl_core.tape.region_call import RegionCall
+from netcl_core.tape.state import thread
 from netcl_core.tape.traced_number import TracedNumber
 from netcl_core.tape.tracing import refused
-from netcl_core.tensors.host_data import check_dtype
-from netcl_core.tensors.tensor import Operand, Tensor
+from netcl_core.tensors.tensor import Tensor
 
 #: How many plans, and how many combinations of dtypes, an op keeps.
 _PLANS: Final = 1024
@@ -47,10 +51,13 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
     regions: Memo[Any, TypedRegion] = Memo(_REGIONS)
     defaults = record.default_attrs()
     default_key = None if defaults is None else _attrs_key(defaults)
+    split = _splitter(record)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         data: Sequence[Any]
-        data, given = (args, kwargs) if record.arity == len(args) else _split(record, args, kwargs)
+        data, given = (args, kwargs) if record.arity == len(args) else split(args, kwargs)
+        if given and record.forms and _wants_form(record, given):
+            return _by_form(record, data, given)
         attrs = defaults if defaults is not None and not given else record.bind_attrs(given)
         found = _sort(data)
         if found is None:
@@ -58,14 +65,16 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
             found = _sort(data)
             assert found is not None  # host data is tensors and plain numbers now
         tensors, scalars, key = found
+        casts = None if thread.amp is None else thread.amp.in_region(record.name, tensors)
         numbers, kinds = (attrs is defaults and default_key) or _attrs_key(attrs)
         scalars += numbers
         key += kinds
+        key.append(casts)
         whole = tuple(key)
         made = plans.get(whole)
         if made is None:
             try:
-                plan = _plan(record, data, attrs, scalars, regions)
+                plan = _plan(record, data, attrs, scalars, casts, regions)
             except NetclError:
                 refused(tensors)
                 raise
@@ -81,16 +90,35 @@ def _aligned(
     record: AutogradPrimitive, align: Callable[..., Sequence[Any]], call: Callable[..., Any]
 ) -> Callable[..., Any]:
     """The function whose operands the record aligns first."""
+    split = _splitter(record)
 
     @functools.wraps(call)
     def aligned(*args: Any, **kwargs: Any) -> Any:
         data: Sequence[Any]
-        data, given = (args, kwargs) if len(args) == record.arity else _split(record, args, kwargs)
-        if not all(isinstance(x, Operand) or type(x) in _PLAIN for x in data):
+        data, given = (args, kwargs) if len(args) == record.arity else split(args, kwargs)
+        if not all(isinstance(x, Tensor) or type(x) in _PLAIN for x in data):
             data = _operands(record.name, data)
         return call(*align(*data), **given)
 
     return aligned
+
+
+def _wants_form(record: AutogradPrimitive, given: Mapping[str, Any]) -> bool:
+    """Whether an argument is one that the expressions do not take, and a form does."""
+    return any(
+        name in record.forms
+        and (name not in record.attrs or isinstance(value, (Tensor, np.ndarray)))
+        for name, value in given.items()
+    )
+
+
+def _by_form(record: AutogradPrimitive, data: Sequence[Any], given: dict[str, Any]) -> Any:
+    """The op by the function of other ops that takes these arguments."""
+    form = next(record.forms[name] for name in given if name in record.forms)
+    try:
+        return form(*data, **given)
+    except MISTAKES as error:
+        raise_named(error, record.name, form, data, given)
 
 
 def _attrs_key(attrs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
@@ -110,8 +138,8 @@ def _sort(data: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]] | None:
     scalars: list[Any] = []
     key: list[Any] = []
     for operand in data:
-        if isinstance(operand, Operand):
-            value = operand if type(operand) is Tensor else operand.value
+        if isinstance(operand, Tensor):
+            value = operand.value if type(operand) is Node else operand
             tensors.append(operand)
             key += (value.shape, value.dtype, value.device)
         elif type(operand) in _NUMBERS:
@@ -125,14 +153,20 @@ def _sort(data: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]] | None:
     return (tensors, scalars, key) if tensors else None
 
 
+def _splitter(record: AutogradPrimitive) -> Callable[..., Any]:
+    """What takes a call's arguments apart, where they are not just the operands by position."""
+    if record.arity is None:
+        return lambda args, kwargs: (args, kwargs)
+    renamed = renaming(record.name, (*(record.inputs or ()), *record.attrs))
+    return lambda args, kwargs: _split(record, args, renamed(kwargs))
+
+
 def _split(
     record: AutogradPrimitive, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Data by position or by its name, then attributes in order of their declaration."""
     arity, names = record.arity, tuple(record.attrs)
-    if arity is None:
-        return args, kwargs
-    kwargs = dict(kwargs)
+    assert arity is not None  # then everything is data
     data = list(args[:arity])
     for name in (record.inputs or ())[len(data) :]:
         if name in kwargs:
@@ -154,8 +188,8 @@ def _operands(who: str, data: Sequence[Any]) -> list[Any]:
     """Host data on the device of the others; a call with numbers alone gets a 0-d tensor."""
     device = common_device(who, data) or default_device()
     try:
-        operands = [x if isinstance(x, Operand) else _host_operand(who, x, device) for x in data]
-        if operands and not any(isinstance(x, Operand) for x in operands):
+        operands = [x if isinstance(x, Tensor) else _host_operand(who, x, device) for x in data]
+        if operands and not any(isinstance(x, Tensor) for x in operands):
             operands[0] = Tensor.from_host(operands[0], device)
     except DtypeError as error:  # of the data, which knows no op
         raise DtypeError(f"{who}: {error}") from error.__cause__
@@ -169,7 +203,7 @@ def _host_operand(who: str, value: Any, device: Device) -> Any:
     if type(value) in _NUMBERS or type(value) is TracedNumber:
         return value
     if isinstance(value, (np.generic, np.ndarray)):
-        plain = not value.ndim and value.dtype.kind in "biuf"
+        plain = not value.ndim and (value.dtype.kind in "biu" or is_floating(value))
         return value.item() if plain else Tensor.from_host(value, device)
     if isinstance(value, int):
         return int(value)
@@ -187,32 +221,36 @@ def _plan(
     operands: Sequence[Any],
     attrs: dict[str, Any],
     scalars: Sequence[Any],
+    casts: Casts | None,
     regions: Memo[Any, TypedRegion],
 ) -> Plan:
-    """The region of one step for these operands, planned for their shapes and dtypes.
+    """The region of the op for these operands, planned for their shapes and dtypes.
 
     `regions` has those of this record so far.
     """
     device = common_device(record.name, operands)
     assert device is not None  # there is at least one tensor
-    kinds = tuple([isinstance(each, Operand) for each in operands])
+    kinds = tuple([isinstance(each, Tensor) for each in operands])
     _, choices = split_attrs(attrs)
-    tensors = tuple([(x.shape, x.dtype) for x in operands if isinstance(x, Operand)])
+    tensors = tuple([(x.shape, x.dtype) for x in operands if isinstance(x, Tensor)])
     signature = Signature(tensors, tuple([category_of_scalar(x) for x in scalars]))
-    key = (device, kinds, choices, typing_of(signature))
+    key = (device, kinds, choices, casts, typing_of(signature))
     known = regions.get(key)
     if known is None:
-        region = record_region(record, kinds, attrs)
+        region = record_region(record, kinds, attrs, casts or ())
         known = regions.put(key, typed_region(region, device, signature))
     return Plan(known.region, device, signature, known)
 
 
 def record_region(
-    record: AutogradPrimitive, tensors: Sequence[bool], attrs: Mapping[str, Any]
+    record: AutogradPrimitive,
+    tensors: Sequence[bool],
+    attrs: Mapping[str, Any],
+    casts: Sequence[str | None] = (),
 ) -> Region:
     """A primitive alone as a region: operands, then the numbers among its attributes, in order.
 
-    `tensors` says which operands are no Python numbers.
+    `tensors` says which operands are no Python numbers, `casts` to what those are converted first.
     """
     refs: list[Ref] = []
     counts = {"in": 0, "scalar": 0}
@@ -220,26 +258,13 @@ def record_region(
         kind = "in" if is_tensor else "scalar"
         refs.append((kind, counts[kind]))
         counts[kind] += 1
+    steps: list[PrimitiveStep] = []
+    for i, dtype in enumerate(casts):
+        if dtype is not None:
+            steps.append(cast_step(("in", i), dtype, rounds=False))
+            refs[refs.index(("in", i))] = ("step", len(steps) - 1)
     numbers, choices = split_attrs(attrs)
     slots = tuple((name, i) for i, name in enumerate(numbers, start=counts["scalar"]))
-    step = PrimitiveStep(record, tuple(refs), choices, slots)
-    return Region(counts["in"], counts["scalar"] + len(slots), (step,), (("step", 0),))
-
-
-_casts: Final[Memo[Any, RegionCall]] = Memo(_PLANS)
-
-
-def astype(x: Any, dtype: Any) -> Any:
-    """`x` in another dtype; gradients are cast back between floating dtypes."""
-    operand = x if isinstance(x, Operand) else Tensor.from_host(x)
-    dtype = dtype_name(dtype, "astype")
-    if operand.dtype == dtype:
-        return operand
-    key = (operand.shape, operand.dtype, operand.device, dtype)
-    made = _casts.get(key)
-    if made is None:
-        check_dtype(dtype, operand.device)
-        signature = Signature(((operand.shape, operand.dtype),), ())
-        plan = Plan(cast_region(dtype), operand.device, signature)
-        made = _casts.put(key, RegionCall(plan, "astype"))
-    return apply(made, [operand], (), {"dtype": dtype})
+    steps.append(PrimitiveStep(record, tuple(refs), choices, slots))
+    result = ("step", len(steps) - 1)
+    return Region(counts["in"], counts["scalar"] + len(slots), tuple(steps), (result,))

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from netcl_core import plugins
 from netcl_core.codegen.primitives import AutogradPrimitive, Backward, Forward
-from netcl_core.codegen.verification import refuse_wrong_gradient
 from netcl_core.errors import RegistrationError, message
 from netcl_core.plugins.registry import registry
 
 #: Who provides what was registered by hand; it wins over installed plugins.
 USER: Final = "user"
-_USER_PRIORITY: Final = 1_000_000
+USER_PRIORITY: Final = 1_000_000
 
 
 def register_primitive(
@@ -42,12 +42,14 @@ def register_primitive(
         fusible: Whether the JIT may fuse it.
         override: Replace an op of this name.
         reference: A NumPy function for checks in float64.
-        verify: Compare `backward` with the derivative of `forward` first.
+        verify: Compare `backward` with the derivative of `forward` first, by the plugin that has
+            the conformance kit.
 
     Raises:
         PrimitiveError: an expression is wrong (checked at once if `arity` is given), or, with
             `verify`, a gradient; its text shows at which point.
         RegistrationError: the name is taken and `override` is not set.
+        MissingNamespaceError: `verify` without such a plugin.
     """
     record = AutogradPrimitive(name, forward, backward, arity, fusible, reference=reference)
     row = registry.find_op(name)
@@ -63,8 +65,9 @@ def register_primitive(
     if arity is not None:
         record.parsed(arity, ())
     if verify:
-        refuse_wrong_gradient(record)
+        kit = plugins.namespace("conformance", "register_primitive(verify=True)")
+        kit.refuse_wrong_gradient(record)
     transaction = registry.transaction(USER, override=override)
-    transaction.add("primitive", record, _USER_PRIORITY)
+    transaction.add("primitive", record, USER_PRIORITY)
     transaction.commit()
     return record

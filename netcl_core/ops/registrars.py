@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive, split_attrs
@@ -48,11 +48,11 @@ class OpRegistrar(RecordRegistrar[R]):
     def _add_parts(self, owner: Any) -> None:
         """Add what exists for a record's op alone; several records may share a part."""
         for part in owner.parts:
-            if any(row.record is part for row in self._transaction.rows):
-                continue
             kind = next((kind for kind in OP_KINDS if isinstance(part, record_types(kind))), None)
             if kind is None:
                 raise _wrong_record(self._transaction.provider, part, OP_KINDS)
+            if any(row.record is part for row in self._transaction.known(part)):
+                continue
             if isinstance(part, AutogradPrimitive):
                 _check_expressions(part)
             self._transaction.add(kind, part, part_of=owner.name)
@@ -76,9 +76,14 @@ class PrimitiveRegistrar(OpRegistrar[AutogradPrimitive]):
         reference: Callable[..., Any] | None = None,
         align: Callable[..., Sequence[Any]] | None = None,
         parts: Sequence[Any] = (),
+        forms: Mapping[str, Callable[..., Any]] | None = None,
+        alias_of: str = "",
         priority: int = 0,
     ) -> None:
-        """Add the primitive of a template; the path is relative to the plugin's templates."""
+        """Add the primitive of a template; the path is relative to the plugin's templates.
+
+        `alias_of` is the op of which `name` is a further name.
+        """
         template = f"{self._prefix}/{file}"
         record = AutogradPrimitive.from_template(
             template,
@@ -88,6 +93,8 @@ class PrimitiveRegistrar(OpRegistrar[AutogradPrimitive]):
             reference=reference,
             align=align,
             parts=parts,
+            forms=forms,
+            alias_of=alias_of,
         )
         self.add(record, priority)
 

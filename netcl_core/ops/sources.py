@@ -11,24 +11,21 @@ from typing import Any, Final, final
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive, split_attrs
 from netcl_core.codegen.region import Signature
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import default_device, get_device
 from netcl_core.dtypes import DTYPES, category_of_scalar
 from netcl_core.errors import ArgumentError, message
-from netcl_core.ops.composition import composed_call
-from netcl_core.ops.functions import missing, with_aliases
-from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import default_device, get_device
+from netcl_core.ops.functions import missing
 from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.ops.operator_function import as_operand
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import record_region
-from netcl_core.ops.why import explain
+from netcl_core.ops.stand_ins import call_for
+from netcl_core.ops.why import explain, explain_call
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.runtime.host_calls import HostBound
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.state import thread
 from netcl_core.tensors.host_data import check_dtype
-from netcl_core.tensors.tensor import Tensor
 
 OPENCL: Final = "OpenCL C"
 PYTHON: Final = "Python"
@@ -119,7 +116,9 @@ def sources_of(
         given = _inputs_of(row.record, dtype, inputs)
         return _of_primitive(row, device, dtype, given, attrs, backward)
     if not inputs:
-        raise ArgumentError(message(op, "a structured op without shapes", "one for each input"))
+        remedy = f"Give them with `netcl kernels show {op} --shapes 64x32,32x16`, or as `inputs`"
+        lacking = "a structured op without shapes"
+        raise ArgumentError(message(op, lacking, "one for each input", remedy))
     specs = (inputs,) if isinstance(inputs, Spec) else tuple(inputs)
     return _of_operator(row, device, dtype, specs, attrs, backward)
 
@@ -208,7 +207,7 @@ def _of_operator(
     backward: bool,
 ) -> OpSources:
     operator: Operator = row.record
-    call = _call(operator, device, given, attrs)
+    call = call_for(operator, device, given, attrs)
     sources: tuple[Source, ...] = ()
     notes: tuple[str, ...] = ()
     label = ""
@@ -245,35 +244,7 @@ def _of_operator(
 def _why(operator: Operator, device: Device, dtype: str, call: OperatorCall | None) -> str:
     if call is None:
         return str(explain(operator.name, device, dtype))
-    return str(explain(operator.name, device, call.results[0].dtype, call.request))
-
-
-def _call(
-    operator: Operator, device: Device, given: Sequence[Spec], attrs: Mapping[str, Any]
-) -> OperatorCall | None:
-    """The call that the op would make, None if it calls other ops; raises what it raises."""
-    host = get_device("cpu")  # stand-ins: only shapes and dtypes are looked at
-    tensors = [Tensor.full(spec.shape, 0, spec.dtype, host) for spec in given]
-    if operator.function is not None:
-        try:
-            return composed_call(operator, device, tensors, attrs)
-        except MISTAKES as error:
-            raise_named(error, operator.name, operator.function, tensors, attrs)
-    function = operator.bind
-    assert function is not None  # only functions of other ops go without
-    bind = with_aliases(function, operator.signature)
-    try:
-        inputs, bound = bind(*tensors, **attrs)
-        operands = [as_operand(x, host) for x in inputs]
-        specs = tuple(None if x is None else Spec(x.shape, x.dtype) for x in operands)
-        for spec in specs:
-            if spec is not None:
-                check_dtype(spec.dtype, device)
-        return OperatorCall(operator, device, specs, bound)
-    except MISTAKES as error:
-        if names_an_op(error):
-            raise
-        raise_named(error, operator.name, function, tensors, attrs)
+    return str(explain_call(call))
 
 
 def _launched(call: OperatorCall) -> tuple[Source, ...]:

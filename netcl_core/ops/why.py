@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import default_device, get_device
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import default_device, get_device
 from netcl_core.ops.choosing import resolve
 from netcl_core.ops.functions import missing
 from netcl_core.ops.implementations import Request
+from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operators import DECOMPOSITION, Operator
+from netcl_core.ops.stand_ins import call_for
 from netcl_core.plugins.kinds import KINDS, REGISTERED
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.plugins.resolution import Decision, Offer, decide
@@ -50,6 +52,8 @@ class Explanation:
         candidates: The records of that name, and the implementations of the operator that is used.
         rules: What decided: between the records of an op, the implementations of an operator,
             and the records of each other kind of that name.
+        settings: Of an implementation with a space, which settings the shapes get and what decided,
+            then why records were ignored.
     """
 
     op: str
@@ -57,6 +61,7 @@ class Explanation:
     dtype: str
     candidates: tuple[Candidate, ...]
     rules: tuple[str, ...]
+    settings: tuple[str, ...] = ()
 
     @property
     def decided(self) -> bool:
@@ -74,29 +79,62 @@ class Explanation:
             mark = "->" if each.chosen else "  "
             lines.append(f"{mark} {each.label} ({each.provider}, priority {each.priority}): "
                          f"{each.reason}")  # fmt: skip
-        return "\n".join([*lines, *(f"decided by {rule}" for rule in self.rules)])
+        return "\n".join([*lines, *(f"rule: {rule}" for rule in self.rules), *self.settings])
 
 
-def why(op: str, *, device: Any = None, dtype: str = "float32") -> Explanation:
+def why(
+    op: str,
+    *shapes: Spec | Sequence[int],
+    device: Any = None,
+    dtype: str = "float32",
+    attrs: Mapping[str, Any] | None = None,
+) -> Explanation:
     """Which provider and implementation of an op is used on a device, and why (print it).
 
     >>> print(nc.plugins.why("gelu", device="cpu"))
     gelu in float32 on <Device cpu: NumPy>
     -> primitive gelu (...): used: the only provider
-    decided by the only provider
+    rule: the only provider
 
     Also who offers a training pattern, an amp policy or a namespace of that name.
 
-    Raises MissingOpError for a name that nobody offers.
+    Args:
+        op: The name.
+        shapes: Of a structured op the shape of each input, or its Spec: then they count too, and
+            shown is which settings they get, from the default or a record of `netcl tune`.
+        device: As for `nc.get_device`; None: the default device.
+        dtype: Of inputs without one of their own.
+        attrs: The op's attributes by name, with shapes.
+
+    Raises MissingOpError for a name that nobody offers, and with shapes what the op raises.
     """
-    return explain(op, device, dtype)
+    row = registry.find_op(op, thread.chosen) if shapes else None
+    if row is None or not isinstance(row.record, Operator):
+        return explain(op, device, dtype)
+    target = default_device() if device is None else get_device(device)
+    specs = [x if isinstance(x, Spec) else Spec(tuple(x), dtype) for x in shapes]
+    call = call_for(row.record, target, specs, attrs or {})
+    return explain(op, target, dtype) if call is None else explain_call(call)
+
+
+def explain_call(call: OperatorCall) -> Explanation:
+    """See `why`, for the shapes of a call and with its settings."""
+    found = explain(call.name, call.device, call.results[0].dtype, call.request)
+    return dataclasses.replace(found, settings=tuple(_settings(call))) if call.launches else found
+
+
+def _settings(call: OperatorCall) -> Iterator[str]:
+    own = call.implementation  # chosen now, with its settings
+    if own.space is not None:
+        yield f"settings: {call.decided}"
+        yield from (f"ignored: {reason}" for reason in call.decided.ignored)
 
 
 def explain(
     op: str, device: str | Device | None, dtype: str, request: Request | None = None
 ) -> Explanation:
     """See `why`; with a request, its shapes count too."""
-    registry.load()
+    registry.load(REGISTERED, op)
     candidates: list[Candidate] = []
     rules: list[str] = []
     place = ""
@@ -110,6 +148,11 @@ def explain(
     if not candidates:
         raise missing(op)
     return Explanation(op, place, dtype if place else "", tuple(candidates), tuple(rules))
+
+
+def of_offers(name: str, offers: Sequence[Offer], decision: Decision) -> Explanation:
+    """The explanation of what is decided about something else than records, such as commands."""
+    return Explanation(name, "", "", tuple(_candidates(offers, decision)), (decision.rule,))
 
 
 def _of_op(
@@ -141,7 +184,7 @@ def _of_other_kinds(name: str) -> Iterator[tuple[list[Candidate], str]]:
                 yield [_unused(row, reason) for row in rows], rule
             continue
         offers = [row.offer for row in rows]
-        decision = decide(name, offers)
+        decision = decide(name, offers, locked=registry.locked(KINDS[kind].lock_key(name)))
         found = _candidates(offers, decision, f" {name}")
         yield (
             [

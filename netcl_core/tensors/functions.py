@@ -22,14 +22,20 @@ class OpFunctions(dict[str, Callable[..., Any]]):
         build: Makes the function of a name and says whether it may be kept; raises MissingOpError.
         build_of: Makes the function of a record, whether it is a public op or a part of one.
         names: The names of all installed ops.
+        build_method: Makes the method of a name, of an op or of its form in place; None: there is
+            none.
+        absence: Says why a name is no method, though an op is called so; empty: none is.
     """
 
     build: Callable[[str], tuple[Callable[..., Any], bool]]
     build_of: Callable[[Any], Callable[..., Any]]
     names: Callable[[], Sequence[str]]
+    build_method: Callable[[str], Callable[..., Any] | None]
+    absence: Callable[[str], str]
 
     def __init__(self) -> None:
         super().__init__()
+        self._methods: dict[str, Callable[..., Any] | None] = {}
         self._of_records: dict[int, tuple[Any, Callable[..., Any]]] = {}
 
     def __missing__(self, name: str) -> Callable[..., Any]:
@@ -55,6 +61,20 @@ class OpFunctions(dict[str, Callable[..., Any]]):
             importlib.import_module(_MAKER)
         return self
 
+    def method(self, name: str) -> Callable[..., Any] | None:
+        """What `x.<name>` is for a tensor: the function of an op, called with `x` first."""
+        if name not in self._methods:
+            self._methods[name] = self._wired().build_method(name)
+        return self._methods[name]
+
+    def methods(self) -> Sequence[str]:
+        """The names of the ops that are methods."""
+        return [name for name in self.op_names() if self.method(name) is not None]
+
+    def why_no_method(self, name: str) -> str:
+        """Why a tensor has no method of this name, though an op is called so; empty: none is."""
+        return self._wired().absence(name)
+
     def op_names(self) -> Sequence[str]:
         """The names of all installed ops."""
         return self._wired().names()
@@ -62,6 +82,7 @@ class OpFunctions(dict[str, Callable[..., Any]]):
     def clear(self) -> None:
         """Forget all functions."""
         super().clear()
+        self._methods.clear()
         self._of_records.clear()
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from netcl_core.device.device import Device
-from netcl_core.dtypes import DTYPES, dtype_name
-from netcl_core.errors import DtypeError, ShapeError, message
+from netcl_core.dtypes import DTYPES, dtype_name, is_floating
+from netcl_core.errors import ArgumentError, DtypeError, ShapeError, message
+from netcl_core.hardware.device import Device
 
+#: No memory that can be addressed holds more elements of any dtype.
+_MOST: Final = 1 << 59
 Array: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]
 
@@ -29,7 +32,7 @@ def host_array(data: Any, dtype: Any) -> Array:
         array = np.asarray(data)
     except (ValueError, TypeError) as error:
         raise DtypeError(message("tensor", f"the data is no array ({error})", "numbers")) from None
-    if array.dtype.kind in "cOSUVMm":
+    if array.dtype.kind in "cOSUVMm" and not is_floating(array):
         raise DtypeError(
             message(
                 "tensor",
@@ -51,11 +54,41 @@ def host_array(data: Any, dtype: Any) -> Array:
     return np.asarray(array, order="C")
 
 
+def split_sizes(
+    who: str, given: Sequence[Any], rest: Sequence[str], options: dict[str, Any]
+) -> tuple[Shape, dict[str, Any]]:
+    """A shape given as one tuple or as several ints, and the options, some by position after it.
+
+    `rest` names what may follow by position. Raises ArgumentError for too many or one given twice.
+    """
+    if given and isinstance(given[0], Iterable) and not isinstance(given[0], str):
+        shape, more = given[0], given[1:]
+    else:
+        count = next((i for i, x in enumerate(given) if not _is_size(x)), len(given))
+        shape, more = (
+            (given[:count], given[count:]) if count or not given else (given[0], given[1:])
+        )
+    if len(more) > len(rest):
+        text = f"{len(given)} arguments by position"
+        raise ArgumentError(message(who, text, f"sizes, then {', '.join(rest)}"))
+    for name, value in zip(rest, more, strict=False):
+        if name in options:
+            raise ArgumentError(message(who, f"{name!r} given twice", "one value"))
+        options[name] = value
+    return normalize_shape(options.pop("shape", shape)), options
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
 def normalize_shape(shape: Any) -> Shape:
     """A shape as a tuple of ints; raises ShapeError if a size is negative or no int."""
     sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     if not all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes):
         raise ShapeError(message("shape", f"{shape!r}", "non-negative ints"))
+    if math.prod(map(int, sizes)) > _MOST:
+        raise ShapeError(message("shape", f"{shape!r}", f"at most {_MOST} elements"))
     return tuple(int(size) for size in sizes)
 
 
@@ -66,7 +99,7 @@ def check_dtype(name: str, device: Device) -> None:
             message(
                 str(device),
                 "it has no float64 (cl_khr_fp64)",
-                "float32 or float16 here",
+                "float32, float16 or bfloat16 here",
                 "Convert with astype('float32'), or use another device: 'cpu' has float64",
             )
         )

@@ -16,9 +16,9 @@ from typing import Final, final
 
 import numpy as np
 
-from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import AttributeValueError, GradientError, message
+from netcl_core.hardware.device import Device
 from netcl_core.runtime.recording import on_replay, refuse_in_capture, uncaptured
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.host_data import Array

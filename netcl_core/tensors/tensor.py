@@ -1,215 +1,42 @@
-"""Tensor: a buffer with a shape and a dtype on a device; it knows nothing of gradients.
+"""Tensor: a buffer with a shape and a dtype on a device.
 
-`Operand` holds what Tensor and Node share: read-outs, and Python's operators,
-which call the op of their name.
+What made it a Node knows, the Tensor that an op returns.
 """
 
 from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, Final
 
-import numpy as np
-
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import default_device, get_device
 from netcl_core.dtypes import DTYPES, dtype_name
 from netcl_core.errors import (
     ArgumentError,
     DeviceError,
     DtypeError,
-    MissingNameError,
     ShapeError,
     message,
-    missing_name,
 )
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import default_device, get_device
 from netcl_core.runtime.recording import note_change, recordings, refuse_reading
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.functions import functions
-from netcl_core.tensors.host_data import Array, Shape, check_dtype, host_array, normalize_shape
+from netcl_core.tensors.host_data import (
+    Array,
+    Shape,
+    check_dtype,
+    host_array,
+    normalize_shape,
+    split_sizes,
+)
+from netcl_core.tensors.operand import Operand, told
 
-#: Told before the host reads a tensor's data or notes a change of it.
-_watcher: Callable[[], None] | None = None
-
-
-def watch(watcher: Callable[[], None]) -> None:
-    """Let `watcher` know before the host reads or changes data: it may raise."""
-    global _watcher
-    _watcher = watcher
-
-
-def _unary(op: str) -> Callable[[Any], Any]:
-    return lambda self: functions[op](self)
+#: What may stand after the sizes of a new tensor.
+_OPTIONS: Final = ("dtype", "device", "requires_grad")
 
 
-def _binary(op: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """An operator and its reflected form, which Python calls with swapped operands."""
-    return (
-        lambda self, other: functions[op](self, other),
-        lambda self, other: functions[op](other, self),
-    )
-
-
-class Operand:
-    """What Tensor and Node have in common. `value` is the Tensor that holds the data."""
-
-    __slots__ = ()
-    __hash__ = object.__hash__
-    requires_grad: bool
-    #: NumPy leaves binary operators with arrays on the left to us.
-    __array_ufunc__ = None
-
-    if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
-
-        def __getattr__(self, name):
-            """Only asked for what is not there: an op's name is the likely mistake."""
-            who = type(self).__name__
-            if name.startswith("_"):
-                raise AttributeError(f"{who!r} object has no attribute {name!r}")
-            if name in functions.op_names():
-                remedy = f"Ops are functions: netcl_core.autograd.{name}(x)"
-                raise MissingNameError(message(who, f"it has no method {name!r}", "", remedy))
-            raise missing_name(who, name, [each for each in dir(type(self)) if each[0] != "_"])
-
-    @property
-    def value(self) -> Tensor:
-        """The tensor that holds the data."""
-        raise TypeError("Operand is abstract")
-
-    @property
-    def shape(self) -> Shape:
-        """The sizes of the dimensions."""
-        return self.value.shape
-
-    @property
-    def dtype(self) -> str:
-        """The dtype's name, such as `'float32'`."""
-        return self.value.dtype
-
-    @property
-    def device(self) -> Device:
-        """The device that holds the data."""
-        return self.value.device
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.value.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.value.shape)
-
-    def to_host(self) -> Array:
-        """The data as a fresh NumPy array; waits for the device."""
-        value = self.value
-        buffer, dtype = value.buffer, DTYPES[value.dtype]
-        if _watcher is not None:
-            _watcher()
-        flat = stream_of(value.device).download(buffer, self.size, dtype)
-        return flat.reshape(value.shape)
-
-    numpy = to_host
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        if copy is False:
-            raise ValueError("netcl: the data is on a device, so an array is always a copy")
-        array = self.to_host()
-        return array if dtype is None else array.astype(dtype, copy=False)
-
-    def item(self) -> Any:
-        """The only element as a Python number; raises ShapeError if there are more."""
-        if self.size != 1:
-            raise ShapeError(
-                message("item", f"a tensor of shape {self.shape}", "one element", "Use to_host()")
-            )
-        return self.to_host().reshape(-1)[0].item()
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __bool__(self) -> bool:
-        return bool(self.item())
-
-    def __index__(self) -> int:
-        item = self.item()
-        if not isinstance(item, int):
-            raise TypeError(f"netcl: a {self.dtype} tensor is no index")
-        return item
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("netcl: len() of a 0-d tensor")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
-
-    def __repr__(self) -> str:
-        with np.printoptions(precision=4, threshold=8, edgeitems=3):
-            values = np.array2string(self.to_host(), separator=", ", prefix="       ")
-        place = f"dtype={self.dtype}, device={self.device}"
-        return f"{type(self).__name__}({values}, shape={self.shape}, {place})"
-
-    def backward(self, grad: Any = None) -> None:
-        """Compute the gradients of this value's leaves; see `netcl_core.autograd.backward`."""
-        functions["backward"](self, grad)
-
-    def register_hook(self, hook: Callable[[Any], Any]) -> Any:
-        """Call `hook` with each complete gradient; see `netcl_core.autograd.register_hook`."""
-        return functions["register_hook"](self, hook)
-
-    def retain_grad(self) -> None:
-        """Keep a result's gradient in `grad`; see `netcl_core.autograd.retain_grad`."""
-        functions["retain_grad"](self)
-
-    def detach(self) -> Tensor:
-        """The same data as a leaf that needs no gradient."""
-        return self.value.alias(self.shape)
-
-    def astype(self, dtype: Any) -> Any:
-        """The values in another dtype (differentiable between floating dtypes)."""
-        return functions["astype"](self, dtype)
-
-    def to(self, device: str | Device) -> Any:
-        """The values on another device (differentiable); itself if it is there already."""
-        return functions["to_device"](self, get_device(device))
-
-    def reshape(self, *shape: Any) -> Any:
-        """The same elements in another shape: `reshape(2, 3)` or `reshape((2, 3))`."""
-        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
-        return functions["reshape"](self, tuple(sizes))
-
-    @property
-    def T(self) -> Any:  # noqa: N802 - NumPy's name
-        """The transpose: all dimensions reversed."""
-        return functions["transpose"](self)
-
-    def __getitem__(self, index: Any) -> Any:
-        return functions["getitem"](self, index)
-
-    # The one table that binds Python's operators to the names of ops. `==` stays identity,
-    # so that tensors can be keys.
-    __add__, __radd__ = _binary("add")
-    __sub__, __rsub__ = _binary("sub")
-    __mul__, __rmul__ = _binary("mul")
-    __truediv__, __rtruediv__ = _binary("div")
-    __pow__, __rpow__ = _binary("pow")
-    __matmul__, __rmatmul__ = _binary("matmul")
-    __lt__, __gt__ = _binary("lt")[0], _binary("gt")[0]
-    __le__, __ge__ = _binary("le")[0], _binary("ge")[0]
-    __neg__ = _unary("neg")
-    __abs__ = _unary("abs")
-
-
-@final
 class Tensor(Operand):
     """An N-dimensional array of one dtype on one device, contiguous in C order.
 
@@ -219,16 +46,24 @@ class Tensor(Operand):
 
     `requires_grad` marks a leaf: `backward` leaves its gradient in `grad`, as a Tensor; a recorded
     gradient that is assigned stays a Node and can be differentiated. Two tensors may share a
-    buffer (a reshape); `version` counts the in-place changes of that buffer.
+    buffer (a reshape); `version` counts the in-place changes of that buffer, and `arrivals` the
+    gradients that backward passes and replays have left in a leaf.
     """
 
-    __slots__ = ("__weakref__", "_base", "_grad", "_range", "_requires_grad", "_version", "buffer",
-                 "device", "dtype", "leaf_node", "shape")  # fmt: skip
+    __slots__ = {
+        **dict.fromkeys(("__weakref__", "_base", "_grad", "_range", "_requires_grad", "_version")),
+        **dict.fromkeys(("arrivals", "buffer", "leaf_node")),
+        "shape": "The sizes of the dimensions.",
+        "dtype": "The dtype's name, such as `'float32'`.",
+        "device": "The device that holds the data.",
+    }
 
     buffer: Any
     shape: Shape
     dtype: str
     device: Device
+    #: Whether no call made it: of a Node its own answer.
+    is_leaf = True
 
     def __init__(self, buffer: Any, shape: Shape, dtype: str, device: Device) -> None:
         self.buffer = buffer
@@ -241,6 +76,7 @@ class Tensor(Operand):
         self._base: Tensor | None = None
         self._version = 0
         self._range: tuple[int, int, int] | None = None
+        self.arrivals = 0
 
     @property
     def value(self) -> Tensor:
@@ -250,16 +86,16 @@ class Tensor(Operand):
         """The smallest and largest element of a non-empty integer tensor.
 
         Known without asking the device for data that came from the host and has not
-        been changed since; else it is read once and remembered.
+        been changed since; else it is read once and remembered, for all tensors on the buffer.
         """
-        if _watcher is not None:
-            _watcher()
+        told()
         if recordings:
             refuse_reading("the host asks for the range of a tensor's values")
-        if self._range is None or self._range[0] != self.version:
-            self._remember_range(self.to_host())
-        assert self._range is not None  # remembered just now
-        return self._range[1:]
+        base = self if self._base is None else self._base
+        if base._range is None or base._range[0] != base._version:
+            base._remember_range(self.to_host())
+        assert base._range is not None  # remembered just now
+        return base._range[1:]
 
     def _remember_range(self, array: Array) -> None:
         self._range = (self.version, int(array.min()), int(array.max()))
@@ -288,20 +124,29 @@ class Tensor(Operand):
         array = host_array(array_like, dtype)
         name = dtype_name(array.dtype, "tensor")
         check_dtype(name, target)
-        made = cls(stream_of(target).upload(array, DTYPES[name]), array.shape, name, target)
+        made = Tensor(stream_of(target).upload(array, DTYPES[name]), array.shape, name, target)
         if array.size and array.dtype.kind in "iu":
             made._remember_range(array)
         return made.requires_grad_(requires_grad)
 
     @classmethod
-    def empty(cls, shape: Any, dtype: Any = "float32", device: Any = None) -> Tensor:
-        """An uninitialised tensor."""
+    def empty(cls, *size: Any, **options: Any) -> Tensor:
+        """An uninitialised tensor; its size and options as for `zeros`.
+
+        >>> nc.empty(2, 3).shape
+        (2, 3)
+        """
+        shape, options = split_sizes("empty", size, _OPTIONS, options)
+        return cls._empty(shape, **options)
+
+    @classmethod
+    def _empty(cls, shape: Shape, dtype: Any = None, device: Any = None,
+               requires_grad: bool = False) -> Tensor:  # fmt: skip
         target = default_device() if device is None else get_device(device)
-        name = dtype_name(dtype, "empty")
+        name = "float32" if dtype is None else dtype_name(dtype, "empty")
         check_dtype(name, target)
-        sizes = normalize_shape(shape)
-        buffer = stream_of(target).allocate(math.prod(sizes), DTYPES[name])
-        return cls(buffer, sizes, name, target)
+        buffer = stream_of(target).allocate(math.prod(shape), DTYPES[name])
+        return Tensor(buffer, shape, name, target).requires_grad_(requires_grad)
 
     @classmethod
     def full(
@@ -312,23 +157,40 @@ class Tensor(Operand):
         device: str | Device | None = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        """A tensor whose elements all have one value; the dtype follows from it by default."""
+        """A tensor whose elements all have one value; the dtype follows from it by default.
+
+        >>> nc.full((2,), 7).numpy()
+        array([7, 7], dtype=int32)
+        """
         name = dtype_name(dtype if dtype is not None else host_array(value, None).dtype, "full")
-        made = cls.empty(shape, name, device)
+        made = cls._empty(normalize_shape(shape), name, device)
         stream_of(made.device).fill(made.buffer, made.size, DTYPES[name], value)
         return made.requires_grad_(requires_grad)
 
     @classmethod
-    def zeros(cls, shape: Any, dtype: Any = "float32", device: Any = None,
-              requires_grad: bool = False) -> Tensor:  # fmt: skip
-        """A tensor of zeros."""
-        return cls.full(shape, 0, dtype, device, requires_grad)
+    def zeros(cls, *size: Any, **options: Any) -> Tensor:
+        """A tensor of zeros.
+
+        >>> nc.zeros(2, 3).shape, nc.zeros((2, 3), dtype="int32").dtype
+        ((2, 3), 'int32')
+
+        Args:
+            size: The shape, as one tuple or as several ints.
+            options: `dtype` (float32 by default), `device`, `requires_grad`; after a tuple also
+                by position.
+        """
+        shape, options = split_sizes("zeros", size, _OPTIONS, options)
+        return cls.full(shape, 0, **{"dtype": "float32", **options})
 
     @classmethod
-    def ones(cls, shape: Any, dtype: Any = "float32", device: Any = None,
-             requires_grad: bool = False) -> Tensor:  # fmt: skip
-        """A tensor of ones."""
-        return cls.full(shape, 1, dtype, device, requires_grad)
+    def ones(cls, *size: Any, **options: Any) -> Tensor:
+        """A tensor of ones; its size and options as for `zeros`.
+
+        >>> nc.ones(2).numpy()
+        array([1., 1.], dtype=float32)
+        """
+        shape, options = split_sizes("ones", size, _OPTIONS, options)
+        return cls.full(shape, 1, **{"dtype": "float32", **options})
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Mark this tensor as a leaf (or not); raises DtypeError unless it is floating."""
@@ -363,6 +225,10 @@ class Tensor(Operand):
                 text = message("grad", f"a gradient of {what} {given}", f"{expected} or None")
                 raise error(text)
 
+    def note_arrival(self) -> None:
+        """Count a gradient that a backward pass or a replay leaves here."""
+        self.arrivals += 1
+
     # Getters in C: every op reads `requires_grad` of its operands.
     requires_grad = property(attrgetter("_requires_grad"), _set_requires_grad)
     grad = property(attrgetter("_grad"), _set_grad)
@@ -373,10 +239,14 @@ class Tensor(Operand):
         made._base = self if self._base is None else self._base
         return made
 
+    @property
+    def is_alias(self) -> bool:
+        """Whether it was made as a view of another tensor, on the same buffer."""
+        return self._base is not None
+
     def mark_changed(self) -> None:
         """Note that the buffer was changed in place, so that a stale graph is noticed."""
-        if _watcher is not None:
-            _watcher()
+        told()
         base = self if self._base is None else self._base
         base._version += 1
         if recordings:
@@ -385,24 +255,30 @@ class Tensor(Operand):
     def copy_(self, source: Any) -> Tensor:
         """Overwrite the elements in place with those of a tensor or host array of this shape.
 
+        A compiled function does so at each call, if the source is a tensor that it computes.
+
         Raises ShapeError if the shapes differ.
         """
         if isinstance(source, Operand) and source.device is self.device:
+            if source.dtype != self.dtype:
+                source = functions["astype"](source.detach(), self.dtype)
             other = source.value
-            if other.dtype != self.dtype:
-                other = functions["astype"](other.detach(), self.dtype).value
         else:
             data = source.to_host() if isinstance(source, Operand) else source
             array = host_array(data, None).astype(DTYPES[self.dtype].numpy)
             other = Tensor.from_host(array, self.device)
         if other.shape != self.shape:
             raise ShapeError(message("copy_", f"shape {other.shape}", f"{self.shape}"))
-        if other.buffer is self.buffer:  # OpenCL refuses copies that overlap
-            return self
-        self.mark_changed()
-        dtype = DTYPES[self.dtype]
-        stream_of(self.device).copy(self.buffer, other.buffer, self.size, dtype)
+        other.copy_into(self)
         return self
+
+    def copy_into(self, target: Tensor) -> None:
+        """Overwrite the elements of another tensor, of the same shape, dtype and device."""
+        if target.buffer is self.buffer:  # OpenCL refuses copies that overlap
+            return
+        target.mark_changed()
+        dtype = DTYPES[target.dtype]
+        stream_of(target.device).copy(target.buffer, self.buffer, target.size, dtype)
 
     def __copy__(self) -> Tensor:
         return self.alias(self.shape).requires_grad_(self.requires_grad)

@@ -1,0 +1,260 @@
+"""Casting: in which dtypes ops compute where an amp policy decides, and `astype`.
+
+Every op asks here, before its call is prepared, what becomes of its operands: a call is for
+dtypes, and some ops refuse mixed ones. An elementwise op reads its operands as they are and
+converts them in its kernel; the operands of other ops are cast by a call that is recorded, those
+that are leaves once per block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import get_ident
+from types import NoneType
+from typing import Any, Final, TypeAlias, final
+
+from netcl_core.codegen.lowering import Plan
+from netcl_core.codegen.region import Signature
+from netcl_core.dtypes import DTYPES, dtype_name, promote
+from netcl_core.errors import PluginError, coded, message
+from netcl_core.hardware.device import Device
+from netcl_core.kept import Memo
+from netcl_core.ops.amp_policies import AmpPolicy
+from netcl_core.plugins.catalogue import how_to_get
+from netcl_core.plugins.registry import registry
+from netcl_core.runtime.recording import recordings
+from netcl_core.tape.apply import apply
+from netcl_core.tape.gradients import cast_region
+from netcl_core.tape.held import held
+from netcl_core.tape.modes import is_grad_enabled
+from netcl_core.tape.region_call import RegionCall
+from netcl_core.tape.state import Entries, thread
+from netcl_core.tensors.host_data import check_dtype
+from netcl_core.tensors.tensor import Tensor
+
+_KEPT: Final = "float32"
+#: To which dtype each operand of an elementwise op is converted; None: it is read as it is.
+Casts: TypeAlias = tuple[str | None, ...]
+#: A policy, by itself or by its name; None: none.
+Choice: TypeAlias = AmpPolicy | str | None
+_casts: Final[Memo[Any, RegionCall]] = Memo(1024)
+
+
+def astype(x: Any, dtype: Any) -> Any:
+    """`x` in another dtype; gradients are cast back between floating dtypes."""
+    operand = x if isinstance(x, Tensor) else Tensor.from_host(x)
+    return _cast(operand, dtype_name(dtype, "astype"), "astype")
+
+
+def clone(x: Any) -> Any:
+    """A copy of `x` with a buffer of its own, through which gradients flow."""
+    operand = x if isinstance(x, Tensor) else Tensor.from_host(x)
+    return _converted(operand, operand.dtype, "clone")
+
+
+def _cast(operand: Any, dtype: str, name: str) -> Any:
+    return operand if operand.dtype == dtype else _converted(operand, dtype, name)
+
+
+def _converted(operand: Any, dtype: str, name: str) -> Any:
+    key = (operand.shape, operand.dtype, operand.device, dtype, name)
+    made = _casts.get(key)
+    if made is None:
+        check_dtype(dtype, operand.device)
+        signature = Signature(((operand.shape, operand.dtype),), ())
+        region = cast_region(dtype, rounds=name in {"astype", "clone"})
+        made = _casts.put(key, RegionCall(Plan(region, operand.device, signature), name))
+    return apply(made, [operand], (), {"dtype": dtype})
+
+
+@final
+class Casting:
+    """A policy in force in a thread, with the casts of leaves that it has made so far."""
+
+    __slots__ = ("_applies", "_leaves", "policy")
+
+    def __init__(self, policy: AmpPolicy, outer: Casting | None = None) -> None:
+        self.policy = policy
+        #: By leaf, dtype, and what else a cast depends on: the leaf, its version, and the cast.
+        self._leaves: dict[Any, tuple[Any, int, Any]] = {} if outer is None else outer._leaves
+        self._applies: dict[Device, bool] = {}
+
+    def again(self) -> Casting:
+        """The same policy without what has been cast: for what is computed a second time."""
+        return Casting(self.policy)
+
+    def in_region(self, op: str, tensors: Sequence[Any]) -> Casts | None:
+        """What an elementwise op converts its operands to, within its kernel; None: nothing."""
+        rule = self.policy.rule(op, "primitive")
+        if rule == "promote" or not self._reaches(tensors[0].device):
+            return None
+        found = tuple([self._target(rule, x) for x in tensors])
+        return None if found.count(None) == len(found) else found
+
+    def cast(self, op: str, operands: Sequence[Any], device: Device) -> Sequence[Any]:
+        """The operands of a structured op, cast where the policy says so."""
+        if not self._reaches(device):
+            return operands
+        given = [
+            x if x is None or isinstance(x, Tensor) else Tensor.from_host(x, device)
+            for x in operands
+        ]
+        rule = self.policy.rule(op, "operator")
+        tensors = [x for x in given if x is not None]
+        widest = _widest(tensors) if rule == "promote" else None
+        return [None if x is None else self._casted(rule, x, widest) for x in given]
+
+    def cast_all(self, op: str, values: Any) -> Any:
+        """Arguments of an op, with the tensors among them and in their lists and tuples cast."""
+        found = list(_tensors(values))
+        if not found or not self._reaches(found[0].device):
+            return values
+        rule = self.policy.rule(op, "operator")
+        widest = _widest(found) if rule == "promote" else None
+        return _mapped(values, lambda x: self._casted(rule, x, widest))
+
+    def _reaches(self, device: Device) -> bool:
+        """Whether the policy says anything about a device."""
+        found = self._applies.get(device)
+        if found is None:
+            found = self._applies[device] = self.policy.unmet(device) is None
+        return found
+
+    def _target(self, rule: str, x: Any) -> str | None:
+        """The dtype that an operand is cast to; None: it stays what it is."""
+        dtype: str = x.dtype
+        if dtype == "float64" or not DTYPES[dtype].floating:
+            return None
+        wanted = self.policy.storage if rule == "allow" else _KEPT
+        return None if dtype == wanted else wanted
+
+    def _casted(self, rule: str, x: Any, widest: str | None) -> Any:
+        if rule != "promote":
+            target = self._target(rule, x)
+        else:
+            target = widest if DTYPES[x.dtype].floating and x.dtype != widest else None
+        return x if target is None else self._kept(x, target)
+
+    def _kept(self, x: Any, dtype: str) -> Any:
+        """An operand in a dtype: of a leaf one cast for all uses, in a trace of any value."""
+        tracer, mode = thread.tracer, is_grad_enabled()
+        if tracer is not None:
+            place = (tracer.node_of(x).number, dtype, mode)
+            if place not in tracer.casts:
+                tracer.casts[place] = _cast(x, dtype, "autocast")
+            return tracer.casts[place]
+        leaf = x.value
+        if not leaf.requires_grad:  # a leaf's Tensor says so, a result's does not
+            return _cast(x, dtype, "autocast")
+        key = (id(leaf), dtype, mode, recordings.get(get_ident()) if recordings else None)
+        known = self._leaves.get(key)
+        if known is None or known[1] != leaf.version:
+            known = self._leaves[key] = leaf, leaf.version, _cast(x, dtype, "autocast")
+        return known[2]
+
+
+def _widest(tensors: Sequence[Any]) -> str | None:
+    """The dtype to which floating operands of several dtypes are promoted."""
+    found = {x.dtype for x in tensors if DTYPES[x.dtype].floating}
+    return promote([(dtype, 1) for dtype in found]) if len(found) > 1 else next(iter(found), None)
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _tensors(each)
+    elif type(value) in (list, tuple):
+        for each in value:
+            yield from _tensors(each)
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {name: _mapped(each, change) for name, each in value.items()}
+    return type(value)(_mapped(x, change) for x in value) if type(value) in (list, tuple) else value
+
+
+@final
+class casting:  # noqa: N801 - a function to its users, and a context manager
+    """Let an amp policy decide in which dtypes ops compute, in this thread; None: no policy.
+
+    >>> half = ag.AmpPolicy("half", "float16", {"exp": "keep"}, default="allow")
+    >>> x = nc.tensor([1.0])
+    >>> with ag.casting(half):
+    ...     (x * 2).dtype, ag.exp(x).dtype
+    ('float16', 'float32')
+
+    Args:
+        policy: An AmpPolicy, the name of one that a plugin brings, or a function that gives either
+            or None, and is called where a block begins.
+
+    Also a decorator. Blocks nest, the innermost counts, and each is left again when an exception
+    passes. Gradients are computed in the dtypes of the forward pass wherever `backward` is called.
+
+    Raises:
+        PluginError: nobody brings a policy of that name; where the block begins.
+        AmbiguousOpError: several do, with the same priority.
+    """
+
+    def __init__(self, policy: Choice | Callable[[], Choice]) -> None:
+        self._policy = policy
+        self._outer = Entries()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return held(lambda: self, "casting", function)
+
+    def __enter__(self) -> None:
+        policy, outer = self._policy, thread.amp
+        if not isinstance(policy, (AmpPolicy, str, NoneType)):
+            policy = policy()
+        if isinstance(policy, str):
+            policy = named_policy(policy)
+        self._outer.push(outer)
+        thread.amp = None if policy is None else Casting(policy, outer)
+
+    def __exit__(self, *exc: object) -> None:
+        thread.amp = self._outer.restored(thread.amp)
+
+
+@contextmanager
+def uncast() -> Iterator[None]:
+    """No policy within: for what an op is made of, which computes in what the op was given."""
+    outer, thread.amp = thread.amp, None
+    try:
+        yield
+    finally:
+        thread.amp = outer
+
+
+def amp_policy() -> AmpPolicy | None:
+    """The amp policy in force in this thread; None: there is none.
+
+    >>> with ag.casting(ag.AmpPolicy("half", "float16")):
+    ...     ag.amp_policy().name
+    'half'
+    """
+    amp: Casting | None = thread.amp
+    return None if amp is None else amp.policy
+
+
+def named_policy(name: str) -> AmpPolicy:
+    """The amp policy of a name; raises PluginError if no plugin brings it.
+
+    >>> ag.named_policy("fp16").storage
+    'float16'
+    """
+    row = registry.find("amp_policy", name)
+    if row is None:
+        registry.load(("amp_policy",))
+        known = sorted({each.record.name for each in registry.rows("amp_policy")})
+        expected = f"one of {', '.join(known)}" if known else "one that a plugin brings"
+        remedy = how_to_get(name, "amp_policy") or "Install a plugin that brings it"
+        text = message("amp policy", f"{name!r} is brought by no active plugin", expected, remedy)
+        raise coded("NP402", PluginError(text))
+    found: AmpPolicy = row.record
+    return found

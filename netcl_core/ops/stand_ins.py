@@ -1,0 +1,46 @@
+"""Stand-ins: the call that an op would make for some shapes, with nothing computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import get_device
+from netcl_core.ops.argument_names import renaming
+from netcl_core.ops.composition import composed_call
+from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
+from netcl_core.ops.operator_call import OperatorCall
+from netcl_core.ops.operator_function import as_operand
+from netcl_core.ops.operators import Operator
+from netcl_core.runtime.kernels import Spec
+from netcl_core.tensors.host_data import check_dtype
+from netcl_core.tensors.tensor import Tensor
+
+
+def call_for(
+    operator: Operator, device: Device, given: Sequence[Spec], attrs: Mapping[str, Any]
+) -> OperatorCall | None:
+    """The call that the op would make, None if it calls other ops; raises what it raises."""
+    host = get_device("cpu")  # stand-ins: only shapes and dtypes are looked at
+    tensors = [Tensor.full(spec.shape, 0, spec.dtype, host) for spec in given]
+    attrs = renaming(operator.name, operator.signature.parameters)(dict(attrs))
+    if operator.function is not None:
+        try:
+            return composed_call(operator, device, tensors, attrs)
+        except MISTAKES as error:
+            raise_named(error, operator.name, operator.function, tensors, attrs)
+    function = operator.bind
+    assert function is not None  # only functions of other ops go without
+    try:
+        inputs, bound = function(*tensors, **attrs)
+        operands = [as_operand(x, host) for x in inputs]
+        specs = tuple(None if x is None else Spec(x.shape, x.dtype) for x in operands)
+        for spec in specs:
+            if spec is not None:
+                check_dtype(spec.dtype, device)
+        return OperatorCall(operator, device, specs, bound)
+    except MISTAKES as error:
+        if names_an_op(error):
+            raise
+        raise_named(error, operator.name, function, tensors, attrs)

@@ -1,0 +1,268 @@
+"""Records of tuning: which settings were measured as the fastest, where, and by how much.
+
+The user's lie in the cache folder, a file for each device, implementation and class of shapes, so
+that processes which write at once lose nothing. A plugin ships others as `tuning/*.json` beside its
+templates. What cannot be used is ignored, with a reason.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, final
+
+from netcl_core import config, kept
+from netcl_core.hardware.device import Device
+from netcl_core.ops.implementations import Settings
+from netcl_core.plugins.registry import registry
+from netcl_core.runtime import rendering
+
+#: What a file of records says of itself, and the version of its form.
+FORM: Final = "netcl tuning"
+_VERSION: Final = 1
+#: No file of records comes near it: what is larger is something else.
+_LARGEST: Final = 1 << 20
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a record is for.
+
+    Attributes:
+        platform, device, driver: The OpenCL platform, the device's name and its driver's version;
+            in a shipped record an empty one stands for any.
+        implementation: `<distribution>:<op>:<label>`.
+        shape_class: Which requests share it.
+    """
+
+    platform: str
+    device: str
+    driver: str
+    implementation: str
+    shape_class: str
+
+    def covers(self, other: Place) -> bool:
+        """Whether a record for this place may serve another."""
+        names = [each.name for each in fields(self)]
+        pairs = ((name, getattr(self, name), getattr(other, name)) for name in names)
+        return all(
+            mine in {"", its} if name in _OF_DEVICES else mine == its for name, mine, its in pairs
+        )
+
+    def __str__(self) -> str:
+        return f"{self.implementation} for {self.shape_class} on {self.device} {self.driver}"
+
+
+_OF_DEVICES: Final = frozenset({"platform", "device", "driver"})
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The settings that were the fastest.
+
+    Attributes:
+        gain: How many times as fast as the default.
+        date: The day of the measurement, such as `2026-11-23`.
+        source: Whose record it is, for readers; it is not stored.
+    """
+
+    place: Place
+    settings: Settings
+    gain: float
+    date: str
+    source: str = ""
+
+    def __str__(self) -> str:
+        faster = f"{self.gain:.2f} times as fast as the default"
+        return f"{self.source} on {self.date}: {'the default' if self.gain == 1 else faster}"
+
+
+def place_of(device: Device, implementation: str, shape_class: str) -> Place:
+    """The place of what a device would run."""
+    return Place(device.platform, device.name, device.driver_version, implementation, shape_class)
+
+
+# -- the user's ------------------------------------------------------------------------------
+
+#: What could not be written, because nothing is kept on disk: it serves this process.
+_unwritten: Final[dict[Place, Record]] = {}
+#: The source of the user's records.
+HERE: Final = "measured here"
+
+
+def folder() -> Path:
+    """The folder of the user's records (it need not exist yet)."""
+    return config.cache_root() / "tuning"
+
+
+def path_of(place: Place) -> Path:
+    """The file of the user's record for a place."""
+    return Path(f"{folder()}/{_name(place)}.json")
+
+
+def _name(place: Place) -> str:
+    return kept.digest(*[getattr(place, each.name) for each in fields(place)])[:40]
+
+
+def write(place: Place, settings: Settings, gain: float) -> Record:
+    """Keep a record of today, which takes effect at once; if the disk refuses, in this process."""
+    record = Record(place, settings, gain, time.strftime("%Y-%m-%d"), HERE)
+    try:
+        if not config.get("cache"):
+            raise OSError
+        config.keep_whole(path_of(place), as_json([record]).encode())
+        _unwritten.pop(place, None)
+    except OSError:
+        _unwritten[place] = record
+    registry.renew()
+    return record
+
+
+def forget(places: Sequence[Place]) -> None:
+    """Remove the user's records for places."""
+    for place in places:
+        _unwritten.pop(place, None)
+        path_of(place).unlink(missing_ok=True)
+    registry.renew()
+
+
+def own(place: Place) -> tuple[Sequence[Record], Sequence[str]]:
+    """The user's record for a place, if there is one, and why a file was ignored.
+
+    A file is looked for once, until this process changes a record: a new shape has mostly the
+    class of others.
+    """
+    if place in _unwritten:
+        return [_unwritten[place]], []
+    if not config.get("cache"):
+        return [], []
+    return _own(place, config.get("cache-dir"), registry.version)
+
+
+@lru_cache(maxsize=4096)
+def _own(place: Place, folder: str, version: int) -> tuple[list[Record], list[str]]:
+    return _matching(path_of(place), place, HERE)
+
+
+def all_own() -> tuple[list[Record], list[str]]:
+    """All records of the user, and why files were ignored."""
+    found, faults = list(_unwritten.values()), []
+    for path in sorted(folder().glob("*.json")) if config.get("cache") else ():
+        records, fault = read(path, HERE)
+        found += [each for each in records if path_of(each.place) == path]
+        faults += [fault] if fault else []
+        faults += [_foreign(path, each) for each in records if path_of(each.place) != path]
+    return found, faults
+
+
+def _matching(path: Path, place: Place, source: str) -> tuple[list[Record], list[str]]:
+    """The records of a file for exactly a place; others have no business there."""
+    records, fault = read(path, source)
+    found = [each for each in records if each.place == place]
+    faults = [_foreign(path, each) for each in records if each.place != place]
+    return found[:1], faults + ([fault] if fault else [])
+
+
+def _foreign(path: Path, record: Record) -> str:
+    return f"{path.name} holds a record of something else: {record.place}"
+
+
+# -- a plugin's ------------------------------------------------------------------------------
+
+
+def shipped(place: Place, prefix: str) -> tuple[list[Record], Sequence[str]]:
+    """The records for a place that came with a plugin, those of this driver first."""
+    records, faults = _shipped(prefix, rendering.edition())
+    if not records:
+        return [], faults
+    found = [each for each in records if each.place.covers(place)]
+    return sorted(found, key=lambda each: each.place != place), faults
+
+
+@lru_cache(maxsize=64)
+def _shipped(prefix: str, edition: int) -> tuple[list[Record], list[str]]:
+    """All records beside the templates of a prefix; read again once templates have changed."""
+    found: list[Record] = []
+    faults: list[str] = []
+    templates = rendering.folder_of(prefix)
+    if templates is None:
+        return found, faults
+    folder = templates.parent / "tuning"
+    for path in sorted(folder.glob("*.json")):
+        records, fault = read(path, f"shipped as {folder.name}/{path.name}, measured")
+        found += records
+        faults += [fault] if fault else []
+    return found, faults
+
+
+# -- files -----------------------------------------------------------------------------------
+
+
+def as_json(records: Sequence[Record]) -> str:
+    """A file of records."""
+    rows = [
+        {
+            **asdict(each.place),
+            "settings": dict(each.settings),
+            "gain": round(each.gain, 4),
+            "date": each.date,
+        }
+        for each in records
+    ]
+    return json.dumps({FORM: _VERSION, "records": rows}, indent=1) + "\n"
+
+
+def read(path: Path, source: str) -> tuple[list[Record], str]:
+    """The records of a file, and why it was ignored, in whole or in part; empty: it was not."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
+            return [], f"{path.name} is no file of records"
+        rows = _rows(json.loads(path.read_bytes()))
+        found = [_record(row, source) for row in rows]
+    except FileNotFoundError:
+        return [], ""
+    except OSError as error:
+        return [], f"{path.name} cannot be read: {error.strerror}"
+    except (ValueError, RecursionError) as error:  # wrong JSON and wrong text are ValueErrors
+        return [], f"{path.name} is damaged: {str(error) or type(error).__name__}"
+    return found, ""
+
+
+def _rows(data: Any) -> Sequence[Any]:
+    if not isinstance(data, dict) or data.get(FORM) != _VERSION:
+        raise ValueError(f"it does not say {FORM!r}: {_VERSION}")
+    rows = data.get("records")
+    if not isinstance(rows, list):
+        raise ValueError("it has no list of records")
+    return rows
+
+
+def _record(row: Any, source: str) -> Record:
+    if not isinstance(row, dict):
+        raise ValueError(f"a record is a {type(row).__name__}")
+    texts = dict(_texts(row))
+    settings, gain = row.get("settings"), row.get("gain")
+    if not isinstance(settings, Mapping):
+        raise ValueError("a record has no settings")
+    if not isinstance(gain, (int, float)) or not math.isfinite(gain) or gain <= 0:
+        raise ValueError("a record's gain is no positive number")
+    date = texts.pop("date")
+    return Record(Place(**texts), MappingProxyType(settings), float(gain), date, source)
+
+
+def _texts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in (*Place.__dataclass_fields__, "date"):
+        text = row.get(name)
+        if not isinstance(text, str) or not text.isprintable():
+            raise ValueError(f"a record's {name} is no line of text")
+        yield name, text

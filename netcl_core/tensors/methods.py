@@ -1,0 +1,147 @@
+"""PyTorch's methods of a tensor that are no op's name: casts, moves, shapes, and read-outs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from netcl_core.dtypes import DTYPES
+from netcl_core.errors import ArgumentError, message
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import get_device
+from netcl_core.tensors.functions import functions
+
+
+def _cast(dtype: str) -> Callable[[Any], Any]:
+    def cast(x: Any) -> Any:
+        return x.astype(dtype)
+
+    cast.__doc__ = f"The values as {dtype}."
+    return cast
+
+
+def device_and_dtype(*given: Any, device: Any = None, dtype: Any = None) -> tuple[Any, Any]:
+    """The device and the dtype (or None) that `x.to(...)` was asked for.
+
+    Raises ArgumentError for anything else.
+    """
+    for each in given:
+        if hasattr(each, "requires_grad"):  # another tensor
+            device, dtype = each.device, each.dtype
+        elif isinstance(each, Device) or (isinstance(each, str) and each not in DTYPES):
+            device = each
+        elif each is not None and not isinstance(each, bool):  # PyTorch's non_blocking
+            dtype = each
+    if device is None and dtype is None:
+        expected = "a device, a dtype or another tensor"
+        raise ArgumentError(message("to", "neither a device nor a dtype", expected))
+    return None if device is None else get_device(device), dtype
+
+
+def _view(x: Any, *shape: Any) -> Any:
+    """The same elements in another shape: `view(2, 3)`, `view((2, 3))`; or of a dtype: refused."""
+    if len(shape) == 1 and isinstance(shape[0], str):
+        remedy = "Use astype to convert the values"
+        raise ArgumentError(message("view", f"the dtype {shape[0]!r}", "sizes", remedy))
+    return x.reshape(*shape)
+
+
+def _clone(x: Any) -> Any:
+    """A copy with a buffer of its own, through which gradients flow."""
+    return functions["clone"](x)
+
+
+def _t(x: Any) -> Any:
+    """The transpose of a matrix; a vector or a number as it is."""
+    if x.ndim > 2:
+        remedy = "Use transpose or permute"
+        raise ArgumentError(message("t", f"{x.ndim} dimensions", "at most 2", remedy))
+    return x if x.ndim < 2 else functions["transpose"](x)
+
+
+def _tolist(x: Any) -> Any:
+    """The elements as Python numbers, in nested lists."""
+    return x.to_host().tolist()
+
+
+def _itself(x: Any) -> Any:
+    """Itself: every tensor is contiguous."""
+    return x
+
+
+def _new(name: str) -> Callable[..., Any]:
+    def make(x: Any, *size: Any, **options: Any) -> Any:
+        made = getattr(type(x.value), name)
+        return made(*size, **{"dtype": x.dtype, "device": x.device, **options})
+
+    make.__doc__ = f"`{name}` of this tensor's dtype and device."
+    return make
+
+
+def _shaped_as(op: str) -> Callable[[Any, Any], Any]:
+    def call(x: Any, other: Any) -> Any:
+        return functions[op](x, other.shape)
+
+    call.__doc__ = f"`{op}` to the shape of another tensor."
+    return call
+
+
+def _where(x: Any, condition: Any, other: Any) -> Any:
+    """These elements where a condition holds, else the other's."""
+    return functions["where"](condition, x, other)
+
+
+def _fill(x: Any, value: Any) -> Any:
+    """Set all elements to a number, in place."""
+    return functions["change in place"](x, "fill_", lambda old: functions["full_like"](old, value))
+
+
+def _zero(x: Any) -> Any:
+    """Set all elements to 0, in place."""
+    return _fill(x, 0)
+
+
+def _sizes(x: Any) -> Sequence[int]:
+    found: Sequence[int] = x.shape
+    return found
+
+
+#: Name -> `(tensor, ...)`.
+METHODS: Final[dict[str, Callable[..., Any]]] = {
+    **{
+        name: _cast(dtype)
+        for name, dtype in {
+            "half": "float16",
+            "bfloat16": "bfloat16",
+            "float": "float32",
+            "double": "float64",
+            "int": "int32",
+            "long": "int64",
+            "bool": "bool",
+        }.items()
+    },
+    "byte": _cast("uint8"),
+    "clone": _clone,
+    "contiguous": _itself,
+    "cpu": lambda x: x.to("cpu"),
+    "dim": lambda x: len(_sizes(x)),
+    "element_size": lambda x: DTYPES[x.dtype].itemsize,
+    "expand_as": _shaped_as("expand"),
+    "fill_": _fill,
+    "is_contiguous": lambda x: True,
+    "is_floating_point": lambda x: DTYPES[x.dtype].floating,
+    "nelement": lambda x: int(x.size),
+    "numel": lambda x: int(x.size),
+    "new_empty": _new("empty"),
+    "new_full": _new("full"),
+    "new_ones": _new("ones"),
+    "new_zeros": _new("zeros"),
+    "reshape_as": _shaped_as("reshape"),
+    "t": _t,
+    "tolist": _tolist,
+    "type_as": lambda x, other: x.astype(other.dtype),
+    "view": _view,
+    "view_as": _shaped_as("reshape"),
+    "where": _where,
+    "zero_": _zero,
+}
