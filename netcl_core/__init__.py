@@ -6,6 +6,7 @@ its module on first use. Namespaces such as `nn` come from installed plugins.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from importlib.machinery import PathFinder
@@ -15,10 +16,12 @@ from netcl_core.plugins.namespace_import import NamespaceFinder as _NamespaceFin
 
 if TYPE_CHECKING:
     from netcl_core import autograd, errors, plugins
-    from netcl_core.device.device import Device
-    from netcl_core.device.device_table import all_devices as devices
-    from netcl_core.device.device_table import default_device, get_device, use_device
-    from netcl_core.dtypes import DTYPES, dtype_name
+    from netcl_core.dtypes import DTYPES, dtype_name, promote, widened
+    from netcl_core.hardware.device import Device
+    from netcl_core.hardware.device_table import all_devices as devices
+    from netcl_core.hardware.device_table import default_device, get_device, use_device
+    from netcl_core.hardware.device_table import get_device as device
+    from netcl_core.hardware.programs import Rewrite
     from netcl_core.hookspecs import hookimpl
     from netcl_core.jit.patterns import PatternRegistrar
     from netcl_core.ops.choosing import prefer
@@ -30,12 +33,30 @@ if TYPE_CHECKING:
     )
     from netcl_core.runtime.host_calls import HostCall
     from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
-    from netcl_core.runtime.recording import before_replay, on_replay, uncaptured
+    from netcl_core.runtime.memory import ZEROS_BYTES
+    from netcl_core.runtime.recording import before_replay, capturing, on_replay, uncaptured
+    from netcl_core.tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
     from netcl_core.tape.tracing import random_state
+    from netcl_core.tensors.creation import (
+        arange,
+        as_tensor,
+        empty,
+        empty_like,
+        eye,
+        from_numpy,
+        full,
+        full_like,
+        linspace,
+        ones,
+        ones_like,
+        tensor,
+        zeros,
+        zeros_like,
+    )
     from netcl_core.tensors.host_data import host_array
     from netcl_core.tensors.host_work import on_host
     from netcl_core.tensors.random_state import host_generator, manual_seed
-    from netcl_core.tensors.tensor import Operand, Tensor
+    from netcl_core.tensors.tensor import Tensor
     from netcl_core.version import API_VERSION
 
     __version__: str
@@ -47,7 +68,7 @@ _NAMES: Final = {
     "DTYPES": ("dtypes", "DTYPES"),
     "AmpPolicyRegistrar": ("ops.registrars", "AmpPolicyRegistrar"),
     "Bound": ("runtime.kernels", "Bound"),
-    "Device": ("device.device", "Device"),
+    "Device": ("hardware.device", "Device"),
     "HostCall": ("runtime.host_calls", "HostCall"),
     "Kernel": ("runtime.kernels", "Kernel"),
     "Kernels": ("runtime.kernels", "Kernels"),
@@ -55,15 +76,18 @@ _NAMES: Final = {
     "OperatorRegistrar": ("ops.registrars", "OperatorRegistrar"),
     "PatternRegistrar": ("jit.patterns", "PatternRegistrar"),
     "PrimitiveRegistrar": ("ops.registrars", "PrimitiveRegistrar"),
+    "Rewrite": ("hardware.programs", "Rewrite"),
     "Spec": ("runtime.kernels", "Spec"),
     "Tensor": ("tensors.tensor", "Tensor"),
+    "ZEROS_BYTES": ("runtime.memory", "ZEROS_BYTES"),
     "autograd": ("autograd", ""),
-    "Operand": ("tensors.tensor", "Operand"),
-    "default_device": ("device.device_table", "default_device"),
+    "default_device": ("hardware.device_table", "default_device"),
+    "device": ("hardware.device_table", "get_device"),
     "dtype_name": ("dtypes", "dtype_name"),
-    "get_device": ("device.device_table", "get_device"),
+    "get_device": ("hardware.device_table", "get_device"),
+    "promote": ("dtypes", "promote"),
     "host_array": ("tensors.host_data", "host_array"),
-    "devices": ("device.device_table", "all_devices"),
+    "devices": ("hardware.device_table", "all_devices"),
     "errors": ("errors", ""),
     "hookimpl": ("hookspecs", "hookimpl"),
     "host_generator": ("tensors.random_state", "host_generator"),
@@ -71,11 +95,49 @@ _NAMES: Final = {
     "plugins": ("plugins", ""),
     "on_host": ("tensors.host_work", "on_host"),
     "before_replay": ("runtime.recording", "before_replay"),
+    "capturing": ("runtime.recording", "capturing"),
     "on_replay": ("runtime.recording", "on_replay"),
     "prefer": ("ops.choosing", "prefer"),
     "random_state": ("tape.tracing", "random_state"),
     "uncaptured": ("runtime.recording", "uncaptured"),
-    "use_device": ("device.device_table", "use_device"),
+    "widened": ("dtypes", "widened"),
+    "use_device": ("hardware.device_table", "use_device"),
+    **{
+        name: ("tape.modes", name)
+        for name in ("enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled")
+    },
+    **{
+        name: ("tensors.creation", name)
+        for name in (
+            "arange",
+            "as_tensor",
+            "empty",
+            "empty_like",
+            "eye",
+            "from_numpy",
+            "full",
+            "full_like",
+            "linspace",
+            "ones",
+            "ones_like",
+            "tensor",
+            "zeros",
+            "zeros_like",
+        )
+    },
+}
+
+#: The dtypes by PyTorch's names; they are texts, so that `x.dtype == "float32"` holds as well.
+_DTYPES: Final = {
+    **{
+        name: name
+        for name in ("bfloat16", "float16", "float32", "float64", "uint8", "int32", "int64", "bool")
+    },
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "int": "int32",
+    "long": "int64",
 }
 
 __all__ = [
@@ -88,44 +150,55 @@ __all__ = [
     "Kernel",
     "Kernels",
     "NamespaceRegistrar",
+    "Tensor",
     "OperatorRegistrar",
     "PatternRegistrar",
     "PrimitiveRegistrar",
+    "Rewrite",
     "Spec",
-    "Operand",
-    "Tensor",
+    "ZEROS_BYTES",
     "__version__",
+    "arange",
+    "as_tensor",
     "autograd",
     "before_replay",
+    "capturing",
     "default_device",
-    "dtype_name",
-    "get_device",
-    "host_array",
+    "device",
     "devices",
+    "dtype_name",
+    "empty",
+    "empty_like",
+    "enable_grad",
     "errors",
+    "eye",
+    "from_numpy",
+    "full",
+    "full_like",
+    "get_device",
     "hookimpl",
+    "host_array",
     "host_generator",
+    "is_grad_enabled",
+    "linspace",
     "manual_seed",
+    "no_grad",
     "on_host",
     "on_replay",
+    "ones",
+    "ones_like",
     "plugins",
     "prefer",
+    "promote",
     "random_state",
+    "set_grad_enabled",
     "tensor",
     "uncaptured",
     "use_device",
+    "widened",
+    "zeros",
+    "zeros_like",
 ]
-
-
-def tensor(array_like: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """A tensor with a copy of host data: `Tensor.from_host`.
-
-    >>> nc.tensor([[1, 2], [3, 4]], device="cpu")
-    Tensor([[1, 2],
-            [3, 4]], shape=(2, 2), dtype=int32, device=cpu)
-    """
-    made: Tensor = __getattr__("Tensor").from_host(array_like, *args, **kwargs)
-    return made
 
 
 def _namespace(name: str) -> Any:
@@ -142,10 +215,29 @@ def __getattr__(name: str) -> Any:
         found = getattr(found, attribute) if attribute else found
         globals()[name] = found
         return found
+    if name in _DTYPES:
+        return globals().setdefault(name, _DTYPES[name])
     # `from netcl_core import icd` asks here before it looks for the module of that name.
     if name.startswith("_") or PathFinder.find_spec(f"netcl_core.{name}", __path__) is not None:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
-    return _namespace(name)
+    try:
+        return _namespace(name)
+    except AttributeError:  # no plugin's namespace: an op, or nothing
+        return _op(name)
+
+
+def _op(name: str) -> Any:
+    """The function of an op, as `netcl_core.autograd` gives it."""
+    missing = importlib.import_module("netcl_core.errors").MissingOpError
+    try:
+        return _ops()(name)
+    except missing as error:
+        raise AttributeError(f"module 'netcl_core' has no attribute {name!r}. {error}") from None
+
+
+@functools.cache
+def _ops() -> Any:
+    return importlib.import_module("netcl_core.ops.functions").face_of(globals())
 
 
 def __dir__() -> list[str]:
@@ -153,4 +245,4 @@ def __dir__() -> list[str]:
 
 
 #: What no namespace can be called: `netcl_core.<name>` is something else.
-OWN_NAMES: Final = frozenset({*globals(), *_NAMES})
+OWN_NAMES: Final = frozenset({*globals(), *_NAMES, *_DTYPES})

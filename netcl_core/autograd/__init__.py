@@ -5,7 +5,7 @@ import netcl_core.autograd as ag
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from netcl_core.autograd.compiler import (
     AutogradPrimitive,
@@ -16,23 +16,36 @@ from netcl_core.autograd.compiler import (
 )
 from netcl_core.autograd.debug import debug_tape
 from netcl_core.autograd.graph import CompiledGraph, capture
-from netcl_core.codegen.inline import NO_SLOTS, Slots
+from netcl_core.autograd.training_compiler import (
+    Captured,
+    MatchedOp,
+    TrainingGraphCompiler,
+    TrainingPattern,
+    get_training_compiler,
+)
+from netcl_core.codegen.inline import NO_SLOTS, Slots, inlined
 from netcl_core.codegen.reduction import SUM, Combine, reduction_kernels, reduction_stretch
 from netcl_core.codegen.reduction_numpy import tree_sum
-from netcl_core.codegen.teams import RowTeams, row_teams
-from netcl_core.jit.patterns import MatchedOp, TrainingPattern
+from netcl_core.codegen.teams import RowTeams, group_items, load_width, row_teams
 from netcl_core.ops.amp_policies import AmpPolicy
+from netcl_core.ops.casting import amp_policy, casting, named_policy
 from netcl_core.ops.functions import CORE as _CORE
 from netcl_core.ops.functions import __dir__ as _op_names
-from netcl_core.ops.functions import __getattr__ as _op
-from netcl_core.ops.implementations import Implementation, Request, Requirements, Saved
+from netcl_core.ops.functions import face_of as _face_of
+from netcl_core.ops.implementations import (
+    Implementation,
+    Request,
+    Requirements,
+    Saved,
+    Settings,
+    Space,
+)
 from netcl_core.ops.operator_function import as_operand
 from netcl_core.ops.operators import Operator, composite
-from netcl_core.plugins.registry import registry as _registry
 from netcl_core.runtime.recording import check_data
 from netcl_core.tape.checkpoint import checkpoint
 from netcl_core.tape.function_call import apply_op
-from netcl_core.tape.gradients import Spread
+from netcl_core.tape.gradients import Spread, is_one
 from netcl_core.tape.modes import (
     detect_anomaly,
     enable_grad,
@@ -50,12 +63,28 @@ from netcl_core.tape.tape import (
     set_current_tape,
     tensor,
 )
+from netcl_core.tensors.creation import (
+    arange,
+    as_tensor,
+    empty,
+    empty_like,
+    eye,
+    from_numpy,
+    full,
+    full_like,
+    linspace,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
+)
 
 __all__ = [
     "NO_SLOTS",
     "SUM",
     "AmpPolicy",
     "AutogradPrimitive",
+    "Captured",
     "Combine",
     "CompiledGraph",
     "Implementation",
@@ -66,28 +95,50 @@ __all__ = [
     "Requirements",
     "RowTeams",
     "Saved",
+    "Settings",
     "Slots",
+    "Space",
     "Spread",
     "Tape",
     "TraceNode",
     "TracingContext",
+    "TrainingGraphCompiler",
     "TrainingPattern",
     "accumulate_grad",
+    "amp_policy",
     "apply_op",
+    "arange",
     "as_operand",
+    "as_tensor",
     "backward",
     "capture",
+    "casting",
     "check_data",
     "checkpoint",
     "composite",
     "debug_tape",
     "detect_anomaly",
+    "empty",
+    "empty_like",
     "enable_grad",
+    "eye",
+    "from_numpy",
+    "full",
+    "full_like",
     "get_current_tape",
+    "get_training_compiler",
     "grad",
+    "group_items",
+    "inlined",
     "is_grad_enabled",
+    "is_one",
     "jit_compile",
+    "linspace",
+    "load_width",
+    "named_policy",
     "no_grad",
+    "ones",
+    "ones_like",
     "reduction_kernels",
     "reduction_stretch",
     "register_primitive",
@@ -97,30 +148,14 @@ __all__ = [
     "set_grad_enabled",
     "tensor",
     "tree_sum",
+    "zeros",
+    "zeros_like",
 ]
 
 
-#: The modules below this one that the documents name; not all of them are there yet.
+#: The modules below this one that the documents name.
 _SUBMODULES: Final = ("engine", "compiler", "graph", "training_compiler", "debug", "ops")
-_found: set[str] = set()
-
-
-def __getattr__(name: str) -> Any:
-    version = _registry.version
-    found = _op(name)
-    with _registry.lock:
-        if _registry.version == version:  # else a plugin came or went meanwhile
-            globals()[name] = found
-            _found.add(name)
-    return found
-
-
-def _forget() -> None:
-    while _found:
-        globals().pop(_found.pop(), None)
-
-
-_registry.on_change(_forget)
+__getattr__ = _face_of(globals())
 
 
 def __dir__() -> list[str]:

@@ -11,16 +11,15 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
-from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import DeviceError, message
+from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Spec
-from netcl_core.tape.exact_forward import ExactForward
 from netcl_core.tape.gradients import no_second_derivative
 from netcl_core.tape.node import Node, user_frame
 from netcl_core.tape.state import process, thread
 from netcl_core.tape.tape import Tape, recorder
-from netcl_core.tensors.tensor import Operand, Tensor
+from netcl_core.tensors.tensor import Tensor
 
 Needs: TypeAlias = tuple[bool, ...]
 
@@ -35,6 +34,7 @@ class Call(Protocol):
         device: Where it runs.
         results: Shape and dtype of each result; None: not known before it runs.
         keeps: Whether its gradients want more than its operands, so that `run_keeping` is called.
+        view: Whether its result lies in the buffer of its first operand.
         known: What `apply` has learnt of it, by needs: flows and saves.
     """
 
@@ -42,6 +42,7 @@ class Call(Protocol):
     device: Device
     results: tuple[Spec, ...] | None
     keeps: bool
+    view: bool
     known: dict[Needs, tuple[Needs, tuple[int, ...]]]
 
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
@@ -71,9 +72,6 @@ class Call(Protocol):
         names the op, where that cannot be done.
         """
 
-    def exact(self, node: Node) -> ExactForward | None:
-        """Its forward in float64 on the host, for checks of the gradients; None: no check."""
-
 
 def apply(
     call: Any, operands: Sequence[Any], scalars: Sequence[Any] = (), attrs: Any = None
@@ -95,7 +93,7 @@ def apply(
         noted = state.tracer.record(call, operands, scalars, attrs)
         if noted is not None:
             return noted
-    inputs = [x if type(x) is Tensor else x.value for x in operands]
+    inputs = [x.value if type(x) is Node else x for x in operands]
     grad = state.grad
     if not (process.grad if grad is None else grad):
         return call.run(inputs, scalars)
@@ -128,6 +126,9 @@ def apply(
         user_frame(),
         first,
     )
+    for x in operands:
+        if type(x) is Node:
+            x.used = True
     if (state.anomaly or process.anomaly)[0]:
         node.creation_trace = traceback.format_stack()[:-1]
     if tape.implicit:
@@ -185,7 +186,7 @@ def common_device(who: str, operands: Sequence[Any]) -> Device | None:
     """The device of all operands that have one; raises DeviceError if they differ."""
     device: Device | None = None
     for operand in operands:
-        if isinstance(operand, Operand):
+        if isinstance(operand, Tensor):
             own = operand.device
             if device is None:
                 device = own

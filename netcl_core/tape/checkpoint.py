@@ -21,7 +21,7 @@ from netcl_core.tape.recorded_gradients import (
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import Tape
 from netcl_core.tensors.random_state import given_again, noted
-from netcl_core.tensors.tensor import Operand, Tensor
+from netcl_core.tensors.tensor import Tensor
 
 _WHO = "checkpoint"
 
@@ -66,7 +66,7 @@ class _Run(NamedTuple):
     returned: Any
     results: list[Any]
     leaves: list[Any]
-    used: list[Operand]
+    used: list[Tensor]
     since: int
 
 
@@ -76,6 +76,7 @@ class CheckpointCall:
 
     name = _WHO
     keeps = False
+    view = False
 
     def __init__(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -83,9 +84,10 @@ class CheckpointCall:
         self._function = function
         self._args = [*args, *kwargs.values()]
         self._names = tuple(kwargs)
-        self._places = [i for i, x in enumerate(self._args) if isinstance(x, Operand)]
+        self._places = [i for i, x in enumerate(self._args) if isinstance(x, Tensor)]
         self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
         self._numbers: list[Any] = []
+        self._amp = thread.amp
         given = [self._args[place] for place in self._places]
         with noted(self._numbers):
             run = self._computed([leaf(x, x.requires_grad) for x in given])
@@ -105,12 +107,16 @@ class CheckpointCall:
             args[place] = each
         count = len(args) - len(self._names)
         since = next_number()
-        with forward_again(), Tape():
-            found = self._function(
-                *args[:count], **dict(zip(self._names, args[count:], strict=True))
-            )
+        outer, thread.amp = thread.amp, self._amp and self._amp.again()
+        try:
+            with forward_again(), Tape():
+                found = self._function(
+                    *args[:count], **dict(zip(self._names, args[count:], strict=True))
+                )
+        finally:
+            thread.amp = outer
         results = list(found) if isinstance(found, (tuple, list)) else [found]
-        if not results or not all(isinstance(x, Operand) for x in results):
+        if not results or not all(isinstance(x, Tensor) for x in results):
             given = f"a function that returned {type(found).__name__}"
             raise ArgumentError(message(_WHO, given, "a tensor, or a tuple or list of tensors"))
         own = {target_of(each) for each in leaves}
@@ -163,16 +169,13 @@ class CheckpointCall:
         sources = [*run.leaves, *node.inputs[count:]]
         return gradients_of(run.results, grads, sources, needs, sums, run.since)
 
-    def exact(self, node: Node) -> None:
-        """Nothing to compare with: its gradients are checked where they are computed, inside."""
-
 
 def _own(value: Tensor) -> Tensor:
     """A result's Tensor; if it is a leaf that was handed through, another one."""
     return value.alias(value.shape) if value.requires_grad else value
 
 
-def _outside(results: Sequence[Any], first: int) -> Iterator[Operand]:
+def _outside(results: Sequence[Any], first: int) -> Iterator[Tensor]:
     """What flows into results from before a number: leaves, and results of earlier calls."""
     seen: set[Any] = set()
     front = list(results)

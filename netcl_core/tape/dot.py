@@ -25,7 +25,7 @@ def _attributes(node: Node) -> str:
     what = node.op_name or ("leaf" if node.requires_grad else "constant")
     found = {"label": f"{what}\n{tuple(node.shape)} {node.dtype}"}
     if node.frame is not None:
-        found["tooltip"] = node.where
+        found["tooltip"] = node.made_at
     if node.is_leaf:
         found["style"] = "rounded"
     return ", ".join(f"{name}={_quoted(text)}" for name, text in found.items())

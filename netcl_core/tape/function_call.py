@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
-from netcl_core.device.device_table import get_device
-from netcl_core.dtypes import DTYPES
 from netcl_core.tape.apply import Needs, apply
-from netcl_core.tape.exact_forward import ExactForward
 from netcl_core.tape.gradients import checked, refuse_unrecorded, whole
 from netcl_core.tape.node import Node, caller_name
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import get_current_tape
-from netcl_core.tensors.host_data import Array
-from netcl_core.tensors.tensor import Operand, Tensor
+from netcl_core.tensors.tensor import Tensor
 
 _CURRENT: Final = object()
 
@@ -27,6 +23,7 @@ class FunctionCall:
     """
 
     keeps = False
+    view = False
     results = None
 
     def __init__(
@@ -41,7 +38,7 @@ class FunctionCall:
         self.grad_fn = grad_fn
         self.name = name
         self.args = args
-        self.places = [i for i, arg in enumerate(args) if isinstance(arg, Operand)]
+        self.places = [i for i, arg in enumerate(args) if isinstance(arg, Tensor)]
         self.device = args[self.places[0]].device if self.places else None
         self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
         self._saves = range(len(args)) if saves is None else saves
@@ -50,7 +47,11 @@ class FunctionCall:
         args = list(self.args)
         for place, value in zip(self.places, inputs, strict=True):
             args[place] = value
-        value = self.fn(*args)
+        policy, thread.amp = thread.amp, None  # it computes in what it is given
+        try:
+            value = self.fn(*args)
+        finally:
+            thread.amp = policy
         if type(value) is Node:  # fn called ops itself; grad_fn is what counts
             value = value.value
         if value.requires_grad:  # fn handed a leaf through: the result is a value of its own
@@ -68,37 +69,17 @@ class FunctionCall:
 
     def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
         assert self.grad_fn is not None  # else nothing flows
-        operands = [x if isinstance(x, Operand) else None for x in self.args]
+        operands = [x if isinstance(x, Tensor) else None for x in self.args]
         parts = checked(self.name, self.grad_fn(whole(grads[0])), operands, "grad_fn")
         return [parts[place] for place in self.places]
 
     def recorded_gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
         """The same by `grad_fn` with a recorded gradient; raises where it leaves the graph."""
         assert self.grad_fn is not None  # else nothing flows
-        operands = [x if isinstance(x, Operand) else None for x in self.args]
+        operands = [x if isinstance(x, Tensor) else None for x in self.args]
         parts = checked(self.name, self.grad_fn(grads[0]), operands, "grad_fn", recorded=True)
         refuse_unrecorded(self.name, parts, grads)
         return [parts[place] for place in self.places]
-
-    def exact(self, node: Node) -> ExactForward:
-        """In float64, or in the operands' dtypes if the function does not take that."""
-
-        def run(arrays: Sequence[Any]) -> list[Array]:
-            try:
-                return [self._on_host(node, arrays, "float64")]
-            except Exception:  # it may be made for one dtype, and refuse others in any way
-                return [self._on_host(node, arrays, None)]
-
-        return ExactForward(run, None, node.value.shape)
-
-    def _on_host(self, node: Node, arrays: Sequence[Any], dtype: str | None) -> Array:
-        given = []
-        for x, array in zip(node.inputs, arrays, strict=True):
-            wide = dtype is not None and DTYPES[x.dtype].floating
-            place = x.device if not wide or x.device.supports_fp64 else get_device("cpu")
-            given.append(Tensor.from_host(array, place, dtype if wide else x.dtype))
-        found: Array = self.run(given, ()).to_host()
-        return found
 
 
 def apply_op(

@@ -18,14 +18,16 @@ from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan, allocate_results, plan
 from netcl_core.codegen.reduction import SUM, reduction_kernels
 from netcl_core.codegen.reduction_numpy import tree_sum
-from netcl_core.codegen.region import PrimitiveStep, Region, Signature
-from netcl_core.device.device import Device
+from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import GradientError, ShapeError, message
+from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Bound, Spec
+from netcl_core.runtime.recording import capturing
 from netcl_core.runtime.stream import stream_of
+from netcl_core.tape.state import thread
 from netcl_core.tensors.host_data import check_dtype, host_array
-from netcl_core.tensors.tensor import Operand, Tensor
+from netcl_core.tensors.tensor import Tensor
 
 ACCUMULATE: Final = Region(2, 0, (PrimitiveStep(ADDED, (("in", 0), ("in", 1))),), (("step", 0),))
 EXPAND: Final = Region(1, 0, (PrimitiveStep(SAME, (("in", 0),)),), (("step", 0),))
@@ -61,6 +63,24 @@ def whole(gradient: Any) -> Tensor:
     if type(gradient) is Spread:
         return expand(gradient.value, gradient.shape)
     return gradient  # type: ignore[no-any-return]  # a Tensor
+
+
+def is_one(gradient: Any) -> bool:
+    """Whether a gradient is known to be the number 1, without asking the device.
+
+    >>> seen = []
+    >>> same = lambda x: ag.apply_op(lambda x: x, lambda g: seen.append(ag.is_one(g)) or [g], x)
+    >>> x = ag.tensor(2.0, requires_grad=True)
+    >>> same(x).backward(), (same(x) * 3).backward(), ag.backward(same(x), grad=1.0)
+    (None, None, None)
+    >>> seen
+    [True, False, False]
+
+    It is for the `backward` of an op whose forward has written the gradient: what is multiplied
+    by 1 can be given back as it is. True for the seed of a pass that was given none, as long as
+    nobody has changed it; what is computed from it, or given, may be 1 and is not known to be.
+    """
+    return any(gradient is each for each in thread.ones) and not gradient.version
 
 
 def add(held: Any, own: bool, term: Any) -> Any:
@@ -113,7 +133,7 @@ def no_second_derivative(op: str, reason: str) -> GradientError:
 def _fitting(op: str, part: Any, x: Any, recorded: bool) -> Any:
     """One gradient as a Tensor or Spread (or a Node) for the operand x."""
     if type(part) is not Tensor and type(part) is not Spread:
-        if not isinstance(part, Operand):
+        if not isinstance(part, Tensor):
             given = f"a {type(part).__name__} for a gradient"
             raise GradientError(message(f"backward of {op}", given, "a tensor or None"))
         part = part if recorded else part.value
@@ -158,9 +178,14 @@ def accumulate(total: Tensor, term: Tensor, *, in_place: bool) -> Tensor:
 
 
 @lru_cache(maxsize=len(DTYPES))
-def cast_region(dtype: str) -> Region:
+def cast_region(dtype: str, rounds: bool = True) -> Region:
     """The region of a conversion to a dtype."""
-    return Region(1, 0, (PrimitiveStep(SAME, (("in", 0),), cast=dtype),), (("step", 0),))
+    return Region(1, 0, (cast_step(("in", 0), dtype, rounds),), (("step", 0),))
+
+
+def cast_step(operand: Ref, dtype: str, rounds: bool = True) -> PrimitiveStep:
+    """The conversion of a value to a dtype; see `PrimitiveStep` for what does not round."""
+    return PrimitiveStep(SAME, (operand,), cast=dtype, rounds=rounds)
 
 
 def expand(tensor: Tensor, shape: Shape) -> Tensor:
@@ -228,11 +253,7 @@ def sum_to(gradient: Tensor, shape: Shape) -> Tensor:
 
 def _sum_on_host(axes: tuple[int, ...], arrays: Sequence[Any], target: Any) -> None:
     (wide,) = arrays
-    target[...] = tree_sum(wide, axes, _accumulator(wide.dtype.name)).reshape(target.shape)
-
-
-def _accumulator(dtype: str) -> str:
-    return "float32" if dtype == "float16" else dtype
+    target[...] = tree_sum(wide, axes, DTYPES[wide.dtype.name].wide).reshape(target.shape)
 
 
 # -- what a reverse pass computes with ----------------------------------------------------
@@ -250,13 +271,27 @@ def seed_of(root: Any, seed: Any) -> Any:
                     "Reduce it with sum() or mean(), or pass grad=<tensor of that shape>",
                 )
             )
-        return Tensor.full(root.shape, 1, root.dtype, root.device)
+        return _one(root.shape, root.dtype, root.device)
     value = seed
-    if not isinstance(seed, Operand):
+    if not isinstance(seed, Tensor):
         value = Tensor.from_host(host_array(seed, root.dtype), root.device)
     if value.shape != root.shape:
         raise ShapeError(message("backward", f"grad of shape {value.shape}", f"{root.shape}"))
     return value
+
+
+def _one(shape: Shape, dtype: str, device: Device) -> Tensor:
+    """A seed that is 1: the thread's own, as long as nobody has changed it.
+
+    One that is made inside a capture is the capture's.
+    """
+    key = shape, dtype, device
+    found: Tensor | None = thread.seeds.get(key)
+    if found is None or found.version:
+        found = Tensor.full(shape, 1, dtype, device)
+        if not capturing():
+            thread.seeds[key] = found
+    return found
 
 
 class Arithmetic(Protocol):

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import ArgumentError, GradientError, message
 from netcl_core.tape.gradients import checked, refuse_unrecorded, whole
-from netcl_core.tape.node import Node, Target, origin
+from netcl_core.tape.node import Node, Target, origin, target_of
 from netcl_core.tape.state import thread
-from netcl_core.tensors.tensor import Operand
+from netcl_core.tensors.tensor import Tensor
 
 Hook: TypeAlias = Callable[[Any], Any]
 
@@ -50,7 +50,7 @@ class HookHandle:
         self._row.hooks.pop(self._number, None)
 
 
-def register_hook(x: Operand, hook: Hook) -> HookHandle:
+def register_hook(x: Tensor, hook: Hook) -> HookHandle:
     """Call `hook(gradient)` in each reverse pass, as soon as the gradient of `x` is complete.
 
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
@@ -78,7 +78,12 @@ def register_hook(x: Operand, hook: Hook) -> HookHandle:
     return HookHandle(row, number)
 
 
-def retain_grad(x: Operand) -> None:
+def has_hooks(x: Any) -> bool:
+    """Whether a value has hooks, or is to keep its gradient."""
+    return bool(rows) and target_of(x) in rows
+
+
+def retain_grad(x: Tensor) -> None:
     """Let the result of an op keep its gradient in `grad`, as leaves do.
 
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
@@ -94,7 +99,7 @@ def retain_grad(x: Operand) -> None:
     _row_of(x, "retain_grad").retained = True
 
 
-def _row_of(x: Operand, who: str) -> _Row:
+def _row_of(x: Tensor, who: str) -> _Row:
     if thread.tracer is not None:
         thread.tracer.interrupt(who, "it is about a single call, not the compiled function")
     if not x.requires_grad:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, Final, TypeAlias, final
 
+from netcl_core import plugins
 from netcl_core.tape.held import held
 from netcl_core.tape.state import Entries, process, thread
 
+#: The namespace whose `check_gradients` checks a node: `(node, upstream, gradients)`.
+NUMERICS: Final = "numerics"
+
 
 def is_grad_enabled() -> bool:
-    """Whether ops are recorded in this thread."""
+    """Whether ops are recorded in this thread.
+
+    >>> with ag.no_grad():
+    ...     ag.is_grad_enabled()
+    False
+    """
     override = thread.grad
     return process.grad if override is None else override
 
@@ -98,14 +107,24 @@ class enable_grad(_GradOverride):  # noqa: N801 - the name that users know
     mode = True
 
 
-def anomaly_mode() -> tuple[bool, bool]:
-    """Whether gradients are checked for NaN/Inf, and against finite differences."""
+#: Whether gradients are checked for NaN and infinity; who holds them against finite differences.
+AnomalyMode: TypeAlias = tuple[bool, Callable[..., None] | None]
+
+
+def anomaly_mode() -> AnomalyMode:
+    """What is checked in this thread."""
     return thread.anomaly or process.anomaly
+
+
+def _anomaly_mode(who: str, enable: bool, check_numerics: bool) -> AnomalyMode:
+    if not (enable and check_numerics):
+        return bool(enable), None
+    return True, plugins.namespace(NUMERICS, f"{who}(check_numerics=True)").check_gradients
 
 
 def set_detect_anomaly(enable: bool, check_numerics: bool = False) -> None:
     """Switch anomaly detection of the whole process on or off; see `detect_anomaly`."""
-    process.anomaly = (bool(enable), bool(enable and check_numerics))
+    process.anomaly = _anomaly_mode("set_detect_anomaly", enable, check_numerics)
 
 
 @final
@@ -120,12 +139,14 @@ class detect_anomaly:  # noqa: N801 - the name that users know
 
     A NaN or infinite gradient raises AnomalyError, which names the op and shows
     the user's line that called it. With `check_numerics=True` the gradients of each op are also
-    held against finite differences of its forward in float64 on the host: docs/errors.md says
-    what that sees and costs.
+    held against finite differences of its forward in float64 on the host, by the plugin that
+    has the namespace `numerics`; docs/errors.md says what that sees and costs.
+
+    Raises MissingNamespaceError for `check_numerics` where no plugin has it.
     """
 
     def __init__(self, enable: bool = True, check_numerics: bool = False) -> None:
-        self._mode = (bool(enable), bool(enable and check_numerics))
+        self._mode = _anomaly_mode("detect_anomaly", enable, check_numerics)
         self._outer = Entries()
 
     def __enter__(self) -> None:

@@ -11,12 +11,14 @@ import linecache
 import sys
 import weakref
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from types import CodeType, FrameType
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import GradientError, message
 from netcl_core.plugins.registry import registry
-from netcl_core.tensors.tensor import Operand, Tensor
+from netcl_core.tensors.host_data import Shape
+from netcl_core.tensors.tensor import Tensor
 
 
 class _Own(dict[str, bool]):
@@ -68,6 +70,39 @@ def caller_name() -> str:
     return sys._getframe(2).f_code.co_name
 
 
+def walked_before(who: str) -> GradientError:
+    """The error for a second walk over a graph whose saved values are gone."""
+    return GradientError(
+        message(
+            who,
+            "a graph that was walked before, and whose saved values were freed then",
+            "a graph that is walked for the first time",
+            "Call the first backward (or grad) with retain_graph=True, or compute the value again",
+        )
+    )
+
+
+@final
+class _Released(Sequence[Any]):
+    """What was kept, once it is freed: to look into it raises GradientError."""
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return self
+        raise walked_before("backward")
+
+    def __iter__(self) -> Any:
+        raise walked_before("backward")
+
+    def __len__(self) -> int:
+        return 0
+
+    def __contains__(self, value: object) -> bool:
+        return False
+
+
+RELEASED: Final = _Released()
+
 _numbers: Final = itertools.count()
 
 
@@ -77,8 +112,10 @@ def next_number() -> int:
 
 
 @final
-class Node(Operand):
-    """One value of the graph: the result of a call, or a leaf made by `ag.tensor`.
+class Node(Tensor):
+    """A tensor of the graph: the result of a call, or a leaf made by `ag.tensor`.
+
+    Its data are those of another Tensor, its `value`; it adds which call made it.
 
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> y = x * 3
@@ -99,16 +136,22 @@ class Node(Operand):
         index: Which result of the call it is.
         source: The node with the record, if it is another one.
         op_name: The op's name.
-        frame: The user's code object and instruction; `where` makes it readable.
+        frame: The user's code object and instruction; `made_at` makes it readable.
         creation_trace: Formatted stack lines, kept while anomaly detection is on.
         tape: The implicit tape that recorded this node, if one did.
+        used: Whether a recorded op has had it as an operand.
     """
 
-    __slots__ = ("__weakref__", "_grad", "_others", "call", "creation_trace", "frame", "index",
+    __slots__ = ("_others", "call", "creation_trace", "frame", "index",
                  "inputs", "kept", "needs", "number", "op_name", "scalars", "source", "tape",
-                 "value", "versions")  # fmt: skip
+                 "used", "value", "versions")  # fmt: skip
 
-    value: Tensor  # a slot instead of Operand's property
+    value: Tensor  # a slot instead of Tensor's property
+    # What a Tensor holds in slots; getters in C, since every op reads them.
+    shape = property(attrgetter("value.shape"))
+    dtype = property(attrgetter("value.dtype"))
+    device = property(attrgetter("value.device"))
+    buffer = property(attrgetter("value.buffer"))
 
     def __init__(
         self,
@@ -138,6 +181,7 @@ class Node(Operand):
         self.source = source
         self.creation_trace: list[str] | None = None if source is None else source.creation_trace
         self.tape: Any = None
+        self.used = False
         self._grad: Tensor | None = None
         self._others: tuple[weakref.ref[Node], ...] = ()
         if source is not None:
@@ -156,8 +200,43 @@ class Node(Operand):
         self.creation_trace = other.creation_trace
         owner._know(self)
 
+    def former(self) -> Node:
+        """Another node that is what this one is now, for when this one becomes something else."""
+        made = object.__new__(Node)
+        for name in Node.__slots__:
+            setattr(made, name, getattr(self, name))
+        made._grad, made._others = self._grad, ()
+        if made.source is not None:
+            made.source._know(made)
+        return made
+
+    def take_over(self, other: Node) -> None:
+        """Become what another node is, which nobody else has; its record moves here."""
+        self.value, self.number, self.tape = other.value, other.number, other.tape
+        self.call, self.index, self.op_name = other.call, other.index, other.op_name
+        self.inputs, self.scalars, self.needs = other.inputs, other.scalars, other.needs
+        self.kept, self.versions = other.kept, other.versions
+        self.frame, self.creation_trace = other.frame, other.creation_trace
+        self.source = None
+
+    def release(self) -> None:
+        """Let go of what was saved for the gradients, and of the way to it if that was much.
+
+        A call whose gradients read nothing stays as it is, and can be walked again.
+        """
+        kept = self.kept
+        if self.versions or (kept is not None and len(kept) > len(self.call.results)):
+            self.inputs, self.kept, self.versions = (), RELEASED, ()
+        elif kept is not None:
+            self.kept = RELEASED
+
+    def become_constant(self, value: Tensor) -> None:
+        """Hold a value that no call made."""
+        self.value, self.call, self.source = value, None, None
+        self.inputs, self.scalars, self.needs, self.kept, self.versions = (), (), (), None, ()
+
     @property
-    def is_leaf(self) -> bool:
+    def is_leaf(self) -> bool:  # type: ignore[override]
         """Whether no call made this value (its gradient is kept in `grad`)."""
         return self.call is None
 
@@ -170,6 +249,8 @@ class Node(Operand):
         count = len(self.call.results or (None,))
 
         def gradients(grad: Any) -> Sequence[Any]:
+            if not node.inputs:
+                raise walked_before(f"grad_fn of {node.op_name}")
             grads = [grad if i == place else None for i in range(count)]
             found: Sequence[Any] = node.call.gradients(node, grads, node.needs)
             return found
@@ -178,7 +259,7 @@ class Node(Operand):
 
     @property
     def parents(self) -> list[Node]:
-        """The call's inputs as Nodes, in order."""
+        """The call's inputs as Nodes, in order; none once a backward pass has let them go."""
         return [leaf_node(x) for x in (self if self.source is None else self.source).inputs]
 
     def results(self) -> list[Node]:
@@ -209,6 +290,34 @@ class Node(Operand):
         self.value.copy_(source)
         return self
 
+    # The rest of what a Tensor does with its data, which are those of `value`.
+    is_alias = property(attrgetter("value.is_alias"))
+
+    def alias(self, shape: Shape) -> Tensor:
+        return self.value.alias(shape)
+
+    def int_range(self) -> tuple[int, int]:
+        return self.value.int_range()
+
+    def mark_changed(self) -> None:
+        self.value.mark_changed()
+
+    def note_arrival(self) -> None:
+        self.value.note_arrival()
+
+    def copy_into(self, target: Tensor) -> None:
+        self.value.copy_into(target)
+
+    def __copy__(self) -> Node:
+        return self.former()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        """Of a leaf a copy that is a leaf; what an op made raises GradientError, as in PyTorch."""
+        if self.call is not None:
+            given = f"the result of {self.op_name}"
+            raise GradientError(message("deepcopy", given, "a leaf", "Use detach() or clone()"))
+        return super().__deepcopy__(memo)
+
     @property
     def version(self) -> int:
         """How often the data has been changed in place."""
@@ -226,8 +335,12 @@ class Node(Operand):
         else:
             self._grad = value
 
+    def _facts(self) -> list[str]:
+        facts = super()._facts()
+        return facts if self.call is None else [*facts[:3], f"grad_fn=<{self.op_name}>"]
+
     @property
-    def where(self) -> str:
+    def made_at(self) -> str:
         """`file:line` of the user's code that made this node."""
         return describe_frame(self.frame)
 

@@ -10,8 +10,8 @@ from typing import Any, Final, final
 from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.region import Region, Signature
-from netcl_core.device.device import Device
-from netcl_core.errors import ArgumentError, message
+from netcl_core.errors import ArgumentError, GradientError, message
+from netcl_core.hardware.device import Device
 from netcl_core.tape.apply import apply
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import ACCUMULATE, EXPAND, Arithmetic, Spread, seed_of, whole
@@ -20,7 +20,7 @@ from netcl_core.tape.node import Node, target_of
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.reverse import deposits, grad_so_far, run_backward
 from netcl_core.tape.state import thread
-from netcl_core.tensors.tensor import Operand, Tensor
+from netcl_core.tensors.tensor import Tensor
 
 
 @lru_cache(maxsize=1024)
@@ -70,7 +70,9 @@ def grad(
     outputs: Any,
     inputs: Any,
     grad_outputs: Any = None,
+    retain_graph: bool | None = None,
     create_graph: bool = False,
+    allow_unused: bool = False,
     *,
     ready: Callable[[int, Any], Any] | None = None,
 ) -> list[Any]:
@@ -86,8 +88,10 @@ def grad(
         outputs: A value or several.
         inputs: Leaves, or results on the way to the outputs; one or several, each once.
         grad_outputs: The gradient of each output, of its shape; default 1 for one element.
+        retain_graph: Whether the graph can be walked again; default: as `create_graph`.
         create_graph: Whether the gradients are recorded, so that `ag.grad` and `backward` take
             them further, to any order, with respect to inputs and to `grad_outputs` alike.
+        allow_unused: Whether an input may be one that the outputs do not depend on.
         ready: `(number of an input, its gradient) -> gradient`, called as soon as this gradient
             is complete, while others are still to be computed. What it returns is the gradient.
 
@@ -96,15 +100,17 @@ def grad(
         for an input that the outputs do not depend on.
 
     Raises:
-        GradientError: an op has no second derivative, and `create_graph` asks for it.
+        GradientError: an input is not used and `allow_unused` is not set; the graph was walked
+            before without `retain_graph=True`; an op has no second derivative, and `create_graph`
+            asks for it.
         MutationError: a tensor that a gradient needs was changed in place.
     """
-    roots = [outputs] if isinstance(outputs, Operand) else list(outputs)
-    targets = [inputs] if isinstance(inputs, Operand) else list(inputs)
+    roots = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    targets = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     if grad_outputs is None:
         seeds: list[Any] = [None] * len(roots)
     else:
-        seeds = [grad_outputs] if isinstance(grad_outputs, Operand) else list(grad_outputs)
+        seeds = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
     if len(seeds) != len(roots):
         raise ArgumentError(
             message("grad", f"{len(seeds)} grad_outputs", f"{len(roots)}, one per output")
@@ -112,7 +118,18 @@ def grad(
     places = {target_of(target): i for i, target in enumerate(targets)}
     receive = None if ready is None else lambda target, found: ready(places[target], found)
     sums = RECORDING if create_graph else None
-    return run_backward(roots, seeds, False, targets, receive, sums=sums)
+    frees = not (create_graph if retain_graph is None else retain_graph)
+    found = run_backward(roots, seeds, False, targets, receive, sums=sums, frees=frees)
+    for place, each in enumerate(found):
+        if each is None and not allow_unused:
+            raise _unused(place)
+    return found
+
+
+def _unused(place: int) -> GradientError:
+    given = f"inputs[{place}], on which no output depends"
+    remedy = "Set allow_unused=True to get None for it"
+    return GradientError(message("grad", given, "inputs that the outputs depend on", remedy))
 
 
 def accumulate_grad(target: Any, gradient: Any) -> None:
@@ -135,7 +152,7 @@ def accumulate_grad(target: Any, gradient: Any) -> None:
     if type(target) is Node and target.is_leaf:
         target = target.value
     with deposits:
-        held = grad_so_far(target) if type(target) is Tensor else target.grad
+        held = grad_so_far(target) if type(target) is not Node else target.grad
         target.grad = gradient if held is None else RECORDING.add(held, False, gradient)
 
 

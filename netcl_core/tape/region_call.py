@@ -14,11 +14,10 @@ from netcl_core.codegen.gradient_region import GradientRegion, gradient_region
 from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.region import Signature
-from netcl_core.device.device import Device
+from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.stream import own_stream, replaced, stream_of
 from netcl_core.tape.apply import apply
-from netcl_core.tape.exact_forward import ExactForward, region_forward
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread, run_plan, sum_to, whole
 from netcl_core.tensors.tensor import Tensor
@@ -32,6 +31,7 @@ class RegionCall:
                  "device", "known", "name", "plan", "results", "shape", "size")  # fmt: skip
 
     keeps = False
+    view = False
 
     def __init__(self, plan: Plan, name: str) -> None:
         self.plan = plan
@@ -129,10 +129,6 @@ class RegionCall:
                 call = RegionCall(computed, f"{self.name}_backward")
             found = self._of_gradients[needs, given] = made, call
         return found
-
-    def exact(self, node: Any) -> ExactForward:
-        """The forward in float64 on the host."""
-        return region_forward(self.plan, node.scalars)
 
 
 def plan_gradients(

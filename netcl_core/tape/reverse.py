@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import ArgumentError, GradientError, MutationError, message
-from netcl_core.runtime.recording import note_gradient, recordings
+from netcl_core.runtime.recording import note_gradient, on_replay, recordings
 from netcl_core.tape import anomaly, hooks
 from netcl_core.tape.gradients import (
     PLAIN,
@@ -27,9 +27,9 @@ from netcl_core.tape.gradients import (
     whole,
 )
 from netcl_core.tape.modes import anomaly_mode
-from netcl_core.tape.node import Node, Target, origin, target_of
+from netcl_core.tape.node import Node, Target, origin, target_of, walked_before
 from netcl_core.tape.state import thread
-from netcl_core.tensors.tensor import Operand, Tensor
+from netcl_core.tensors.tensor import Tensor
 
 #: Held while a leaf's `grad` is read and replaced, so that threads with shared leaves lose nothing.
 deposits: Final = threading.RLock()
@@ -73,6 +73,8 @@ def _connect(places: dict[int, _Place], since: int) -> list[_Place]:
     found = [place for place in calls if place.owner.number >= since]
     for here in found:  # which grows
         node = here.owner
+        if not node.inputs:
+            raise walked_before(f"backward through {node.op_name} of {node.made_at}")
         for i, need in enumerate(node.needs):
             if not need:
                 continue
@@ -112,8 +114,8 @@ def _keep_useful(nodes: Iterable[_Place], wanted: set[Target]) -> None:
 class _Walk:
     """One reverse pass."""
 
-    __slots__ = ("_calls", "_ready", "_starts", "found", "leaves", "receive", "retain", "sums",
-                 "taken", "wanted")  # fmt: skip
+    __slots__ = ("_calls", "_ready", "_starts", "found", "frees", "leaves", "receive", "retain",
+                 "sums", "taken", "wanted")  # fmt: skip
 
     def __init__(
         self,
@@ -123,7 +125,9 @@ class _Walk:
         receive: Receive | None,
         since: int,
         sums: Arithmetic,
+        frees: bool,
     ) -> None:
+        self.frees = frees
         self.wanted = wanted
         self.receive = receive
         self.retain = retain
@@ -150,8 +154,11 @@ class _Walk:
         """Pass the gradients of the results on, call by call, the latest first."""
         for root, seed, (place, index) in zip(roots, seeds, self._starts, strict=True):
             start = self.sums.seed(root, seed)
+            if seed is None:
+                thread.ones += (start,)
             self.taken.add(id(start.value.buffer))
             self._add(place, index, start)
+        self._calls, self._starts = [], []  # what has been passed is not held by the walk
         while self._ready:
             self._pass(heapq.heappop(self._ready)[1])
 
@@ -214,7 +221,7 @@ class _Walk:
         """Compute the gradients of a call's inputs, and count the call off."""
         grads = self._take(place)
         node: Node = place.owner
-        edges = place.edges
+        edges, place.edges = place.edges, []  # a place behind is held by nobody in front of it
         parts: Sequence[Any] | None = None
         if grads.count(None) < len(grads):
             needs = node.needs
@@ -222,6 +229,8 @@ class _Walk:
                 useful = {i for i, _, _ in edges}
                 needs = tuple([i in useful for i in range(len(needs))])
             parts = _gradients(node, grads, needs, self.sums)
+        if self.frees:
+            node.release()
         for i, there, index in edges:
             self._add(there, index, parts and parts[i])
 
@@ -234,6 +243,7 @@ def run_backward(
     receive: Receive | None = None,
     since: int = 0,
     sums: Arithmetic | None = None,
+    frees: bool = False,
 ) -> list[Any]:
     """The backward pass.
 
@@ -247,6 +257,7 @@ def run_backward(
             while the rest is still to be computed; what it returns is the gradient from then on.
         since: The number of a node; no gradient goes beyond what was made before it.
         sums: What computes; one that records gives operands, for targets alone.
+        frees: Whether each call that has been passed lets go of what it saved.
     """
     if thread.tracer is not None:
         thread.tracer.interrupt("backward", "a backward pass inside the function")
@@ -254,8 +265,10 @@ def run_backward(
     for root in roots:
         _check_root(root)
     sums = sums or PLAIN
-    walk = _Walk(roots, wanted, retain, receive, since, sums)
+    walk = _Walk(roots, wanted, retain, receive, since, sums, frees)
     outer, thread.grad = thread.grad, sums.records
+    policy, thread.amp = thread.amp, None  # gradients have the dtypes of the forward pass
+    ones = thread.ones
     try:
         if anomaly_mode()[0]:
             with anomaly.watched(walk.nodes()):
@@ -266,14 +279,17 @@ def run_backward(
             for leaf, gradient in walk.leaves:
                 _deposit(leaf, whole(gradient), walk.taken)
     finally:
-        thread.grad = outer
+        thread.grad, thread.amp, thread.ones = outer, policy, ones
     if targets is None:
         return []
     return [walk.found.get(target_of(target)) for target in targets]
 
 
 def grad_so_far(leaf: Tensor) -> Any:
-    """The gradient of a leaf that others are added to. A capture begins without."""
+    """The gradient of a leaf to which one that arrives is added. A capture begins without."""
+    leaf.note_arrival()
+    if recordings:
+        on_replay(leaf.note_arrival)
     if recordings and note_gradient(leaf):
         leaf.grad = None
     return leaf.grad
@@ -292,7 +308,7 @@ def _deposit(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
 
 
 def _check_root(root: Any) -> None:
-    if not isinstance(root, Operand):
+    if not isinstance(root, Tensor):
         raise ArgumentError(message("backward", f"{type(root).__name__}", "a Node or a Tensor"))
     if not root.requires_grad:
         given = "no input of this value requires a gradient"
@@ -318,17 +334,17 @@ def _gradients(
                 message(
                     f"backward of {node.op_name}",
                     f"an input of shape {saved.shape} was changed in place after the forward "
-                    f"pass of {node.where}",
+                    f"pass of {node.made_at}",
                     "inputs as they were",
                     "Call backward before the change, or change a copy",
                 )
             )
     values = sums.gradients(node, grads, needs)
     check, numerics = anomaly_mode()
-    if check or numerics:
+    if check or numerics is not None:
         seen = [None if part is None else whole(part) for part in values]
         if check:
             anomaly.check_finite(node, seen)
-        if numerics:
-            anomaly.check_numerics(node, grads, seen)
+        if numerics is not None:
+            numerics(node, grads, seen)
     return values

@@ -6,8 +6,12 @@ One object, so that an op finds everything that concerns it in one place.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import get_ident
 from typing import Any, Final, final
+
+from netcl_core.plugins.registry import registry
 
 
 @final
@@ -16,21 +20,30 @@ class ThreadState(threading.local):
 
     Attributes:
         grad: The override of the process's grad mode; None: as the process.
-        anomaly: The override of (check, check numerics); None: as the process.
+        anomaly: The override of the process's anomaly mode (see `modes`); None: as the process.
         tape: The current tape; None until the thread's implicit tape is made.
         implicit: The thread's implicit tape; None until it is needed.
         differentiated: The op whose gradient is being recorded; None: none is.
+        ones: The seeds of the reverse passes under way that are the number 1.
+        seeds: Those that the thread has made, by shape, dtype and device, to be used again.
         tracer: The tracing context that takes the ops instead of running them.
+        amp: The amp policy in force with what it has cast (see `ops.casting`); None: there is none.
         chosen: The explicit choices of `prefer` in force, the innermost first.
     """
 
     grad: bool | None = None
-    anomaly: tuple[bool, bool] | None = None
+    anomaly: tuple[bool, Any] | None = None
     tape: Any = None
     implicit: Any = None
     differentiated: str | None = None
+    ones: tuple[Any, ...] = ()
+    seeds: dict[Any, Any]
     tracer: Any = None
+    amp: Any = None
     chosen: tuple[tuple[str, str], ...] = ()
+
+    def __init__(self) -> None:  # called in each thread
+        self.seeds = {}
 
 
 @final
@@ -41,7 +54,7 @@ class ProcessState:
 
     def __init__(self) -> None:
         self.grad = True
-        self.anomaly = (False, False)
+        self.anomaly: tuple[bool, Any] = (False, None)
 
 
 @final
@@ -66,4 +79,21 @@ class Entries(dict[int, list[Any]]):
 
 
 thread: Final = ThreadState()
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """A block in which this thread traces, casts and chooses nothing, as when it began."""
+    state = vars(thread)
+    before = dict(state)
+    state.clear()
+    state["seeds"] = before["seeds"]
+    try:
+        yield
+    finally:
+        state.clear()
+        state.update(before)
+
+
+registry.demand.load_within(apart)
 process: Final = ProcessState()

@@ -57,6 +57,13 @@ class Tape:
         else:
             self._nodes.append(node)
 
+    def replace(self, node: Node, other: Node) -> None:
+        """Put another node in a recorded one's place."""
+        places = (i for i in reversed(range(len(self._nodes))) if self._nodes[i] is node)
+        place = next(places, None)
+        if place is not None:
+            self._nodes[place] = other
+
     def reset(self) -> None:
         """Forget the recorded nodes; the tensors and their gradients stay."""
         self._nodes = []
@@ -75,11 +82,11 @@ class Tape:
         """
         return dot(recorded_graph(self.nodes))
 
-    def backward(self, loss: Any, grad: Any = None) -> None:
+    def backward(self, loss: Any, grad: Any = None, retain_graph: bool = False) -> None:
         """Compute the gradients of the leaves of `loss`; see `netcl_core.autograd.backward`."""
-        if isinstance(loss, Tensor) and not loss.requires_grad:
+        if isinstance(loss, Tensor) and type(loss) is not Node and not loss.requires_grad:
             loss = next((node for node in reversed(self.nodes) if node.value is loss), loss)
-        run_backward([loss], [grad], self.retain_grads)
+        run_backward([loss], [grad], self.retain_grads, frees=not retain_graph)
 
     def __enter__(self) -> Tape:
         self._outer.push(thread.tape)
@@ -137,7 +144,7 @@ def tensor(data: Any, requires_grad: bool = False) -> Node:
     return leaf_node(value)
 
 
-def backward(loss: Any, grad: Any = None) -> None:
+def backward(loss: Any, grad: Any = None, retain_graph: bool = False) -> None:
     """Add the gradient of `loss` to `grad` of every leaf that it was computed from.
 
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
@@ -148,10 +155,13 @@ def backward(loss: Any, grad: Any = None) -> None:
     Args:
         loss: A Node (or the Tensor that it holds, while a tape knows it).
         grad: The gradient of `loss` itself, of its shape; default 1 for one element.
+        retain_graph: Whether the graph can be walked again. By default each op lets go of the
+            values that it saved as soon as its gradients are computed.
 
     Raises:
         ValueError: `loss` has several elements and no `grad` was given.
-        GradientError: no leaf of `loss` needs a gradient.
+        GradientError: no leaf of `loss` needs a gradient, or the graph was walked before without
+            `retain_graph=True`.
         MutationError: a tensor that a gradient needs was changed in place.
     """
-    get_current_tape().backward(loss, grad)
+    get_current_tape().backward(loss, grad, retain_graph)

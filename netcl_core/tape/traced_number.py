@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, final
 
-from netcl_core.tensors.tensor import Operand
+from netcl_core.tensors.tensor import Tensor
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -18,10 +18,10 @@ def _binary(function: Callable[[Any, Any], Any]) -> tuple[Callable[..., Any], Ca
     """An operator and its reflected form; beside a tensor, the tensor's own operator takes over."""
 
     def plain(self: TracedNumber, other: Any) -> Any:
-        return NotImplemented if isinstance(other, Operand) else function(self.read(), other)
+        return NotImplemented if isinstance(other, Tensor) else function(self.read(), other)
 
     def reflected(self: TracedNumber, other: Any) -> Any:
-        return NotImplemented if isinstance(other, Operand) else function(other, self.read())
+        return NotImplemented if isinstance(other, Tensor) else function(other, self.read())
 
     return plain, reflected
 

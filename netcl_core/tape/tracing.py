@@ -1,189 +1,32 @@
 """Tracing: while a context is active, ops become TraceNodes instead of launches.
 
-`apply` looks for a tracer; no op knows about it. A TraceNode stands where a Tensor would: it has
-shape, dtype and device, and no data. Whoever asks for data ends the trace: with a `TraceBreak`, or,
-if the context can resume, by running what was taken down so far.
+`apply` looks for a tracer; no op knows about it. Whoever asks for data ends the trace: with a
+`TraceBreak`, or, if the context can resume, by running what was taken down so far.
 """
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any, Final, NoReturn, TypeAlias, final
+from typing import Any, Final, final
 
-from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import FusionError, message
+from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.node import Node, user_frame
 from netcl_core.tape.state import process, thread
+from netcl_core.tape.trace_node import CONSTANT, INPUT, RANDOM, TraceBreak, TraceNode
 from netcl_core.tensors import random_state as randomness
-from netcl_core.tensors.tensor import Operand, watch
-
-Frame: TypeAlias = tuple[Any, int] | None
-
-INPUT: Final = "input"
-CONSTANT: Final = "constant"
-RANDOM: Final = "random_state"
-
-
-@final
-class TraceBreak(BaseException):
-    """The trace cannot go on: what stood in the way, and the user's line.
-
-    No Exception, so that a handler in the traced function does not swallow it; where a
-    bare `except` or a `return` in `finally` does, the context still knows.
-    """
-
-    def __init__(self, op: str, reason: str) -> None:
-        super().__init__(f"{op}: {reason}")
-        self.op = op
-        self.reason = reason
-        self.frame = user_frame()
-        if thread.tracer is not None:
-            thread.tracer.broken = thread.tracer.broken or self
-
-
-@final
-class TraceNode:
-    """One value of a traced function, symbolic: the placeholder that a Node holds meanwhile.
-
-    Attributes:
-        op_name: The op; `"input"` for an argument, `"constant"` for a tensor that the
-            function took from elsewhere, `"random_state"` for a fresh random state.
-        inputs: The TraceNodes that the op was given.
-        shape, dtype, device: Of the value.
-        attrs: The op's metadata.
-        call: What computes it (see `apply.Call`).
-        pick: Of one of several results, which one it is of the node that is its only input.
-        scalars: The Python numbers among its operands, in order.
-        is_result: Whether the traced function returned it.
-        cut: Whether no gradient flows back through it (`no_grad`, `detach`).
-        tensor: The operand with the data: of a constant, and of all after the trace resumed.
-        frame: The user's line.
-    """
-
-    __slots__ = ("_shape", "attrs", "call", "cut", "device", "dtype", "frame", "inputs",
-                 "is_result", "leaf_node", "number", "op_name", "pick", "requires_grad",
-                 "scalars", "tensor")  # fmt: skip
-
-    def __init__(
-        self,
-        op_name: str,
-        inputs: Sequence[TraceNode],
-        shape: tuple[int, ...],
-        dtype: str,
-        attrs: dict[str, Any] | None = None,
-        device: Device | None = None,
-    ) -> None:
-        self.op_name = op_name
-        self.inputs = list(inputs)
-        self._shape = shape
-        self.dtype = dtype
-        self.attrs = attrs or {}
-        self.device = device
-        self.call: Any = None
-        self.pick: int | None = None
-        self.scalars: tuple[Any, ...] = ()
-        self.cut = False
-        self.is_result = False
-        self.tensor: Any = None
-        self.frame: Frame = None
-        self.number = -1
-        self.requires_grad: bool = any(x.requires_grad for x in self.inputs)
-        self.leaf_node = None
-
-    def __repr__(self) -> str:
-        return f"TraceNode({self.op_name}, shape={self.shape}, dtype={self.dtype})"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape; while tracing it is noted who looks at the sizes."""
-        if thread.tracer is not None:
-            thread.tracer.looked_at(self._shape, sys._getframe(1))
-        return self._shape
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
-
-    def resized(self, sizes: Mapping[int, int]) -> TraceNode:
-        """The same node with other sizes, for readers; it reads from the same nodes."""
-        shape = tuple([sizes.get(size, size) for size in self._shape])
-        made = TraceNode(self.op_name, self.inputs, shape, self.dtype, self.attrs, self.device)
-        made.call, made.scalars, made.tensor = self.call, self.scalars, self.tensor
-        made.cut, made.is_result, made.frame = self.cut, self.is_result, self.frame
-        made.number, made.requires_grad, made.pick = self.number, self.requires_grad, self.pick
-        return made
-
-    @property
-    def version(self) -> int:
-        """Ends the trace: data can be changed in place between the calls."""
-        found: int = self._operand("version").value.version
-        return found
-
-    def alias(self, shape: tuple[int, ...]) -> Any:
-        """What `detach()` asks for: the same value, through which no gradient flows."""
-        assert shape == self._shape  # views are operators, which apply_op records
-        if thread.tracer is None:
-            return self._operand("detach").value.alias(shape)
-        return thread.tracer.detach(self)
-
-    def _operand(self, what: str) -> Any:
-        """The operand with the data; the trace ends here."""
-        if thread.tracer is not None and thread.tracer.has(self):
-            reason = f"it needs the data of a value ({self.op_name}) while tracing"
-            thread.tracer.interrupt(what, reason)
-        if self.tensor is None:  # the value is of another trace, long finished
-            self._refuse(what)
-        return self.tensor
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise FusionError(
-            message(
-                what,
-                f"a value ({self.op_name}) that was kept from a trace of jit_compile",
-                "values that the function returns",
-                "Return it, or call the function without jit_compile",
-            )
-        )
-
-    @property
-    def grad(self) -> Any:
-        """Ends the trace: the gradient of an argument is not part of the call."""
-        return self._operand("grad").grad
-
-    @property
-    def buffer(self) -> Any:
-        """There is none: ends the trace."""
-        return self._operand("a read of the data").value.buffer
-
-    def mark_changed(self) -> None:
-        """Ends the trace: nothing can be changed in place."""
-        self._operand("a change in place").value.mark_changed()
-
-    def copy_(self, source: Any) -> Any:
-        """Ends the trace: nothing can be changed in place."""
-        return self._operand("copy_").value.copy_(source)
-
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Ends the trace: a leaf made inside the function would be lost."""
-        return self._operand("requires_grad_").value.requires_grad_(requires_grad)
-
-    def int_range(self) -> Any:
-        """Ends the trace: the range is in the data."""
-        return self._operand("int_range").value.int_range()
-
+from netcl_core.tensors.operand import watch
+from netcl_core.tensors.tensor import Tensor
 
 #: Which of our modules ask for a shape only to infer that of a result.
 _INFERENCE: Final = frozenset({"netcl_core.ops.primitive_function", "netcl_core.ops.operator_call"})
-#: What Operand answers from a shape without its sizes, or with the shape itself.
-_SIZELESS: Final = frozenset({Operand.ndim.fget.__code__, Operand.detach.__code__})  # type: ignore[attr-defined]
+#: What Tensor answers from a shape without its sizes, or with the shape itself.
+_SIZELESS: Final = frozenset({Tensor.ndim.fget.__code__, Tensor.detach.__code__})  # type: ignore[attr-defined]
 #: What hands a shape on to whoever asked.
-_THROUGH: Final = frozenset({Operand.shape.fget.__code__, TraceNode.size.fget.__code__})  # type: ignore[attr-defined]
+_THROUGH: Final = frozenset({TraceNode.size.fget.__code__})  # type: ignore[attr-defined]
 
 
 @final
@@ -199,15 +42,20 @@ class TracingContext:
     `broken` is the first TraceBreak, also if the function swallowed it. `sizes` are those
     that the function looked at. With `resume` the function goes on where the trace cannot:
     it is called with the context and gives each symbol its value; `symbols` are the
-    Nodes that the function has, by number.
+    Nodes that the function has, by number; `casts` what an amp policy has cast, by what it was;
+    `spans` the calls of ops that are made of others (see `spans.Span`); `writes` the tensors from
+    outside that the function overwrites, each with its new value.
     """
 
     def __init__(self, resume: Callable[[TracingContext], None] | None = None) -> None:
         self.active = False
         self.nodes: list[TraceNode] = []
         self.symbols: dict[int, Node] = {}
+        self.spans: list[Any] = []
+        self.writes: dict[int, tuple[Any, TraceNode]] = {}
         self.sizes: set[int] = set()
         self.broken: TraceBreak | None = None
+        self.casts: dict[Any, Any] = {}
         self._resume = resume
         self._constants: dict[int, TraceNode] = {}
         self._outer: Any = None
@@ -228,6 +76,11 @@ class TracingContext:
                 node.tensor = node.tensor if node.op_name == CONSTANT else None
         thread.tracer = self._outer
         self.active = False
+
+    @property
+    def cuts(self) -> bool:
+        """Whether what is recorded now passes no gradient on, although the trace began with one."""
+        return self.grad != self._recording()
 
     @staticmethod
     def _recording() -> bool:
@@ -265,8 +118,8 @@ class TracingContext:
         if not infers:
             self.sizes.update(shape)
 
-    def input(self, value: Operand) -> Node:
-        """A symbolic operand that stands for an argument."""
+    def input(self, value: Tensor | TraceNode) -> Node:
+        """A symbolic operand that stands for an argument, or for a value of another trace."""
         node = TraceNode(INPUT, (), value.shape, value.dtype, device=value.device)
         node.requires_grad = value.requires_grad
         node.tensor = value if self._resume is not None else None
@@ -291,6 +144,38 @@ class TracingContext:
             self._constants[id(operand)] = self.add(known)
         return known
 
+    def overwrite(self, target: Any, node: TraceNode) -> bool:
+        """Note a tensor's new value, which ops that read the tensor from now on are given.
+
+        False: the trace has ended here, since views of the tensor would have its old value.
+        """
+        leaves = [x for x in self._constants.values() if self._lies_in(x, target)]
+        viewed = any(x.call is not None and x.call.view and x.inputs[0] in leaves
+                     for x in self.nodes)  # fmt: skip
+        if viewed or target.is_alias or any(x.tensor.value is not target for x in leaves):
+            self.interrupt("copy_", "a tensor is overwritten of which there is a view")
+            return False
+        self._constants[id(target)] = node
+        self.writes[id(target)] = target, node
+        return True
+
+    @staticmethod
+    def _lies_in(node: TraceNode, target: Any) -> bool:
+        """Whether a constant is a tensor, or a view of it."""
+        return node.op_name == CONSTANT and node.tensor.value.buffer is target.buffer
+
+    def overwritten(self, operand: Any) -> bool:
+        """Whether an operand is a tensor that the function has overwritten, or a view of one."""
+        value = operand.value
+        if not self.writes or isinstance(value, TraceNode):
+            return False
+        return any(target.buffer is value.buffer for target, _ in self.writes.values())
+
+    def known(self, operand: Any) -> TraceNode | None:
+        """The node of an operand that the trace has met, itself or as a constant; else None."""
+        value = operand.value if isinstance(operand, Tensor) else None
+        return value if isinstance(value, TraceNode) else self._constants.get(id(operand))
+
     def record(
         self, call: Any, operands: Sequence[Any], scalars: Sequence[Any], attrs: Any = None
     ) -> Any:
@@ -298,11 +183,14 @@ class TracingContext:
 
         None: the trace has ended here, and the call is to be run.
         """
-        if call.results is None or (self.grad != self._recording() and not self.grad):
+        if call.results is None or (self.cuts and not self.grad):
             reason = "it is recorded, by enable_grad, in a call under no_grad"
             if call.results is None:
                 reason = "its forward is a Python function that the tracer cannot see into"
             self.interrupt(call.name, reason)
+            return None
+        if any(self.overwritten(x) and id(x) not in self.writes for x in operands):
+            self.interrupt(call.name, "it reads a view of a tensor that was overwritten")
             return None
         inputs = [self.node_of(x) for x in operands]
         made = self._noted(call.name, inputs, call.results[0], call.device, attrs)
@@ -327,7 +215,7 @@ class TracingContext:
         node.frame = user_frame()
         if not DTYPES[node.dtype].floating:
             node.requires_grad = False
-        if self.grad != self._recording():
+        if self.cuts:
             node.cut, node.requires_grad = True, False
         return node
 
@@ -343,7 +231,7 @@ def refused(operands: Sequence[Any]) -> None:
     """Note that an op takes no operands of these shapes: a function that goes on depends on it."""
     if thread.tracer is not None:
         for operand in operands:
-            if isinstance(operand, Operand):
+            if isinstance(operand, Tensor):
                 thread.tracer.sizes.update(operand.value.shape)
 
 

@@ -1,0 +1,30 @@
+"""The public names of training patterns, under the path that the documentation gives them.
+
+`fused_weighted_bce_smooth_l1_loss` is an op of a plugin, looked up on first use.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from netcl_core.jit.matched_ops import Captured, MatchedOp
+from netcl_core.jit.patterns import TrainingPattern
+from netcl_core.jit.training import PatternPlan, TrainingGraphCompiler, get_training_compiler
+from netcl_core.tensors.functions import functions
+
+__all__ = [
+    "Captured",
+    "MatchedOp",
+    "PatternPlan",
+    "TrainingGraphCompiler",
+    "TrainingPattern",
+    "get_training_compiler",
+]
+
+_OP: Final = "fused_weighted_bce_smooth_l1_loss"
+
+
+def __getattr__(name: str) -> Any:
+    if name != _OP:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return functions[name]
