@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from netcl_core.config import cache_root
-from netcl_core.device import device_table, icd, runtimes
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import Rejected
 from netcl_core.errors import NetclError
+from netcl_core.hardware import device_table, icd, runtimes
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import Rejected
+from netcl_core.ops import tuning_records
 from netcl_core.plugins.market.finding import version_of
 
 _MAPPED = Path("/proc/self/maps")
@@ -61,6 +62,16 @@ class CacheReport:
 
 
 @dataclass(frozen=True)
+class TuningReport:
+    """The user's records of tuning: how many, for which devices, and why files were ignored."""
+
+    folder: str
+    records: int
+    devices: list[str]
+    ignored: list[str]
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything `netcl doctor` shows; `findings` are the things to look at."""
 
@@ -78,6 +89,7 @@ class Report:
     default: str | None
     default_rule: str
     cache: CacheReport
+    tuning: TuningReport
     variables: dict[str, str]
     checks: list[Check] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
@@ -99,6 +111,7 @@ def collect(checks: Iterable[Check] = ()) -> Report:
     default, rule = _default()
     shown = list(checks)
     installation = icd.install()
+    tuning = _tuning()
     return Report(
         python=f"{platform.python_version()} ({sys.executable})",
         system=f"{platform.system()} {platform.machine()}",
@@ -114,9 +127,10 @@ def collect(checks: Iterable[Check] = ()) -> Report:
         default=default,
         default_rule=rule,
         cache=_cache(cache_root()),
+        tuning=tuning,
         variables={k: v for k, v in sorted(os.environ.items()) if k.startswith("NETCL_")},
         checks=shown,
-        findings=_findings(found, refused, default, rule, shown),
+        findings=_findings(found, refused, default, rule, shown, tuning),
     )
 
 
@@ -179,6 +193,12 @@ def _cache(folder: Path) -> CacheReport:
     return CacheReport(str(folder), folder.is_dir(), len(files), sum(map(_size, files)))
 
 
+def _tuning() -> TuningReport:
+    records, ignored = tuning_records.all_own()
+    devices = sorted({each.place.device for each in records})
+    return TuningReport(str(tuning_records.folder()), len(records), devices, ignored)
+
+
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
@@ -192,13 +212,24 @@ def _findings(
     default: str | None,
     rule: str,
     checks: list[Check],
+    tuning: TuningReport,
 ) -> list[str]:
-    """What to look at. A rejected .icd is none: a good install can bring one along."""
+    """What to look at. A rejected .icd is one only if the user chose its folder.
+
+    A good install can bring one along.
+    """
     found = [
         f"runtime {one.name}: {one.reason}"
         for one in runtimes
         if one.loaded is False and not _chosen_by_user()
     ]
+    usable = {one.library for one in runtimes if one.accepted}
+    found += [
+        f"runtime {one.name} in {one.icd}: {one.reason}"
+        for one in runtimes
+        if one.source == "user" and one.icd and not one.accepted and one.library not in usable
+    ]
     found += [f"device {one.name} of {one.platform}: {one.reason}" for one in refused]
     found += [f"check {one.name}: {one.detail}" for one in checks if not one.ok]
+    found += [f"record of tuning ignored: {reason}" for reason in tuning.ignored]
     return found if default else [*found, rule]

@@ -9,11 +9,11 @@ from __future__ import annotations
 import importlib
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 
-from netcl_core.cli.endings import complain, ended_by, usage_ends
+from netcl_core.cli.endings import complain, ended_by
 from netcl_core.errors import NetclError
 
 #: What has to run where the lock file does not fit.
@@ -22,9 +22,31 @@ _WITHOUT_LOCK: Final = ("plugins", "lock")
 
 def plugin_commands() -> dict[str, click.Command]:
     """The commands that installed plugins add; loads the plugins."""
-    manager = importlib.import_module("netcl_core.plugins.manager")
-    commands: dict[str, click.Command] = manager.plugin_commands()
-    return commands
+    added = importlib.import_module("netcl_core.plugins.commands")
+    commands: dict[str, Any] = added.plugin_commands(taken=_own(netcl))
+    return {name: _runnable(name.split()[-1], each) for name, each in commands.items()}
+
+
+def _runnable(name: str, found: Any) -> click.Command:
+    """A plugin's command; for one that nobody has, since several want it, one that says so."""
+    if not isinstance(found, NetclError):
+        return cast("click.Command", found)
+
+    def fail(words: object) -> None:
+        raise found
+
+    words = click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)
+    ignoring = {"ignore_unknown_options": True}
+    return click.Command(name, ignoring, fail, [words], help=str(found))
+
+
+def _own(group: click.Group, path: str = "") -> set[str]:
+    """The names of the built-in commands, those of a group below both names."""
+    names: set[str] = set()
+    for name, command in group.commands.items():
+        names.add(f"{path} {name}".strip())
+        names |= _own(command, f"{path} {name}") if isinstance(command, click.Group) else set()
+    return names
 
 
 class NetclGroup(click.Group):
@@ -122,7 +144,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
 @netcl.group(cls=NetclGroup)
 def plugins() -> None:
-    """What is installed, why which plugin serves an op, and what else there is."""
+    """What is installed, which plugin serves an op, and what else there is."""
 
 
 @plugins.command("list")
@@ -150,22 +172,6 @@ def info(ctx: click.Context, name: str, with_traceback: bool, as_json: bool) -> 
 
 
 @plugins.command()
-@click.argument("op")
-@click.option("--device", help="As NETCL_DEVICE; default: the default device.")
-@click.option("--dtype", default="float32", show_default=True)
-@_json
-@click.pass_context
-def why(ctx: click.Context, op: str, device: str | None, dtype: str, as_json: bool) -> None:
-    """Show who could compute OP on a device, who does, and the rule that decided.
-
-    OP may also be a training pattern, an amp policy or a namespace: then, who offers it.
-
-    Exit code 1 when nobody does.
-    """
-    ctx.exit(_run("plugins_command", "show_why", op, device, dtype, as_json))
-
-
-@plugins.command()
 @click.argument("word")
 @click.option(
     "--catalogue",
@@ -175,35 +181,11 @@ def why(ctx: click.Context, op: str, device: str | None, dtype: str, as_json: bo
 @_json
 @click.pass_context
 def search(ctx: click.Context, word: str, catalogue: Path | None, as_json: bool) -> None:
-    """Look for WORD in the catalogue that came with this version; no network.
+    """Look for WORD in what is installed and the catalogue of this version; no network.
 
     Exit code 1 when there is nothing.
     """
     ctx.exit(_run("plugins_command", "show_search", word, catalogue, as_json))
-
-
-@netcl.group()
-def kernels() -> None:
-    """Look at the kernels that ops run."""
-
-
-@kernels.command("show")
-@click.argument("op")
-@click.option("--dtype", default="float32", show_default=True, help="The inputs' dtype.")
-@click.option("--device", help="As NETCL_DEVICE; 'cpu' shows the NumPy function.")
-@click.option("--backward", is_flag=True, help="The gradients instead of the value.")
-@click.option("--shape", help="The shape of every input, such as 64x32.  [default: 1024]")
-@click.option("--shapes", help="A shape for each input, such as 4x1,1x8 or 4x10,4:int64.")
-@click.option("--attr", "attrs", multiple=True, metavar="NAME=VALUE", help="An attribute.")
-@_json
-@click.pass_context
-def show_kernels(ctx: click.Context, /, **options: Any) -> None:
-    """Print the source of OP as it is rendered for a device, a dtype and shapes.
-
-    Structured ops need --shapes, and say which implementation is used and why.
-    """
-    with usage_ends(ctx):
-        _run("kernels_command", "show", **options)
 
 
 def main() -> None:

@@ -1,7 +1,6 @@
-"""The read-only commands about plugins: list, info, why, search.
+"""The read-only commands about plugins: list, info, search, which read files and import no plugin.
 
-`list` and `info` read files and import no plugin; `why` loads them, since what is
-registered decides. Each returns its exit code: 0 ok, 1 findings, 2 wrong usage.
+Each returns its exit code: 0 ok, 1 findings, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from netcl_core.cli.tables import print_json, print_table
-from netcl_core.errors import MissingOpError
+from netcl_core.plugins.market.finding import PRIMITIVES
 from netcl_core.plugins.market.states import States
 from netcl_core.plugins.market.survey import Plugin, survey, unknown_names
 from netcl_core.plugins.resolution import canonical
 
 _FACTS: Final = (
-    "name", "distribution", "version", "state", "code", "reason", "remedy", "group",
+    "name", "distribution", "version", "kind", "state", "code", "reason", "remedy", "group",
 )  # fmt: skip
 
 
@@ -34,10 +33,18 @@ def show_list(as_json: bool) -> int:
         print_json({"plugins": [_data(plugin) for plugin in found], "notes": notes})
     elif found:
         rows = [
-            (each.name, each.distribution, each.version, each.state, _brings(each), _why(each))
+            (
+                each.name,
+                each.distribution,
+                each.version,
+                each.kind,
+                each.state,
+                _brings(each),
+                _why(each),
+            )
             for each in found
         ]
-        header = ("plugin", "distribution", "version", "state", "brings", "why")
+        header = ("plugin", "distribution", "version", "kind", "state", "brings", "why")
         print_table(header, rows, ("distribution", "brings", "why"))
     else:
         print("No plugin is installed. `netcl plugins search WORD` says which package brings what.")
@@ -65,38 +72,12 @@ def show_info(name: str, with_traceback: bool, as_json: bool) -> int:
     return 1 if any(plugin.failed for plugin in found) else 0
 
 
-def show_why(op: str, device: str | None, dtype: str, as_json: bool) -> int:
-    """Print each candidate for an op and the rules that decided; 1 if nobody serves it."""
-    if dtype not in importlib.import_module("netcl_core.dtypes").DTYPES:
-        print(f"netcl: the dtype {dtype!r} is unknown", file=sys.stderr)
-        return 2
-    try:
-        said = importlib.import_module("netcl_core.ops.why").why(op, device=device, dtype=dtype)
-    except MissingOpError as error:
-        print(f"netcl: {error}", file=sys.stderr)
-        return 1
-    if as_json:
-        names = ("provider", "label", "priority", "chosen", "reason")
-        candidates = [{name: getattr(one, name) for name in names} for one in said.candidates]
-        data = {"op": said.op, "device": said.device, "dtype": said.dtype}
-        print_json({**data, "candidates": candidates, "rules": list(said.rules)})
-        return 0 if said.decided else 1
-    print(f"{said.title}\n")
-    rows = [
-        ("->" if one.chosen else "", one.label, one.provider, str(one.priority), one.reason)
-        for one in said.candidates
-    ]
-    print_table(("", "candidate", "from", "priority", "verdict"), rows, ("verdict",))
-    print()
-    for rule in said.rules:
-        print(f"decided by {rule}")
-    return 0 if said.decided else 1
-
-
 def show_search(word: str, file: Path | None, as_json: bool) -> int:
-    """Print what a catalogue, the bundled one or a file, has for a word; 1 if it has nothing."""
+    """Print what is installed or in a catalogue, the bundled one or a file; 1 for nothing."""
     table = _providers().catalogue() if file is None else _providers().read_catalogue(file)
-    installed = {canonical(plugin.distribution): plugin.state for plugin in _survey()}
+    found = _survey()
+    installed = {canonical(plugin.distribution): plugin.state for plugin in found}
+    table = {**table, **_entries(found)}
     hits = _providers().search(word, table)
     rows = [
         (hit.name, hit.kind, hit.package, installed.get(hit.package, "not installed"), hit.summary)
@@ -110,8 +91,29 @@ def show_search(word: str, file: Path | None, as_json: bool) -> int:
     else:
         groups = [group for one in table.values() for group in one["provides"].values()]
         names = {name for group in groups for name in group}
-        print(f"The catalogue has nothing with {word!r}{_hint(word, names)}.")
+        print(f"Nothing has {word!r}, installed or in the catalogue{_hint(word, names)}.")
     return 0 if hits else 1
+
+
+def _entries(found: Iterable[Plugin]) -> dict[str, dict[str, Any]]:
+    """What is installed, as a catalogue has it; what says nothing of itself is left to that."""
+    table: dict[str, dict[str, Any]] = {}
+    for plugin in found:
+        rows = (
+            [] if plugin.manifest is None else [(r.name, r.kind) for r in plugin.manifest.provides]
+        )
+        if plugin.group == PRIMITIVES:  # an entry point is the op
+            rows.append((plugin.name, "primitive"))
+        for name, kind in rows:
+            entry = {"summary": _summary(plugin), "provides": {}}
+            provides = table.setdefault(canonical(plugin.distribution), entry)["provides"]
+            provides.setdefault(kind, []).append(name)
+    return table
+
+
+def _summary(plugin: Plugin) -> str:
+    own = plugin.manifest.summary if plugin.manifest else ""
+    return own or (plugin.source.summary if plugin.source else "")
 
 
 def _survey() -> list[Plugin]:
@@ -140,8 +142,8 @@ def _hint(name: str, names: Iterable[str]) -> str:
 
 def _brings(plugin: Plugin) -> str:
     """`54 primitive, 1 namespace`, from the manifest."""
-    rows = plugin.manifest.provides if plugin.manifest else ()
-    return ", ".join(f"{n} {kind}" for kind, n in Counter(row.kind for row in rows).items())
+    offers = plugin.manifest.offers if plugin.manifest else ()
+    return ", ".join(f"{n} {kind}" for kind, n in Counter(kind for kind, _ in offers).items())
 
 
 def _why(plugin: Plugin) -> str:
@@ -157,7 +159,7 @@ def _data(plugin: Plugin, with_traceback: bool = False) -> dict[str, Any]:
     source, manifest = plugin.source, plugin.manifest
     data: dict[str, Any] = {name: getattr(plugin, name) for name in _FACTS}
     data["location"] = source.location if source else ""
-    data["summary"] = (manifest.summary if manifest else "") or (source.summary if source else "")
+    data["summary"] = _summary(plugin)
     data["license"] = (manifest.license if manifest else "") or (source.license if source else "")
     data["manifest"] = manifest is not None
     if manifest is not None:
@@ -173,8 +175,8 @@ def _data(plugin: Plugin, with_traceback: bool = False) -> dict[str, Any]:
 
 def _print_info(plugin: Plugin, with_traceback: bool) -> None:
     data = _data(plugin)
-    for name in ("name", "distribution", "version", "state", "code", "reason", "remedy", "summary",
-                 "license", "maturity", "superseded_by", "location", "group"):  # fmt: skip
+    for name in (*_FACTS[:-1], "summary", "license", "maturity", "superseded_by", "location",
+                 _FACTS[-1]):  # fmt: skip
         if data.get(name):
             print(f"{name:14} {data[name]}")
     if plugin.manifest is None:

@@ -8,10 +8,10 @@ from dataclasses import asdict
 
 from netcl_core.cli import doctor
 from netcl_core.cli.tables import print_json, print_table
-from netcl_core.device import device_table
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import Rejected
 from netcl_core.errors import PluginWarning
+from netcl_core.hardware import device_table
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import Rejected
 from netcl_core.plugins import manager as plugins
 from netcl_core.plugins.market import trial
 
@@ -87,9 +87,17 @@ def _print_facts(report: doctor.Report) -> None:
         "vendors": report.vendors_folder or "",
         "default": f"{report.default or 'none'}: {report.default_rule}",
         "cache": f"{cache.folder} ({size if cache.exists else 'not there yet'})",
+        "tuning": _records(report.tuning),
         **report.variables,
     }
     print_table(("", ""), [item for item in facts.items() if item[1]], ("",))
+
+
+def _records(tuning: doctor.TuningReport) -> str:
+    """How many records of tuning there are, and where; empty where there are none."""
+    if not tuning.records:
+        return ""
+    return f"{tuning.records} records for {', '.join(tuning.devices)} in {tuning.folder}"
 
 
 def _print_devices(found: Sequence[Device], default: str | None) -> None:

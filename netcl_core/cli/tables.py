@@ -1,4 +1,4 @@
-"""Tables and JSON on stdout: aligned text in a pipe; on a terminal it is made to fit.
+"""Tables and JSON on stdout: made to fit a terminal, and readable lines in a pipe.
 
 Rich would do the same and takes longer to import than a whole `netcl plugins list`.
 """
@@ -16,6 +16,7 @@ from netcl_core import config
 
 _GAP: Final = "  "
 _USUAL_WIDTH: Final = 80
+_PARAGRAPH: Final = 72  # how wide a folding column may be in a pipe
 _NARROWEST: Final = 8  # what a folded column keeps at least
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
@@ -23,15 +24,22 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], cut: Sequence[str] = ()
 ) -> None:
-    """Print rows below a header, if it has names; on a terminal those in `cut` fold to fit."""
+    """Print rows below a header, if it has names; on a terminal those in `cut` fold to fit.
+
+    In a pipe there is no width to fit: there each of them is a paragraph, folded between words.
+    """
     flat = [[_clean(cell) for cell in row] for row in (header, *rows)]
     widths = [max(_width(row[i]) for row in flat) for i in range(len(header))]
     terminal = sys.stdout.isatty()
+    folds = [name in cut for name in header]
     if terminal:
-        widths = _fitting(widths, [name in cut for name in header], _columns())
+        widths = _fitting(widths, folds, _columns())
+    else:
+        pairs = zip(widths, folds, strict=True)
+        widths = [min(width, _PARAGRAPH) if may else width for width, may in pairs]
     bold = terminal and config.takes_styles()
     for number, row in enumerate(flat):
-        for line in _lines(row, widths) if number or any(header) else ():
+        for line in _lines(row, widths, terminal) if number or any(header) else ():
             print(f"{_BOLD}{line}{_PLAIN}" if bold and not number else line)
 
 
@@ -62,9 +70,9 @@ def _fitting(widths: Sequence[int], cut: Sequence[bool], columns: int) -> list[i
     return made
 
 
-def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+def _lines(row: Sequence[str], widths: Sequence[int], breaks: bool) -> Iterator[str]:
     """The lines of one row: cells that are too wide go on below."""
-    cells = [list(_folded(cell, width)) for cell, width in zip(row, widths, strict=True)]
+    cells = [list(_folded(cell, width, breaks)) for cell, width in zip(row, widths, strict=True)]
     for number in range(max(map(len, cells))):
         parts = [cell[number] if number < len(cell) else "" for cell in cells]
         padded = (
@@ -73,8 +81,11 @@ def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
         yield _GAP.join(padded).rstrip()
 
 
-def _folded(text: str, width: int) -> Iterator[str]:
-    """A text in lines of at most `width` columns, broken at spaces where there are some."""
+def _folded(text: str, width: int, breaks: bool = True) -> Iterator[str]:
+    """A text in lines of at most `width` columns, broken at spaces.
+
+    `breaks`: also within words that are wider.
+    """
     line = ""
     for word in text.split(" "):
         if _width(f"{line} {word}") <= width and line:
@@ -83,7 +94,7 @@ def _folded(text: str, width: int) -> Iterator[str]:
         if line:
             yield line
         line = word
-        while _width(line) > width and len(line) > 1:
+        while breaks and _width(line) > width and len(line) > 1:
             end = next(n for n in range(len(line), 0, -1) if _width(line[:n]) <= width or n == 1)
             yield line[:end]
             line = line[end:]

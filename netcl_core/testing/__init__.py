@@ -1,4 +1,4 @@
-"""Checks for ops: values and gradients against float64, on every device at hand.
+"""What authors of plugins test with: the cases of an op, and the kit that checks them.
 
 A plugin's hook returns the cases of an op, and its test file is one line and its import:
 
@@ -6,11 +6,12 @@ A plugin's hook returns the cases of an op, and its test file is one line and it
     def netcl_conformance_cases(self, op):
         return [Case("gated", (normal(), normal()), lambda t, x, y: ...)]
 
-    from netcl_core.testing.suite import conformance  # it imports pytest
+    from netcl_core.testing.suite import conformance
 
     TestConformance = conformance("my-plugin")
 
-Importing this package imports nothing: each name comes from its module on first use, so that
+The cases are here; what makes the checks of them is the namespace `conformance`, which a plugin
+has. Importing this package imports nothing: each name comes from its module on first use, so that
 pytest, which finds `netcl_core.testing.plugin` by itself, starts as fast as without it.
 """
 
@@ -19,16 +20,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+from netcl_core import plugins
+
 if TYPE_CHECKING:
     from netcl_core.testing.cases import Case as Case
-    from netcl_core.testing.checks import check_values as check_values
-    from netcl_core.testing.collection import Table as Table
-    from netcl_core.testing.collection import table_of as table_of
-    from netcl_core.testing.records import CheckRecord as CheckRecord
-    from netcl_core.testing.reference import TOLERANCE as TOLERANCE
-    from netcl_core.testing.reference import usable_devices as usable_devices
-    from netcl_core.testing.running import RunResult as RunResult
-    from netcl_core.testing.running import run_level as run_level
+    from netcl_core.testing.devices import usable_devices as usable_devices
     from netcl_core.testing.samples import FLOATS as FLOATS
     from netcl_core.testing.samples import INTEGERS as INTEGERS
     from netcl_core.testing.samples import MILD as MILD
@@ -44,21 +40,32 @@ if TYPE_CHECKING:
 _MODULES: Final = {
     "cases": "Case",
     "scenarios": "Scenario",
-    "collection": "Table table_of",
-    "records": "CheckRecord",
-    "running": "RunResult run_level",
-    "checks": "check_values",
-    "reference": "TOLERANCE usable_devices",
+    "devices": "usable_devices",
     "samples": "normal uniform whole indices masks FLOATS INTEGERS MILD SPECIAL",
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
+#: Which names of the kit are handed on here.
+_OF_KIT: Final = (
+    "CheckRecord",
+    "RunResult",
+    "TOLERANCE",
+    "Table",
+    "check_values",
+    "run_level",
+    "table_of",
+)
 
-__all__ = [*_MODULE_OF]
+__all__ = [*_MODULE_OF, *_OF_KIT]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
+    if name not in __all__:
         raise AttributeError(f"module 'netcl_core.testing' has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"netcl_core.testing.{_MODULE_OF[name]}"), name)
-    globals()[name] = found
-    return found
+    module = _MODULE_OF.get(name)
+    room: Any = importlib.import_module(f"netcl_core.testing.{module}") if module else kit()
+    return globals().setdefault(name, getattr(room, name))
+
+
+def kit() -> Any:
+    """The module that makes the checks; raises MissingNamespaceError where no plugin has it."""
+    return plugins.namespace("conformance", "netcl_core.testing")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final, final
@@ -13,19 +13,23 @@ from typing import Any, Final, final
 import numpy as np
 
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import MissingOpError, RegistrationError, message
+from netcl_core.errors import MissingOpError, RegistrationError, UnfitError, message
+from netcl_core.hardware.device import Device
+from netcl_core.jit.jit import Jitted
 from netcl_core.ops.choosing import prefer
-from netcl_core.plugins.registry import registry
+from netcl_core.plugins.registry import Row, registry
 from netcl_core.tape.state import thread
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array, Shape
+from netcl_core.tensors.random_state import manual_seed
+from netcl_core.testing.groups import compiled_with, written
 from netcl_core.testing.samples import FLOATS, SPECIAL, Sampler, in_dtype, is_floating
 from netcl_core.testing.vocabulary import EXCUSABLE, PARTS, applies, is_excuse
 
 #: Shapes of an elementwise op's inputs: flat ones around the vector widths, then others.
 SIZES: Final = (0, 1, 7, 16, 17, 1031, 4099)
+_SEED: Final = 20
 FIVE: Final = (2, 3, 1, 5, 7)
 
 
@@ -40,8 +44,9 @@ class Case:
     Args:
         op: The op's name in the registry.
         inputs: Per input a Sampler, or an array as it is.
-        torch: The counterpart: `(torch, *tensors) -> tensor`, or its dotted name in
-            `torch`, which is then called with the inputs and `attrs`.
+        torch: The counterpart: `(torch, *tensors) -> tensor`, or a tuple where there are several
+            results, or its dotted name in `torch`, which is then called with the inputs and
+            `attrs`.
         reference: A NumPy counterpart, `(*arrays, **attrs) -> array` of float64 arrays; it is
             asked where PyTorch is not installed or has none. Neither of them: an elementwise
             op's own `reference`, else the NumPy path in float64.
@@ -60,6 +65,12 @@ class Case:
         xfail: Checks that fail through no fault of the op, with the reason; one that passes is
             a failure.
         provider: The distribution whose op is meant where several have one of this name.
+        fused: Of a training pattern's case, whether the pattern applies.
+
+    A case of a training pattern has the pattern's name as `op`. Its inputs are the captured tensors
+    in the order of their names in the matcher, its `attrs` the captured numbers and attributes.
+    `call` is the function that the pattern is for, where it does not follow from a MatchedOp; the
+    case runs it compiled, and what it has to equal is the function as it stands.
     """
 
     op: str
@@ -80,6 +91,7 @@ class Case:
     reference: Callable[..., Any] | None = None
     xfail: Mapping[str, str] = field(default_factory=dict)
     provider: str = ""
+    fused: bool = True
 
     def __post_init__(self) -> None:
         self._check_excuses("skip", self.skip)
@@ -109,8 +121,34 @@ class Case:
         return "-".join(filter(None, [self.op, self.note, *words]))
 
     @cached_property
+    def pattern(self) -> Row | None:
+        """The row of the training pattern that it is of; None: it is of an op."""
+        registry.load()
+        rows = () if registry.op_rows(self.op) else registry.rows("pattern", self.op)
+        return next((row for row in rows if self.provider in {"", row.provider}), None)
+
+    @cached_property
+    def written(self) -> Callable[..., Any]:
+        """Of a pattern's case the function of ops that it is for."""
+        assert self.pattern is not None  # asked of nothing else
+        return self.call or written(self.pattern.record, self.attrs)
+
+    @cached_property
+    def compiled(self) -> Jitted:
+        """That function, compiled with the pattern."""
+        assert self.pattern is not None  # asked of nothing else
+        return compiled_with(self.pattern, self.written)
+
+    @property
+    def plain(self) -> Case:
+        """Of a pattern's case the one that runs the function as it stands."""
+        return self if self.pattern is None else replace(self, fused=False)
+
+    @cached_property
     def primitive(self) -> AutogradPrimitive | None:
-        """The record of an elementwise op; None for a structured one."""
+        """The record of an elementwise op; None for a structured one, and for a pattern."""
+        if self.pattern is not None:
+            return None
         with self.chosen():
             row = registry.find_op(self.op, thread.chosen)
         if row is None:
@@ -129,10 +167,15 @@ class Case:
         """The dtypes that floating inputs may be given in."""
         if self.dtypes is not None:
             return tuple(self.dtypes)
+        if self.pattern is not None and self.pattern.record.dtypes:
+            return tuple(self.pattern.record.dtypes)
         return FLOATS if self.primitive is None else tuple(DTYPES)
 
     def run(self, *tensors: Any) -> Any:
         """The op's result."""
+        if self.pattern is not None:
+            manual_seed(_SEED)  # a group may draw random numbers
+            return (self.compiled if self.fused else self.written)(*tensors)
         with self.chosen():
             if self.call is not None:
                 return self.call(*tensors)
@@ -145,6 +188,16 @@ class Case:
         if self.provider and {row.provider for row in rows} != {self.provider}:
             return prefer(f"{self.provider}:{self.op}")
         return nullcontext()
+
+    def refusal(self, error: UnfitError) -> str:
+        """Why the implementation under test refuses a request; empty if that is no answer.
+
+        An operator's own plugin has to compute all that its cases ask for.
+        """
+        if not self.provider or any(r.provider == self.provider for r in registry.op_rows(self.op)):
+            return ""
+        own = [each for each in error.refusals if each[0] == self.provider]
+        return "; ".join(f"{label} refuses it: {reason}" for _, label, reason in own)
 
     def run_torch(self, torch: Any, *tensors: Any) -> Any:
         """The counterpart's result."""

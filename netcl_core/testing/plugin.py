@@ -6,7 +6,6 @@ and does nothing there unless the option is given.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +16,12 @@ _LEVELS = ("static", "run", "full")
 
 
 class PytestHooks:
-    """What another pytest plugin may bring: the levels that the kit itself does not have."""
+    """Who makes the tests is another pytest plugin: that of the conformance kit."""
 
-    def pytest_netcl_collector(
-        self, session: pytest.Session, provider: str, level: str, devices: Sequence[str]
-    ) -> pytest.Collector | None:
-        """The tests of a distribution at the level static or full."""
+    def pytest_netcl_items(
+        self, session: pytest.Session, name: str, level: str, devices: Sequence[str]
+    ) -> list[pytest.Item] | None:
+        """The tests of an installed plugin at a level."""
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -64,7 +63,16 @@ def pytest_collection_modifyitems(
     names = config.getoption("netcl_plugin")
     if not names:
         return
-    collectors: Any = importlib.import_module("netcl_core.testing.collectors")
+    import pytest
+
+    from netcl_core.plugins import catalogue
+
     level, devices = config.getoption("netcl_level"), config.getoption("netcl_device")
     for name in dict.fromkeys(names):
-        items += collectors.collect(session, name, level, devices)
+        made: list[Any] = session.ihook.pytest_netcl_items(
+            session=session, name=name, level=level, devices=devices
+        )
+        if not made:
+            remedy = catalogue.how_to_get("conformance", "namespace") or ""
+            raise pytest.UsageError(f"--netcl-plugin: no installed package checks. {remedy}")
+        items += made[0]

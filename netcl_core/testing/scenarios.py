@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import use_device
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import use_device
 
 
 @final

@@ -1,72 +1,11 @@
-"""pytest's view of a plugin's checks: `TestConformance = conformance("my-plugin")`."""
+"""`TestConformance = conformance("my-plugin")`: the checks of a plugin as a class of tests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import final
 
-import pytest
-
-from netcl_core.device.device import Device
+from netcl_core.testing import kit
 from netcl_core.testing.cases import Case
-from netcl_core.testing.collection import Table, table_of, table_with
-from netcl_core.testing.records import Outcome
-from netcl_core.testing.reference import usable_devices
-from netcl_core.testing.running import perform
-from netcl_core.testing.steps import CheckStep, steps_of
-
-
-@final
-@dataclass(frozen=True)
-class Item:
-    """Steps that make one test, such as all of a case on a device."""
-
-    name: str
-    steps: list[CheckStep] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return self.name
-
-    def check(self) -> None:
-        """Run the steps, and tell pytest."""
-        report([outcome for step in self.steps for outcome in perform(step)])
-
-
-def report(outcomes: Sequence[Outcome]) -> None:
-    """End a test as its outcomes ask for: a failure with all reasons, xfail, skip, or nothing."""
-    failed = [each for each in outcomes if each.state == "failed"]
-    if failed:
-        pytest.fail("\n".join(map(_text, failed)), pytrace=False)
-    for state, end in (("xfailed", pytest.xfail), ("skipped", pytest.skip)):
-        found = [each for each in outcomes if each.state == state]
-        if found and (state == "xfailed" or len(found) == len(outcomes)):
-            end("; ".join(dict.fromkeys(f"{each.check}: {each.reason}" for each in found)))
-
-
-def _text(outcome: Outcome) -> str:
-    remedy = f"\n    {outcome.remedy}" if outcome.remedy else ""
-    return f"{outcome.check}: {outcome.reason}{remedy}"
-
-
-def items_of(table: Table, devices: Sequence[Device], *, thorough: bool) -> list[Item]:
-    """The tests of a table: per op, per case and device, per group of fused ops and dtype."""
-    found: dict[str, Item] = {}
-    for step in steps_of(table, devices, thorough=thorough):
-        name = _name(step)
-        found.setdefault(name, Item(name)).steps.append(step)
-    return list(found.values())
-
-
-def _name(step: CheckStep) -> str:
-    if step.device is None:
-        return step.ops[0]
-    if not step.cases:
-        return f"{step.op}-{step.device}"
-    names = [str(case) for case in step.cases]
-    if step.check != "fused" and len(names) == 1:
-        return f"{names[0]}-{step.device}"
-    return f"{names[0]}...{names[-1]}-{step.device}-{step.dtype}"
 
 
 def conformance(
@@ -80,17 +19,8 @@ def conformance(
         provider: The plugin's distribution, such as `"my-plugin"`.
         cases: At least one per op of the plugin; default: those of its hook, and derived ones.
         internal: With `cases`: ops without one, with the reason.
+
+    Raises MissingNamespaceError where no plugin has the kit.
     """
-    table = table_of(provider) if cases is None else table_with(provider, cases, internal)
-    items = items_of(table, usable_devices(), thorough=False)
-
-    class TestConformance:
-        """One test per op, per case and device, and per group of fused ops, device and dtype."""
-
-        conformance_table = table
-
-        @pytest.mark.parametrize("item", items, ids=str)
-        def test_conformance(self, item: Item) -> None:
-            item.check()
-
-    return TestConformance
+    made: type = kit().conformance(provider, cases, internal)
+    return made

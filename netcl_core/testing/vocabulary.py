@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from netcl_core.device.device import Device
 from netcl_core.dtypes import DTYPES
+from netcl_core.hardware.device import Device
 
 
 @final
@@ -39,6 +39,14 @@ CHECKS: Final[Mapping[str, KitCheck]] = {
     "derivative": KitCheck(
         "an elementwise op's backward is the symbolic derivative of its forward",
         "Correct backward; if the gradient is meant to differ, say so in skip={'derivative': why}",
+    ),
+    "commutative": KitCheck(
+        "an elementwise op that says so gives the same when its inputs are swapped",
+        "Take commutative out of the record or its template: patterns swap its operands",
+    ),
+    "alias": KitCheck(
+        "an elementwise op that says which op it is a further name of gives what that one gives",
+        "Correct alias_of=, or take it out: patterns take the two for one",
     ),
     "gradient": KitCheck(
         "the gradient is that of central differences in float64, along a random direction and "
@@ -69,6 +77,10 @@ CHECKS: Final[Mapping[str, KitCheck]] = {
     "deterministic": KitCheck(
         "the same bits twice", "Add up in a fixed order; leave no element of the result unwritten"
     ),
+    "settings": KitCheck(
+        "each value of what an implementation lets be tuned gives the reference's results",
+        "Take the value out of the space's choices, or let fits= say where it cannot run",
+    ),
     "pruning": KitCheck(
         "a gradient for those inputs that ask for one, and the same as with all",
         "Return None where needs is False, and use no gradient for another",
@@ -76,6 +88,27 @@ CHECKS: Final[Mapping[str, KitCheck]] = {
     "threads": KitCheck(
         "four threads at once, each with a tape and inputs of its own, get the bits of one",
         "Keep what belongs to a call in the call, not in a module or on the plugin",
+    ),
+    "policy": KitCheck(
+        "an amp policy names ops that there are, computes none in a dtype that it forbids, and "
+        "keeps every installed op within the tolerance that it states",
+        "Change the op's rule (`keep` is float32), or what the policy promises: forbids= and "
+        "tolerance=",
+    ),
+    "match": KitCheck(
+        "a training pattern applies to the function that it says it matches, and its planner "
+        "does not fail",
+        "Call .explain(...) of the compiled function: it says why the pattern did not apply",
+    ),
+    "near misses": KitCheck(
+        "what is almost a training pattern's group gives what it gives without the pattern",
+        "Name the attribute in the MatchedOp, or capture it and compute with it; return None from "
+        "the planner for shapes and dtypes that its kernel does not take",
+    ),
+    "second order": KitCheck(
+        "a training pattern's group has the second derivatives that its ops have",
+        "Make backward of the pattern's part of ops, or the part a function of the group's own ops "
+        "(ag.composite) with the kernels as its implementation",
     ),
     "scenario": KitCheck(
         "a use of one of the plugin's namespaces has the outcome that its author states",
@@ -92,12 +125,15 @@ PARTS: Final[Mapping[str, str]] = {
 
 
 #: What is checked of a plugin as a whole, where no case is asked for an excuse.
-_OF_THE_PLUGIN: Final = frozenset({"cases", "reference", "scenario"})
+_OF_THE_PLUGIN: Final = frozenset(
+    {"cases", "reference", "commutative", "alias", "policy", "scenario"}
+)
 EXCUSABLE: Final = tuple(name for name in CHECKS if name not in _OF_THE_PLUGIN)
 #: The dtypes that an excuse is asked for in, where those are not all.
 _ASKED_IN: Final[Mapping[str, Sequence[str]]] = {
     "gradient": ("float64",),
     "non-finite": ("float32",),
+    "near misses": ("float32",),
     "refusal": (),
     **dict.fromkeys(("derivative", *PARTS), ()),
 }

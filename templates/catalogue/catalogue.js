@@ -1,21 +1,22 @@
-// Search, the choice of a kernel, copying. Without this script every page can be read whole.
+// Search and filters, the choice of a kernel, copying. Without this script every page can be read whole.
 "use strict";
 
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
 // -- search: filters what stands on the page, so that it works from a file ---------------
 
-function score(entry, words) {
+function score(entry, words, chosen) {
   const text = entry.dataset.search;
   if (!words.every((word) => text.includes(word))) return -1;
+  if (!chosen.every((each) => entry.dataset[each.name].split(" ").includes(each.value))) return -1;
   const name = entry.dataset.name.toLowerCase();
   const begins = words.some((word) => name.startsWith(word));
   return words.includes(name) * 4 + begins * 2 + words.some((word) => name.includes(word));
 }
 
-function filter(section, words) {
+function filter(section, words, chosen) {
   const entries = all("[data-search]", section);
-  const scored = entries.map((entry) => [entry, score(entry, words)]);
+  const scored = entries.map((entry) => [entry, score(entry, words, chosen)]);
   if (words.length) scored.sort((one, other) => other[1] - one[1] || one[0].place - other[0].place);
   else scored.sort((one, other) => one[0].place - other[0].place);
   let shown = 0;
@@ -24,27 +25,31 @@ function filter(section, words) {
     shown += points >= 0;
     entry.parentNode.append(entry);
   }
-  section.hidden = words.length > 0 && shown === 0;
-  section.querySelector(".count").textContent = words.length ? `${shown} of ${entries.length}` : entries.length;
+  const narrowed = words.length + chosen.length > 0;
+  section.hidden = narrowed && shown === 0;
+  section.querySelector(".count").textContent = narrowed ? `${shown} of ${entries.length}` : entries.length;
   return { shown, best: scored[0] ?? [null, -1] };
 }
 
 function search(box, sections) {
   const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
-  document.body.classList.toggle("searching", words.length > 0);
-  const found = sections.map((section) => filter(section, words));
+  const chosen = all(".filters select").filter((each) => each.value);
+  const narrowed = words.length + chosen.length > 0;
+  document.body.classList.toggle("searching", narrowed);
+  const found = sections.map((section) => filter(section, words, chosen));
   const [plugins, ops] = found.map((each) => each.shown);
   const hits = document.querySelector(".hits");
-  hits.hidden = words.length === 0;
+  hits.hidden = !narrowed;
   hits.textContent = `${plugins} ${plugins === 1 ? "plugin" : "plugins"}, ${ops} ${ops === 1 ? "op" : "ops"}`;
-  document.querySelector(".nothing").hidden = words.length === 0 || plugins + ops > 0;
+  document.querySelector(".nothing").hidden = !narrowed || plugins + ops > 0;
   return found.map((each) => each.best).reduce((one, other) => (other[1] > one[1] ? other : one));
 }
 
 function remember(box) {
   if (location.protocol === "file:") return; // a file's address may not be changed
-  const query = box.value.trim() ? `?q=${encodeURIComponent(box.value.trim())}` : location.pathname;
-  history.replaceState(null, "", query);
+  const query = new URLSearchParams(box.value.trim() ? { q: box.value.trim() } : {});
+  for (const each of all(".filters select")) if (each.value) query.set(each.name, each.selectedOptions[0].text);
+  history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
 }
 
 function startSearch() {
@@ -59,8 +64,15 @@ function startSearch() {
     if (event.key === "Enter" && box.value.trim() && points >= 0) location.href = best.querySelector("a").href;
     if (event.key === "Escape") { box.value = ""; search(box, sections); remember(box); }
   });
-  box.value = new URLSearchParams(location.search).get("q") ?? "";
-  if (box.value) search(box, sections);
+  const asked = new URLSearchParams(location.search);
+  for (const select of all(".filters select")) {
+    const wanted = [...select.options].find((option) => option.text === asked.get(select.name));
+    if (wanted) select.value = wanted.value;
+    select.addEventListener("change", () => { search(box, sections); remember(box); });
+  }
+  all(".filters").forEach((group) => { group.hidden = false; });
+  box.value = asked.get("q") ?? "";
+  if (asked.size) search(box, sections);
 }
 
 function slash(event) {

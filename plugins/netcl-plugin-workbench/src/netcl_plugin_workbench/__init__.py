@@ -1,5 +1,6 @@
-"""The plugin workbench: adds the commands of `commands.py`, imported with the command line.
+"""The plugin workbench: the commands of `commands.py`, and three namespaces.
 
+All are imported on first use, the commands with the command line.
 `tape_svg` is for programs and notebooks; it is fetched on first use.
 """
 
@@ -17,7 +18,17 @@ __all__ = ["plugin", "tape_svg"]
 
 
 class WorkbenchPlugin:
-    """Adds the commands."""
+    """Adds the commands, what checks ops and gradients, and what measures on first use."""
+
+    @hookimpl
+    def netcl_register_namespaces(self, registry: Any) -> None:
+        registry.add("tuning", "netcl_plugin_workbench.tune.first_use")
+        registry.add("conformance", "netcl_plugin_workbench.testing")
+        registry.add("numerics", "netcl_plugin_workbench.numerics.checking")
+
+    @hookimpl
+    def netcl_conformance_cases(self, op: str) -> str:
+        return "it computes nothing"
 
     @hookimpl
     def netcl_cli_commands(self, add_command: Callable[..., None]) -> None:

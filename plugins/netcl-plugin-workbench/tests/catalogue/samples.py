@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
-
-from netcl_core.cli.main import netcl
-from netcl_core.testing.records import (
+from netcl_plugin_workbench.testing.records import (
     CheckRecord,
     DeviceFacts,
     KernelSource,
@@ -21,6 +19,8 @@ from netcl_core.testing.records import (
     Outcome,
     Roofline,
 )
+
+from netcl_core.cli.main import netcl
 
 #: Text that must never become markup, wherever it comes from.
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -246,6 +246,7 @@ def record(**changes: Any) -> CheckRecord:
         "kernels": tuple(kernels),
         "mutants": (Mutants("swiglu", 12, 11, (f"sign {EVIL}",)), Mutants("geglu", 9, 9)),
         "roofline": tuple(roofline),
+        "parts": ("wheel", "manifest", "values", "sanitizer", "mutants", "roofline"),
         "notes": (f"It comes without a licence file {EVIL}",),
     }
     return CheckRecord(**(made | changes))

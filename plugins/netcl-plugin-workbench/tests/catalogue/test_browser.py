@@ -84,13 +84,41 @@ def test_search_by_typing(browser: Browser, site: Path) -> None:
     assert shown(browser, ".card") == ["netcl-plugin-swiglu"]
     browser.type(" nonsense")
     assert shown(browser, "#ops tbody tr") == shown(browser, ".card") == []
-    assert shown(browser, ".nothing", "e.textContent") == ["Nothing here has all of these words."]
+    assert shown(browser, ".nothing", "e.textContent") == ["Nothing here has all of that."]
     browser.press("Escape")
     assert shown(browser, "#ops tbody tr") == everything
     browser.type("geglu")
     browser.press("Enter")
     browser.wait()
     assert browser.evaluate("location.pathname").endswith("/netcl-plugin-swiglu/geglu.html")
+
+
+def test_filters(browser: Browser, site: Path) -> None:
+    """By kind, device, dtype and licence, together, and with words; the address can ask for it."""
+    browser.open(f"{site.as_uri()}/index.html")
+    options = "[...document.querySelectorAll('.filters select')].map((e) => [e.name, e.length - 1])"
+    offered = dict(browser.evaluate(options))
+    assert offered.keys() >= {"kind", "device"} and min(offered.values()) > 1
+    choose = (
+        "(() => {{ const s = document.querySelector('select[name={}]');"
+        " s.value = [...s.options].find((o) => o.text === '{}')?.value ?? '';"
+        " s.dispatchEvent(new Event('change')); }})()"
+    )
+    everything = shown(browser, "#ops tbody tr")
+    browser.evaluate(choose.format("device", "NumPy"))
+    assert shown(browser, "#ops tbody tr") == ["geglu", "swiglu"]
+    assert shown(browser, ".card") == ["netcl-plugin-swiglu"]
+    browser.press("/", "/")
+    browser.type("geg")
+    assert shown(browser, "#ops tbody tr") == ["geglu"]
+    browser.evaluate(choose.format("kind", "operator"))
+    assert shown(browser, ".nothing", "e.textContent") == ["Nothing here has all of that."]
+    browser.press("Escape")
+    for name in ("kind", "device"):
+        browser.evaluate(choose.format(name, "any"))
+    assert shown(browser, "#ops tbody tr") == everything
+    browser.open(f"{site.as_uri()}/index.html?kind=operator")
+    assert shown(browser, "#ops tbody tr", "e.cells[3].textContent") == ["operator"]
 
 
 def test_a_kernel_is_chosen(browser: Browser, site: Path) -> None:
@@ -116,10 +144,7 @@ def test_without_javascript_everything_is_there(browser: Browser, site: Path) ->
 def test_the_address_of_the_index_is_filled_in(browser: Browser, site: Path) -> None:
     browser.open(f"{site.as_uri()}/plugins/netcl-plugin-swiglu.html")
     commands = shown(browser, ".command code", "e.textContent")
-    assert commands == [
-        "pip install netcl-plugin-swiglu",
-        f"pip install --index-url {site.as_uri()}/simple/ netcl-plugin-swiglu",
-    ]
+    assert commands == [f"pip install --index-url {site.as_uri()}/simple/ netcl-plugin-swiglu"]
 
 
 def test_only_the_site_itself_may_be_asked(browser: Browser, site: Path) -> None:

@@ -12,9 +12,8 @@ from netcl_plugin_workbench.catalogue.evidence import load
 from netcl_plugin_workbench.catalogue.findings import merge, reached
 from netcl_plugin_workbench.catalogue.views import SIGNS, by_check, matrix, reasons
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES
+from netcl_plugin_workbench.testing.records import CheckRecord, Outcome, OutcomeState
 from samples import INTEL, cell, record
-
-from netcl_core.testing.records import CheckRecord, Outcome, OutcomeState
 
 OLD, NEW = "2026-01-01T00:00:00+00:00", "2026-02-01T00:00:00+00:00"
 
@@ -88,10 +87,14 @@ def test_the_deepest_record_gives_the_level() -> None:
 
 def test_a_part_of_a_level_does_not_look_like_all_of_it(tmp_path: Path) -> None:
     """A cell of Oclgrind runs `--level full --only sanitizer`."""
-    part = replace(small("passed", check="sanitizer"), mutants=(), roofline=())
+    part = replace(
+        small("passed", check="sanitizer"), mutants=(), roofline=(), parts=("sanitizer",)
+    )
     assert part.level == "full" and reached(part) == "run"
     assert reached(replace(part, outcomes=())) == "static"
     assert reached(small("passed")) == "full"
+    unwatched = replace(small("passed"), parts=("values", "mutants", "roofline"))
+    assert reached(unwatched) == "run"  # nothing watched its memory
     out = market_of(tmp_path, part.as_json())
     assert "passing (run)" in badge_of(out, "checks") and "full check" not in page_of(out)
 
@@ -103,7 +106,7 @@ def test_a_static_check_alone_does_not_look_like_more(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     made = Outcome("templates", "passed", "gate")
     static = record(plugin="gate", version="1.0", level="static", state="pass", outcomes=(made,),
-                    devices=(), kernels=(), mutants=(), roofline=())  # fmt: skip
+                    devices=(), kernels=(), mutants=(), roofline=(), parts=())  # fmt: skip
     (tmp_path / "r" / "static.json").write_text(json.dumps(static.as_json()))
     out = tmp_path / "out"
     samples.build(tmp_path / "w", out, "--records", str(tmp_path / "r"))
@@ -268,6 +271,27 @@ def test_a_namespace_has_scenarios_and_no_ops(tmp_path: Path) -> None:
     assert "opt-Adam" in scenarios and "opt-SGD" in scenarios
     brought = ops.partition('<th scope="row">opt</th>')[2].partition("</tr>")[0]
     assert "failed" in brought
+
+
+def test_a_policy_and_a_pattern_have_pages(tmp_path: Path) -> None:
+    """A policy has a storage dtype and no kernels, a pattern what an op has but for a gradient."""
+    text = samples.manifest("mixed", {"careful": "amp_policy", "pair": "pattern"})
+    policy, rest = text.split('kind = "amp_policy"')
+    _, _, rest = rest.partition("[[provides]]")
+    text = f'{policy}kind = "amp_policy"\nstorage = "float16"\n[[provides]]{rest}'
+    samples.wheel(tmp_path / "w", "netcl-plugin-mixed", text=text, plugin="mixed")
+    made = [Outcome("policy", "failed", "careful", "opencl:0", "float16", "exp is off by 1")]
+    (tmp_path / "r").mkdir()
+    one = record(plugin="mixed", version="1.0", outcomes=tuple(made), devices=(INTEL,))
+    (tmp_path / "r" / "one.json").write_text(json.dumps(one.as_json()))
+    samples.build(tmp_path / "w", tmp_path / "out", "--records", str(tmp_path / "r"))
+    folder = tmp_path / "out" / "plugins" / "netcl-plugin-mixed"
+    careful, pair = ((folder / f"{name}.html").read_text() for name in ("careful", "pair"))
+    assert "<dt>Storage</dt><dd>float16</dd>" in careful and "exp is off by 1" in careful
+    assert "Kernels as rendered" not in careful and "<dt>Gradient</dt>" not in careful + pair
+    assert "float16, float32" in pair and "Which ops mixed precision computes" in careful
+    index = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "plugins/netcl-plugin-mixed/careful.html" in index
 
 
 def test_bad_records_are_named(inputs: Path) -> None:

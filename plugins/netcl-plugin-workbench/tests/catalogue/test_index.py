@@ -68,7 +68,9 @@ def test_search_reads_the_catalogue(site: Path, tmp_path: Path) -> None:
         ("Swiglu", "primitive", "netcl-plugin-evil"),
         ("swiglu", "primitive", "netcl-plugin-swiglu"),
     ]
-    assert search("relu", site / "catalogue.json")[0] == 1  # the bundled one is not looked at
+    code, said = search("relu", site / "catalogue.json")  # the bundled one is not looked at
+    assert code == 0 and all(hit["here"] for hit in json.loads(said))
+    assert search("nobody_has_this", site / "catalogue.json")[0] == 1
     for text in (
         "[]",
         '{"schema": 2, "packages": {}}',

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from netcl_plugin_workbench.check.causes import causes
-
-from netcl_core.testing.records import Outcome
+from netcl_plugin_workbench.testing.records import Outcome
 
 DEVICES = {"opencl:0": "<Device opencl:0: fast>", "cpu": "<Device cpu: NumPy>"}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from typing import Any
 import pytest
 from broken import install_broken
 from click.testing import CliRunner, Result
-from faulty import END, FAULTY, FILES, NAME, PACKAGE, PLUGIN, REGISTER, Faulty
-from netcl_plugin_workbench.check import apart, targets
+from faulty import FAULTY, FILES, NAME, PACKAGE, Faulty
 from netcl_plugin_workbench.check import checking as check
+from netcl_plugin_workbench.check import targets
 from netcl_plugin_workbench.check.reading import from_json
 from netcl_plugin_workbench.packages import building
 from netcl_plugin_workbench.packages.wheel_archive import digest_of
@@ -69,7 +68,7 @@ def project(folder: Path, pyproject: str = PYPROJECT) -> Path:
 def test_a_sound_wheel(tmp_path: Path) -> None:
     result = run(SOUND.wheel(tmp_path))
     assert result.exit_code == 0 and result.stderr == ""
-    assert result.stdout.startswith(f"{NAME} 1.0: 12 checks passed, 0 failed, ")
+    assert result.stdout.startswith(f"{NAME} 1.0: 13 checks passed, 0 failed, ")
     assert len(result.stdout.splitlines()) == 1
 
 
@@ -184,69 +183,30 @@ def test_a_device_that_is_not_there(tmp_path: Path) -> None:
     assert result.exit_code == 3 and "opencl:99" in result.stderr and result.stdout == ""
 
 
-LEAVING = """
-import os
-from netcl_core import Spec
-from netcl_core.autograd import Operator
-from netcl_core.testing import Case, normal
+def test_failures_are_told_as_they_come(tmp_path: Path) -> None:
+    """One line per cause, before the table."""
+    wheel = FAULTY["wrong_gradient"].wheel(tmp_path)
+    result = run(wheel, "--only", "derivative", "--only", "gradient", level="run")
+    first, second, *_ = result.stdout.splitlines()
+    assert first.startswith("derivative: NC501: ") and " -> Correct " in first
+    assert second.startswith("gradient: ")
 
 
-class Leaving(Plugin):
-    @hookimpl
-    def netcl_register_operators(self, registry):
-        infer = lambda x: Spec(x.shape, x.dtype)
-        registry.add(Operator("zz_leaving", lambda x: ((x,), {}), infer, lambda x: os._exit(7)))
-
-    @hookimpl
-    def netcl_conformance_cases(self, op):
-        return [Case(op, (normal(),), shapes=[[(3,)]])] if op == "zz_leaving" else None
+def test_silence_ends_a_check(tmp_path: Path) -> None:
+    wheel = FAULTY["hanging"].wheel(tmp_path)
+    result = run(wheel, "--timeout", "4", "--json")
+    assert result.exit_code == 1 and "nothing was heard of it for 4 s" in result.stdout
+    assert run(wheel, "--timeout", "0").exit_code == 2
 
 
-plugin = Leaving()
-"""
-
-
-def test_a_crash_keeps_what_was_found_before(tmp_path: Path) -> None:
-    """An op's outcomes are told step by step, and one outcome is made of those of one key."""
-    wheel = Faulty("", "", "", {PLUGIN: REGISTER + LEAVING}).wheel(tmp_path)
-    record = check.check(str(wheel), "run", ["cpu"], ["cases", "values", "gradient"])
-    (failed,) = (each for each in record.outcomes if each.state == "failed")
-    assert failed.reason.startswith("NC601: while checking ") and "zz_leaving" in failed.reason
-    kept = {(each.check, each.op) for each in record.outcomes if each.state == "passed"}
-    assert {("cases", "sound"), ("cases", "zz_leaving"), ("gradient", "sound")} <= kept
-    assert len({(each.check, each.op, each.dtype) for each in record.outcomes}) == len(
-        record.outcomes
-    )
-
-
-def test_a_child_that_is_done_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A thread of the plugin's may keep it; and what it started ends with it."""
-    monkeypatch.setattr(apart, "_PARTING", 0.1)
-    started = tmp_path / "started"
-    thread = f"""
-import subprocess, sys, threading, time
-other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-open({str(started)!r}, "w").write(str(other.pid))
-threading.Thread(target=time.sleep, args=(600,)).start()
-"""
-    wheel = Faulty("", "", "", {PLUGIN: REGISTER + END + thread}).wheel(tmp_path)
-    begun = time.monotonic()
-    record = check.check(str(wheel), "static", only=["load"])
-    assert record.state == "pass" and time.monotonic() - begun < 60
-    status = Path("/proc", started.read_text(), "status")
-    assert not status.exists() or "State:\tZ" in status.read_text()
-
-
-def test_a_child_that_does_not_start_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(apart, "_CHILD", "raise SystemExit('no room to start')")
-    record = check.check(str(SOUND.wheel(tmp_path)), "static")
-    (failed,) = record.outcomes
-    assert failed.reason.endswith("while checking its own start: it ended the interpreter "
-                                  "(exit code 1): no room to start")  # fmt: skip
+def test_full_needs_the_simulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said before anything is done; what needs none can be asked for by name."""
+    monkeypatch.setattr(check, "command", lambda: None)
+    wheel = SOUND.wheel(tmp_path)
+    result = run(wheel, level="full")
+    assert result.exit_code == 3 and "netcl-plugin-workbench[check]" in result.stderr
+    record = check.check(str(wheel), "full", ["cpu"], ["roofline", "manifest"])
+    assert record.parts == ("manifest", "roofline")
 
 
 def test_the_lowest_level_that_has_the_checks() -> None:
@@ -321,7 +281,7 @@ def test_a_project(tmp_path: Path) -> None:
     left_out = PYPROJECT + 'exclude = ["*.j2"]\n'
     result = run(project(folder, left_out), "--only", "wheel")
     assert result.exit_code == 1
-    assert f"NC103: {PACKAGE}/templates/sound.cl.j2" in result.stdout
+    assert f"NC103: the wheel does not hold {PACKAGE}/templates/sound.cl.j2" in result.stdout
     result = run(project(folder, PYPROJECT.replace("version =", "verzion =")))
     assert result.exit_code == 1 and "NC109: " in result.stdout
 

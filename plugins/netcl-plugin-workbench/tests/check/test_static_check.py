@@ -12,17 +12,16 @@ from distributions import TEMPLATE as PLUS
 from distributions import install
 from faulty import FAULTY, NAME, Faulty
 from netcl_plugin_workbench.check import checking
-from netcl_plugin_workbench.check.apart import LIMITS, Limits
+from netcl_plugin_workbench.check.apart import PATIENCE
 from netcl_plugin_workbench.check.checking import checks_of
 from netcl_plugin_workbench.check.findings import KINDS
 from netcl_plugin_workbench.check.reading import from_json
 from netcl_plugin_workbench.check.registration import differences
-
-from netcl_core.testing.records import CheckRecord, Outcome
+from netcl_plugin_workbench.testing.records import CheckRecord, Outcome
 
 SOUND = Faulty("", "", "")
 #: For what hangs, where the parent waits until nothing was heard for so long.
-IMPATIENT = Limits(loading=3, checking=6)
+IMPATIENT = 6.0
 
 
 def check(target: str, **options: Any) -> CheckRecord:
@@ -42,14 +41,14 @@ def test_a_sound_plugin_passes(tmp_path: Path) -> None:
     assert {each.check for each in record.outcomes} == set(checks_of("static"))
     assert {each.state for each in record.outcomes} == {"passed"}
     rendered = {each.dtype for each in record.outcomes if each.check == "templates" and each.dtype}
-    assert rendered == {"float16", "float32", "float64"}
+    assert rendered == {"bfloat16", "float16", "float32", "float64"}
 
 
 @pytest.mark.parametrize("name", FAULTY)
 def test_a_fault_is_found_and_nothing_else(tmp_path: Path, name: str) -> None:
     row = FAULTY[name]
-    limits = IMPATIENT if name == "hanging" else LIMITS
-    record = check(str(row.wheel(tmp_path)), limits=limits)
+    patience = IMPATIENT if name == "hanging" else PATIENCE
+    record = check(str(row.wheel(tmp_path)), patience=patience)
     assert record.state == "fail"
     first, *others = failures(record)
     assert first.reason.startswith(f"{row.code}: ") and row.says in first.reason
@@ -116,8 +115,8 @@ def broken_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.parametrize("name", [*BROKEN, *DEADLY])
 def test_a_broken_plugin_has_its_code(broken_site: Path, name: str) -> None:
     row = {**BROKEN, **DEADLY}[name]
-    limits = IMPATIENT if name == "hang" else LIMITS
-    record = check(f"netcl-plugin-{name}", only=["load"], limits=limits)
+    patience = IMPATIENT if name == "hang" else PATIENCE
+    record = check(f"netcl-plugin-{name}", only=["load"], patience=patience)
     (outcome,) = failures(record)
     assert outcome.check == "load" and outcome.reason.startswith(f"{row.failure}: the plugin ")
     assert row.reason in outcome.reason or name == "hang"

@@ -13,7 +13,7 @@ from netcl_plugin_workbench.faults import sanitizer
 from netcl_plugin_workbench.faults.sanitizer import Simulated
 
 import netcl_core as nc
-from netcl_core.device import runtimes
+from netcl_core.hardware import runtimes
 from netcl_core.plugins.registry import registry
 from netcl_core.testing import Table
 
@@ -34,14 +34,19 @@ OPS = {
     "uninitialized": (("scratch", 0), BOTH[1]),
     "unfit": BOTH,
     "partly": (*BOTH, ("ulong", 37)),
+    "printing": BOTH,
+    "unbarred": BOTH,
+    "unsized": BOTH,
 }
+
+GROUPED = ("f_divergence", "f_unsized", "f_unbarred")
 
 def made(name, args):
     def plan(request):
         if name == "crash":
             print("about to crash")
             os._exit(3)
-        size = {"divergence": 32, "overrun": 40}.get(name, 37)
+        size = {"divergence": 32, "unsized": 32, "unbarred": 32, "overrun": 40}.get(name, 37)
         local = (32,) if name == "divergence" else None
         file = "unfit" if name == "partly" and request.device.kind == "gpu" else name
         kernel = Kernel(f"faulty/{file}.cl.j2", name, args, (size,), local, {"local": 32})
@@ -59,7 +64,7 @@ class Plugin:
 
     @hookimpl
     def netcl_conformance_cases(self, op):
-        return [Case(op, (normal(),), shapes=[[(32 if op == "f_divergence" else 37,)]],
+        return [Case(op, (normal(),), shapes=[[(32 if op in GROUPED else 37,)]],
                      dtypes=("float32",), differentiable=False)]
 
 plugin = Plugin()
@@ -96,22 +101,28 @@ def test_what_is_found_in_a_plugin(faulty: Table) -> None:
     heard: list[tuple[str, int, int]] = []
     found = {o.op: o for o in sanitizer.sanitize(faulty, lambda *news: heard.append(news))}
     assert list(dict.fromkeys(heard)) == [
-        (f"sanitizer: {op}", i, 8) for i, op in enumerate(faulty.ops)
+        (f"sanitizer: {op}", i, 11) for i, op in enumerate(faulty.ops)
     ]
-    assert heard.count(("sanitizer: f_fine", 0, 8)) > 2  # one that is slow is still heard of
+    assert heard.count(("sanitizer: f_fine", 0, 11)) > 2  # one that is slow is still heard of
     states = {op.removeprefix("f_"): outcome.state for op, outcome in found.items()}
     assert states.pop("fine") == "passed" and found["f_fine"].reason == ""
     assert states.pop("unfit") == "skipped" and "BuildError" in found["f_unfit"].reason
-    assert states.pop("partly") == "passed"
+    assert states.pop("partly") == states.pop("printing") == "passed"
     half = "not all of it was run: BuildError: "
     assert found["f_partly"].reason.startswith(half) and " as a gpu)" in found["f_partly"].reason
-    assert set(states.values()) == {"failed"} and len(states) == 5
+    assert set(states.values()) == {"failed"} and len(states) == 7
     reasons = {op: outcome.reason for op, outcome in found.items()}
     assert "Write-write data race in kernel race, line 3: out0[0] = " in reasons["f_race"]
     assert "Invalid write of size 4 in kernel overrun, line 4:" in reasons["f_overrun"]
     assert "(f_overrun in float32 for [(37,)] as a cpu)" in reasons["f_overrun"]
     assert "divergence detected (barrier) in kernel divergence" in reasons["f_divergence"]
     assert "uninitialized value in kernel uninitialized, line 4:" in reasons["f_uninitialized"]
+    assert "divergence detected (barrier) in kernel unsized" in reasons["f_unsized"]
+    codes = {op: reason[:5] for op, reason in reasons.items() if reason[:2] == "NC"}
+    assert codes == {
+        "f_race": "NC711", "f_overrun": "NC701", "f_divergence": "NC712", "f_unsized": "NC712",
+        "f_uninitialized": "NC713", "f_unbarred": "NC715",
+    }  # fmt: skip
     ended = "the simulator ended with exit code 3: about to crash"
     assert reasons["f_crash"] == ended
     assert all("netcl kernels show" in found[f"f_{op}"].remedy for op in states if op != "crash")

@@ -10,19 +10,15 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from netcl_plugin_workbench.graph import text
 from netcl_plugin_workbench.graph.drawing import KINDS, DrawnOp, Edge
 from netcl_plugin_workbench.graph.graph import Box, Graph
-from netcl_plugin_workbench.graph.layout import Link, fit, layout
 from netcl_plugin_workbench.graph.svg import _SIZES, to_svg
 
-import netcl_core.autograd as ag
 from netcl_core.cli import main
-from netcl_core.device.device_table import all_devices
-from netcl_core.errors import FusionError
+from netcl_core.hardware.device_table import all_devices
 
 SVG = "{http://www.w3.org/2000/svg}"
 OPENCL = any(device.backend == "opencl" for device in all_devices())
@@ -323,6 +319,23 @@ def test_without_svg_it_explains(file: str) -> None:
     assert shape == {"float64"}
 
 
+@pytest.mark.parametrize("name", ["mlp", "skips", "split"])
+def test_times_of_every_kernel(file: str, name: str) -> None:
+    found = data(f"{file}:{name}", "--times", *CASES[name])
+    boxes = [box for box in data(f"{file}:{name}", *CASES[name])["nodes"] if box["ops"]]
+    assert [each["ops"].split(" -> ") for each in found] == [
+        [op["op"] for op in box["ops"]] for box in boxes if box["kind"] != "view"
+    ]
+    assert all(each["forward"] > 0 and each["apart"] > 0 for each in found)
+    assert any(each["gradients"] > 0 for each in found)  # split's input is an array
+
+
+def test_times_as_a_table_end_with_their_sum(file: str) -> None:
+    lines = run(f"{file}:mlp", "--times", *CASES["mlp"]).stdout.splitlines()
+    assert lines[0].split("  ")[0] == "part" and lines[1].split()[0].endswith("%")
+    assert "model.py:" in lines[1] and lines[-1].split()[-1] == "all"
+
+
 def test_svg_and_json_together(file: str) -> None:
     graph = data(f"{file}:chain", "--shapes", "3", "--svg", "both.svg")
     assert graph["function"] == "chain" and Path("both.svg").is_file()
@@ -373,46 +386,3 @@ def test_the_command_is_in_the_help() -> None:
     assert "graph" in CliRunner().invoke(main.netcl, ["--help"]).stdout
     for option in ("FILE:FUNC", "--shapes", "--dtype", "--device", "--svg", "--json"):
         assert option in run("--help").stdout
-
-
-# -- parts -------------------------------------------------------------------------------
-
-
-def test_lower_of_what_has_no_key_is_an_error_too() -> None:
-    jitted = ag.jit_compile(lambda x, options: x * 2)
-    with pytest.raises(FusionError, match="of type set cannot be part of a key"):
-        jitted.lower(np.zeros(3, np.float32), set())
-
-
-def test_fit_is_the_nearest_with_gaps() -> None:
-    assert fit([0, 10, 20], [5, 5], [1, 1, 1]) == [0, 10, 20]
-    assert fit([3, 3], [4], [1, 1]) == [1, 5]
-    assert fit([3, 3], [4], [3, 1]) == [2, 6]
-    assert fit([-9, 50], [4], [1, 1], 0, 10) == [0, 10]
-    assert fit([], [], []) == []
-
-
-def test_random_graphs_have_room_for_everything() -> None:
-    random = np.random.default_rng(5)
-    for count in (1, 2, 9, 40):
-        boxes = {f"b{i}": tuple(random.uniform(20, 200, 2)) for i in range(count)}
-        links = [
-            Link(f"b{i}", f"b{j}", (random.uniform(10, 90), 12.0))
-            for j in range(1, count)
-            for i in random.choice(j, min(j, int(random.integers(0, 4))), replace=False)
-        ]
-        found = layout(boxes, links)
-        places = [*found.boxes.values(), *found.labels]
-        for one, other in combinations(places, 2):
-            beside = abs(one.x - other.x) >= (one.width + other.width) / 2 - 1e-6
-            assert beside or one.y + one.height <= other.y or other.y + other.height <= one.y
-        assert all(place.x - place.width / 2 >= -1e-6 for place in places)
-
-
-@pytest.mark.parametrize("limit", [1, 5, 12])
-def test_texts_are_cut_to_cells(limit: int) -> None:
-    for given in ("", "short", "a longer text of words", "数字数字数字数字"):
-        assert text.columns(text.shorten(given, limit)) <= limit
-        assert all(text.columns(line) <= limit for line in text.fold(given, limit))
-    assert text.shorten("a longer text", 5) == "a lo…"
-    assert text.clean("a\x00b\nc\x1b") == "a?b\nc?"

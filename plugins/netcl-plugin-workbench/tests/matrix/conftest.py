@@ -185,8 +185,8 @@ def cell_record(**changes: Any) -> CellRecord:
 PROGRAM = """#!{python}
 import json, os, pathlib, sys, time
 told = json.loads(pathlib.Path({told!r}).read_text())
-with open({log!r}, "a") as log:
-    log.write(json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]) + "\\n")
+call = pathlib.Path({calls!r}, f"{{time.time_ns():020}}-{{os.getpid()}}")
+call.write_text(json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]))
 what = told["devices" if sys.argv[1] == "devices" else "check"]
 time.sleep(what.get("sleep", 0))
 if "signal" in what:
@@ -219,10 +219,12 @@ class Fake:
         return self.answer or Made(self.folder, (("numpy", "2.4"),))
 
     def calls(self) -> list[Any]:
-        """(arguments, working directory, environment) of every call."""
-        log = self.folder / "log"
-        lines = log.read_text().splitlines() if log.exists() else []
-        return [json.loads(line) for line in lines]
+        """(arguments, working directory, environment) of every call, the first one first.
+
+        A file for each call: lines that two processes append at once get lost on some file systems.
+        """
+        written = sorted((self.folder / "calls").iterdir())
+        return [json.loads(path.read_text()) for path in written]
 
 
 @pytest.fixture
@@ -231,8 +233,9 @@ def fake(tmp_path: Path) -> Fake:
     folder = tmp_path / "environment"
     program = folder / "bin" / "netcl"
     program.parent.mkdir(parents=True)
-    told, log = str(folder / "told.json"), str(folder / "log")
-    program.write_text(PROGRAM.format(python=sys.executable, told=told, log=log))
+    told, calls = folder / "told.json", folder / "calls"
+    calls.mkdir()
+    program.write_text(PROGRAM.format(python=sys.executable, told=str(told), calls=str(calls)))
     program.chmod(0o755)
     made = Fake(folder)
     made.tell(check_record())

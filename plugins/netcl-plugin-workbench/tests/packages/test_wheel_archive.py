@@ -93,8 +93,11 @@ def test_a_file_that_is_there_twice(tmp_path: Path) -> None:
         pytest.warns(UserWarning, match="Duplicate name"),
     ):
         archive.writestr("netcl_plugin_odd/__init__.py", "plugin = 1")
-    code, said = check(path)
-    assert code == 1 and "NC102: netcl_plugin_odd/__init__.py (there twice)" in said
+    result = CliRunner().invoke(
+        netcl, ["plugins", "check", str(path), "--level", "static", "--json"]
+    )
+    wrong = "its RECORD differs from what it holds: netcl_plugin_odd/__init__.py (there twice)"
+    assert result.exit_code == 1 and f"NC102: {wrong}" in result.stdout
     with pytest.raises(PluginError, match="twice; expected each file once"):
         read_wheel(path)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 from rich.console import Console
@@ -17,6 +18,7 @@ from rich.progress import track
 from netcl_core.errors import PluginError, message
 from netcl_plugin_workbench.catalogue.badges import badges
 from netcl_plugin_workbench.catalogue.evidence import load
+from netcl_plugin_workbench.catalogue.feed import feed
 from netcl_plugin_workbench.catalogue.folder import check_target, replacing, write
 from netcl_plugin_workbench.catalogue.model import Market, assemble
 from netcl_plugin_workbench.catalogue.pages import pages
@@ -28,14 +30,17 @@ from netcl_plugin_workbench.packages.wheel import Wheel, insist_on_manifests, re
 _Item = TypeVar("_Item")
 
 
-def run(wheels: Path, out: Path, records: Path | None, title: str, as_json: bool) -> int:
+def run(wheels: Path, out: Path, records: Path | None, url: str, title: str, as_json: bool) -> int:
     """Build a catalogue and print what became of it; 1 if a file was refused."""
+    if url and urlsplit(url).scheme not in {"http", "https"}:
+        raise click.UsageError(message("--url", repr(url), "an address that begins with http"))
     check_target(out, [wheels, *([records] if records else [])])
     paths = sorted(wheels.rglob("*.whl"), key=lambda path: (path.name, path))
     if not paths:
         raise click.UsageError(message("--wheels", f"{wheels} holds no wheel", "files *.whl"))
     found, refused = _read(paths, wheels)
     market = assemble(title, found, refused, load(records))
+    market.address = f"{url.rstrip('/')}/" if url else ""
     with replacing(out) as folder:
         written = chain(pages(market), badges(market), index(market))
         for path, text in _watched(written, "pages", _pages(market)):
@@ -43,6 +48,7 @@ def run(wheels: Path, out: Path, records: Path | None, title: str, as_json: bool
         for name in ASSETS:
             write(folder, f"assets/{name}", asset(name))
         write(folder, "catalogue.json", snapshot(market))
+        write(folder, "feed.xml", feed(market))
         for wheel in found:
             write(folder, f"wheels/{wheel.file}.metadata", wheel.raw_metadata)
             shutil.copyfile(wheel.path, folder / "wheels" / wheel.file)

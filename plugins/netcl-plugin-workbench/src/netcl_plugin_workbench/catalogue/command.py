@@ -24,11 +24,18 @@ def catalogue() -> None:
     help="The folder to write; an earlier catalogue there is replaced.",
 )
 @click.option("--records", type=_FOLDER, help="Where records of checks and matrix cells lie.")
+@click.option("--url", default="", help="Where it will be published, for commands and the feed.")
 @click.option("--title", default="netcl catalogue", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.pass_context
 def build(
-    ctx: click.Context, wheels: Path, out: Path, records: Path | None, title: str, as_json: bool
+    ctx: click.Context,
+    wheels: Path,
+    out: Path,
+    records: Path | None,
+    url: str,
+    title: str,
+    as_json: bool,
 ) -> None:
     """Write a static site and a package index of all wheels in a folder.
 
@@ -36,4 +43,4 @@ def build(
     a record was refused: the catalogue is written without it and says so.
     """
     work = import_module("netcl_plugin_workbench.catalogue.build")  # Jinja, Pygments, Markdown
-    ctx.exit(work.run(wheels, out, records, title, as_json))
+    ctx.exit(work.run(wheels, out, records, url, title, as_json))

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, final
 
 from netcl_core.errors import RecordError, message
-from netcl_core.testing.records import CheckRecord
 from netcl_plugin_workbench.check.reading import from_json
 from netcl_plugin_workbench.matrix.records import CellRecord, read_cell
 from netcl_plugin_workbench.packages.metadata import clean
+from netcl_plugin_workbench.testing.records import CheckRecord
 
 
 @final

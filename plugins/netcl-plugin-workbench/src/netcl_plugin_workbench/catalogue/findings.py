@@ -9,7 +9,8 @@ from typing import Final, final
 
 from packaging.version import InvalidVersion, Version
 
-from netcl_core.testing.records import (
+from netcl_plugin_workbench.catalogue.evidence import when
+from netcl_plugin_workbench.testing.records import (
     LEVELS,
     CheckRecord,
     DeviceFacts,
@@ -19,11 +20,12 @@ from netcl_core.testing.records import (
     Outcome,
     Roofline,
 )
-from netcl_plugin_workbench.catalogue.evidence import when
 
 #: One word for several checks: a failure outweighs all, a pass what was left out.
 WORDS: Final = ("failed", "passed", "xfailed", "skipped")
 NO_RECORD: Final = "none"
+#: What the level `full` adds that a badge speaks of; a figure of speed is none of it.
+_PROOF: Final = frozenset({"sanitizer", "mutants"})
 #: Of several outcomes of one check, as of an op's cases, the worst is told.
 _WORST_FIRST: Final = ("failed", "xfailed", "skipped", "passed")
 
@@ -71,7 +73,7 @@ class Kernel:
 def reached(record: CheckRecord) -> Level:
     """The level that a record's outcomes amount to: `--only` leaves out most of one."""
     found: Level = "run" if any(one.device for one in record.outcomes) else "static"
-    if record.mutants or any(one.check == "mutants" for one in record.outcomes):
+    if {*record.parts} >= _PROOF:
         found = "full"
     return min(found, record.level, key=LEVELS.index)
 

@@ -15,7 +15,7 @@ from netcl_core.errors import NetclError, message
 
 MARKER: Final = ".netcl-catalogue"
 _OWN: Final = {
-    MARKER, "index.html", "reading.html", "findings.html", "catalogue.json",
+    MARKER, "index.html", "reading.html", "findings.html", "catalogue.json", "feed.xml",
     "assets", "badges", "plugins", "simple", "wheels",
 }  # fmt: skip
 

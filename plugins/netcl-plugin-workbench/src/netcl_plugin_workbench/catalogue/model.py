@@ -12,14 +12,14 @@ from typing import Final, final
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from netcl_core.plugins.kinds import OP_KINDS
+from netcl_core.plugins.kinds import KINDS
 from netcl_core.plugins.market.manifests import Manifest, Provided, Requires
-from netcl_core.testing.records import CheckRecord
 from netcl_plugin_workbench.catalogue.evidence import Evidence, wheel_of, when
 from netcl_plugin_workbench.catalogue.findings import Findings, merge
 from netcl_plugin_workbench.matrix.records import RUNTIME, STATES, CellRecord
 from netcl_plugin_workbench.packages.metadata import clean_line
 from netcl_plugin_workbench.packages.wheel import Wheel
+from netcl_plugin_workbench.testing.records import CheckRecord
 
 _PLAIN: Final = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,60}")
 
@@ -49,6 +49,19 @@ class Release:
     def wheel(self) -> Wheel:
         """The one whose metadata speak for the version."""
         return self.wheels[0]
+
+    @property
+    def dates(self) -> list[str]:
+        """When its records were made."""
+        return [
+            *(one.date for one in self.findings.records),
+            *(cell.date for cell in self.cells),
+        ]
+
+    @property
+    def checked(self) -> str:
+        """The day of its newest record; empty without one."""
+        return max(self.dates, key=when)[:10] if self.dates else ""
 
     @property
     def cell_counts(self) -> Counter[str]:
@@ -97,6 +110,7 @@ class Market:
         others: Distributions in the index that are no plugins.
         refused: (file, reason) of wheels; `evidence.refused` has the records'.
         unused: What a record is of that no wheel here is.
+        address: Where the catalogue will be, with a slash at its end; empty if nobody said.
     """
 
     title: str
@@ -105,6 +119,7 @@ class Market:
     evidence: Evidence
     refused: list[tuple[str, str]] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
+    address: str = ""
 
     @property
     def problems(self) -> int:
@@ -227,7 +242,8 @@ def _ops(manifests: Iterable[Manifest]) -> Iterable[Op]:
     taken: set[str] = set()
     rows = [(row, manifest) for manifest in manifests for row in manifest.provides]
     for row, manifest in sorted(rows, key=lambda pair: (pair[0].name.lower(), pair[0].kind)):
-        slug = _slug(row, taken) if row.kind in OP_KINDS else ""
+        kind = KINDS.get(row.kind)
+        slug = _slug(row, taken) if kind is not None and kind.has_page else ""
         yield Op(row, clean_line(row.name) or "(no name)", manifest.requires, slug)
 
 

@@ -7,10 +7,19 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final
 
-from netcl_core.testing.records import Roofline
+from netcl_core.plugins.kinds import KINDS
 from netcl_plugin_workbench.catalogue.badges import BADGES
+from netcl_plugin_workbench.catalogue.beside import beside, slowest
 from netcl_plugin_workbench.catalogue.code import highlight
+from netcl_plugin_workbench.catalogue.filters import (
+    choices,
+    facts_of,
+    facts_of_all,
+    licence_of,
+    numbered,
+)
 from netcl_plugin_workbench.catalogue.findings import Findings, Kernel, Where, reached
+from netcl_plugin_workbench.catalogue.installing import command, elsewhere
 from netcl_plugin_workbench.catalogue.markdown import render_document
 from netcl_plugin_workbench.catalogue.model import Market, Op, Project
 from netcl_plugin_workbench.catalogue.rendering import gradient, needs, render
@@ -27,9 +36,12 @@ from netcl_plugin_workbench.catalogue.views import (
 )
 from netcl_plugin_workbench.matrix.board import together
 from netcl_plugin_workbench.packages.metadata import clean_line
+from netcl_plugin_workbench.testing.records import Roofline
 
 #: The squares of a card; more would not be told apart.
 _STRIP: Final = 96
+#: What the address of a source is called, of the well-known labels of project URLs.
+_SOURCES: Final = {"source", "sourcecode", "repository", "code", "github"}
 _LANGUAGES: Final = {"opencl": "OpenCL C", "python": "Python"}
 
 
@@ -54,8 +66,13 @@ def verdicts_of(plugin: Project) -> dict[str, str]:
 
 
 def _front(market: Market, verdicts: dict[str, dict[str, str]]) -> str:
+    cards = [facts_of_all(plugin) for plugin in market.plugins]
+    given = choices(cards)
     rows = [
-        _op_row(plugin, op, verdicts[plugin.name][op.row.name])
+        {
+            **_op_row(plugin, op, verdicts[plugin.name][op.row.name]),
+            "facts": numbered(facts_of(plugin, op), given),
+        }
         for plugin in market.plugins
         for op in plugin.pages
     ]
@@ -65,7 +82,12 @@ def _front(market: Market, verdicts: dict[str, dict[str, str]]) -> str:
         root="",
         numbers=numbers(market),
         specimen=_specimen(market),
-        cards=[_card(plugin, verdicts[plugin.name]) for plugin in market.plugins],
+        cards=[
+            {**_card(plugin, verdicts[plugin.name]), "facts": numbered(facts, given)}
+            for plugin, facts in zip(market.plugins, cards, strict=True)
+        ],
+        given=given,
+        raced=any(row["beside"] for row in rows),
         rows=sorted(rows, key=lambda row: (row["name"].lower(), row["plugin"])),
     )
 
@@ -85,7 +107,7 @@ def _specimen(market: Market) -> dict[str, Any] | None:
 
 
 def _card(plugin: Project, verdicts: dict[str, str]) -> dict[str, Any]:
-    latest, metadata = plugin.latest, plugin.latest.wheel.metadata
+    latest = plugin.latest
     kinds = Counter(op.row.kind for op in plugin.ops)
     maturity = next((each.maturity for each in plugin.manifests if each.maturity), "")
     return {
@@ -94,7 +116,8 @@ def _card(plugin: Project, verdicts: dict[str, str]) -> dict[str, Any]:
         "summary": plugin.summary,
         "version": latest.version,
         "maturity": clean_line(maturity),
-        "licence": metadata.licence,
+        "kind": "data" if plugin.latest.wheel.is_data else "code",
+        "licence": licence_of(plugin),
         "brings": ", ".join(f"{n} {_plural(kind, n)}" for kind, n in sorted(kinds.items())),
         "strip": [verdicts[op.row.name] for op in plugin.pages][:_STRIP],
         "verdict": latest.findings.verdict,
@@ -137,10 +160,27 @@ def _op_row(plugin: Project, op: Op, verdict: str) -> dict[str, Any]:
         "gradient": gradient(op.row.differentiable),
         "kind": op.row.kind,
         "dtypes": op.row.dtypes,
+        "checked": _checked(plugin, op),
+        "beside": slowest(beside(plugin.latest.findings.of(op.row.name))),
         "plugin": plugin.name,
         "plugin_href": f"plugins/{plugin.name}.html",
         "search": f"{op.name} {op.row.kind} {plugin.name}".lower(),
     }
+
+
+def _checked(plugin: Project, op: Op) -> str:
+    """The day of an op's newest outcome; empty without one."""
+    return max(
+        (one.date[:10] for one in plugin.latest.findings.of(op.row.name).outcomes), default=""
+    )
+
+
+def source_of(plugin: Project) -> str:
+    """The address of its source, as its metadata name it; empty if they do not."""
+    for label, url in plugin.latest.wheel.metadata.links:
+        if label.lower().replace(" ", "") in _SOURCES:
+            return url
+    return ""
 
 
 # -- a plugin and an op ----------------------------------------------------------------
@@ -162,7 +202,15 @@ def _plugin(market: Market, plugin: Project, verdicts: dict[str, str]) -> str:
         findings=findings,
         verdicts=verdicts,
         card=_card(plugin, verdicts),
-        licence=metadata.licence or next((m.license for m in plugin.manifests), ""),
+        licence=licence_of(plugin),
+        install=command(market, plugin),
+        elsewhere=elsewhere(market, plugin),
+        source=source_of(plugin),
+        beside={
+            op.row.name: raced
+            for op in plugin.pages
+            if (raced := slowest(beside(findings.of(op.row.name)))) is not None
+        },
         readme=render_document(metadata.readme, metadata.readme_type, "readme", plugin.name),
         changelog=render_document(latest.wheel.changelog, "text/markdown", "change", "changelog"),
         needs=sorted({text for each in plugin.manifests for text in needs(each.requires)}),
@@ -196,8 +244,12 @@ def _op(market: Market, plugin: Project, op: Op) -> str:
         kernels=[_kernel(kernel, numbered) for kernel in sorted(findings.kernels, key=_first)],
         choices=_choices(findings, numbered),
         by_check=by_check(findings),
+        beside=beside(findings),
+        source=source_of(plugin),
         dated=_dated(findings),
         reasons=reasons(findings.outcomes),
+        is_op=KINDS[op.row.kind].is_op,
+        brings=KINDS[op.row.kind].brings,
     )
 
 

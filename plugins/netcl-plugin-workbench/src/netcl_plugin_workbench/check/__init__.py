@@ -1,4 +1,4 @@
 """The check of one plugin, `netcl plugins check`: what it reads, loads and runs, and the record.
 
-It stands on the kit of the core, `netcl_core.testing`, which a plugin's own tests run as well.
+It stands on the kit, `testing`, which a plugin's own tests run as well.
 """

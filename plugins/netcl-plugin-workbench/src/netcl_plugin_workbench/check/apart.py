@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -23,11 +22,11 @@ from typing import IO, Any, Final, final
 from netcl_core import config, errors
 from netcl_core.errors import NetclError
 from netcl_core.plugins.market.trial import ended
-from netcl_core.testing.records import Outcome
-from netcl_core.testing.running import merged
 from netcl_plugin_workbench.check.child import CHECKING, DONE, ERROR, FOUND, LOADING
 from netcl_plugin_workbench.check.findings import CheckFinding, not_loading
 from netcl_plugin_workbench.check.subject import needed
+from netcl_plugin_workbench.testing.records import Outcome
+from netcl_plugin_workbench.testing.running import merged
 
 _POLL: Final = 0.05
 #: Seconds in which a child that is done may end by itself: a plugin's thread may keep it.
@@ -35,26 +34,22 @@ _PARTING: Final = 5.0
 #: What a child does before it says anything, and how many lines of its complaint are quoted.
 _START: Final = "its own start"
 _QUOTED: Final = 3
+#: The parts of what a child says that are outcomes; the parent merges those of the steps.
+_OUTCOMES: Final = ("outcomes", "steps")
 _CHILD: Final = """
 import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
     given = json.load(file)
 sys.path[:] = given["path"]
+from netcl_core.plugins.market.children import end_with
+end_with(given["parent"])
 from netcl_plugin_workbench.check import child
 child.main(given)
 """
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """For how many seconds nothing may be heard: while a plugin is loaded, and otherwise."""
-
-    loading: float = 60.0
-    checking: float = 900.0
-
-
-LIMITS: Final = Limits()
+#: For how many seconds nothing may be heard of a child.
+PATIENCE: Final = 120.0
 
 
 @final
@@ -82,7 +77,10 @@ class CheckJob:
 class Conversation:
     """What a child has said so far: the parts of the record, and what it was doing last."""
 
-    def __init__(self, progress: Callable[[str, int, int], None]) -> None:
+    def __init__(
+        self, progress: Callable[[str, int, int], None], failed: Callable[[Outcome], None]
+    ) -> None:
+        self._failed = failed
         self.parts: dict[str, list[Any]] = {}
         self.error: tuple[str, str] | None = None
         self.done = False
@@ -111,7 +109,7 @@ class Conversation:
             kind, *data = json.loads(line)
             self.heard = time.monotonic()
             if kind == FOUND:
-                self.parts.setdefault(data[0], []).append(data[1])
+                self._note(*data)
             elif kind == ERROR:
                 self.error = (data[0], data[1])
             elif kind == DONE:
@@ -120,6 +118,11 @@ class Conversation:
                 self._last = (kind, *map(str, data))
                 done, total = data[1:] if kind == CHECKING else (0, 1)
                 self._progress(data[0] if kind == CHECKING else f"loading {data[0]}", done, total)
+
+    def _note(self, part: str, row: Any) -> None:
+        self.parts.setdefault(part, []).append(row)
+        if part in _OUTCOMES and row["state"] == "failed":
+            self._failed(Outcome(**row))
 
     def death(self, hung: bool, how: str) -> Outcome:
         """The outcome of a child that ended, or had to be ended, before it was done."""
@@ -139,22 +142,26 @@ class Conversation:
 
 
 def run(
-    job: CheckJob, progress: Callable[[str, int, int], None], limits: Limits = LIMITS
+    job: CheckJob,
+    folder: Path,
+    progress: Callable[[str, int, int], None],
+    failed: Callable[[Outcome], None],
+    patience: float = PATIENCE,
 ) -> dict[str, list[Any]]:
     """The parts of the record by name, each a list of JSON data.
 
-    Raises the NetclError that the child raised, such as MissingExtraError.
+    `folder` is empty, and the child's; `failed` is told each failure when it is found. Raises the
+    NetclError that the child raised, such as MissingExtraError.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        lines, order, errors = (Path(folder, name) for name in ("lines", "order", "errors"))
-        lines.touch()
-        path = [*job.path, *sys.path]
-        given = {**asdict(job), "path": path, "lines": str(lines)}
-        order.write_text(json.dumps(given), encoding="utf-8")
-        said = Conversation(progress)
-        with errors.open("wb") as file:
-            child = _start(job, path, order, file)
-        death = _converse(child, lines, said, limits, errors)
+    lines, order, errors = (folder / name for name in ("lines", "order", "errors"))
+    lines.touch()
+    path = [*job.path, *sys.path]
+    given = {**asdict(job), "path": path, "lines": str(lines), "parent": os.getpid()}
+    order.write_text(json.dumps(given), encoding="utf-8")
+    said = Conversation(progress, failed)
+    with errors.open("wb") as file:
+        child = _start(job, path, order, file)
+    death = _converse(child, lines, said, patience, errors)
     if said.error is not None:
         death = _fault(said, *said.error)
     outcomes = said.parts.setdefault("outcomes", [])
@@ -185,7 +192,7 @@ def _start(
 
 
 def _converse(
-    child: subprocess.Popen[bytes], lines: Path, said: Conversation, limits: Limits, errors: Path
+    child: subprocess.Popen[bytes], lines: Path, said: Conversation, patience: float, errors: Path
 ) -> Outcome | None:
     """Listen until the child is done, ends or falls silent; the outcome of its death, if it died.
 
@@ -197,9 +204,8 @@ def _converse(
                 said.take(_whole(file))
                 if said.over:
                     break
-                limit = limits.loading if said.loading else limits.checking
-                if time.monotonic() - said.heard > limit:
-                    return said.death(True, f"nothing was heard of it for {limit:g} s")
+                if time.monotonic() - said.heard > patience:
+                    return said.death(True, f"nothing was heard of it for {patience:g} s")
                 time.sleep(_POLL)
             said.take(_whole(file))
         finally:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from netcl_core.testing.records import Outcome
+from netcl_plugin_workbench.testing.records import Outcome
 
 #: What differs between failures of one cause: devices, numbers, what stands before an exception.
 _VARYING: Final = re.compile(r"<Device [^>]*>|[-+]?\b\d[\w.+-]*|\bnan\b|\binf\b")
 _STEP: Final = re.compile(r"^.*?(?=\b\w*(?:Error|Exception|Exit): )")
 _MOST: Final = 6
+#: The codes of what makes any other check fail, too.
+_SPOILING: Final = ("NC701", "NC702")
 
 
 @final
@@ -44,11 +46,35 @@ class Cause:
 
 
 def causes(failed: Sequence[Outcome]) -> list[Cause]:
-    """Failures by what they have in common, in the order of the first of each."""
+    """Failures by what they have in common, in the order of the first of each.
+
+    Of an op's those come first that may be the cause of all others: what spoils memory.
+    """
     groups: dict[tuple[str, str], list[Outcome]] = {}
-    for each in failed:
+    for each in sorted(failed, key=_follows):
         groups.setdefault((each.op, _essence(each)), []).append(each)
     return [Cause(group[0], group[1:]) for group in groups.values()]
+
+
+def _follows(outcome: Outcome) -> bool:
+    return not outcome.reason.startswith(_SPOILING)
+
+
+@final
+class Told:
+    """Says a cause when its first failure is found, with what to do."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._known: set[tuple[str, str]] = set()
+
+    def told(self, outcome: Outcome) -> None:
+        """Say a failure, unless one of the same cause was said."""
+        cause = outcome.op, _essence(outcome)
+        if cause not in self._known:
+            self._known.add(cause)
+            text, remedy = (x.partition("\n")[0] for x in (outcome.reason, outcome.remedy))
+            self._say(f"{outcome.check}: {text}{f' -> {remedy}' if remedy else ''}")
 
 
 def _essence(outcome: Outcome) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,10 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from netcl_core.cli.tables import print_json, print_table
 from netcl_core.errors import TargetError, message
-from netcl_core.testing.records import CheckRecord, Level
 from netcl_plugin_workbench.check import checking as check
 from netcl_plugin_workbench.check import targets
-from netcl_plugin_workbench.check.causes import causes
+from netcl_plugin_workbench.check.apart import PATIENCE
+from netcl_plugin_workbench.check.causes import Told, causes
+from netcl_plugin_workbench.testing.records import CheckRecord, Level
+from netcl_plugin_workbench.writing import write_text
 
 _COLUMNS: Final = ("op", "check", "device", "dtype", "reason", "remedy")
 _MOST_OPS: Final = 8
@@ -29,6 +32,7 @@ def show_check(
     level: Level | None,
     devices: Sequence[str],
     only: Sequence[str],
+    timeout: float | None,
     as_json: bool,
     out: str | None,
 ) -> int:
@@ -39,14 +43,19 @@ def show_check(
         _insist_on_place(Path(out))
     words = [target] if target is not None else targets.installed()
     records = []
-    with _progress() as progress:
+    patience = PATIENCE if timeout is None else timeout
+    with _progress(quiet=as_json or level == "static") as (progress, say):
         for word in words:
-            records.append(check.check(word, level, devices, only, progress))
+            told = Told(say).told
+            records.append(
+                check.check(word, level, devices, only, progress, tell=told, patience=patience)
+            )
     data: Any = [each.as_json() for each in records]
     data = data if target is None else data[0]
     if out is not None:
-        with Path(out).open("x", encoding="utf-8") as file:
-            file.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        write_text(
+            "plugins check", Path(out), json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        )
     if as_json:
         print_json(data)
     else:
@@ -65,11 +74,14 @@ def _insist_on_place(out: Path) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Any]:
-    """A function for `check`; it draws a bar if stderr is a terminal, else it does nothing."""
+def _progress(*, quiet: bool) -> Iterator[tuple[Any, Callable[[str], None]]]:
+    """What tells progress and what says a line: a bar and lines above it on a terminal's stderr.
+
+    Elsewhere there is no bar, and lines go to stdout unless `quiet`: the table comes soon, or JSON.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda what, done, total: None
+        yield lambda *_: None, (lambda line: None) if quiet else partial(print, flush=True)
         return
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -79,8 +91,11 @@ def _progress() -> Iterator[Any]:
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("starting", total=None)
-        yield lambda what, done, total: bar.update(
-            task, description=what, completed=done, total=total
+        yield (
+            lambda what, done, total: bar.update(
+                task, description=what, completed=done, total=total
+            ),
+            lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -11,13 +10,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from netcl_core.errors import ArgumentError, message
+from netcl_core.errors import ArgumentError, MissingExtraError, message
+from netcl_core.scratch import Scratch
 from netcl_core.testing import vocabulary
-from netcl_core.testing.records import LEVELS, SCHEMA, CheckRecord, Level
 from netcl_core.version import VERSION
 from netcl_plugin_workbench.check import apart, full, targets
 from netcl_plugin_workbench.check.findings import STATIC
 from netcl_plugin_workbench.check.reading import from_json
+from netcl_plugin_workbench.faults.sanitizer import MISSING, command
+from netcl_plugin_workbench.testing.records import LEVELS, SCHEMA, CheckRecord, Level, Outcome
 
 #: The names of the checks by the level that adds them.
 CHECKS: Final[Mapping[Level, tuple[str, ...]]] = {
@@ -34,7 +35,8 @@ def check(
     only: Sequence[str] = (),
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
     *,
-    limits: apart.Limits = apart.LIMITS,
+    tell: Callable[[Outcome], None] = lambda outcome: None,
+    patience: float = apart.PATIENCE,
 ) -> CheckRecord:
     """Check one plugin; whatever is wrong with it stands in the record.
 
@@ -44,7 +46,8 @@ def check(
         devices: As NETCL_DEVICE, for the levels that run something; default: all usable.
         only: The names of the checks to make; default: all of the level.
         progress: Told what is done, how much of it is done, and how much there is.
-        limits: How long the child process may be silent.
+        tell: Told each failure when it is found; the record has one per op, device and dtype.
+        patience: For how many seconds the child process may be silent.
 
     Raises:
         TargetError: the target means nothing that can be checked.
@@ -53,7 +56,7 @@ def check(
     """
     insist(level, devices, only)
     start = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
+    with Scratch("check") as folder:
         found = targets.locate(target, Path(folder), progress)
         parts: dict[str, list[Any]] = {}
         if found.failure is None:
@@ -66,7 +69,9 @@ def check(
                 tuple(devices),
                 tuple(only),
             )
-            parts = apart.run(job, progress, limits)
+            own = Path(folder, "child")
+            own.mkdir()
+            parts = apart.run(job, own, progress, tell, patience)
         else:
             parts = {"outcomes": [asdict(found.failure)]}
     failed = any(each["state"] == "failed" for each in parts.get("outcomes", ()))
@@ -111,6 +116,11 @@ def insist(level: Level, devices: Sequence[str], only: Sequence[str]) -> None:
     if devices and level == "static":
         given = "a device for the level 'static', which runs nothing"
         raise ArgumentError(message("check", given, "the level run or full"))
+    if level == "full" and (not only or "sanitizer" in only) and command() is None:
+        given = "the level full, which runs every kernel in a simulator"
+        others = " ".join(f"--only {name}" for name in full.NAMES if name != "sanitizer")
+        remedy = f"Or make the others alone: {others}"
+        raise MissingExtraError(message("netcl plugins check", given, MISSING, remedy))
     known = checks_of(level)
     for name in only:
         if name not in known:

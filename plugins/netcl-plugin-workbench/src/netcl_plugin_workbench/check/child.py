@@ -9,26 +9,29 @@ from __future__ import annotations
 import json
 import traceback
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TextIO, final
 
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import get_device
 from netcl_core.errors import NetclError
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import get_device
 from netcl_core.plugins import loading
 from netcl_core.plugins.market.survey import Plugin
 from netcl_core.plugins.registry import registry
-from netcl_core.testing.collection import Table, table_of
-from netcl_core.testing.records import DeviceFacts, Outcome
-from netcl_core.testing.reference import usable_devices
-from netcl_core.testing.renderings import kernel_sources
-from netcl_core.testing.running import run_level
+from netcl_core.testing.devices import usable_devices
 from netcl_core.testing.vocabulary import CHECKS
 from netcl_plugin_workbench.check import declared, full, static
+from netcl_plugin_workbench.check.findings import STATIC
+from netcl_plugin_workbench.check.registration import unpromise
 from netcl_plugin_workbench.check.subject import find
+from netcl_plugin_workbench.check.unchanged import unchanged
+from netcl_plugin_workbench.testing.collection import Table, table_of
+from netcl_plugin_workbench.testing.records import DeviceFacts, Outcome
+from netcl_plugin_workbench.testing.renderings import kernel_sources
+from netcl_plugin_workbench.testing.running import run_level
 
 #: The kinds of lines: what is loaded, what is checked, what was found, what ended it.
 LOADING: Final = "loading"
@@ -81,12 +84,13 @@ def _check(given: Mapping[str, Any], reporter: Reporter) -> None:
     only: Sequence[str] = given["only"]
     subject = find(given["name"], given["packed"], given["project"])
     reporter.progress("files and metadata", 0, 1)
-    reporter.found(notes=declared.notes(subject))
+    reporter.found(notes=[*declared.notes(subject), *unchanged(subject)])
     for outcome in static.read_level(subject, only):
         reporter.found(outcomes=[outcome])
     # Its own memory of failures: the check tries what others leave alone, and changes nothing.
     memory = Path(given["lines"]).with_name("states.json")
-    registry.loader = partial(loading.load_installed, partial(_begin, reporter), memory)
+    load = partial(_load, partial(_begin, reporter), memory, given["name"])
+    registry.demand.ask_again(load)
     loaded = static.load_level(subject)
     failed = any(each.state == "failed" for each in loaded)
     if failed or not only or "load" in only:
@@ -100,8 +104,28 @@ def _check(given: Mapping[str, Any], reporter: Reporter) -> None:
     table = table_of(subject.name)
     for outcome in static.static_level(subject, table.cases, only, reporter.progress):
         reporter.found(outcomes=[outcome])
+    reporter.found(parts=[name for name in STATIC if not only or name in only])
     if given["level"] != "static":
         _run(given, table, reporter)
+
+
+def _load(
+    begin: Callable[[Plugin], None],
+    memory: Path,
+    name: str,
+    kinds: tuple[str, ...] | None,
+    wanted: str,
+) -> None:
+    """Load what is checked with what it requires, and say of the others why they are missing.
+
+    All of it, whatever is wanted first.
+    """
+    if kinds != ():
+        return
+    loading.load_installed(begin, memory)
+    for package, state in registry.inactive.items():
+        if state.startswith("disabled"):  # by the settings of this child, which nobody has seen
+            registry.inactive[package] = f"left out, since {name} does not declare it"
 
 
 def _run(given: Mapping[str, Any], table: Table, reporter: Reporter) -> None:
@@ -123,16 +147,19 @@ def _run(given: Mapping[str, Any], table: Table, reporter: Reporter) -> None:
             only=checks,
             found=lambda outcomes: reporter.found(steps=outcomes),  # the parent merges them
         )
+        reporter.found(parts=checks)
     if not given["only"]:
         reporter.progress("kernel sources", 0, 1)
         reporter.found(kernels=kernel_sources(table, devices))
     for name in further:
         found = full.full_level(table, devices, reporter.progress, [name])
         reporter.found(outcomes=found.outcomes, mutants=found.mutants, roofline=found.roofline)
+        reporter.found(parts=[name] if found.whole else [])
 
 
 def _begin(reporter: Reporter, plugin: Plugin) -> None:
     reporter.tell(LOADING, plugin.name, plugin.distribution)
+    unpromise(plugin)
 
 
 def _facts_of(device: Device) -> DeviceFacts:

@@ -1,27 +1,92 @@
-"""pytest's nodes for `--netcl-level static` and `full`: a test per check of a plugin."""
+"""pytest's nodes for plugins that are checked without a test file, by `--netcl-plugin`.
+
+At the level run a test per case and device, at the others one per check.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, final
 
 import pytest
 
-from netcl_core.testing.collectors import FilelessItem
-from netcl_core.testing.records import CheckRecord, Level, Outcome
-from netcl_core.testing.suite import report
+from netcl_core.errors import NetclError
+from netcl_core.hardware.device_table import get_device
+from netcl_core.testing.devices import usable_devices
 from netcl_plugin_workbench.check import checking
+from netcl_plugin_workbench.testing.collection import table_of
+from netcl_plugin_workbench.testing.records import CheckRecord, Level, Outcome
+from netcl_plugin_workbench.testing.suite import Item, items_of, report
 
 
-def collector_of(
-    session: pytest.Session, provider: str, level: Level, devices: Sequence[str]
-) -> CheckCollector:
-    """The tests of a distribution; raises ArgumentError for what makes no sense together."""
+def items(
+    session: pytest.Session, name: str, level: Level, devices: Sequence[str]
+) -> list[pytest.Item]:
+    """The tests of an installed plugin; an empty list of devices means every one at hand.
+
+    Raises:
+        UsageError: the plugin is not installed or does not work, there is no such device, or
+            the level makes no sense with devices.
+    """
+    try:
+        node = _collector(session, name, level, devices)
+    except NetclError as error:
+        raise pytest.UsageError(str(error)) from error
+    done = session.ihook.pytest_make_collect_report(collector=node)
+    session.ihook.pytest_collectreport(report=done)  # so that the tests are counted
+    found: list[pytest.Item] = done.result
+    return found
+
+
+def _collector(
+    session: pytest.Session, name: str, level: Level, devices: Sequence[str]
+) -> pytest.Collector:
+    table = table_of(name)
+    where = {"name": table.provider, "nodeid": table.provider}
+    if level == "run":
+        cases: CaseCollector = CaseCollector.from_parent(session, **where)
+        places = [get_device(each) for each in devices] or usable_devices()
+        cases.tests = items_of(table, places, thorough=True)
+        return cases
     checking.insist(level, devices, ())
-    made: CheckCollector = CheckCollector.from_parent(session, name=provider, nodeid=provider)
+    made: CheckCollector = CheckCollector.from_parent(session, **where)
     made.level, made.devices = level, devices
     return made
+
+
+@final
+class CaseCollector(pytest.Collector):
+    """A plugin at the level run: a test per case and device."""
+
+    tests: Sequence[Item]
+
+    def collect(self) -> Iterator[CaseItem]:
+        """Its tests."""
+        for test in self.tests:
+            node: CaseItem = CaseItem.from_parent(self, name=test.name)
+            node.test = test
+            yield node
+
+
+class FilelessItem(pytest.Item):
+    """A test that lies in no file."""
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Where it is, for reports: it has no line."""
+        return self.path, None, self.nodeid
+
+
+@final
+class CaseItem(FilelessItem):
+    """Some steps of a plugin's table."""
+
+    test: Item
+
+    def runtest(self) -> None:
+        """Run the steps."""
+        self.test.check()
 
 
 @final

@@ -21,6 +21,12 @@ from netcl_core.cli.endings import usage_ends
     "--device", "devices", multiple=True, metavar="D", help="As NETCL_DEVICE; default: all usable."
 )
 @click.option("--only", multiple=True, metavar="CHECK", help="Only the checks of this name.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End a check of which nothing is heard for so long.  [default: 120]",
+)
 @click.option("--out", metavar="FILE", help="Write the record as JSON into this new file, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.pass_context

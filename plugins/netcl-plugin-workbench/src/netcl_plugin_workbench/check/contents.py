@@ -8,18 +8,22 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final
 
+from netcl_core.plugins.market.finding import MANIFEST
 from netcl_plugin_workbench.check.declared import manifests, read
 from netcl_plugin_workbench.check.findings import CheckFinding
 from netcl_plugin_workbench.check.subject import Subject, module_of, parts_of
 from netcl_plugin_workbench.packages.record import UNLISTED, record_digest
 from netcl_plugin_workbench.packages.wheel_archive import is_safe
 
+#: Of `.pth` files Python runs lines when it starts.
+_RUN: Final = (".py", ".pth", ".pyd", ".so", ".dll", ".dylib")
 _COMPILED: Final = (".pyc", ".pyo")
 #: What an installer writes beside what the wheel holds.
 _INSTALLERS: Final = ("INSTALLER", "REQUESTED", "direct_url.json")
 #: What of a project's package has to be in its wheel.
 _SHIPPED: Final = frozenset({".py", ".j2", ".cl", ".toml", ".json", ".typed"})
 _MOST: Final = 5
+_RECORD: Final = "its RECORD differs from what it holds:"
 
 
 def check_contents(subject: Subject) -> Iterator[CheckFinding]:
@@ -29,9 +33,11 @@ def check_contents(subject: Subject) -> Iterator[CheckFinding]:
     yield from _record(subject)
     yield from _missing(subject)
     yield from _modules(subject)
-    for code, is_wrong in _PATHS.items():
-        yield from _listed(code, [each for each in _own(subject) if is_wrong(each)])
-    yield from _listed("NC108", sorted(_strangers(subject)))
+    for code, (what, is_wrong) in _PATHS.items():
+        yield from _listed(code, [each for each in _own(subject) if is_wrong(each)], what)
+    if subject.distribution is not None and subject.distribution.is_data:
+        yield from _listed("NC110", [*_code(subject)], "it is data, and holds")
+    yield from _listed("NC108", sorted(_strangers(subject)), "no entry point names")
 
 
 def _own(subject: Subject) -> list[str]:
@@ -47,10 +53,10 @@ def _own(subject: Subject) -> list[str]:
     ]
 
 
-def _listed(code: str, paths: list[str]) -> Iterator[CheckFinding]:
+def _listed(code: str, paths: list[str], what: str) -> Iterator[CheckFinding]:
     if paths:
         more = f" and {len(paths) - _MOST} more" if len(paths) > _MOST else ""
-        yield CheckFinding(code, ", ".join(paths[:_MOST]) + more)
+        yield CheckFinding(code, f"{what} {', '.join(paths[:_MOST])}{more}")
 
 
 # -- paths -----------------------------------------------------------------------------
@@ -70,10 +76,11 @@ def _is_compiled(path: str) -> bool:
     return "__pycache__" in parts_of(path) or path.endswith(_COMPILED)
 
 
-_PATHS: Final[dict[str, Callable[[str], bool]]] = {
-    "NC105": _is_test,
-    "NC106": _is_outside,
-    "NC107": _is_compiled,
+#: What files may not be, said of them, and how it is known.
+_PATHS: Final[dict[str, tuple[str, Callable[[str], bool]]]] = {
+    "NC105": ("it holds the tests", _is_test),
+    "NC106": ("it would write outside its folder:", _is_outside),
+    "NC107": ("it holds the compiled", _is_compiled),
 }
 
 
@@ -90,6 +97,15 @@ def _strangers(subject: Subject) -> set[str]:
     return found
 
 
+def _code(subject: Subject) -> Iterator[str]:
+    """What a plugin that is data has and that Python, an installer or a shell would run."""
+    for path in _own(subject):
+        scripts = any(part.endswith(".data") for part in parts_of(path))
+        if scripts or path.endswith(_RUN):
+            yield path
+    yield from (f"{name} in {group}" for group, name, _ in subject.points if group != MANIFEST)
+
+
 # -- what has to be there --------------------------------------------------------------
 
 
@@ -97,7 +113,7 @@ def _record(subject: Subject) -> Iterator[CheckFinding]:
     """RECORD and the wheel's members name the same files, with the right digests."""
     if subject.packed is None:
         gone = [each for each in _own(subject) if not _path(subject, each).exists()]
-        yield from _listed("NC102", [f"{each} (not there)" for each in gone])
+        yield from _listed("NC102", [f"{each} (not there)" for each in gone], _RECORD)
         return
     there, listed = (
         {each for each in names if Path(each).name not in UNLISTED}
@@ -112,7 +128,7 @@ def _record(subject: Subject) -> Iterator[CheckFinding]:
         for each in sorted(listed & there)
         if not _matches(_path(subject, each), subject.recorded[each])
     ]
-    yield from _listed("NC102", wrong)
+    yield from _listed("NC102", wrong, _RECORD)
 
 
 def _matches(path: Path, recorded: str) -> bool:
@@ -146,7 +162,7 @@ def _missing(subject: Subject) -> Iterator[CheckFinding]:
                 for prefix, _, file in wanted
                 if prefix == plugin and not (path.parent / "templates" / file).is_file()
             ]
-    yield from _listed("NC103", list(dict.fromkeys(gone)))
+    yield from _listed("NC103", list(dict.fromkeys(gone)), "the wheel does not hold")
 
 
 def _project_packages(subject: Subject) -> list[Path]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from netcl_core.config import MARKET_PREFIX
 from netcl_core.errors import MissingExtraError, message
 from netcl_core.plugins.market.finding import MANIFEST, PLUGINS
 from netcl_core.plugins.market.requirements import CORE
@@ -21,7 +22,6 @@ from netcl_plugin_workbench.check.findings import CheckFinding
 from netcl_plugin_workbench.check.subject import Subject
 
 SCHEMA: Final = "manifest_schema.json"
-PREFIX: Final = "netcl-plugin-"
 _LOWER: Final = frozenset({">=", ">", "==", "~=", "==="})
 _UPPER: Final = frozenset({"<", "<=", "==", "~=", "==="})
 
@@ -92,8 +92,9 @@ def _spdx(text: str) -> str | None:
 
 def notes(subject: Subject) -> Iterator[str]:
     """What is worth knowing and no failure."""
-    if not canonical(subject.name).startswith(PREFIX):
-        yield f"The name does not begin with {PREFIX}, by which plugins are found on an index."
+    if not canonical(subject.name).startswith(MARKET_PREFIX):
+        text = f"The name does not begin with {MARKET_PREFIX}"
+        yield f"{text}, by which plugins are found on an index."
     if not subject.metadata.get_all("License-File"):
         yield "It comes without a licence file; most licences ask for their text in every copy."
 

@@ -1,6 +1,6 @@
 """Everything that the static check can find: a code, the check, its meaning and the remedy.
 
-The table of docs/check-findings.md is written from this one. What keeps a plugin from
+The table of docs/check-findings.md is written from this one and the kit's. What keeps a plugin from
 loading has codes of its own, in `netcl_core.plugins.market.failures`.
 """
 
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from netcl_core.plugins.market.failures import FAILURES
-from netcl_core.testing.records import Outcome
+from netcl_plugin_workbench.testing.findings import table_of_kinds
+from netcl_plugin_workbench.testing.records import Outcome
 
 PAGE: Final = "docs/check-findings.md"
 #: What the static level checks, in the order in which it does.
@@ -27,22 +28,8 @@ STATIC: Final = (
 )
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class FindingKind:
-    """One kind of finding; `check` is the name of the check that finds it."""
-
-    code: str
-    check: str
-    meaning: str
-    remedy: str
-
-
-def _table(*rows: tuple[str, str, str, str]) -> dict[str, FindingKind]:
-    return {row[0]: FindingKind(*row) for row in rows}
-
-
-KINDS: Final = _table(
+#: The kinds of findings of the static check and of the process that checks.
+KINDS: Final = table_of_kinds(
     (
         "NC101",
         "wheel",
@@ -96,6 +83,13 @@ KINDS: Final = _table(
         "wheel",
         "The project cannot be built into a wheel.",
         "Repair `pyproject.toml`; the message shows the end of what the build said.",
+    ),
+    (
+        "NC110",
+        "wheel",
+        "It is data, without an entry point for code, and yet holds code.",
+        "Leave Python, libraries, scripts and `.pth` files out of the wheel, or give it an entry "
+        "point in `netcl_core.plugins`.",
     ),
     (
         "NC201",
@@ -201,6 +195,13 @@ KINDS: Final = _table(
         "Correct the template, or take the dtype out of what the op accepts.",
     ),
     (
+        "NC406",
+        "templates",
+        "A template reaches for what belongs to Python, or does not end: it is rendered in a "
+        "sandbox.",
+        "Compute with what the template is given, and bound what it repeats.",
+    ),
+    (
         "NC501",
         "derivative",
         "A `backward` is not the derivative of its `forward`.",
@@ -235,6 +236,16 @@ KINDS: Final = _table(
         "load",
         "A check raised what it does not expect; what was found before stands.",
         "The traceback shows whose fault it is; report one that lies in netcl_core.",
+    ),
+)
+
+#: What is worth a note: it fails nothing.
+NOTES: Final = table_of_kinds(
+    (
+        "NC205",
+        "metadata",
+        "Something is as `netcl plugins new` wrote it. This is a note, and fails nothing.",
+        "Write your own before you publish it.",
     ),
 )
 

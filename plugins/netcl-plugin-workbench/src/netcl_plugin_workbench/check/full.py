@@ -7,12 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from netcl_core.device.device import Device
+from netcl_core.hardware.device import Device
 from netcl_core.plugins.registry import Row
-from netcl_core.testing.collection import Table
-from netcl_core.testing.records import Mutants, Outcome, Roofline
-from netcl_core.testing.reference import lacking
-from netcl_core.testing.running import Progress
 from netcl_plugin_workbench.check.roofline import rooflines
 from netcl_plugin_workbench.faults.kernel_mutants import run_kernel_mutants
 from netcl_plugin_workbench.faults.mutants import (
@@ -22,10 +18,16 @@ from netcl_plugin_workbench.faults.mutants import (
     run_mutants,
     summary,
 )
-from netcl_plugin_workbench.faults.sanitizer import MISSING, command, sanitize
+from netcl_plugin_workbench.faults.policy_faults import run_policy_mutants
+from netcl_plugin_workbench.faults.sanitizer import MISSING, NO_START, command, sanitize
+from netcl_plugin_workbench.speed.overrides import check_overrides
+from netcl_plugin_workbench.testing.collection import Table
+from netcl_plugin_workbench.testing.records import Mutants, Outcome, Roofline
+from netcl_plugin_workbench.testing.reference import lacking
+from netcl_plugin_workbench.testing.running import Progress
 
 #: The names of what this level does, for `only`.
-NAMES: Final = ("sanitizer", "mutants", "roofline")
+NAMES: Final = ("sanitizer", "mutants", "roofline", "speed")
 #: How many missed mutants an outcome names; a record holds all.
 _NAMED: Final = 10
 
@@ -33,11 +35,15 @@ _NAMED: Final = 10
 @final
 @dataclass(frozen=True)
 class FullResult:
-    """What the level found; `mutants` has a row per op, `roofline` one per op and device."""
+    """What the level found; `mutants` has a row per op, `roofline` one per op and device.
+
+    It is `whole` unless the simulator was to be asked and did not start.
+    """
 
     outcomes: list[Outcome]
     mutants: list[Mutants]
     roofline: list[Roofline]
+    whole: bool = True
 
 
 def full_level(
@@ -46,7 +52,7 @@ def full_level(
     progress: Progress = lambda what, done, total: None,
     only: Collection[str] = (),
 ) -> FullResult:
-    """Sanitize a plugin's ops, break them in turn, and time them.
+    """Sanitize a plugin's ops, break them in turn, and time them, overrides beside the others.
 
     Args:
         table: The plugin's cases.
@@ -61,8 +67,10 @@ def full_level(
         start = time.perf_counter()
         verdicts = run_all(rows_of(table), table, devices, progress)
         outcomes.append(_outcome(table, verdicts, devices, time.perf_counter() - start))
+    outcomes += check_overrides(table, devices, progress) if "speed" in wanted else []
     found = rooflines(table, devices, progress) if "roofline" in wanted else []
-    return FullResult(outcomes, summary(verdicts), found)
+    whole = not any(each.reason.startswith((MISSING, NO_START)) for each in outcomes)
+    return FullResult(outcomes, summary(verdicts), found, whole)
 
 
 def run_all(
@@ -71,11 +79,13 @@ def run_all(
     devices: Sequence[Device],
     progress: Progress = lambda what, done, total: None,
 ) -> list[MutantVerdict]:
-    """Every mutant of some ops: of expressions and wrappers, then of kernels."""
+    """Every mutant of ops and policies: of expressions, wrappers and rules, then of kernels."""
     found: list[MutantVerdict] = []
     for done, row in enumerate(rows):
-        progress(f"mutants: {row.record.name}", done, len(rows))
-        found += run_mutants(row, table)
+        for verdict in run_mutants(row, table):  # each is news: who listens may have a patience
+            progress(f"mutants: {row.record.name}", done, len(rows))
+            found.append(verdict)
+    found += run_policy_mutants(table)
     place = _where(devices)
     return found + run_kernel_mutants(rows, table, place, progress)
 
@@ -94,7 +104,7 @@ def _outcome(
     """
     seconds = round(seconds, 3)
     if not verdicts:
-        reason = "the plugin has no op with a fault to seed"
+        reason = "the plugin has nothing in which a fault could be seeded"
         return Outcome("mutants", "skipped", reason=reason, seconds=seconds)
     missed = [each for each in verdicts if not each.caught_by]
     share = 1 - len(missed) / len(verdicts)

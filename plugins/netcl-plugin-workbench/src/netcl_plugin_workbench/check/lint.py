@@ -23,10 +23,9 @@ from netcl_core.codegen.generation import backward_source, forward_source
 from netcl_core.codegen.layout import collapse
 from netcl_core.codegen.primitives import GRAD, OUT
 from netcl_core.codegen.region import infer
-from netcl_core.codegen.verification import Use, uses
-from netcl_core.device.device import Kind, stand_in
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import PrimitiveError, TemplateError
+from netcl_core.hardware.device import Kind, stand_in
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import record_region
 from netcl_core.ops.sources import record_signature, sources_of
@@ -35,6 +34,7 @@ from netcl_core.runtime.rendering import environment, get_template
 from netcl_core.testing.cases import Case
 from netcl_core.testing.samples import FLOATS
 from netcl_plugin_workbench.check.findings import CheckFinding
+from netcl_plugin_workbench.testing.verification import Use, uses
 
 SUFFIX: Final = ".cl.j2"
 _SHAPE: Final = (1024,)
@@ -59,7 +59,7 @@ def check_file(template: str) -> Iterator[CheckFinding]:
     try:
         unread = _unread_arguments(template)
     except TemplateError as error:
-        yield CheckFinding("NC401", str(error))
+        yield CheckFinding(_code_of(error, "NC401"), str(error))
         return
     both = set(unread.get("forward", ())) & set(unread.get("backward", unread.get("forward", ())))
     for macro, names in unread.items():
@@ -68,6 +68,11 @@ def check_file(template: str) -> Iterator[CheckFinding]:
                 yield CheckFinding(
                     "NC403", f"{template}: {macro} never reads its argument {name!r}"
                 )
+
+
+def _code_of(error: Exception, else_code: str) -> str:
+    """The code of an error in a template: what the sandbox refuses has one of its own."""
+    return "NC406" if getattr(error, "code", "") in {"NP316", "NP317"} else else_code
 
 
 def templates(prefix: str) -> list[str]:
@@ -123,7 +128,7 @@ def check_primitive(record: AutogradPrimitive) -> Iterator[CheckFinding]:
 def _wrong_expression(record: AutogradPrimitive, error: Exception) -> CheckFinding:
     text = str(error) if isinstance(error, PrimitiveError) else f"{type(error).__name__}: {error}"
     if isinstance(error, TemplateError) or type(error).__module__.startswith("jinja2"):
-        return CheckFinding("NC401", text, record.name)
+        return CheckFinding(_code_of(error, "NC401"), text, record.name)
     wrong = record.arity is not None and _gradient_counts(record) - {record.arity}
     return CheckFinding("NC404" if wrong else "NC402", text, record.name)
 
@@ -147,7 +152,8 @@ def check_rendering(record: AutogradPrimitive, dtype: str) -> Iterator[CheckFind
         for use in uses(record):
             _render(use, dtype)
     except Exception as error:  # whatever it is, the kernel cannot be made
-        yield CheckFinding("NC405", f"{type(error).__name__}: {error}", record.name, dtype)
+        text = f"{type(error).__name__}: {error}"
+        yield CheckFinding(_code_of(error, "NC405"), text, record.name, dtype)
 
 
 def _render(use: Use, dtype: str) -> None:
@@ -181,7 +187,7 @@ def check_kernels(operator: Operator, cases: Sequence[Case], dtype: str) -> Iter
                 sources_of(operator.name, stand_in(kind), dtype, specs, case.attrs)
             except Exception as error:  # whatever it is, the kernel cannot be made
                 text = f"{case} on a {kind}: {type(error).__name__}: {error}"
-                yield CheckFinding("NC405", text, operator.name, dtype)
+                yield CheckFinding(_code_of(error, "NC405"), text, operator.name, dtype)
 
 
 def plannable(cases: Sequence[Case]) -> bool:

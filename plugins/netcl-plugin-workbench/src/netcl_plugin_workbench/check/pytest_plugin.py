@@ -1,4 +1,4 @@
-"""pytest's plugin: the levels static and full of `pytest --netcl-plugin NAME`.
+"""pytest's plugin: the tests of `pytest --netcl-plugin NAME`.
 
 pytest imports this module wherever the workbench is installed, in everybody's runs.
 """
@@ -12,10 +12,10 @@ import pytest
 
 
 @pytest.hookimpl(optionalhook=True)  # there is no such hook with `-p no:netcl`
-def pytest_netcl_collector(
-    session: pytest.Session, provider: str, level: str, devices: Sequence[str]
-) -> pytest.Collector:
-    """The tests of a distribution at a level that the core's own kit does not have."""
+def pytest_netcl_items(
+    session: pytest.Session, name: str, level: str, devices: Sequence[str]
+) -> list[pytest.Item]:
+    """The tests of an installed plugin."""
     collectors = importlib.import_module("netcl_plugin_workbench.check.collectors")
-    made: pytest.Collector = collectors.collector_of(session, provider, level, devices)
+    made: list[pytest.Item] = collectors.items(session, name, level, devices)
     return made

@@ -11,7 +11,7 @@ from types import GenericAlias
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from netcl_core.errors import RecordError, message
-from netcl_core.testing.records import (
+from netcl_plugin_workbench.testing.records import (
     SCHEMA,
     CheckRecord,
     DeviceFacts,
@@ -45,7 +45,8 @@ def from_json(data: Mapping[str, Any]) -> CheckRecord:
         known = _known(CheckRecord, data)
         for name, part in _PARTS.items():
             known[name] = tuple(_made(part, row) for row in known.get(name, ()))
-        known["notes"] = tuple(known.get("notes", ()))
+        for name in ("notes", "parts"):
+            known[name] = tuple(known.get(name, ()))
         made: CheckRecord = _sound(CheckRecord(**known))
         datetime.fromisoformat(made.date)
         return made

@@ -10,14 +10,17 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from netcl_core.dtypes import DTYPES
 from netcl_core.hookspecs import SINCE
 from netcl_core.plugins import loading
 from netcl_core.plugins import manager as plugins
+from netcl_core.plugins.commands import plugin_commands
 from netcl_core.plugins.kinds import KINDS, REGISTERED
-from netcl_core.plugins.market.manifests import FILE
+from netcl_core.plugins.market.finding import FILE
+from netcl_core.plugins.market.survey import Plugin
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.testing.cases import Case
 from netcl_plugin_workbench.check.findings import CheckFinding
@@ -29,7 +32,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = {"priority": 0, "elementwise": False}
 def provided(distribution: str, cases: Sequence[Case] = ()) -> list[dict[str, Any]]:
     """The rows of `[[provides]]` that follow from what a distribution registers, sorted.
 
-    Dtypes and gradients of structured ops follow from their cases; a key that nothing is
+    Dtypes, and gradients of structured ops, follow from their cases; a key that nothing is
     known of is left out.
     """
     registry.load()
@@ -40,7 +43,7 @@ def provided(distribution: str, cases: Sequence[Case] = ()) -> list[dict[str, An
         if row.provider == distribution
     ]
     ours = [each for each in plugins.list() if each.distribution == distribution]
-    rows += [{"name": name, "kind": "command"} for name in plugins.plugin_commands(ours)]
+    rows += [{"name": name, "kind": "command"} for name in plugin_commands(ours)]
     return sorted(rows, key=lambda row: (row["kind"], row["name"], *_rank(row)))
 
 
@@ -52,17 +55,22 @@ def _row(row: Row, cases: Sequence[Case]) -> dict[str, Any]:
     return made
 
 
+def taken(cases: Sequence[Case]) -> list[str]:
+    """The dtypes that an op takes, which its cases say; none: there are no cases."""
+    found = {dtype for case in cases for dtype in case.takes}
+    return [dtype for dtype in DTYPES if dtype in found]
+
+
 def _of_primitive(record: Any, cases: Sequence[Case]) -> dict[str, Any]:
-    made = {"dtypes": list(DTYPES), "differentiable": record.backward is not None}
+    made = {"dtypes": taken(cases) or list(DTYPES), "differentiable": record.backward is not None}
     templates = {"templates": [record.template]} if record.template else {}
     return {**made, "elementwise": True, **templates}
 
 
 def _of_operator(record: Any, cases: Sequence[Case]) -> dict[str, Any]:
     made: dict[str, Any] = {}
-    taken = {dtype for case in cases for dtype in case.takes}
-    if taken:
-        made["dtypes"] = [dtype for dtype in DTYPES if dtype in taken]
+    if dtypes := taken(cases):
+        made["dtypes"] = dtypes
     if cases:
         made["differentiable"] = any(case.differentiable for case in cases)
     elif hasattr(record, "backward"):  # of a function of other ops only its cases tell
@@ -97,6 +105,13 @@ def pairs(table: Mapping[str, Any]) -> Iterator[str]:
         yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
 
 
+def unpromise(plugin: Plugin) -> None:
+    """Let a plugin load whatever it brings, so that a manifest that does not say it is seen."""
+    loading.withdraw(plugin)
+    if plugin.manifest is not None:
+        plugin.manifest = replace(plugin.manifest, rows=())
+
+
 # -- comparison ------------------------------------------------------------------------
 
 
@@ -106,11 +121,18 @@ def differences(
     """Where a manifest's rows differ from those that a registration deserves."""
     mine, theirs = _grouped(rows), _grouped(promised)
     found = [
-        CheckFinding("NC304", f"{kind} {name!r}", name, remedy=_write(mine[kind, name]))
+        CheckFinding(
+            "NC304",
+            f"it registers the {kind} {name!r}, which the manifest does not list",
+            name,
+            remedy=_write(mine[kind, name]),
+        )
         for kind, name in sorted(mine.keys() - theirs.keys())
     ]
     found += [
-        CheckFinding("NC305", f"{kind} {name!r}", name)
+        CheckFinding(
+            "NC305", f"the manifest lists the {kind} {name!r}, which it does not register", name
+        )
         for kind, name in sorted(theirs.keys() - mine.keys())
     ]
     for kind, name in sorted(mine.keys() & theirs.keys()):

@@ -15,16 +15,16 @@ import numpy as np
 from netcl_core.autograd import no_grad
 from netcl_core.codegen.lowering import plan
 from netcl_core.codegen.region import Signature
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import use_device
 from netcl_core.dtypes import DTYPES
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import use_device
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.gradients import cast_region, run_plan
 from netcl_core.tensors.tensor import Tensor
 from netcl_core.testing.cases import Case
-from netcl_core.testing.collection import Table
-from netcl_core.testing.records import Roofline
-from netcl_core.testing.running import Progress
+from netcl_plugin_workbench.testing.collection import Table
+from netcl_plugin_workbench.testing.records import Roofline
+from netcl_plugin_workbench.testing.running import Progress
 
 _DTYPE: Final = "float32"
 #: So many elements that caches hold none of them for the next round.

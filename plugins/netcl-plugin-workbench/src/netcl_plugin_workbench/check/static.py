@@ -11,17 +11,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Final
 
 from netcl_core.autograd import AutogradPrimitive
-from netcl_core.codegen import verification
 from netcl_core.ops.operators import Operator
 from netcl_core.plugins import manager as plugins
 from netcl_core.plugins.kinds import KINDS, REGISTERED
 from netcl_core.plugins.market.finding import PRIMITIVES
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.testing.cases import Case
-from netcl_core.testing.records import Outcome
 from netcl_plugin_workbench.check import contents, declared, lint, registration
 from netcl_plugin_workbench.check.findings import CheckFinding, judged, not_loading
 from netcl_plugin_workbench.check.subject import Subject
+from netcl_plugin_workbench.testing import verification
+from netcl_plugin_workbench.testing.records import Outcome
 
 #: (what, done, total)
 Progress = Callable[[str, int, int], None]
@@ -161,11 +161,13 @@ def _templates(
     for done, row in enumerate(rows):
         name = row.record.name
         progress(f"templates of {name}", done, len(rows))
+        own = [each for each in cases if each.op == name]
         dtypes = lint.dtypes_of(promised.get(name, ()))
         if isinstance(row.record, AutogradPrimitive):
-            yield from _of_primitive(row.record, dtypes)
+            taken = registration.taken(own) or dtypes
+            yield from _of_primitive(row.record, [each for each in dtypes if each in taken])
         elif isinstance(row.record, Operator) and not row.record.view:
-            yield from _of_operator(row.record, [each for each in cases if each.op == name], dtypes)
+            yield from _of_operator(row.record, own, dtypes)
 
 
 def _of_primitive(record: AutogradPrimitive, dtypes: Sequence[str]) -> Iterator[Outcome]:

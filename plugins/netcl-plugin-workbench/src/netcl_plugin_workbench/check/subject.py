@@ -17,8 +17,6 @@ from packaging.requirements import InvalidRequirement, Requirement
 from netcl_core.errors import PluginError
 from netcl_core.plugins.market.finding import (
     MANIFEST,
-    PLUGINS,
-    PRIMITIVES,
     Distribution,
     distributions,
 )
@@ -84,9 +82,8 @@ class Subject:
 
     @property
     def plugins(self) -> list[tuple[str, str]]:
-        """(group, name) of its plugins: objects with hooks and single primitives."""
-        points = self.distribution.points if self.distribution else {}
-        return sorted(key for key in points if key[0] in {PLUGINS, PRIMITIVES})
+        """(group, name) of its plugins: objects with hooks, single primitives, or data."""
+        return self.distribution.plugins if self.distribution else []
 
     @property
     def packages(self) -> set[str]:

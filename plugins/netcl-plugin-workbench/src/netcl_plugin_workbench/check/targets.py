@@ -11,11 +11,11 @@ from typing import final
 from netcl_core.errors import PluginError, TargetError, message
 from netcl_core.plugins.market.finding import Distribution, distributions
 from netcl_core.plugins.resolution import canonical
-from netcl_core.testing.records import Outcome
 from netcl_plugin_workbench.check.findings import CheckFinding
 from netcl_plugin_workbench.packages.building import build_wheel, project_table
 from netcl_plugin_workbench.packages.metadata import name_and_version
 from netcl_plugin_workbench.packages.wheel_archive import digest_of, opened
+from netcl_plugin_workbench.testing.records import Outcome
 
 
 @final
@@ -86,7 +86,9 @@ def _unknown(word: str, is_path: bool) -> TargetError:
     if is_path:
         return TargetError(message(word, "it is not there", expected))
     close = get_close_matches(word, installed(), n=1, cutoff=0.5)
-    remedy = f"Did you mean {close[0]}?" if close else "`netcl plugins list` shows what there is"
+    remedy = (
+        f"Did you mean {close[0]}?" if close else "`netcl plugins list` shows what is installed"
+    )
     return TargetError(message(word, "no such plugin is installed", expected, remedy))
 
 

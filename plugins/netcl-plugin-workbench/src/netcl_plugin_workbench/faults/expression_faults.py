@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.codegen.agreement import compiled
 from netcl_core.codegen.expressions import (
+    BITWISE,
     COMPARISONS,
     FUNCTIONS,
     Apply,
@@ -27,8 +27,10 @@ from netcl_core.codegen.expressions import (
     walk,
 )
 from netcl_core.codegen.primitives import GRAD, RESULTS, AutogradPrimitive
-from netcl_core.codegen.verification import Use, uses
+from netcl_core.errors import DtypeError
 from netcl_core.tensors.host_data import Array
+from netcl_plugin_workbench.testing.agreement import compiled
+from netcl_plugin_workbench.testing.verification import Use, uses
 
 _POINTS: Final = 10_000
 _SAME: Final = 1e-9
@@ -169,15 +171,26 @@ class _Sameness:
         self.use = use
         self.parsed = use.record.parsed(use.arity, use.choices)
         self.points = _points(use, self.parsed.forward)
+        self.ctype = "double"
+        if any(
+            isinstance(node, Apply) and node.op in BITWISE for node in walk(self.parsed.forward)
+        ):
+            self.ctype = "long"
+            with np.errstate(all="ignore"):
+                self.points = [np.nan_to_num(each).astype(np.int64) for each in self.points]
         self._right: dict[int | None, Array] = {}
 
     def __call__(self, place: int | None, right: Expr, wrong: Expr) -> bool:
-        found = self._values(wrong)
+        try:
+            found = self._values(wrong)
+        except DtypeError:  # no arithmetic of integers, which is noticed
+            return False
         wanted = self._right.get(place)
         if wanted is None:
             wanted = self._right[place] = self._values(right)
         if place is None and self.parsed.result == "bool":
             return bool(((found != 0) == (wanted != 0)).all())
+        found, wanted = found.astype(float), wanted.astype(float)
         with np.errstate(all="ignore"):
             close = np.abs(found - wanted) <= _SAME * (np.abs(found) + np.abs(wanted))
         alike = close | (found == wanted) | (np.isnan(found) & np.isnan(wanted))
@@ -185,7 +198,9 @@ class _Sameness:
 
     def _values(self, tree: Expr) -> Array:
         with np.errstate(all="ignore"):
-            (found,) = compiled(self.parsed.forward, [tree], self.use.names)(*self.points)
+            (found,) = compiled(self.parsed.forward, [tree], self.use.names, self.ctype)(
+                *self.points
+            )
         return np.asarray(np.broadcast_to(found, (_POINTS,)))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, final
 
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.device.device import Device
+from netcl_core.hardware.device import Device
 from netcl_core.runtime.opencl_stream import Launch, shared_kernel
 from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
 

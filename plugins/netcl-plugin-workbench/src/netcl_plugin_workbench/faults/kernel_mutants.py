@@ -9,10 +9,8 @@ from functools import partial
 from typing import Final
 
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.device.device import Device
+from netcl_core.hardware.device import Device
 from netcl_core.plugins.registry import Row
-from netcl_core.testing.collection import Table
-from netcl_core.testing.running import Progress
 from netcl_plugin_workbench.faults.kernel_faults import (
     SIMULATED,
     KernelFault,
@@ -22,6 +20,8 @@ from netcl_plugin_workbench.faults.kernel_faults import (
 from netcl_plugin_workbench.faults.mutants import MutantVerdict, Trial
 from netcl_plugin_workbench.faults.sanitizer import Simulated, SimulatorJob, command, simulate
 from netcl_plugin_workbench.faults.substitution import substituted
+from netcl_plugin_workbench.testing.collection import Table
+from netcl_plugin_workbench.testing.running import Progress
 
 _SANITIZER: Final = "sanitizer"
 

@@ -17,19 +17,19 @@ from typing import Any, Final, final
 import numpy as np
 
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.device.device import Device
-from netcl_core.device.device_table import get_device
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import get_device
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.tensors.host_data import Array
 from netcl_core.testing.cases import Case
-from netcl_core.testing.collection import Table
-from netcl_core.testing.records import Mutants
-from netcl_core.testing.reference import evaluate
-from netcl_core.testing.running import perform
-from netcl_core.testing.steps import CheckStep, steps_of
 from netcl_plugin_workbench.faults.expression_faults import Fault, expression_faults
 from netcl_plugin_workbench.faults.operator_faults import operator_faults
 from netcl_plugin_workbench.faults.substitution import substituted
+from netcl_plugin_workbench.testing.collection import Table
+from netcl_plugin_workbench.testing.records import Mutants
+from netcl_plugin_workbench.testing.reference import evaluate
+from netcl_plugin_workbench.testing.running import perform
+from netcl_plugin_workbench.testing.steps import CheckStep, steps_of
 
 #: What share of the mutants a table of cases has to catch.
 WANTED: Final = 0.95
@@ -185,7 +185,7 @@ def _values(case: Case) -> list[Array | None] | None:
         found = evaluate(case, _sample(case), get_device("cpu"))
     except Exception:  # a mutant that cannot run is another function
         return None
-    return [found.output, *found.gradients]
+    return [*found.outputs, *found.gradients]
 
 
 def _alike(right: list[Array | None] | None, wrong: list[Array | None] | None) -> bool:

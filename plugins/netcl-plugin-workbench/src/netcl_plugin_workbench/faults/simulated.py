@@ -10,38 +10,46 @@ job, and one that hangs is told from one that is slow.
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, TextIO, final
 
 import numpy as np
 
-from netcl_core.device.device import Device, opencl_module
-from netcl_core.device.device_table import use_device
 from netcl_core.dtypes import DTYPES, Dtype
 from netcl_core.errors import BuildError, DeviceError
+from netcl_core.hardware.device import Device, opencl_module
+from netcl_core.hardware.device_table import use_device
 from netcl_core.ops.operators import Operator
+from netcl_core.plugins.market.children import end_with
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
 from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.testing.cases import Case
-from netcl_core.testing.collection import table_of
-from netcl_core.testing.reference import evaluate
 from netcl_core.testing.scenarios import Scenario
+from netcl_plugin_workbench.faults.group_sizes import sized
 from netcl_plugin_workbench.faults.kernel_faults import KernelFault, seeded
-from netcl_plugin_workbench.faults.sanitizer import KINDS
+from netcl_plugin_workbench.faults.sanitizer import BLOCK, KINDS
 from netcl_plugin_workbench.faults.substitution import substituted
+from netcl_plugin_workbench.testing.collection import table_of
+from netcl_plugin_workbench.testing.reference import evaluate
 
 #: An elementwise op's shapes: one element less than vectors of 4 and 16 take, then rows and splats.
 FLAT: Final[Shape] = (3, 31)
 BROADCAST: Final[Sequence[Shape]] = (FLAT, (31,), (3, 1))
 #: A structured op's larger variants are left out: a simulator runs some 50,000 in a second.
 _LARGEST: Final = 6_000
+#: So many characters of what it found are handed on.
+_SAID: Final = 4000
+#: The buffers of one probe of a device, which frees them.
+_OF_A_PROBE: Final = 2
 
 
 @final
@@ -58,6 +66,13 @@ class SimulatedStream(StreamWrapper):
         self._held: list[Any] = []
         self._launches = 0
         self._seen = 0
+        self._take_what_probes_freed()
+
+    def _take_what_probes_freed(self) -> None:
+        """Hold the addresses of the device's probes, which run here at the latest."""
+        probed = self.device.probe, self.device.supports_fp16, self.device.supports_fp64
+        for _ in range(_OF_A_PROBE * len(probed)):
+            self.allocate(1, DTYPES["float32"])
 
     def allocate(self, size: int, dtype: Dtype) -> Any:
         if not size:
@@ -80,6 +95,8 @@ class SimulatedStream(StreamWrapper):
             opencl_module().enqueue_copy(self.device.queue, buffer, filled)
 
     def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
+        for other in sized(launch):
+            self.inner.launch(other, buffers, scalars)
         self.inner.launch(launch, buffers, scalars)
         self._launches += 1
 
@@ -192,7 +209,11 @@ def run_job(
                     launched += count
                     label = f"{label} as a {kind}"
                     if found:
-                        return {"launched": launched, "finding": found[:4000], "label": label}
+                        return {
+                            "launched": launched,
+                            "finding": first_of_each(found),
+                            "label": label,
+                        }
                     if problem and (stop or problem[0] == "error"):
                         return {"launched": launched, problem[0]: problem[1], "label": label}
                     if problem:
@@ -213,10 +234,18 @@ def run_scenario(
     launched, finding = stream.news()
     found: dict[str, Any] = {"launched": launched, "label": f"{scenario} as a {kind}"}
     if finding:
-        found["finding"] = finding[:4000]
+        found["finding"] = first_of_each(finding)
     elif problem:
         found[problem[0]] = problem[1]
     return found
+
+
+def first_of_each(log: str) -> str:
+    """Of what the simulator found the first of each kind: one fault fills pages with one kind."""
+    found: dict[str, str] = {}
+    for block in filter(str.strip, BLOCK.split(log)):
+        found.setdefault(re.sub(r"\d\w*", "", block.strip().partition("\n")[0]), block)
+    return "\n".join(found.values())[:_SAID]
 
 
 def _tried(call: Callable[[], Any]) -> tuple[str, str] | None:
@@ -241,10 +270,19 @@ def substituted_by_itself(op: str) -> AbstractContextManager[None]:
     return substituted(row, replace(row.record))
 
 
+def _own_stdout() -> TextIO:
+    """The pipe to who listens; what ops and kernels print goes to stderr from now on."""
+    kept = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return kept
+
+
 def main() -> None:
     """Serve one request."""
     request: Mapping[str, Any] = json.loads(sys.stdin.readline())
-    answer, sys.stdout = sys.stdout, sys.stderr  # an op may print
+    end_with(request["parent"])
+    answer = _own_stdout()
     sys.path[:] = request["path"]
 
     def say(**values: Any) -> None:

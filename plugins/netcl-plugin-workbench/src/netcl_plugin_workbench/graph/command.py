@@ -19,6 +19,7 @@ from netcl_core.errors import FusionError
 @click.option(
     "--recorded", is_flag=True, help="Show the ops that one call records for its gradients."
 )
+@click.option("--times", is_flag=True, help="Time each kernel, and the same ops one by one.")
 @click.option("--svg", metavar="OUT.svg", help="Draw the graph into this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.pass_context
@@ -26,8 +27,9 @@ def graph(ctx: click.Context, /, **options: Any) -> None:
     """Show the kernels that a function of ops becomes under jit_compile.
 
     With --recorded it is called as it is, and shown is the graph that a backward pass goes
-    through. Without --shapes the inputs are what example_inputs() of the file returns: a list,
-    or a dict by name. Exit code 1 when the function raises or cannot be traced.
+    through. With --times floating inputs take gradients. Without --shapes the inputs are what
+    example_inputs() of the file returns: a list, or a dict by name. Exit code 1 when the
+    function raises or cannot be traced.
     """
     showing = import_module("netcl_plugin_workbench.graph.graph_output")
     try:

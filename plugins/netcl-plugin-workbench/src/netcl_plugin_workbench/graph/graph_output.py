@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from netcl_core.device.device_table import use_device
+from netcl_core.cli.tables import print_json, print_table
 from netcl_core.dtypes import dtype_name
-from netcl_core.errors import ArgumentError, FusionError, NetclError, message
+from netcl_core.errors import FusionError, NetclError, message
+from netcl_core.hardware.device_table import use_device
 from netcl_core.jit.jit import Jitted, jit_compile, traced
 from netcl_core.tape.node import Target, target_of
 from netcl_core.tape.recorded import recorded_graph
 from netcl_core.tape.tape import Tape
-from netcl_core.tensors.tensor import Operand
+from netcl_core.tensors.tensor import Tensor
 from netcl_plugin_workbench.graph import names
 from netcl_plugin_workbench.graph.graph import Graph, GraphNames, graph_of
 from netcl_plugin_workbench.graph.repeated import repeated
@@ -33,6 +33,8 @@ from netcl_plugin_workbench.graph.target import (
     take_gradients,
     told,
 )
+from netcl_plugin_workbench.graph.times import StepTime, step_times
+from netcl_plugin_workbench.writing import write_text
 
 
 def show(
@@ -42,35 +44,51 @@ def show(
     dtype: str,
     device: str | None,
     recorded: bool,
+    times: bool,
     svg: str | None,
     as_json: bool,
 ) -> None:
     """Print or draw the graph of a function: its kernels, or with `recorded` its tape.
 
+    With `times` print what each kernel takes.
+
     Raises:
         ArgumentError, ShapeError, DtypeError: FILE:FUNC or the shapes are wrong.
         FusionError: the function raises, or cannot be traced.
     """
-    dtype = dtype_name(dtype, "--dtype")
-    scope = contextlib.nullcontext() if device is None else use_device(device)
-    with scope, contextlib.redirect_stdout(sys.stderr), path_of(target) as (path, name):
-        module = load(path)
-        function = function_of(module, path, name)
-        given = inputs_of(module, function, name, shapes, dtype)
-        if recorded:
+    with _called(target, shapes, dtype_name(dtype, "--dtype"), device) as (function, name, given):
+        if recorded or times:
             take_gradients(given, shapes is not None)
-        with _raising(name):
-            shown = _recorded if recorded else _traced
-            text, graph = shown(function, name, given)
+        if times:
+            found = step_times(jit_compile(function), *given.args, **given.kwargs)
+        else:
+            text, graph = (_recorded if recorded else _traced)(function, name, given)
+    if times:
+        _print_times(found, as_json)
+        return
     if svg is not None:
         drawn = repeated(graph) if isinstance(graph, TapeGraph) else graph
-        _write(Path(svg), to_svg(drawn))
+        write_text("graph", Path(svg), to_svg(drawn), "--svg")
     if as_json:
-        print(json.dumps(_data(graph), indent=2, ensure_ascii=False))
+        print_json(_data(graph))
     elif svg is not None:
         print(f"{svg}: {' '.join(graph.summary)}")
     else:
         print(text)
+
+
+@contextlib.contextmanager
+def _called(
+    target: str, shapes: str | None, dtype: str, device: str | None
+) -> Iterator[tuple[Callable[..., Any], str, inspect.BoundArguments]]:
+    """The function of FILE:FUNC, its name and its inputs; what it prints goes to stderr."""
+    scope = contextlib.nullcontext() if device is None else use_device(device)
+    with scope, contextlib.redirect_stdout(sys.stderr), path_of("graph", target) as (path, name):
+        module = load("graph", path)
+        function = function_of("graph", module, path, name)
+        given = inputs_of("graph", module, function, name, shapes, dtype)
+        with _raising(name):
+            yield function, name, given
 
 
 @contextlib.contextmanager
@@ -132,8 +150,31 @@ def _codes_above() -> set[CodeType]:
 
 def _tensors(leaves: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Target]]:
     for path, value in leaves:
-        if isinstance(value, Operand):
+        if isinstance(value, Tensor):
             yield path, target_of(value)
+
+
+def _print_times(found: Sequence[StepTime], as_json: bool) -> None:
+    """A row per kernel, the slowest first, and the sum."""
+    if as_json:
+        print_json([asdict(each) for each in found])
+        return
+    total = sum(each.seconds for each in found)
+    rows = [
+        [f"{each.seconds / total:.0%}", *map(_micros, _seconds(each)), each.ops, each.place]
+        for each in sorted(found, key=lambda each: -each.seconds)
+    ]
+    sums = [_micros(sum(column)) for column in zip(*map(_seconds, found), strict=True)]
+    header = ["part", "forward", "gradients", "op by op", "kernel", "from"]
+    print_table(header, [*rows, ["", *sums, "all", ""]], cut=["kernel", "from"])
+
+
+def _seconds(each: StepTime) -> tuple[float, float, float]:
+    return each.forward, each.gradients, each.apart
+
+
+def _micros(seconds: float) -> str:
+    return f"{seconds * 1e6:.0f} us"
 
 
 def _data(graph: Graph | TapeGraph) -> dict[str, Any]:
@@ -141,10 +182,3 @@ def _data(graph: Graph | TapeGraph) -> dict[str, Any]:
     data = asdict(graph)
     data["nodes"], data["edges"] = data.pop("boxes"), data.pop("edges")
     return data
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ArgumentError(message("graph", f"--svg {path}: {error.strerror}")) from error

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from netcl_core.tensors.tensor import Operand
+from netcl_core.tensors.tensor import Tensor
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -17,7 +17,7 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 def of_arguments(given: inspect.BoundArguments) -> tuple[list[str], list[str]]:
     """The names of a call's tensors and of its numbers, keyword arguments in order of name."""
     leaves = leaves_of_arguments(given)
-    tensors = [path for path, x in leaves if isinstance(x, (Operand, np.ndarray))]
+    tensors = [path for path, x in leaves if isinstance(x, (Tensor, np.ndarray))]
     numbers = [path for path, x in leaves if type(x) in (int, float) or isinstance(x, np.generic)]
     return tensors, numbers
 
@@ -66,11 +66,11 @@ def of_constants(function: Callable[..., Any]) -> dict[int, str]:
     return found
 
 
-def constants_of(function: Callable[..., Any]) -> Iterator[tuple[str, Operand]]:
+def constants_of(function: Callable[..., Any]) -> Iterator[tuple[str, Tensor]]:
     """The tensors that a function reads from outside, with their names there."""
     for name, value in _read(function):
         for path, leaf in leaves_of(name, value):
-            if isinstance(leaf, Operand):
+            if isinstance(leaf, Tensor):
                 yield path, leaf
             elif callable(parameters := getattr(leaf, "named_parameters", None)):
                 for own, tensor in parameters():

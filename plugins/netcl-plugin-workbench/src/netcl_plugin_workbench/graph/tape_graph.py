@@ -167,7 +167,9 @@ class _TapeGraphBuilder:
         text = op_text(name, record.call, tensors, scalars, attrs)
         if len(record.call.results or (None,)) > 1:
             text += f"[{node.index}]"
-        return DrawnOp(self.values[target], name, text, node.dtype, tuple(node.shape), record.where)
+        return DrawnOp(
+            self.values[target], name, text, node.dtype, tuple(node.shape), record.made_at
+        )
 
     def _note(self, call: RecordedCall) -> str:
         """The user's line, in short, and which inputs are no longer what the gradient needs."""

@@ -8,14 +8,14 @@ from netcl_core.errors import ArgumentError, message
 from netcl_core.tape.node import Node, target_of
 from netcl_core.tape.recorded import nodes_behind, recorded_graph
 from netcl_core.tape.tape import Tape
-from netcl_core.tensors.tensor import Operand
+from netcl_core.tensors.tensor import Tensor
 from netcl_plugin_workbench.graph.repeated import repeated
 from netcl_plugin_workbench.graph.svg import to_svg
 from netcl_plugin_workbench.graph.tape_graph import tape_graph
 
 
 def tape_svg(
-    recorded: Tape | Node, names: Mapping[str, Operand] | None = None, *, title: str = "tape"
+    recorded: Tape | Node, names: Mapping[str, Tensor] | None = None, *, title: str = "tape"
 ) -> str:
     """What a tape recorded, or what lies behind a loss, as a drawing in SVG.
 

@@ -1,4 +1,7 @@
-"""FILE:FUNC, the target of `netcl graph`: the file as a module, its function, and its inputs."""
+"""FILE:FUNC, the target of a command: the file as a module, its function, and its inputs.
+
+`who` is the command, for errors.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from netcl_core.cli.shapes import specs
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, message
 from netcl_core.tensors.tensor import Tensor
+from netcl_plugin_workbench.shapes import specs
 
 #: The function, of a file or of another function, that gives the inputs of an example.
 EXAMPLE = "example_inputs"
@@ -28,14 +31,14 @@ EXAMPLE = "example_inputs"
 
 
 @contextlib.contextmanager
-def path_of(target: str) -> Iterator[tuple[Path, str]]:
+def path_of(who: str, target: str) -> Iterator[tuple[Path, str]]:
     """FILE:FUNC in parts; meanwhile the file's folder is where its imports are found."""
     file, colon, name = target.rpartition(":")
     path = Path(file)
     if not (colon and file and name):
-        raise ArgumentError(message("graph", repr(target), "FILE:FUNC, as in model.py:forward"))
+        raise ArgumentError(message(who, repr(target), "FILE:FUNC, as in model.py:forward"))
     if not path.is_file():
-        raise ArgumentError(message("graph", f"there is no file {file!r}", "a Python file"))
+        raise ArgumentError(message(who, f"there is no file {file!r}", "a Python file"))
     before = list(sys.path)
     sys.path.insert(0, str(path.resolve().parent))
     try:
@@ -44,23 +47,23 @@ def path_of(target: str) -> Iterator[tuple[Path, str]]:
         sys.path[:] = before
 
 
-def load(path: Path) -> ModuleType:
+def load(who: str, path: Path) -> ModuleType:
     """The file as a module, under a name that no other module has."""
-    name = f"_graph_of_{path.stem}"
+    name = f"_{who}_of_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     if spec is None or spec.loader is None:
-        raise ArgumentError(message("graph", str(path), "a Python file"))
+        raise ArgumentError(message(who, str(path), "a Python file"))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise ArgumentError(message("graph", f"importing {path} raised {told(error)}")) from error
+        raise ArgumentError(message(who, f"importing {path} raised {told(error)}")) from error
     return module
 
 
-def function_of(module: ModuleType, path: Path, name: str) -> Callable[..., Any]:
+def function_of(who: str, module: ModuleType, path: Path, name: str) -> Callable[..., Any]:
     """What the file has under that name, a dotted one too."""
     try:
         found = operator.attrgetter(name)(module)
@@ -69,10 +72,10 @@ def function_of(module: ModuleType, path: Path, name: str) -> Callable[..., Any]
         remedy = f"Did you mean {near[0]}" if near else ""
         expected = "a function of the file"
         given = f"{path} has no {name!r}"
-        raise ArgumentError(message("graph", given, expected, remedy)) from None
+        raise ArgumentError(message(who, given, expected, remedy)) from None
     if not callable(found) or inspect.isclass(found):
         given = f"{name} is of type {type(found).__name__}"
-        raise ArgumentError(message("graph", given, "a function"))
+        raise ArgumentError(message(who, given, "a function"))
     return found  # type: ignore[no-any-return]
 
 
@@ -80,26 +83,31 @@ def function_of(module: ModuleType, path: Path, name: str) -> Callable[..., Any]
 
 
 def inputs_of(
-    module: ModuleType, function: Callable[..., Any], name: str, shapes: str | None, dtype: str
+    who: str,
+    module: ModuleType,
+    function: Callable[..., Any],
+    name: str,
+    shapes: str | None,
+    dtype: str,
 ) -> inspect.BoundArguments:
-    """The arguments of the call to trace: zeros of some shapes, or the file's own example."""
+    """The arguments of the call: zeros of some shapes, or the file's own example."""
     args: Any = ()
     kwargs: Mapping[str, Any] = {}
     signature = inspect.signature(function)
     if shapes is not None:
-        args = [Tensor.zeros(one.shape, one.dtype) for one in specs("graph", shapes, dtype)]
+        args = [Tensor.zeros(one.shape, one.dtype) for one in specs(who, shapes, dtype)]
     else:
         example = getattr(function, EXAMPLE, None) or getattr(module, EXAMPLE, None)
         if callable(example):
-            args, kwargs = _example(example)
+            args, kwargs = _example(who, example)
         elif _wanted(signature):
             wanted = "--shapes, or a function example_inputs() in the file"
-            raise ArgumentError(message("graph", f"{name} has no inputs", wanted))
+            raise ArgumentError(message(who, f"{name} has no inputs", wanted))
     try:
         return signature.bind(*args, **kwargs)
     except TypeError as error:
         given = f"{len(args) + len(kwargs)} inputs for {name}{signature}: {error}"
-        raise ArgumentError(message("graph", given)) from None
+        raise ArgumentError(message(who, given)) from None
 
 
 def take_gradients(given: inspect.BoundArguments, tensors: bool) -> None:
@@ -133,18 +141,18 @@ def _wanted(signature: inspect.Signature) -> bool:
     return False
 
 
-def _example(example: Callable[[], Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+def _example(who: str, example: Callable[[], Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
     """What `example_inputs()` gives: a list or tuple by position, a dict by name."""
     try:
         found = example()
     except Exception as error:
-        raise ArgumentError(message("graph", f"{EXAMPLE}() raised {told(error)}")) from error
+        raise ArgumentError(message(who, f"{EXAMPLE}() raised {told(error)}")) from error
     if isinstance(found, Mapping):
         return (), found
     if isinstance(found, (list, tuple)):
         return tuple(found), {}
     given = f"{EXAMPLE}() returned {type(found).__name__}"
-    raise ArgumentError(message("graph", given, "a list or tuple of inputs, or a dict by name"))
+    raise ArgumentError(message(who, given, "a list or tuple of inputs, or a dict by name"))
 
 
 def told(error: BaseException) -> str:

@@ -7,7 +7,6 @@ what is there is none and would be overwritten.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,7 +17,7 @@ from rich.console import Console
 from rich.progress import Progress as Bar
 
 import netcl_core as nc
-from netcl_core.errors import ArgumentError, PluginError, message
+from netcl_core.errors import PluginError
 from netcl_core.plugins.market import lock as locks
 from netcl_core.plugins.market.installed import core
 from netcl_core.plugins.market.lock import DevicePart, Lock
@@ -26,6 +25,7 @@ from netcl_plugin_workbench.lock import comparing
 from netcl_plugin_workbench.lock.devices import part_of
 from netcl_plugin_workbench.lock.pins import pin, plugins
 from netcl_plugin_workbench.lock.text import text_of
+from netcl_plugin_workbench.writing import write_text
 
 
 def run(check: bool, out: str | None, devices: Sequence[str], as_json: bool) -> int:
@@ -114,10 +114,7 @@ def _write(path: Path, before: Lock | None, now: Lock, as_json: bool) -> int:
     dropped = sorted(others.keys() - kept.keys())
     text = text_of(Lock(now.core, now.plugins, {**kept, **now.devices}))
     changed = not path.is_file() or path.read_bytes() != text.encode()
-    try:
-        _replace(path.resolve(), text)
-    except OSError as error:
-        raise ArgumentError(message("plugins lock", f"{path}: {error.strerror}")) from error
+    write_text("plugins lock", path, text)
     if as_json:
         data = {"lock": str(path), "changed": changed, "plugins": sorted(now.plugins)}
         _print_json({**data, "devices": sorted({**kept, **now.devices}), "dropped": dropped})
@@ -128,16 +125,6 @@ def _write(path: Path, before: Lock | None, now: Lock, as_json: bool) -> int:
     for device in dropped:
         print(f"note: {device}: dropped, since what was locked there is no longer installed")
     return 0
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all; an interrupt leaves the earlier one."""
-    aside = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        aside.write_text(text, encoding="utf-8", newline="\n")
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _print_json(data: Any) -> None:

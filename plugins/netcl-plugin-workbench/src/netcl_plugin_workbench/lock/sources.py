@@ -26,7 +26,7 @@ from netcl_core.errors import (
     ShapeError,
 )
 from netcl_core.testing import Case
-from netcl_core.testing.collection import table_of
+from netcl_plugin_workbench.testing.collection import table_of
 
 #: What an op raises where there is nothing to render: no gradient, not this dtype, not this device.
 _NOTHING = (

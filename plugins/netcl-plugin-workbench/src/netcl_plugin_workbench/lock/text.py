@@ -23,12 +23,12 @@ def text_of(lock: Lock) -> str:
 def _pin(pin: Pin) -> dict[str, Any]:
     """What is not as usual stands there."""
     made: dict[str, Any] = {"version": pin.version}
-    if pin.record:
-        made["record"] = pin.record
-    if pin.editable:
-        made["editable"] = True
     if pin.files:
         made["files"] = pin.files
+    if pin.editable:
+        made["editable"] = True
+    if pin.data:
+        made["data"] = True
     return made
 
 

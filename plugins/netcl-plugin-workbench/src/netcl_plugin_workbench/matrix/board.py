@@ -9,10 +9,10 @@ from typing import final
 
 from packaging.version import Version
 
-from netcl_core.testing.records import LEVELS
 from netcl_plugin_workbench.matrix.records import Cell, CellRecord
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES
 from netcl_plugin_workbench.matrix.signs import NOT_RUN, SIGNS
+from netcl_plugin_workbench.testing.records import LEVELS
 
 
 @final

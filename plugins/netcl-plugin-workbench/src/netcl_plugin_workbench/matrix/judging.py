@@ -16,11 +16,11 @@ from packaging.utils import canonicalize_name
 
 from netcl_core.errors import RecordError
 from netcl_core.plugins.market.manifests import Manifest
-from netcl_core.testing.records import CheckRecord, Outcome
 from netcl_plugin_workbench.check.reading import from_json
 from netcl_plugin_workbench.matrix.processes import Ended
 from netcl_plugin_workbench.matrix.records import Cell, State
 from netcl_plugin_workbench.matrix.runtimes import Presence
+from netcl_plugin_workbench.testing.records import CheckRecord, Outcome
 
 _NO_COMMAND: Final = "No such command"
 _USAGE, _ENVIRONMENT = 2, 3

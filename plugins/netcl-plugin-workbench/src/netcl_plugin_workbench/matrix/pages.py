@@ -10,10 +10,10 @@ from typing import Any, Final
 import jinja2
 
 from netcl_core.config import core_source
-from netcl_core.testing.records import CheckRecord, Outcome
 from netcl_plugin_workbench.matrix.board import Board, Place, counts, together
 from netcl_plugin_workbench.matrix.runtimes import RUNTIMES
 from netcl_plugin_workbench.matrix.signs import SIGNS
+from netcl_plugin_workbench.testing.records import CheckRecord, Outcome
 
 _FOLDER: Final = Path(__file__).parents[1] / "templates" / "matrix"
 _ESCAPED: Final = ("html.j2", "svg.j2")

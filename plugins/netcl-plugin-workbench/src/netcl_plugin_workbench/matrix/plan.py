@@ -10,6 +10,7 @@ from typing import final
 from click import UsageError
 from packaging.utils import canonicalize_name
 
+from netcl_core.config import MARKET_PREFIX
 from netcl_core.errors import PluginError, message
 from netcl_core.plugins.market.requirements import CORE
 from netcl_plugin_workbench.matrix.fitting import Choice, best, choose
@@ -90,7 +91,7 @@ def shelves(cores: Path, plugins: Path, only: Sequence[str] = ()) -> Shelves:
             raise PluginError(message(f"the wheels in {folder}", given, f"a wheel of {what}"))
     names = {wheel.name for wheel in found.plugins}
     # By its manifest's name, or, without a manifest, by the usual name of its distribution.
-    own = {name.removeprefix("netcl-plugin-"): name for name in names}
+    own = {name.removeprefix(MARKET_PREFIX): name for name in names}
     own |= {each.name: wheel.name for wheel in found.plugins for each in wheel.manifests}
     wanted = {own.get(name, canonicalize_name(name)) for name in only} or names
     if missing := sorted(wanted - names):

@@ -16,8 +16,8 @@ from typing import Any, Final, Literal, TypeAlias, final
 from packaging.version import Version
 
 from netcl_core.errors import RecordError, message
-from netcl_core.testing.records import LEVELS, CheckRecord
 from netcl_plugin_workbench.check.reading import from_json
+from netcl_plugin_workbench.testing.records import LEVELS, CheckRecord
 
 SCHEMA: Final = 1
 State: TypeAlias = Literal["pass", "fail", "setup_error", "unsupported"]

@@ -15,6 +15,7 @@ from netcl_plugin_workbench.matrix import exports, pages
 from netcl_plugin_workbench.matrix.board import Board, board, counts
 from netcl_plugin_workbench.matrix.records import load
 from netcl_plugin_workbench.matrix.tables import print_reasons, print_table
+from netcl_plugin_workbench.writing import write_text
 
 #: The file that lists what a report wrote, so that the next replaces that and nothing else.
 MARKER: Final = ".netcl-board"
@@ -68,7 +69,7 @@ def _write(out: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_text("matrix report", path, text)
     _note(out, files)
 
 
@@ -82,7 +83,7 @@ def _earlier(out: Path) -> set[str]:
 
 
 def _note(out: Path, names: Iterable[str]) -> None:
-    (out / MARKER).write_text(json.dumps(sorted(names), indent=1) + "\n", encoding="utf-8")
+    write_text("matrix report", out / MARKER, json.dumps(sorted(names), indent=1) + "\n")
 
 
 def _print(shown: Board, out: Path, written: int) -> None:

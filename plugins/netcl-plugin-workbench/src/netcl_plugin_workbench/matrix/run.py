@@ -6,7 +6,6 @@ import json
 import shutil
 import signal
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_core.config import cache_root
+from netcl_core.scratch import Scratch
 from netcl_plugin_workbench.matrix import pythons
 from netcl_plugin_workbench.matrix.environments import Environments
 from netcl_plugin_workbench.matrix.plan import Shelves, shelves, tasks
@@ -70,7 +70,7 @@ def run(options: Options) -> int:
     # Asked to end, a run ends its children too, as after Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with tempfile.TemporaryDirectory(prefix="netcl-matrix-") as work:
+        with Scratch("matrix") as work:
             found = pythons.find_all(options.pythons)
             ask = devices_here(processes, Path(work))
             here = _presences(options.runtimes, found, wheelhouse, environments, Path(work), ask)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
+from netcl_core.scratch import Scratch
 from netcl_plugin_workbench.matrix import judging
 from netcl_plugin_workbench.matrix.environments import Environments, Made
 from netcl_plugin_workbench.matrix.judging import CellVerdict
@@ -91,7 +91,7 @@ class Runner:
         )
         if made.problem:
             return _not_made(made), made
-        with tempfile.TemporaryDirectory(prefix="netcl-matrix-") as work:
+        with Scratch("matrix") as work:
             return self._check(task, made, Path(work)), made
 
     def _check(self, task: Task, made: Made, work: Path) -> CellVerdict:

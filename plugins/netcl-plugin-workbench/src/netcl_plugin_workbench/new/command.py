@@ -37,9 +37,18 @@ def _listed() -> str:
     "--op", help="The name of what it brings: an op's, say.  [default: NAME with underscores]"
 )
 @click.option("--author", help="For the licence and the metadata.  [default: the plugin's authors]")
+@click.option(
+    "--data-only", is_flag=True, help="Without Python: a manifest and templates. Ops alone."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def new(
-    name: str, kind: RecordKind, out: Path | None, op: str | None, author: str | None, as_json: bool
+    name: str,
+    kind: RecordKind,
+    out: Path | None,
+    op: str | None,
+    author: str | None,
+    data_only: bool,
+    as_json: bool,
 ) -> None:
     """Start a plugin: a folder with a small example that passes its own check.
 
@@ -47,19 +56,27 @@ def new(
     existing folder has to be empty. Exit code 2 when a name cannot be used, 3 when
     the folder cannot be written.
     """
+    if data_only and not kind.defined:
+        able = " or ".join(name for name, each in SCAFFOLDS.items() if each.defined)
+        raise click.BadParameter(f"--data-only needs --kind {able}; a {kind.scaffold} is code")
     names = importlib.import_module("netcl_plugin_workbench.new.names").chosen(name, kind, op)
     project = importlib.import_module("netcl_plugin_workbench.new.project")
     folder = out or Path(names.distribution)
-    files = project.create(folder, kind, names, author)
+    files = project.create(folder, kind, names, author, data_only)
     steps = [
         f"cd {folder}",
         "python -m pip install -e '.[dev]'",
         "netcl plugins check .",
     ]
-    first = project.first_files(kind, names)
+    first = project.first_files(kind, names, data_only)
     if as_json:
         data = {"distribution": names.distribution, "plugin": names.name, "op": names.op}
-        data |= {"package": names.package, "kind": kind.scaffold, "folder": str(folder)}
+        data |= {
+            "package": names.package,
+            "kind": kind.scaffold,
+            "data_only": data_only,
+            "folder": str(folder),
+        }
         print(json.dumps({**data, "files": files, "first": first, "next": steps}, indent=2))
         return
     print(f"{folder}: {len(files)} files, with {names.op} as an example.\n")

@@ -10,6 +10,7 @@ from typing import Final, final
 
 import click
 
+from netcl_core.config import MARKET_PREFIX
 from netcl_core.errors import message
 from netcl_core.plugins.catalogue import catalogue
 from netcl_core.plugins.kinds import SHORT_ROAD, RecordKind
@@ -18,7 +19,6 @@ from netcl_core.plugins.market.survey import CORE_PREFIX, survey
 from netcl_core.plugins.names import reserved
 from netcl_core.plugins.resolution import canonical
 
-PREFIX: Final = "netcl-plugin-"
 #: Longer ones would not fit into the lines of the generated files.
 _LONGEST: Final = 24
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -45,11 +45,11 @@ class Names:
 
 def chosen(given: str, kind: RecordKind, op: str | None = None) -> Names:
     """The names of a project; raises click.BadParameter for one that is wrong or taken."""
-    name = canonical(given).removeprefix(PREFIX)
+    name = canonical(given).removeprefix(MARKET_PREFIX)
     if not _NAME.fullmatch(name) or len(name) > _LONGEST:
         expected = f"letters, digits and hyphens, a letter first, at most {_LONGEST} characters"
         raise _refused(f"the name {given!r}", expected, "Try one like 'swiglu' or 'focal-loss'")
-    distribution = PREFIX + name
+    distribution = MARKET_PREFIX + name
     _check_name(name, distribution)
     chosen_op = name.replace("-", "_") if op is None else op
     _check_op(chosen_op, kind)

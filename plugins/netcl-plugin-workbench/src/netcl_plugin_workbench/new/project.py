@@ -22,6 +22,8 @@ from netcl_core.plugins.kinds import RecordKind
 from netcl_plugin_workbench.new.names import Names
 
 _SUFFIX: Final = ".j2"
+#: Where a scaffold says that the source is, until its author does: an address of nobody's.
+EXAMPLE: Final = "https://example.org"
 #: Ends what other templates include and nobody else wants.
 _PART: Final = ".part.j2"
 #: The rows of a README's table of files.
@@ -30,13 +32,21 @@ _FILES: Final = "files.part.j2"
 _SUMMARY: Final = "summary.part.j2"
 
 
-def create(folder: Path, kind: RecordKind, names: Names, author: str | None = None) -> list[str]:
+def create(
+    folder: Path,
+    kind: RecordKind,
+    names: Names,
+    author: str | None = None,
+    data_only: bool = False,
+) -> list[str]:
     """Write a project; returns the paths of its files, sorted.
+
+    `data_only`: its package holds a manifest and templates, and no Python.
 
     Raises click.BadParameter if the folder holds something, NetclError if it cannot be written.
     """
     _check_free(folder)
-    files = rendered(kind, names, author or f"The authors of {names.distribution}")
+    files = rendered(kind, names, author or author_of(names.distribution), data_only)
     try:
         _write(folder, files)
     except OSError as error:
@@ -46,24 +56,44 @@ def create(folder: Path, kind: RecordKind, names: Names, author: str | None = No
     return sorted(files)
 
 
-def rendered(kind: RecordKind, names: Names, author: str) -> dict[str, str]:
+def author_of(distribution: str) -> str:
+    """Who has written a project, where nobody says so."""
+    return f"The authors of {distribution}"
+
+
+def summary(kind: RecordKind, names: Names) -> str:
+    """What a project brings, in the one line that stands for it until the author's own does."""
+    environment, _ = _environment(kind)
+    return environment.get_template(_SUMMARY).render(_context(kind, names, "")).strip()
+
+
+def rendered(
+    kind: RecordKind, names: Names, author: str, data_only: bool = False
+) -> dict[str, str]:
     """Path -> text of every file of a project."""
     environment, places = _environment(kind)
-    context = _context(kind, names, author)
-    context["summary"] = environment.get_template(_SUMMARY).render(context).strip()
+    context = {**_context(kind, names, author), "data": data_only}
+    context["summary"] = summary(kind, names)
     found = {
         path.relative_to(place).as_posix(): None
         for place in places
         for path in place.rglob(f"*{_SUFFIX}")
-        if not path.name.endswith(_PART)
+        if not path.name.endswith(_PART) and not (data_only and _is_python(path, place))
     }
     return {_target(name, names): environment.get_template(name).render(context) for name in found}
 
 
-def first_files(kind: RecordKind, names: Names) -> list[str]:
+def _is_python(path: Path, place: Path) -> bool:
+    """Whether a template of a project is for a module of its package, or says that it is typed."""
+    inside = path.relative_to(place).parts[0] == "src"
+    return inside and path.name.endswith((f".py{_SUFFIX}", f".typed{_SUFFIX}"))
+
+
+def first_files(kind: RecordKind, names: Names, data_only: bool = False) -> list[str]:
     """`path  what it holds` of the files that an author changes first, as the README lists them."""
     environment, _ = _environment(kind)
-    text = environment.get_template(_FILES).render(_context(kind, names, ""))
+    context = {**_context(kind, names, ""), "data": data_only}
+    text = environment.get_template(_FILES).render(context)
     rows = [row.strip("| ").split(" | ", 1) for row in text.splitlines()]
     return [f"{path.strip('`')}  {holds}" for path, holds in rows]
 
@@ -99,6 +129,8 @@ def _context(kind: RecordKind, names: Names, author: str) -> dict[str, Any]:
     return {
         **{field: getattr(names, field) for field in names.__slots__},
         "kind": kind.name,
+        "scaffold": kind.scaffold,
+        "source": f"{EXAMPLE}/{names.distribution}",
         "author": author,
         "year": date.today().year,
         "api": list(nc.API_VERSION),

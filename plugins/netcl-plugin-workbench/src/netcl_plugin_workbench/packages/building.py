@@ -9,13 +9,13 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from netcl_core.errors import MissingExtraError, TargetError, message
+from netcl_core.scratch import Scratch
 
 _SECONDS: Final = 600
 _TAIL: Final = 12
@@ -43,7 +43,7 @@ def build_wheel(project: Path, into: Path) -> tuple[Path | None, str]:
     _insist_on_tools(project_table(project))
     options = ["--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check"]
     command = [sys.executable, "-m", "pip", "wheel", *options, "-w", str(into)]
-    with tempfile.TemporaryDirectory() as folder:
+    with Scratch("build") as folder:
         copy = Path(folder, project.resolve().name)
         try:
             shutil.copytree(project, copy, ignore=_left_out, ignore_dangling_symlinks=True)

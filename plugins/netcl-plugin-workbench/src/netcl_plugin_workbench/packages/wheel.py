@@ -21,8 +21,8 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from netcl_core.errors import PluginError
-from netcl_core.plugins.market.finding import MANIFEST, PLUGINS, PRIMITIVES
-from netcl_core.plugins.market.manifests import FILE, Manifest, Provided, parse
+from netcl_core.plugins.market.finding import FILE, MANIFEST, PLUGINS, PRIMITIVES
+from netcl_core.plugins.market.manifests import Manifest, parse
 from netcl_plugin_workbench.packages.metadata import Metadata, read_metadata
 from netcl_plugin_workbench.packages.record import UNLISTED, recorded
 from netcl_plugin_workbench.packages.wheel_archive import (
@@ -47,6 +47,7 @@ class Wheel:
         tags: The Pythons and systems that it is for.
         raw_metadata: The file METADATA, which an index serves beside the wheel.
         plugins: The names of its plugins; a distribution without one is no plugin.
+        is_data: Whether none of them has an entry point for code.
         manifests: Those of its plugins that have one, or need none.
         documents: `changelog` and licences by the name of their file, where the wheel has them.
     """
@@ -61,6 +62,7 @@ class Wheel:
     raw_metadata: bytes
     metadata: Metadata
     plugins: tuple[str, ...]
+    is_data: bool
     manifests: tuple[Manifest, ...]
     changelog: str
     licences: tuple[tuple[str, str], ...]
@@ -108,7 +110,8 @@ def read_wheel(path: Path) -> Wheel:
     with opened(path) as archive:
         contents = _Contents(archive, str(name), version)
         points = contents.points()
-        plugins = sorted({*points.get(PLUGINS, {}), *points.get(PRIMITIVES, {})})
+        coded = {*points.get(PLUGINS, {}), *points.get(PRIMITIVES, {})}
+        plugins = sorted(coded or points.get(MANIFEST, {}))
         manifests = tuple(contents.manifests(plugins, points))
         if plugins:
             contents.verify()
@@ -123,6 +126,7 @@ def read_wheel(path: Path) -> Wheel:
             raw_metadata=contents.raw_metadata,
             metadata=contents.metadata,
             plugins=tuple(plugins),
+            is_data=bool(plugins) and not coded,
             manifests=manifests,
             changelog=contents.changelog(),
             licences=tuple(contents.licences()),
@@ -189,9 +193,9 @@ class _Contents:
 
     def _alone(self, plugin: str) -> Manifest:
         """What the entry point of a single primitive says by itself."""
-        op = Provided(plugin, "primitive", elementwise=True)
+        op = {"name": plugin, "kind": "primitive", "elementwise": True}
         summary, licence = self.metadata.summary, self.metadata.licence
-        return Manifest(plugin, (1, 0), summary=summary, license=licence, provides=(op,))
+        return Manifest(plugin, (1, 0), summary=summary, license=licence, rows=(op,))
 
     def _manifest(self, plugin: str, value: str) -> Manifest:
         package, _, inner = (part.strip() for part in value.partition(":"))

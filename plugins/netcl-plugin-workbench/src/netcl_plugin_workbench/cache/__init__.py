@@ -1,0 +1,1 @@
+"""The cache folder: what lies in it, and making it empty."""

@@ -1,0 +1,142 @@
+"""`netcl kernels list`: which kernels each plugin offers for an op, and its templates."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from typing import Any, final
+
+import netcl_core as nc
+from netcl_core.cli.tables import print_json, print_table
+from netcl_core.ops.implementations import Requirements
+from netcl_core.ops.operators import Operator
+from netcl_core.plugins.market.survey import meant
+from netcl_core.plugins.registry import Row, registry
+from netcl_core.plugins.resolution import canonical
+from netcl_core.runtime.rendering import folder_of
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """One way to compute an op: an implementation, or what netcl makes of an expression.
+
+    Attributes:
+        needs: What a device has to be or to have.
+        settings: What `netcl tune` may choose.
+        templates: Those that the plugin's manifest names for the op.
+    """
+
+    op: str
+    kernel: str
+    provider: str
+    priority: int
+    needs: str
+    settings: tuple[str, ...]
+    templates: tuple[str, ...]
+
+
+def show(name: str | None, as_json: bool) -> int:
+    """Print the kernels of all ops, of one, or of a distribution; 2 if it is neither."""
+    registry.load()
+    installed = [plugin.distribution for plugin in nc.plugins.list()]
+    wanted = None if name is None else meant(name, installed)
+    rows = [row for op in sorted(registry.op_names()) for row in registry.op_rows(op)]
+    found = [
+        each
+        for row in rows
+        for each in _of(row, _declared())
+        if wanted is None or each.op == name or canonical(each.provider) in wanted
+    ]
+    files = {
+        provider: texts
+        for provider, texts in _files()
+        if wanted is None or canonical(provider) in wanted
+    }
+    if not found and not files:
+        return _unknown(str(name), {*registry.op_names(), *(row.provider for row in rows)})
+    if as_json:
+        print_json({"kernels": [asdict(each) for each in found], "templates": files})
+    else:
+        _print(found, files if wanted is not None else {})
+    return 0
+
+
+def _unknown(name: str, known: set[str]) -> int:
+    close = get_close_matches(name, sorted(known), n=1)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    print(
+        f"netcl: kernels list: {name!r} is no op and no plugin that is active{hint}",
+        file=sys.stderr,
+    )
+    return 2
+
+
+def _declared() -> dict[tuple[str, str], tuple[str, ...]]:
+    """The templates that manifests name: by distribution and op."""
+    manifests = [(each.distribution, each.manifest) for each in nc.plugins.list() if each.manifest]
+    return {
+        (distribution, row.name): row.templates
+        for distribution, manifest in manifests
+        for row in manifest.provides
+    }
+
+
+def _of(row: Row, declared: dict[tuple[str, str], tuple[str, ...]]) -> Iterator[Offered]:
+    """The ways of one record of an op."""
+    op = row.record.name
+
+    def offered(kernel: str, provider: str, priority: int, way: Any = None) -> Offered:
+        space = None if way is None else way.space
+        settings = () if space is None else tuple(space.choices)
+        needs = "" if way is None else _needs(way.requires)
+        named = declared.get((provider, op), ())
+        return Offered(op, kernel, provider, priority, needs, settings, named)
+
+    if not isinstance(row.record, Operator):
+        yield offered("made of its expression", row.provider, row.priority)
+    elif row.record.view:
+        yield offered("none: it is a view", row.provider, row.priority)
+    else:
+        for each in row.record.offers():
+            yield offered(each.label, each.provider, each.priority, each.item)
+
+
+def _needs(requires: Requirements) -> str:
+    parts = [*requires.device_kinds, *requires.extensions, *requires.dtypes]
+    parts += ["a compiler that takes it"] if requires.compiles else []
+    parts += ["shapes that suit it"] if requires.reject is not None else []
+    return ", ".join(parts)
+
+
+def _files() -> Iterator[tuple[str, list[str]]]:
+    """The templates below each plugin's own prefix, by distribution."""
+    for plugin in nc.plugins.list():
+        folder = folder_of(plugin.prefix) if plugin.prefix else None
+        if folder is not None:
+            paths = sorted(path for path in folder.rglob("*.j2") if path.is_file())
+            names = [f"{plugin.prefix}/{path.relative_to(folder).as_posix()}" for path in paths]
+            yield plugin.distribution, names
+
+
+def _print(found: Sequence[Offered], files: dict[str, list[str]]) -> None:
+    rows = [
+        (
+            each.op,
+            each.kernel,
+            each.provider,
+            each.needs,
+            ", ".join(each.settings),
+            ", ".join(each.templates),
+        )
+        for each in found
+    ]
+    if rows:
+        header = ("op", "kernel", "from", "needs", "settings", "templates")
+        print_table(header, rows, ("kernel", "needs", "templates"))
+    for provider, names in files.items():
+        print(f"\ntemplates of {provider}:" if rows else f"templates of {provider}:")
+        for name in names:
+            print(f"  {name}")

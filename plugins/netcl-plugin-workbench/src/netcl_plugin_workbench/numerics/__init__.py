@@ -1,0 +1,1 @@
+"""What `ag.detect_anomaly(check_numerics=True)` asks: whether gradients fit their forwards."""

@@ -1,0 +1,1 @@
+"""Settings that commands write: which plugins are on, and who serves an op."""

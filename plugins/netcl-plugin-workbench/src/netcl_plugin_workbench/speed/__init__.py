@@ -1,0 +1,1 @@
+"""The speed of an op's candidates beside each other, in one run."""

@@ -1,0 +1,131 @@
+"""Records of how fast the candidates of an op's calls were measured on a device.
+
+Each is a file of the cache folder, one for each call, so that processes that measure at once lose
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final, final
+
+from netcl_core import config, kept
+from netcl_core.hardware.device import Device
+from netcl_core.plugins.market.finding import version_of
+
+#: What a file says of itself, and the version of its form.
+_FORM: Final = "netcl speed"
+_VERSION: Final = 1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Time:
+    """The best time of one candidate."""
+
+    provider: str
+    version: str
+    label: str
+    seconds: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SpeedRecord:
+    """The times of a call's candidates, from one run.
+
+    Attributes:
+        device: The OpenCL platform, the device's name and its driver's version.
+        call: Which case or attributes it has, in words; may be empty.
+        shapes: Those of the inputs, such as `9x301,301x70`.
+        date: The day, such as `2026-11-23`.
+    """
+
+    op: str
+    device: tuple[str, str, str]
+    dtype: str
+    call: str
+    shapes: str
+    date: str
+    times: tuple[Time, ...]
+
+
+def folder() -> Path:
+    """The folder of the records (it need not exist yet)."""
+    return config.cache_root() / "speed"
+
+
+def device_facts(device: Device) -> tuple[str, str, str]:
+    """What a record says of a device."""
+    return device.platform, device.name, device.driver_version
+
+
+def write(
+    op: str,
+    device: Device,
+    dtype: str,
+    call: str,
+    shapes: str,
+    times: Sequence[tuple[str, str, float]],
+) -> None:
+    """Keep what was measured today: provider, label and seconds of each; the disk may refuse."""
+    if not config.get("cache"):
+        return
+    found = tuple(Time(who, version_of(who) or "", label, taken) for who, label, taken in times)
+    facts = device_facts(device)
+    record = SpeedRecord(op, facts, dtype, call, shapes, time.strftime("%Y-%m-%d"), found)
+    data = {_FORM: _VERSION, **asdict(record)}
+    try:
+        config.keep_whole(_path(record), json.dumps(data, indent=1).encode())
+    except OSError:
+        return
+
+
+def of(op: str, device: Device, dtype: str) -> list[SpeedRecord]:
+    """The records of an op on a device, the latest first; what cannot be read is none.
+
+    What another version of a plugin took is left out.
+    """
+    wanted = (op, device_facts(device), dtype)
+    found = [_read(path) for path in folder().glob(f"{op}-*.json")]
+    fitting = [
+        _today(each) for each in found if each and (each.op, each.device, each.dtype) == wanted
+    ]
+    told = [each for each in fitting if each.times]
+    return sorted(told, key=lambda each: (each.date, each.call, each.shapes), reverse=True)
+
+
+def _today(record: SpeedRecord) -> SpeedRecord:
+    """Without what is no longer installed."""
+    kept = [each for each in record.times if each.version == (version_of(each.provider) or "")]
+    return replace(record, times=tuple(kept))
+
+
+def _path(record: SpeedRecord) -> Path:
+    key = (record.op, *record.device, record.dtype, record.call, record.shapes)
+    return folder() / f"{record.op}-{kept.digest(*key)[:24]}.json"
+
+
+def _read(path: Path) -> SpeedRecord | None:
+    try:
+        data = json.loads(path.read_bytes())
+        if data.pop(_FORM) != _VERSION:
+            return None
+        times = tuple(_time(**row) for row in data.pop("times"))
+        record = SpeedRecord(**{**data, "device": tuple(data["device"])}, times=times)
+        return record if _path(record) == path else None
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return None
+
+
+def _time(seconds: Any, **texts: Any) -> Time:
+    if not isinstance(seconds, float) or not (math.isfinite(seconds) and seconds > 0):
+        raise ValueError("no time")
+    if not all(isinstance(text, str) and text.isprintable() for text in texts.values()):
+        raise ValueError("no text")
+    return Time(seconds=seconds, **texts)

@@ -1,0 +1,44 @@
+"""Inputs that checks make of a case: its shapes and values in other arrangements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from netcl_core.dtypes import DTYPES, is_floating
+from netcl_core.tensors.host_data import Array, Shape
+
+
+def covector(shape: Shape, dtype: str) -> Array:
+    """An upstream gradient of both signs, exact in every dtype."""
+    pattern = (5 * np.arange(np.prod(shape, dtype=int)) % 11 - 5.25) / 4
+    return pattern.reshape(shape).astype(DTYPES[dtype].numpy)
+
+
+def pairs_of(values: Sequence[float], count: int) -> list[Array]:
+    """All pairs of the values as two inputs, turned a little more for each further one."""
+    first, second = (axis.reshape(-1) for axis in np.meshgrid(values, values))
+    further = [np.roll(second, 5 * i) for i in range(1, count - 1)]
+    return [each.astype(np.float64) for each in (first, second, *further)[:count]]
+
+
+def for_inputs(shapes: Sequence[Shape], count: int) -> list[Shape]:
+    """A shape for each of so many inputs; they are repeated where there are too few."""
+    return [shapes[i % len(shapes)] for i in range(count)]
+
+
+def strided(array: Array) -> Array:
+    """The same values with gaps between them in memory, in Fortran's order."""
+    wide = np.zeros(tuple(2 * size for size in array.shape), array.dtype, order="F")
+    view = np.asarray(wide[tuple(slice(None, None, 2) for _ in array.shape)])  # 0-d: a scalar
+    view[...] = array
+    return view
+
+
+def away_from(array: Array, kinks: Sequence[float]) -> Array:
+    """Floating data with every value at least 0.01 away from the kinks."""
+    for kink in kinks if is_floating(array) else ():
+        near = np.abs(array - kink) < 0.01
+        array = np.where(near, kink + np.where(array < kink, -0.01, 0.01), array)
+    return array

@@ -1,0 +1,279 @@
+"""Steps: every check that a table asks for, with the op, the device and the dtype that it is of.
+
+Building programs is what takes time, so that elementwise ops meet a device in groups that share
+kernels (`fused`) in every dtype, and each by itself in its main one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias, final
+
+from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core.dtypes import DTYPES
+from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import get_device
+from netcl_core.ops.amp_policies import AmpPolicy
+from netcl_core.testing.cases import Case
+from netcl_core.testing.scenarios import Scenario
+from netcl_plugin_workbench.testing import checks, policies
+from netcl_plugin_workbench.testing.collection import Table, all_cases
+from netcl_plugin_workbench.testing.fused import check_group, check_group_slopes, groups, is_fusible
+from netcl_plugin_workbench.testing.pattern_checks import (
+    check_match,
+    check_near_misses,
+    check_second_order,
+)
+from netcl_plugin_workbench.testing.reference import lacking
+from netcl_plugin_workbench.testing.settings import check_settings
+from netcl_plugin_workbench.testing.slopes import check_slopes
+
+#: `(case, device, dtype)`; raises AssertionError, or whatever the op raises.
+CheckFunction: TypeAlias = Callable[[Case, Device, str], None]
+#: What a case runs by itself on a device in each of its dtypes.
+_IN_EACH_DTYPE: Final[dict[str, CheckFunction]] = {
+    "values": checks.check_variants,
+    "broadcasting": checks.check_broadcasting,
+    "deterministic": checks.check_deterministic,
+    "settings": check_settings,
+}
+#: And what depends on the op, not on the dtype.
+_ONCE: Final[dict[str, CheckFunction]] = {
+    "strided": checks.check_strided,
+    "pruning": checks.check_pruning,
+    "non-finite": checks.check_non_finite,
+    "threads": checks.check_threads,
+}
+#: What a training pattern's case runs besides.
+_OF_PATTERNS: Final[dict[str, CheckFunction]] = {"match": check_match}
+_OF_PATTERNS_ONCE: Final[dict[str, CheckFunction]] = {"near misses": check_near_misses}
+#: It is read and written otherwise than float16, and computed alike: without `thorough`, a case
+#: meets it in one shape.
+_ALIKE: Final = ("bfloat16",)
+#: Without `thorough`, this group alone meets every dtype on every device: storing a dtype and
+#: computing in it are two things, and building takes time.
+_OF_EACH_KIND: Final = 3
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CheckStep:
+    """One check of a case, of a group of cases, or of an op as a whole.
+
+    Attributes:
+        op: The op that it is of where there is no case.
+        run: Makes the check for some of the cases; raises if it fails.
+        device: Where; None: nowhere in particular.
+        skip: Why it is not run; empty: it is.
+    """
+
+    check: str
+    run: Callable[[Sequence[Case]], Any]
+    cases: Sequence[Case] = ()
+    device: Device | None = None
+    dtype: str = ""
+    op: str = ""
+    skip: str = ""
+
+    @property
+    def ops(self) -> list[str]:
+        """The ops that it is of."""
+        return list(dict.fromkeys(case.op for case in self.cases)) or [self.op]
+
+    def __str__(self) -> str:
+        names = [str(case) for case in self.cases] or [self.op]
+        who = names[0] if len(names) == 1 else f"{names[0]}...{names[-1]}"
+        where = "" if self.device is None else f" on {self.device}"
+        return f"{self.check} of {who}{where}{f' in {self.dtype}' if self.dtype else ''}"
+
+
+def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) -> list[CheckStep]:
+    """Every check of a table on some devices, and once what no device matters to.
+
+    Unless it is `thorough`, the first OpenCL device and NumPy take the whole, and the others
+    what is likely to differ on them.
+    """
+    found = [*_of_ops(table), *_of_cases(table)]
+    opencl = [device for device in devices if device.backend == "opencl"]
+    for device in devices:
+        first = device.backend == "numpy" or device is opencl[0]
+        for dtype in DTYPES:
+            found += _on_device(table, device, dtype, first, thorough)
+        for each in table.scenarios:
+            found.append(CheckStep("scenario", _played(each, device), (), device, op=str(each)))
+        for policy in table.policies if first or thorough else ():
+            found += _of_policy(policy, device)
+    for policy in table.policies:
+        named = partial(_without_cases, partial(policies.check_names, policy))
+        found.append(CheckStep("policy", named, op=policy.name))
+    return found
+
+
+def steps_of_case(case: Case, device: Device, dtype: str) -> Iterator[CheckStep]:
+    """The checks of a case by itself on a device in a dtype."""
+    names = dict(_IN_EACH_DTYPE)
+    if case.primitive is None or device.backend != "numpy" or len(case.inputs) < 2:
+        del names["broadcasting"]
+    if case.primitive is not None or device.backend == "numpy":
+        del names["settings"]
+    if case.pattern is not None:
+        names = _OF_PATTERNS | names
+    if dtype == case.main_dtype:
+        names |= _ONCE if case.pattern is None else _ONCE | _OF_PATTERNS_ONCE
+        if case.pattern is not None and case.differentiable and device.backend == "numpy":
+            names["second order"] = check_second_order
+    if dtype != "float32":
+        names.pop("non-finite", None)
+    for name, check in names.items():
+        yield _step(name, case, device, dtype, check)
+
+
+def _played(scenario: Scenario, device: Device) -> Callable[[Sequence[Case]], Any]:
+    def run(_: Sequence[Case]) -> None:
+        scenario.play(device)
+
+    return run
+
+
+def _step(check: str, case: Case, device: Device, dtype: str, function: CheckFunction) -> CheckStep:
+    def run(cases: Sequence[Case]) -> None:
+        function(cases[0], device, dtype)
+
+    asked = "values" if check == "settings" else check  # the same, with other settings
+    skip = case.excuse(check, device, dtype) or case.excuse(asked, device, dtype) or ""
+    return CheckStep(check, run, (case,), device, dtype, skip=skip)
+
+
+def _of_policy(policy: AmpPolicy, device: Device) -> Iterator[CheckStep]:
+    """An amp policy on a device: every case of every op that is installed."""
+    cases = all_cases()
+    skip = policy.unmet(device) or ("" if cases else "no op is installed to try it with")
+    for case in () if skip else cases:
+        for check in (policies.check_dtypes, policies.check_tolerance):
+            run = partial(_without_cases, partial(check, policy, case, device))
+            yield CheckStep("policy", run, (), device, policy.storage, policy.name)
+    if skip:
+        yield CheckStep("policy", partial(_complain, ""), (), device, op=policy.name, skip=skip)
+
+
+def _without_cases(run: Callable[[], None], cases: Sequence[Case]) -> None:
+    run()
+
+
+# -- what no device matters to ---------------------------------------------------------
+
+
+def _of_ops(table: Table) -> Iterator[CheckStep]:
+    """Whether there are cases, and something to compare with; derivatives."""
+    wanting = {**table.twins(), **table.problems}
+    for op in table.missing():
+        wanting[op] = f"{table.provider}:{op}: neither a case nor a reason; expected one of them"
+    for op in dict.fromkeys([*table.ops, *wanting]):
+        yield CheckStep("cases", partial(_complain, wanting.get(op, "")), op=op)
+    for op in table.ops:
+        reasons = [reason for case in table.cases_of(op) if (reason := lacking(case))]
+        skip = reasons[0] if reasons else ""
+        yield CheckStep("reference", partial(_complain, ""), op=op, skip=skip)
+    for record in table.primitives():
+        if record.backward is not None:
+            yield _derivative(record, table.cases_of(record.name))
+        if record.commutative:
+            yield CheckStep("commutative", partial(_swapped, record), op=record.name)
+        if record.alias_of:
+            yield CheckStep("alias", partial(_compared, record), op=record.name)
+
+
+def _derivative(record: AutogradPrimitive, cases: Sequence[Case]) -> CheckStep:
+    """The check of an elementwise op's expressions; any of its cases may excuse it."""
+    skip = next(filter(None, (case.excuse("derivative") for case in cases)), "")
+    doubted = [case for case in cases if case.expected_failure("derivative", None, "")]
+
+    def run(_: Sequence[Case]) -> None:
+        checks.check_derivative(record)
+
+    return CheckStep("derivative", run, (doubted or cases)[:1], op=record.name, skip=skip)
+
+
+def _swapped(record: AutogradPrimitive, _: Sequence[Case]) -> None:
+    checks.check_commutative(record)
+
+
+def _compared(record: AutogradPrimitive, _: Sequence[Case]) -> None:
+    checks.check_alias(record)
+
+
+def _complain(text: str, cases: Sequence[Case]) -> None:
+    assert not text, text
+
+
+def _of_cases(table: Table) -> Iterator[CheckStep]:
+    """Refused dtypes and finite differences, on the NumPy path, which needs no device."""
+    numpy_path = get_device("cpu")
+    for case in table.cases:
+        if case.pattern is None and len(case.takes) < len(DTYPES):
+            yield _step("refusal", case, numpy_path, "", checks.check_refusal)
+        if case.differentiable:
+            yield _step("gradient", case, numpy_path, "float64", _slopes)
+
+
+def _slopes(case: Case, device: Device, dtype: str) -> None:
+    check_slopes(case, device)
+
+
+# -- on a device -----------------------------------------------------------------------
+
+
+def _on_device(
+    table: Table, device: Device, dtype: str, first: bool, thorough: bool
+) -> Iterator[CheckStep]:
+    """The fused groups, then each case by itself, as far as the device has the dtype."""
+    opencl = device.backend == "opencl"
+    cases: list[Case] = []
+    for case in table.cases:
+        if dtype not in case.takes:
+            continue
+        reason = table.unfit(case.op, device)
+        if dtype == "float64" and not device.supports_fp64:
+            reason = f"{device} has no float64"
+        if reason is not None:
+            yield CheckStep("values", partial(_complain, ""), (case,), device, dtype, skip=reason)
+            continue
+        cases.append(case)
+        if opencl and case.primitive is not None and (why := case.excuse("fused", device, dtype)):
+            yield CheckStep("fused", partial(_complain, ""), (case,), device, dtype, skip=why)
+    fusible = [case for case in cases if is_fusible(case, device, dtype)] if opencl else []
+    yield from _fused(fusible, device, dtype, first, thorough)
+    for case in cases:
+        if case in fusible:  # in all dtypes it runs fused
+            main = case.main_dtype if thorough else "float32"
+            wanted = dtype == main and (first or thorough)
+        else:
+            wanted = first or thorough or dtype == "float32"
+        if wanted and (thorough or dtype not in _ALIKE):
+            yield from steps_of_case(case, device, dtype)
+        elif wanted:
+            yield _step("values", case, device, dtype, checks.check_main)
+    for case in cases if thorough and opencl and dtype == "float64" else ():
+        if case.differentiable and case not in fusible:
+            yield _step("gradient", case, device, dtype, _slopes)
+
+
+def _fused(
+    cases: Sequence[Case], device: Device, dtype: str, first: bool, thorough: bool
+) -> Iterator[CheckStep]:
+    for number, group in enumerate(groups(cases, device, dtype)):
+        if not (first or thorough or dtype == "float32" or number == _OF_EACH_KIND):
+            continue
+        check = partial(check_group, device=device, dtype=dtype, broadcast=first or thorough)
+        yield CheckStep("fused", check, group, device, dtype)
+        smooth = [
+            case
+            for case in group
+            if case.differentiable and not case.excuse("gradient", device, dtype)
+        ]
+        if thorough and dtype == "float64" and smooth:
+            yield CheckStep(
+                "gradient", partial(check_group_slopes, device=device), smooth, device, dtype
+            )

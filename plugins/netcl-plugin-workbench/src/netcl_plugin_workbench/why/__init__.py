@@ -1,0 +1,1 @@
+"""Who serves an op, and how fast each candidate was measured here."""
