@@ -1,0 +1,26 @@
+"""The namespace `netcl_core.amp`: every public name of this plugin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netcl_core.errors import missing_name
+from netcl_plugin_amp.autocast import autocast, is_autocast_enabled, maybe_cast_tensor
+from netcl_plugin_amp.grad_scaler import GradScaler
+from netcl_plugin_amp.master import master_param
+from netcl_plugin_amp.support import autocast_enabled, supports_fp16
+
+__all__ = [
+    "GradScaler",
+    "autocast",
+    "autocast_enabled",
+    "is_autocast_enabled",
+    "master_param",
+    "maybe_cast_tensor",
+    "supports_fp16",
+]
+
+if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
+
+    def __getattr__(name):
+        raise missing_name("netcl_core.amp", name, __all__)
