@@ -34,7 +34,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize("shape", [(3, CLASSES), (3, CLASSES, 5)], ids=str)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_form_for_gpus(

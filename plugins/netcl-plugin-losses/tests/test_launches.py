@@ -1,4 +1,4 @@
-"""A loss of class indices is two kernels forward and one backward, whoever asks for it."""
+"""How many kernels a loss of class indices is, with its gradient and without."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ CLASSES, IGNORED = 7, -100
 RNG = np.random.default_rng(5)
 REDUCED = {"mean": ["class_mean"], "sum": ["reduce_sum"], "none": []}
 ROWS = {"cross_entropy": "cross_entropy_rows", "nll_loss": "nll_rows"}
+ONE_PASS = "cross_entropy_one_pass"
 
 
 def logits(rows: int, device: nc.Device, dtype: str = "float32") -> Any:
@@ -59,6 +60,8 @@ def test_a_step_launches_no_more(
         return ag.grad(function(x, target), [x], ones)
 
     expected = [ROWS[op], *REDUCED[reduction], f"{ROWS[op]}_backward"]
+    if op == "cross_entropy" and reduction != "none":
+        expected = [ONE_PASS]
     for every in (0, 3):
         target = labels(5, device, every)
         step(target)  # makes the programs
@@ -75,6 +78,85 @@ def test_a_step_launches_no_more(
         assert found == expected
 
 
+def step_of(rows: int, dtype: str, scale: float, **options: Any) -> Callable[[nc.Device], Any]:
+    """A step of cross_entropy times a number, with ignored rows."""
+    data = (RNG.standard_normal((rows, 100)) * 3).astype(dtype)
+    target = RNG.integers(0, 100, rows)
+    target[::3] = IGNORED
+
+    def step(device: nc.Device) -> Any:
+        x = nc.tensor(data, device, requires_grad=True)
+        loss = ag.cross_entropy(x, target, **options)
+        return ag.grad(loss if scale == 1 else ag.mul(loss, scale), [x])
+
+    return step
+
+
+@pytest.mark.parametrize("device", OPENCL, ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "scale", "options", "expected"),
+    [
+        ("float32", 1, {}, ["class_total", ONE_PASS, "reduce_sum"]),
+        ("float32", 1, {"reduction": "sum"}, [ONE_PASS, "reduce_sum"]),
+        ("float32", 3, {"reduction": "sum"}, [ONE_PASS, "reduce_sum", "mul_forward",
+                                              "mul_backward", "mul_forward"]),
+        ("float16", 1, {}, ["cross_entropy_rows", "class_mean", "cross_entropy_rows_backward"]),
+    ],
+)  # fmt: skip
+def test_many_rows(
+    device: nc.Device, dtype: str, scale: float, options: Any, expected: list[str]
+) -> None:
+    """In half precision the gradient waits for the scale of the loss."""
+    step = step_of(200, dtype, scale, **options)
+    step(device)
+    with recorded(device) as stream:
+        step(device)
+    assert stream.launched == expected
+
+
+@everywhere
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("shape", [(5, 7), (900, 31), (2, 2500), (3, 17, 5)], ids=str)
+def test_passes_over_one_graph_agree(
+    device: nc.Device, reduction: str, weighted: bool, smoothing: float, shape: tuple[int, ...]
+) -> None:
+    """What the forward has written is given away; the next pass computes it again."""
+    data = RNG.standard_normal(shape).astype(np.float32)
+    target = RNG.integers(0, shape[1], (shape[0], *shape[2:]))
+    target.reshape(-1)[::4] = IGNORED
+    weight = RNG.random(shape[1]).astype(np.float32) + 0.5 if weighted else None
+    x = nc.tensor(data, device, requires_grad=True)
+    loss = ag.cross_entropy(x, target, weight, reduction=reduction, label_smoothing=smoothing)
+    [scaled] = ag.grad(loss, [x], nc.tensor(np.float32(2), device), retain_graph=True)
+    [first] = ag.grad(loss, [x], retain_graph=True)
+    first_values = first.to_host()
+    first.copy_(np.zeros(shape))
+    [second] = ag.grad(loss, [x], retain_graph=True)
+    loss.backward(retain_graph=True)
+    loss.backward(retain_graph=True)
+    [recorded_one] = ag.grad(loss, [x], create_graph=True)
+    for found, factor in ((second, 1), (x.grad, 2), (scaled, 2), (recorded_one, 1)):
+        np.testing.assert_allclose(
+            found.to_host(), factor * first_values, rtol=2e-5, atol=2e-6 * abs(first_values).max()
+        )
+
+
+@everywhere
+def test_a_captured_backward_gives_a_gradient_of_its_own(device: nc.Device) -> None:
+    """A replay gives again what belonged to a graph from before the capture."""
+    x, target = logits(5, device), labels(5, device)
+    loss = ag.cross_entropy(x, target)
+    with nc.use_device(device):
+        graph = ag.capture(lambda: ag.grad(loss, [x]))
+    [wanted] = [each.to_host() for each in graph()]
+    [found] = graph()
+    found.copy_(np.zeros((5, CLASSES)))
+    np.testing.assert_array_equal(graph()[0].to_host(), wanted)
+    assert np.abs(wanted).max() > 0
+
+
 @pytest.mark.parametrize("device", OPENCL, ids=str)
 def test_what_makes_the_logits_goes_into_the_kernel_of_the_rows(device: nc.Device) -> None:
     function = ag.jit_compile(lambda x, target: ag.cross_entropy(x * 0.5, target))
@@ -82,7 +164,7 @@ def test_what_makes_the_logits_goes_into_the_kernel_of_the_rows(device: nc.Devic
     function(x, target)
     with recorded(device) as stream:
         function(x, target)
-    assert stream.launched == ["cross_entropy_rows", "class_mean"]
+    assert stream.launched == [ONE_PASS]
 
 
 # -- the mean --------------------------------------------------------------------------------

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from netcl_core import hookimpl
-from netcl_plugin_losses import cross_entropy, detection, nll, probabilities, regression
+from netcl_plugin_losses import (
+    cross_entropy,
+    likelihoods,
+    margins,
+    nll,
+    probabilities,
+    regression,
+    signs,
+)
+
+_MODULES = (regression, margins, signs, likelihoods, probabilities, cross_entropy, nll)
 
 
 class LossesPlugin:
@@ -13,9 +23,14 @@ class LossesPlugin:
 
     @hookimpl
     def netcl_register_operators(self, registry: Any) -> None:
-        for module in (regression, probabilities, detection, cross_entropy, nll):
+        for module in _MODULES:
             for record in module.records():
                 registry.add(record)
+
+    @hookimpl
+    def netcl_register_patterns(self, registry: Any) -> None:
+        for record in cross_entropy.patterns():
+            registry.add(record)
 
     @hookimpl
     def netcl_conformance_cases(self, op: str) -> Any:

@@ -1,4 +1,7 @@
-"""What all losses do with their arguments: one device, equal shapes, the `reduction`."""
+"""What all losses do with their arguments: one device, equal shapes, the `reduction`.
+
+Those of other plugins too.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from typing import Any, Final
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import Operand
+from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 
-FLOATING: Final = ("float16", "float32", "float64")
+FLOATING: Final = tuple(name for name, dtype in nc.DTYPES.items() if dtype.floating)
 _REDUCTIONS: Final = ("mean", "sum", "none")
 
 
@@ -22,9 +25,9 @@ def checked(who: str, reduction: str) -> str:
 
 def operands(*values: Any) -> list[Any]:
     """Host data as tensors on the device of the other values; None stays None."""
-    device = next((value.device for value in values if isinstance(value, Operand)), None)
+    device = next((value.device for value in values if isinstance(value, Tensor)), None)
     return [
-        value if value is None or isinstance(value, Operand) else nc.tensor(value, device)
+        value if value is None or isinstance(value, Tensor) else nc.tensor(value, device)
         for value in values
     ]
 
@@ -49,6 +52,17 @@ def floating(who: str, name: str, value: Any) -> None:
     if value.dtype not in FLOATING:
         expected, remedy = "a floating dtype", "Use astype('float32')"
         raise DtypeError(message(who, f"{name} of dtype {value.dtype}", expected, remedy))
+
+
+def non_negative(who: str, name: str, value: Any) -> float:
+    """A number as float; raises AttributeValueError if it is negative, NaN or none."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not number >= 0:
+        raise AttributeValueError(message(who, f"{name}={value!r}", "a number >= 0"))
+    return number
 
 
 def weighted(elements: Any, weight: Any) -> Any:

@@ -1,6 +1,7 @@
 """A loss of class indices as one implementation: the kernel of its rows, then their sum or mean.
 
-The gradient is one kernel as well, which divides by what the mean was divided by.
+The gradient is one kernel as well, which divides by what the mean was divided by; or the forward
+writes it in one pass, and the backward multiplies it by the upstream gradient.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernels, Spec, Tensor
 from netcl_core.autograd import (
     SUM,
@@ -20,28 +22,54 @@ from netcl_core.autograd import (
 )
 from netcl_plugin_losses.arguments import FLOATING
 from netcl_plugin_losses.class_mean import mean_kernels
-from netcl_plugin_losses.classes import INDICES, WIDE
+from netcl_plugin_losses.classes import INDICES
 
 Plan = Callable[[Request], Kernels]
 #: The gradient of the input from saved operands, the gradient of the loss and the mean's total.
 Gradient = Callable[[Saved, Tensor, Any], Any]
 
 
-def class_loss(name: str, rows: Plan, gradient: Gradient, **slots: Any) -> Implementation:
+def class_loss(
+    name: str, rows: Plan, gradient: Gradient, one_pass: Plan | None = None, **slots: Any
+) -> Implementation:
     """The implementation of an op `(input, target, weight, ..., reduction)`.
 
     Args:
         rows: What plans the losses of rows, in any floating dtype.
         gradient: What computes the gradient, with ops.
+        one_pass: What plans the reduced loss with its gradient, if somebody will ask for that.
         slots: What is said of the rows' prologue, as in `Implementation`.
     """
 
+    def passes_once(dtype: str, reduction: str) -> bool:
+        """Whether the forward writes the gradient, which has to be one number's.
+
+        Not in half precision: divided by the number of rows it would vanish before it meets
+        the scale of the loss.
+        """
+        full = DTYPES[dtype].wide == dtype
+        return one_pass is not None and reduction != "none" and full
+
     def plan(request: Request) -> Kernels:
+        once = passes_once(request.inputs[0].dtype, request.attrs["reduction"])
+        if once and request.keep:
+            assert one_pass is not None  # it passes once
+            return one_pass(request)
         return _plan(request, rows)
 
+    def residuals(request: Request) -> tuple[Spec, ...]:
+        once = passes_once(request.inputs[0].dtype, request.attrs["reduction"])
+        return request.inputs[:1] if once else _total(request)
+
+    def saves(request: Request, needs: Sequence[bool]) -> Sequence[int]:
+        once = passes_once(request.inputs[0].dtype, request.attrs["reduction"])
+        return () if once else range(len(needs))
+
     def backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-        total = saved.residuals[0] if saved.residuals else None
-        return [gradient(saved, grad, total) if saved.needs[0] else None, None, None]
+        kept = saved.residuals[0] if saved.residuals else None
+        if kept is not None and passes_once(saved.inputs[0].dtype, saved.attrs["reduction"]):
+            return [kept if ag.is_one(grad) else ag.mul(kept, grad), None, None]
+        return [gradient(saved, grad, kept) if saved.needs[0] else None, None, None]
 
     return Implementation(
         name,
@@ -49,7 +77,8 @@ def class_loss(name: str, rows: Plan, gradient: Gradient, **slots: Any) -> Imple
         plan,
         Requirements(dtypes=FLOATING, reject=_reject),
         backward=backward,
-        residuals=_residuals,
+        residuals=residuals,
+        saves=saves,
         **slots,
     )
 
@@ -64,10 +93,10 @@ def _reject(request: Request) -> str | None:
     return None if target.size else "there are no rows"
 
 
-def _residuals(request: Request) -> tuple[Spec, ...]:
+def _total(request: Request) -> tuple[Spec, ...]:
     """By what a mean was divided."""
     averaged = request.attrs["reduction"] == "mean"
-    return (Spec((), WIDE[request.output.dtype]),) if averaged else ()
+    return (Spec((), DTYPES[request.output.dtype].wide),) if averaged else ()
 
 
 def _plan(request: Request, rows: Plan) -> Kernels:
@@ -75,7 +104,7 @@ def _plan(request: Request, rows: Plan) -> Kernels:
     if reduction == "none":
         return rows(request)
     _, target, *weights = request.inputs
-    losses, kept = Spec(target.shape, WIDE[out.dtype]), ("scratch", 0)
+    losses, kept = Spec(target.shape, DTYPES[out.dtype].wide), ("scratch", 0)
     itemsize = DTYPES[losses.dtype].itemsize
     planned = rows(replace(request, outputs=(losses,)))
     found = Kernels((), (losses.size * itemsize, itemsize)).then(planned, {("out", 0): kept})

@@ -1,4 +1,7 @@
-"""class_mean: the losses of rows by the weights of their classes, both added up in one kernel."""
+"""class_mean: the losses of rows by the weights of their classes, both added up in one kernel.
+
+And the weights alone, for who divides by their sum before there are losses.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,34 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor
-from netcl_core.autograd import Implementation, Operator, Request, Saved, row_teams
+from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
+from netcl_core.autograd import (
+    SUM,
+    Implementation,
+    Operator,
+    Request,
+    Saved,
+    reduction_kernels,
+    row_teams,
+)
 from netcl_core.errors import ShapeError, message
 from netcl_plugin_losses.classes import (
     ANY_CLASS,
     INDICES,
-    WIDE,
     check_dtypes,
     check_weight,
     counts,
     divided,
     picked,
-    wide,
 )
 
 TEMPLATE: Final = "losses/class_mean.cl.j2"
 NAME: Final = "class_mean"
 #: The rows that one item of a CPU adds up, or one team of a GPU.
 _SLICE: Final = 8192
+#: The targets that one item or team adds up if there are no losses, and the team's items at most.
+_TARGETS: Final = {"cpu": 32768, "gpu": 4096}
+_TEAM: Final = 1024
 #: The width of the vectors of an item that is alone.
 _WIDTH: Final = 16
 
@@ -47,7 +59,7 @@ def mean_kernels(
     given: list[Any] = [("in", i) for i in range(2 if weight is None else 3)]
     results: list[Any] = [("out", 0), ("out", 1)]
     numbers = [("ulong", ANY_CLASS if weight is None else weight.size), ("long", ignore_index)]
-    flags = {"index": INDICES[target.dtype]}
+    flags: dict[str, Any] = {"index": INDICES[target.dtype]}
     if weight is not None:
         flags["weights"] = DTYPES[weight.dtype].storage
     slices = -(-losses.size // _SLICE)
@@ -55,10 +67,45 @@ def mean_kernels(
         whole = _kernel(device, losses, out_dtype, 1, (*given, *results), numbers, **flags)
         return Kernels((whole,))
     sums: Any = ("scratch", 0)
-    first = _kernel(device, losses, WIDE[out_dtype], slices, (*given, sums), numbers, **flags)
-    parts = Spec((slices,), WIDE[out_dtype])
+    first = _kernel(
+        device, losses, DTYPES[out_dtype].wide, slices, (*given, sums), numbers, **flags
+    )
+    parts = Spec((slices,), DTYPES[out_dtype].wide)
     last = _kernel(device, parts, out_dtype, 1, (sums, *results))
     return Kernels((first, last), (2 * slices * DTYPES[parts.dtype].itemsize,))
+
+
+def total_kernels(
+    device: Device, target: Spec, weight: Spec | None, dtype: str, ignore_index: int
+) -> Kernels:
+    """The launches from target and weight (inputs 1 and 2) to the sum of the weights of classes.
+
+    Without weights they count the targets that are not ignored.
+    """
+    given: list[Any] = [("in", i) for i in range(1, 2 if weight is None else 3)]
+    numbers = [("ulong", ANY_CLASS if weight is None else weight.size), ("long", ignore_index)]
+    flags: dict[str, Any] = {"index": INDICES[target.dtype], "valued": False}
+    if weight is not None:
+        flags["weights"] = DTYPES[weight.dtype].storage
+    source = Spec(target.shape, dtype)
+    slices = -(-target.size // _TARGETS["gpu" if device.kind == "gpu" else "cpu"])
+    if slices < 2:
+        return Kernels((_kernel(device, source, dtype, 1, (*given, ("out", 0)), numbers, **flags),))
+    sums: Any = ("scratch", 0)
+    first = _kernel(device, source, dtype, slices, (*given, sums), numbers, **flags)
+    parts = Spec((slices,), dtype)
+    found = Kernels((first,), (slices * DTYPES[dtype].itemsize,))
+    return found.then(reduction_kernels(SUM, device, parts, (0,), dtype), {("in", 0): sums})
+
+
+def _team(device: Device, rows: int, dtype: str, valued: bool) -> int:
+    """How many items add up so many rows."""
+    if device.kind != "gpu":
+        return 1
+    if valued:
+        return row_teams(device, rows, DTYPES[dtype]).team
+    most = min(_TEAM, device.max_work_group_size)
+    return min(1 << (most.bit_length() - 1), 1 << max(0, rows - 1).bit_length())
 
 
 def _kernel(
@@ -70,17 +117,17 @@ def _kernel(
     numbers: Sequence[Any] = (),
     index: str = "",
     weights: str = "",
+    valued: bool = True,
 ) -> Kernel:
     """The launch over losses with their targets, or (without an `index`) over sums of slices.
 
-    `index` and `weights` are the types in memory of targets and weights.
+    `index` and `weights` are the types in memory of targets and weights. If it is not `valued`,
+    there are targets alone.
     """
     rows = -(-source.size // slices)
-    team = 1
-    if device.kind == "gpu":
-        team = row_teams(device, rows, DTYPES[WIDE[out_dtype]]).team
+    team = _team(device, rows, DTYPES[out_dtype].wide, valued)
     context = {
-        "storage": DTYPES[source.dtype].storage,
+        "storage": DTYPES[source.dtype].storage if valued else "",
         "out_storage": DTYPES[out_dtype].storage,
         "acc": DTYPES[out_dtype].compute,
         "index": index,
@@ -91,7 +138,8 @@ def _kernel(
     }
     sizes = [("ulong", source.size), ("ulong", rows)]
     args = (*buffers, *sizes, *numbers)
-    entry = f"{NAME}_slices" if slices > 1 else NAME
+    entry = NAME if valued else "class_total"
+    entry = f"{entry}_slices" if slices > 1 else entry
     return Kernel(TEMPLATE, entry, args, (slices * team,), (team,), context)
 
 
@@ -106,7 +154,7 @@ def _infer(losses: Spec, target: Spec, weight: Spec | None, ignore_index: int) -
         raise ShapeError(message(NAME, given, "equal shapes"))
     if weight is not None:
         check_weight(NAME, weight, (weight.size,), losses.dtype)
-    return Spec((), losses.dtype), Spec((), WIDE[losses.dtype])
+    return Spec((), losses.dtype), Spec((), DTYPES[losses.dtype].wide)
 
 
 def _plan(request: Request) -> Kernels:
@@ -117,7 +165,7 @@ def _plan(request: Request) -> Kernels:
 
 
 def _reference(losses: Any, target: Any, weight: Any, ignore_index: int) -> Any:
-    flat = wide(losses).reshape(-1)
+    flat = widened(losses).reshape(-1)
     if weight is None:
         counted = picked(target, ignore_index, ANY_CLASS)[1]
         total = flat.dtype.type(np.count_nonzero(counted))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Spec
+from netcl_core import DTYPES, Spec, widened
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_losses.arguments import FLOATING
 
 INDICES: Final = {"uint8": "uchar", "int32": "int", "int64": "long"}
-#: In which dtype the losses of rows are added up.
-WIDE: Final = {"float16": "float32", "float32": "float32", "float64": "float64"}
+#: Targets with ignored indices that were read and found fine: their version, the ignored index and
+#: the number of classes; by identity, since targets compare element by element.
+_fine: Final[dict[int, tuple[int, int, int]]] = {}
 #: As many classes as indices may have where nothing says how many there are.
 ANY_CLASS: Final = 2**62
 
@@ -72,9 +74,9 @@ def check_gradient(who: str, grad: Spec, total: Spec | None, x: Spec) -> None:
         kind = DtypeError if grad.shape in (rows, ()) else ShapeError
         given = f"grad {grad.shape} {grad.dtype} for input {x.shape} {x.dtype}"
         raise kind(message(who, given, f"{rows} or () and {x.dtype}"))
-    if total not in (None, Spec((), WIDE[x.dtype])):
+    if total not in (None, Spec((), DTYPES[x.dtype].wide)):
         given = f"total {total} for input {x.dtype}"
-        raise ShapeError(message(who, given, f"one number of {WIDE[x.dtype]}"))
+        raise ShapeError(message(who, given, f"one number of {DTYPES[x.dtype].wide}"))
 
 
 def check_indices(who: str) -> Callable[[Sequence[Any], Any], None]:
@@ -90,6 +92,9 @@ def check_indices(who: str) -> Callable[[Sequence[Any], Any], None]:
         low, high = target.int_range()
         if low >= 0 and high < classes:
             return
+        fine = target.version, ignore, classes
+        if _fine.get(id(target)) == fine:
+            return
         values = target.to_host()
         wrong = values[(values != ignore) & ((values < 0) | (values >= classes))]
         if wrong.size:
@@ -97,6 +102,9 @@ def check_indices(who: str) -> Callable[[Sequence[Any], Any], None]:
             expected = f"0 to {classes - 1}, or ignore_index={ignore}"
             remedy = "Check the labels, or the number of outputs of the last layer"
             raise AttributeValueError(message(who, given, expected, remedy))
+        if id(target) not in _fine:
+            weakref.finalize(target, _fine.pop, id(target), None)
+        _fine[id(target)] = fine
 
     return check
 
@@ -123,23 +131,18 @@ def counts(target: Any, weight: Any, ignore_index: int) -> Any:
     if weight is not None and not weight.size:
         return np.zeros(target.size)
     index, counted = picked(target, ignore_index, ANY_CLASS if weight is None else len(weight))
-    return np.where(counted, 1 if weight is None else wide(weight)[index], 0)
-
-
-def wide(x: Any) -> Any:
-    """In NumPy: float16 as float32, in which the kernels compute."""
-    return x.astype(np.float32) if x.dtype == np.float16 else x
+    return np.where(counted, 1 if weight is None else widened(weight)[index], 0)
 
 
 def as_rows(x: Any) -> Any:
     """In NumPy: an input as (rows, classes)."""
-    x = wide(x)
+    x = widened(x)
     return x.reshape(1, -1) if x.ndim == 1 else np.moveaxis(x, 1, -1).reshape(-1, x.shape[1])
 
 
 def slopes(grad: Any, total: Any) -> Any:
     """In NumPy: the gradients of rows as (rows,), or (1,) for all of them."""
-    flat = wide(grad).reshape(-1)
+    flat = widened(grad).reshape(-1)
     return flat if total is None else flat / total
 
 

@@ -93,47 +93,6 @@ def loss(
                    gradients=gradients or range(first), note=title)  # fmt: skip
 
 
-def reduced(losses: Any, reduction: str) -> Any:
-    return losses if reduction == "none" else getattr(losses, reduction)()
-
-
-def detection_bce(t: Any, pred: Any, target: Any, weight: Any, reduction: str = "mean") -> Any:
-    """`weighted_bce` in PyTorch."""
-    p = pred.clamp(1e-7, 1 - 1e-7)
-    return reduced(-weight * (target * p.log() + (1 - target) * (-p).log1p()), reduction)
-
-
-def detection_l1(
-    t: Any, pred: Any, target: Any, weight: Any, beta: float = 1.0, reduction: str = "mean"
-) -> Any:
-    """`weighted_smooth_l1` in PyTorch."""
-    losses = t.nn.functional.smooth_l1_loss(pred, target, beta=beta, reduction="none")
-    return reduced(weight * losses, reduction)
-
-
-def fused(
-    heat_scale: float = 1.0,
-    reg_scale: float = 1.0,
-    beta: float = 0.05,
-    pred: Any = P,
-    note: str = "",
-) -> Case:
-    """The fused detection loss against the sum of its parts; a gradient of pred only."""
-
-    def there(t: Any, pred: Any, target: Any, heat: Any, reg: Any) -> Any:
-        parts = (
-            heat_scale * detection_bce(t, pred, target, heat, "sum"),
-            reg_scale * detection_l1(t, pred, target, reg, beta, "sum"),
-        )
-        return sum(parts)  # fmt: skip
-
-    attrs = {"heat_scale": heat_scale, "reg_scale": reg_scale, "beta": beta}
-    return Case("fused_weighted_bce_smooth_l1_loss", (pred, P, P, P), there, attrs,
-                gradients=(0,), note=note,
-                shapes=[[(8, 9)] * 4, [(1,)] * 4, [(2, 3, 1, 5, 7)] * 4],
-                skip=AT_EDGES if note else BEYOND)  # fmt: skip
-
-
 TRIPLES: Sequence[Sequence[Shape]] = [[(5, 7)] * 3, [(1,)] * 3, [(2, 3, 1, 5, 7)] * 3]
 REGRESSION = [
     *loss("mse_loss", (X, X), [*PAIRS, [(0, 3)] * 2], reductions=("sum", "none"), note="empty"),
@@ -158,12 +117,6 @@ BINARY = [
     *loss("kl_div", (logarithms, edges), note="edges", gradients=(0,),
           skip={"non-finite": "PyTorch's 0 * inf is NaN where a target of 0 has no loss"}),
     *loss("kl_div", (logarithms, logarithms), log_target=True),
-    *loss("weighted_bce", (P, P, P), TRIPLES, torch=detection_bce, skip=BEYOND),
-    *loss("weighted_bce", (edges, P, P), TRIPLES, torch=detection_bce, note="edges", skip=AT_EDGES),
-    *loss("weighted_smooth_l1", (X, X, P), TRIPLES, torch=detection_l1, beta=0.5),
-    fused(),
-    fused(2.5, 0.5, 0.2),
-    fused(pred=edges, note="edges"),
 ]  # fmt: skip
 ONE_ROW: Sequence[Shape] = [(7,), ()]
 ROWS: Sequence[Sequence[Shape]] = [
@@ -192,7 +145,53 @@ CLASSES = [
     *loss("nll_loss", (logarithms, with_ignored(7), WEIGHT), WEIGHTED, ["weight"]),
     *loss("nll_loss", (logarithms, with_ignored(7, 1)), ROWS[:3], ignore_index=1),
 ]  # fmt: skip
-CASES = [*REGRESSION, *BINARY, *CLASSES]
+LABELS = {"near misses": "labels of fewer classes, or another ignored index, are refused"}
+WRITTEN_OUT = [
+    Case("cross_entropy_written_out", (LOGITS, sample), note=note,
+         attrs={"dim": dim, "ignore_index": -100, "reduction": reduction}, shapes=shapes,
+         skip=LABELS if note else {})
+    for note, sample, dim, shapes in (
+        ("", indices(1), 1, ROWS),
+        ("ignored", with_ignored(7), 1, ROWS),
+        ("one row", indices(7), 0, [ONE_ROW]),
+    )
+    for reduction in REDUCTIONS
+] + [
+    Case("weighted_cross_entropy_written_out", (LOGITS, with_ignored(7), WEIGHT), gradients=(0,),
+         attrs={"dim": 1, "ignore_index": -100, "reduction": reduction}, shapes=WEIGHTED,
+         skip=LABELS)
+    for reduction in REDUCTIONS
+]  # fmt: skip
+
+
+def signs(random: np.random.Generator, shape: Shape) -> Any:
+    """1 and -1."""
+    return random.choice([1.0, -1.0], shape)
+
+
+MARGINS = [
+    *loss("margin_ranking_loss", (X, X, signs), TRIPLES, margin=0.25, gradients=(0, 1)),
+    *loss("triplet_margin_loss", (X, X, X), [TRIPLES[0], TRIPLES[2]]),
+    *loss("triplet_margin_loss", (X, X, X), [TRIPLES[0]], reductions=("sum",), p=3.0, swap=True,
+          margin=0.5, skip={"non-finite": "PyTorch gives an infinite norm no gradient"}),
+]  # fmt: skip
+PER_ROW: Sequence[Sequence[Shape]] = [[(5, 7), (5, 7), (5,)], [(1, 3), (1, 3), (1,)]]
+SIGNS = [
+    *loss("soft_margin_loss", (X, signs), gradients=(0,)),
+    *loss("hinge_embedding_loss", (X, signs), margin=0.5, gradients=(0,)),
+    *loss("cosine_embedding_loss", (X, X, signs), PER_ROW, margin=-0.1, gradients=(0, 1)),
+]
+REFUSED = {"non-finite": "PyTorch refuses negative variances, which are not looked at here"}
+SPREAD = uniform(0.5, 2)
+COUNTS = whole(0, 9)
+LIKELIHOODS = [
+    *loss("gaussian_nll_loss", (X, X, SPREAD), [*TRIPLES, *PER_ROW], skip=REFUSED),
+    *loss("gaussian_nll_loss", (X, X, SPREAD), [[(5, 7), (5, 7), (5, 1)]], full=True, eps=1.0,
+          reductions=("sum",), skip=REFUSED | {"gradient": "below eps it is that of eps itself"}),
+    *loss("poisson_nll_loss", (X, COUNTS), full=True, gradients=(0,)),
+    *loss("poisson_nll_loss", (SPREAD, COUNTS), log_input=False, gradients=(0,)),
+]  # fmt: skip
+CASES = [*SIGNS, *LIKELIHOODS, *MARGINS, *REGRESSION, *BINARY, *CLASSES, *WRITTEN_OUT]
 
 
 def cases(op: str) -> Sequence[Case]:

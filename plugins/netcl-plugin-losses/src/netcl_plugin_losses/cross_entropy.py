@@ -7,18 +7,14 @@ from typing import Any
 
 import netcl_core.autograd as ag
 from netcl_core import Tensor
-from netcl_core.autograd import Saved
+from netcl_core.autograd import Captured, MatchedOp, Saved, TrainingPattern
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_losses.arguments import FLOATING, checked, floating, operands, reduce
 from netcl_plugin_losses.class_loss import class_loss
 from netcl_plugin_losses.class_mean import CLASS_MEAN, reduce_rows
 from netcl_plugin_losses.classes import check_indices, class_axis
-from netcl_plugin_losses.rows import (
-    CROSS_ENTROPY_ROWS,
-    CROSS_ENTROPY_ROWS_BACKWARD,
-    plan_rows,
-    stretch,
-)
+from netcl_plugin_losses.row_kernels import plan_one_pass, plan_rows
+from netcl_plugin_losses.rows import CROSS_ENTROPY_ROWS, CROSS_ENTROPY_ROWS_BACKWARD, stretch
 
 WHO = "cross_entropy"
 
@@ -99,7 +95,7 @@ def records() -> Sequence[ag.Operator]:
             cross_entropy,
             ("input", "target", "weight"),
             check=check_class_indices,
-            implementations=(class_loss(WHO, plan_rows, _gradient, **slots),),
+            implementations=(class_loss(WHO, plan_rows, _gradient, plan_one_pass, **slots),),
             parts=(CROSS_ENTROPY_ROWS, CLASS_MEAN),
         )
     ]
@@ -109,3 +105,28 @@ def check_class_indices(operands: Sequence[Any], attrs: Any) -> None:
     """Raise AttributeValueError if a class index is out of range."""
     if operands[1].dtype not in FLOATING:
         check_indices(WHO)(operands, attrs)
+
+
+def patterns() -> Sequence[TrainingPattern]:
+    """nll_loss of log_softmax along the classes, which is cross_entropy."""
+    logs = MatchedOp("log_softmax", ("input",), (("dim", Captured("dim")),))
+    attrs = (("ignore_index", Captured("ignore_index")), ("reduction", Captured("reduction")))
+    named = {"cross_entropy_written_out": (), "weighted_cross_entropy_written_out": ("weight",)}
+    return [
+        TrainingPattern(
+            name,
+            MatchedOp("nll_loss", (logs, "target", *weight), attrs),
+            _planned,
+            dtypes=FLOATING,
+            doc="nll_loss(log_softmax(input), target) by cross_entropy.",
+        )
+        for name, weight in named.items()
+    ]
+
+
+def _planned(
+    input: Any, target: Any, dim: int, ignore_index: int, reduction: str, weight: Any = None
+) -> Any:
+    if dim != min(1, input.ndim - 1):
+        return None
+    return ag.cross_entropy(input, target, weight, ignore_index, reduction)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import DtypeError, message
 from netcl_plugin_losses.arguments import checked, operands
@@ -30,10 +30,12 @@ from netcl_plugin_losses.classes import (
     picked,
     rows_shape,
     slopes,
-    wide,
 )
 
 TEMPLATE: Final = "losses/class_rows.cl.j2"
+#: So many elements are one item's work on CPUs; of single ones, which lie anywhere, so many.
+_RUN: Final = 8192
+_SINGLE: Final = 512
 
 
 def nll_loss(
@@ -116,12 +118,16 @@ def _kernels(
     dtype: str,
     **flags: bool,
 ) -> Kernels:
-    """One item per element of the output.
+    """An item per element of the output, on CPUs per run of them; of a gradient per run of rows.
 
     The inputs follow in some `order`, the target first; `shape` is that of the classes, `dtype`
     that of the floating inputs.
     """
-    _, classes, inner = class_axis(shape)
+    outer, classes, inner = class_axis(shape)
+    cpu = request.device.kind == "cpu"
+    slabs = cpu and entry == "nll_rows_backward"
+    size = outer if slabs else request.output.size
+    run = max(1, _RUN // (classes * inner)) if slabs else _SINGLE if cpu else 1
     context = {
         "storage": DTYPES[dtype].storage,
         "out_storage": DTYPES[request.output.dtype].storage,
@@ -131,15 +137,18 @@ def _kernels(
         "weighted": False,
         "shared": False,
         "averaged": False,
+        "slabs": slabs,
         **flags,
     }
     numbers: list[tuple[str, Any]] = [
         ("ulong", classes),
         ("ulong", inner),
+        ("ulong", size),
+        ("ulong", run),
         ("long", request.attrs["ignore_index"]),
     ]
     args = (*(("in", i) for i in order), ("out", 0), *numbers)
-    return Kernels((Kernel(TEMPLATE, entry, args, (request.output.size,), None, context),))
+    return Kernels((Kernel(TEMPLATE, entry, args, (-(-size // run),), None, context),))
 
 
 def _plan_rows(request: Request) -> Kernels:
@@ -176,7 +185,7 @@ def _plan_weights(request: Request) -> Kernels:
 def _reference(x: Any, target: Any, weight: Any, ignore_index: int) -> Any:
     rows = as_rows(x)
     index, counted = picked(target, ignore_index, rows.shape[1])
-    losses = -rows[np.arange(len(index)), index] * (1 if weight is None else wide(weight)[index])
+    losses = -rows[np.arange(len(index)), index] * (1 if weight is None else widened(weight)[index])
     return np.where(counted, losses, 0).reshape(target.shape)
 
 
@@ -184,8 +193,8 @@ def _reference_backward(
     target: Any, grad: Any, weight: Any, total: Any, ignore_index: int, shape: tuple[int, ...]
 ) -> Any:
     index, counted = picked(target, ignore_index, class_axis(shape)[1])
-    rows = np.zeros((len(index), class_axis(shape)[1]), wide(grad).dtype)
-    each = -slopes(grad, total) * (1 if weight is None else wide(weight)[index])
+    rows = np.zeros((len(index), class_axis(shape)[1]), widened(grad).dtype)
+    each = -slopes(grad, total) * (1 if weight is None else widened(weight)[index])
     rows[np.arange(len(index)), index] = np.where(counted, each, 0)
     return from_rows(rows, shape)
 
@@ -207,7 +216,7 @@ def _rows_again(saved: Saved, grad: Tensor) -> Sequence[Any]:
 
 
 def _implemented(name: str, plan: Callable[[Request], Kernels]) -> tuple[Implementation, ...]:
-    return (Implementation(name, "element per item", plan),)
+    return (Implementation(name, "by rows", plan),)
 
 
 NLL_ROWS_BACKWARD: Final = Operator(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
+from netcl_core import DTYPES
 from netcl_plugin_losses.arguments import alike, checked, operands, reduce, weighted
 from netcl_plugin_losses.elements import element
 
@@ -82,7 +83,7 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
         return reduce(elements(input, target), reduction)
     count = input.shape[0] if input.ndim else 1
     losses = elements(input, target)
-    wide = "float32" if losses.dtype == "float16" else losses.dtype
+    wide = DTYPES[losses.dtype].wide
     return ag.div(ag.sum(losses, dtype=wide), count).astype(losses.dtype)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
+from netcl_core import DTYPES
 from netcl_core.errors import AttributeValueError, message
-from netcl_plugin_losses.arguments import alike, checked, reduce
+from netcl_plugin_losses.arguments import alike, checked, non_negative, reduce
 from netcl_plugin_losses.elements import element
 
 
@@ -25,10 +26,11 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
     """
     checked("mse_loss", reduction)
     input, target = alike("mse_loss", input=input, target=target)
-    if reduction == "none" or {input.dtype, target.dtype} != {"float16"}:
+    wide = DTYPES[input.dtype].wide
+    if reduction == "none" or input.dtype != target.dtype or wide == input.dtype:
         return reduce(element("squared_error")(input, target), reduction)
-    elements = element("squared_error")(input, target.astype("float32"))  # 256^2 overflows
-    return reduce(elements, reduction).astype("float16")
+    elements = element("squared_error")(input, target.astype(wide))  # 256^2 overflows in float16
+    return reduce(elements, reduction).astype(input.dtype)
 
 
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
@@ -69,17 +71,6 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     if not delta:
         raise AttributeValueError(message("huber_loss", "delta=0", "more than 0"))
     return reduce(element("huber")(input, target, delta), reduction)
-
-
-def non_negative(who: str, name: str, value: Any) -> float:
-    """A number as float; raises AttributeValueError if it is negative, NaN or none."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = -1.0
-    if not number >= 0:
-        raise AttributeValueError(message(who, f"{name}={value!r}", "a number >= 0"))
-    return number
 
 
 def records() -> Sequence[ag.Operator]:

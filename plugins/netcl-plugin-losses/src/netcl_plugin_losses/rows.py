@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
+from netcl_core import Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_plugin_losses.classes import (
-    INDICES,
     as_rows,
     check_gradient,
     check_indices,
     check_specs,
-    class_axis,
     divided,
     from_rows,
     gathered,
     picked,
     rows_shape,
     slopes,
-    wide,
 )
 from netcl_plugin_losses.nll import CLASS_WEIGHT_ROWS
+from netcl_plugin_losses.row_kernels import plan_backward, plan_rows
 
-TEMPLATE: Final = "losses/cross_entropy.cl.j2"
 FORWARD: Final = "cross_entropy_rows"
 BACKWARD: Final = "cross_entropy_rows_backward"
 
@@ -72,43 +69,6 @@ def _infer_backward(
     return x
 
 
-def _plan(entry: str) -> Callable[[Request], Kernels]:
-    """One item per row."""
-
-    def plan(request: Request) -> Kernels:
-        x, target, *rest = request.inputs
-        outer, classes, inner = class_axis(x.shape)
-        smoothing = request.attrs["label_smoothing"]
-        acc = DTYPES[x.dtype].compute
-        context = {
-            "storage": DTYPES[x.dtype].storage,
-            "out_storage": DTYPES[request.output.dtype].storage,
-            "acc": acc,
-            "index": INDICES[target.dtype],
-            "width": 4 if request.device.kind == "gpu" else 16,
-            "contiguous": inner == 1,
-            "weighted": request.given[3 if entry == BACKWARD else 2],
-            "shared": entry == BACKWARD and rest[0].shape != target.shape,
-            "averaged": entry == BACKWARD and request.given[4],
-            "smooth": smoothing != 0,
-            **request.slots.context(4 if request.device.kind == "gpu" else 16),
-        }
-        buffers = [("in", i) for i in range(len(request.inputs))] + [("out", 0)]
-        numbers: list[tuple[str, Any]] = [
-            ("ulong", classes),
-            ("ulong", inner),
-            ("long", request.attrs["ignore_index"]),
-            (acc, smoothing),
-        ]
-        args = request.slots.args(buffers, numbers)
-        return Kernels((Kernel(TEMPLATE, entry, args, (outer * inner,), None, context),))
-
-    return plan
-
-
-plan_rows: Final = _plan(FORWARD)
-
-
 def stretch(request: Request) -> int:
     """Vectors stay within a row; where the classes are apart there are none."""
     return request.inputs[0].shape[-1]
@@ -122,7 +82,7 @@ def _shares(
     shares = np.full(rows.shape, smoothing / rows.shape[1], rows.dtype)
     shares[np.arange(len(index)), index] += 1 - smoothing
     if weight is not None:
-        shares *= wide(weight)
+        shares = np.where(shares != 0, shares * widened(weight), shares)  # 0 of infinity is nothing
     return shares, counted
 
 
@@ -194,7 +154,7 @@ CROSS_ENTROPY_ROWS_BACKWARD: Final = Operator(
     infer=_infer_backward,
     reference=_reference_backward,
     backward=_second,
-    implementations=(Implementation(BACKWARD, "row per item", _plan(BACKWARD)),),
+    implementations=(Implementation(BACKWARD, "by rows", plan_backward),),
     doc="cross_entropy_rows_backward(input, target, grad, weight, total, ignore_index, "
     "label_smoothing): the gradient of the input from that of the rows, or from one for all; "
     "divided by `total`, if that is given.",
@@ -209,7 +169,7 @@ CROSS_ENTROPY_ROWS: Final = Operator(
     implementations=(
         Implementation(
             FORWARD,
-            "row per item",
+            "by rows",
             plan_rows,
             prologue=True,
             rereads=True,

@@ -1,27 +1,14 @@
-"""What a run leaves behind: the model as safetensors and the curves as a picture."""
+"""What a run leaves behind besides the model: the curves as a picture."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from safetensors.numpy import load_file, save_file
 
 from netcl_plugin_train.loop import History
-
-
-def save_model(model: Any, path: Path, about: Mapping[str, str] | None = None) -> None:
-    """Write a module's parameters and buffers; `about` are texts that go with them."""
-    arrays = {name: tensor.to_host() for name, tensor in model.state_dict().items()}
-    save_file(arrays, path, dict(about or {}))
-
-
-def load_model(model: Any, path: Path) -> None:
-    """Read them into a module of the same structure; raises StateError if they do not fit."""
-    model.load_state_dict(load_file(path))
 
 
 def save_curves(history: History, path: Path, title: str) -> None:
@@ -38,7 +25,7 @@ def save_curves(history: History, path: Path, title: str) -> None:
     epochs = np.arange(1, len(history.accuracies) + 1)
     percent = 100 * np.asarray(history.accuracies)
     right.plot(epochs, percent, color="tab:orange", marker="o", markersize=3)
-    right.set(xlabel="epoch", ylabel="samples classified rightly (%)", title="Test accuracy")
+    right.set(xlabel="epoch", ylabel="samples classified correctly (%)", title="Test accuracy")
     for axes in (left, right):
         axes.grid(alpha=0.3)
     figure.savefig(path)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from netcl_core import default_device, use_device
+from netcl_core import default_device, nn, use_device
 from netcl_core.errors import NetclError, message
 from netcl_plugin_train import digits, files, report
 from netcl_plugin_train.loop import TrainingError
@@ -35,7 +35,7 @@ def run_digits(
             return 1
         model, curves = folder / "model.safetensors", folder / "curves.png"
         about = {"dataset": "digits", "sizes": "-".join(map(str, digits.SIZES))}
-        files.save_model(run.model, model, about)
+        nn.save(run.model, model, about)
         files.save_curves(run.history, curves, f"digits, {run.device} ({run.device.name})")
         again = _reloaded_accuracy(model)
         report.print_table(shown, _facts(run, again, model, curves))
@@ -60,7 +60,7 @@ def _prepare(folder: Path) -> None:
 def _reloaded_accuracy(path: Path) -> float:
     """The test accuracy of the model as it was saved."""
     model = digits.mlp()
-    files.load_model(model, path)
+    nn.load(model, path)
     return digits.test_accuracy(model)
 
 

@@ -1,0 +1,71 @@
+"""Losses of distances and orders: margins that are to be kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import netcl_core.autograd as ag
+from netcl_plugin_losses.arguments import checked, floating, non_negative, operands, reduce
+
+
+def margin_ranking_loss(
+    input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean"
+) -> Any:
+    """max(0, -target * (input1 - input2) + margin): whether one input ranks above the other.
+
+    Args:
+        input1: Scores, floating.
+        input2: Others; all three broadcast.
+        target: 1 where `input1` should be larger, -1 where `input2` should.
+        margin: By how much.
+        reduction: `'mean'` over all elements, `'sum'` or `'none'`.
+    """
+    checked("margin_ranking_loss", reduction)
+    first, second, sign = operands(input1, input2, target)
+    floating("margin_ranking_loss", "input1", first)
+    apart = ag.mul(ag.neg(sign), ag.sub(first, second))
+    return reduce(ag.clamp(ag.add(apart, float(margin)), min=0), reduction)
+
+
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Any:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), with d = `pairwise_distance`.
+
+    Args:
+        anchor: Vectors (..., features), floating.
+        positive: Those that should be near; all three broadcast.
+        negative: Those that should be far.
+        margin: By how much farther, at least 0.
+        p: The norm of the distance.
+        eps: What is added to each difference.
+        swap: Whether the distance of `positive` to `negative` counts where it is smaller.
+        reduction: `'mean'` over all vectors, `'sum'` or `'none'`.
+
+    (Balntas, Riba, Ponsa, Mikolajczyk 2016, doi:10.5244/C.30.119)
+    """
+    checked("triplet_margin_loss", reduction)
+    margin = non_negative("triplet_margin_loss", "margin", margin)
+    near, far, other = operands(anchor, positive, negative)
+    floating("triplet_margin_loss", "anchor", near)
+    apart = ag.pairwise_distance(near, other, p, eps)
+    if swap:
+        apart = ag.minimum(apart, ag.pairwise_distance(far, other, p, eps))
+    gap = ag.sub(ag.pairwise_distance(near, far, p, eps), apart)
+    return reduce(ag.clamp(ag.add(gap, margin), min=0), reduction)
+
+
+def records() -> Sequence[ag.Operator]:
+    """The losses of this module."""
+    return [
+        ag.composite(margin_ranking_loss, ("input1", "input2", "target")),
+        ag.composite(triplet_margin_loss, ("anchor", "positive", "negative")),
+    ]
