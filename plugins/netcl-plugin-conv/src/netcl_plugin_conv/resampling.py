@@ -1,0 +1,156 @@
+"""The op behind all that averages or interpolates: x resampled along its last axes by tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core as nc
+from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
+from netcl_core.autograd import Implementation, Operator, Request, Saved
+from netcl_core.errors import ShapeError, message
+from netcl_plugin_conv.tables import Resampling, Table, table_of
+from netcl_plugin_conv.windows import floating
+
+TEMPLATE: Final = "conv/resample.cl.j2"
+NAME: Final = "resample"
+#: An axis along which nothing happens, for tensors with fewer than three.
+_STILL: Final = Resampling(1, 1, "nearest", scale=1.0)
+#: Results that an item of a CPU takes at least.
+_RESULTS: Final = 4096
+_GROUP: Final = 64
+_LANES: Final = 16
+Ways = tuple[Resampling, ...]
+
+
+def _tables(ways: Ways, dtype: str, backwards: bool) -> list[Table]:
+    """One for each of three axes."""
+    whole = (*(_STILL,) * (3 - len(ways)), *ways)
+    return [table_of(way, DTYPES[dtype].wide, backwards) for way in whole]
+
+
+def _sizes(ways: Ways, backwards: bool) -> tuple[list[int], list[int]]:
+    """The sizes of what is given and of the result, along three axes."""
+    whole = (*(_STILL,) * (3 - len(ways)), *ways)
+    sizes, counts = [way.size for way in whole], [way.count for way in whole]
+    return (counts, sizes) if backwards else (sizes, counts)
+
+
+@lru_cache(maxsize=256)
+def _packed(ways: Ways, wide: str, backwards: bool, device: Device) -> Tensor:
+    """The tables of three axes in one tensor: starts, counts, and the weights' bits."""
+    word = np.int64 if wide == "float64" else np.int32
+    parts = []
+    for table in _tables(ways, wide, backwards):
+        parts += [table.start.astype(word), table.count.astype(word)]
+        parts.append(np.ascontiguousarray(table.weights).reshape(-1).view(word))
+    with nc.uncaptured():
+        return Tensor.from_host(np.concatenate(parts), device)
+
+
+# -- launches --------------------------------------------------------------------------------
+
+
+def _plan(request: Request) -> Kernels:
+    ways, backwards = request.attrs["ways"], request.attrs["backwards"]
+    x, out, gpu = request.inputs[0], request.output, request.device.kind == "gpu"
+    outer, middle, last = _tables(ways, x.dtype, backwards)
+    sizes, counts = _sizes(ways, backwards)
+    lines = out.size // counts[2]
+    rows = max(1, min(lines, _RESULTS // counts[2]))
+    items = -(-lines // rows)
+    direct = outer.is_plain and middle.is_plain
+    room = sizes[2] + 2 * _LANES
+    places = [(2 + outer.taps) * counts[0]]
+    places.append(places[0] + (2 + middle.taps) * counts[1])
+    numbers = [*sizes, *counts, *places, lines, rows, room]
+    buffers = [("in", 0), ("in", 1), ("out", 0)]
+    dtype = DTYPES[x.dtype]
+    context = {"storage": dtype.storage, "acc": dtype.compute, "gpu": gpu, "direct": direct}
+    context |= {} if gpu else _line_form(last, counts[2], direct)
+    args = tuple(("ulong", n) for n in numbers)
+    if gpu:
+        items = -(-out.size // _GROUP) * _GROUP
+        return Kernels((Kernel(TEMPLATE, NAME, (*buffers, *args), (items,), (_GROUP,), context),))
+    if direct:
+        return Kernels((Kernel(TEMPLATE, NAME, (*buffers, *args), (items,), None, context),))
+    nbytes = items * room * DTYPES[dtype.wide].itemsize
+    kernel = Kernel(TEMPLATE, NAME, (*buffers, ("scratch", 0), *args), (items,), None, context)
+    return Kernels((kernel,), (nbytes,))
+
+
+def _line_form(table: Table, count: int, direct: bool) -> dict[str, Any]:
+    """How a CPU takes the results of a line; past the end of x itself nothing may be read."""
+    even = table.is_even
+    step = table.step if even else 0
+    return {
+        "width": next((width for width in (_LANES, 8, 4) if count >= width), 1),
+        "taps": table.taps,
+        "plain": table.is_plain,
+        "even": even,
+        "step": step,
+    }
+
+
+# -- the op ----------------------------------------------------------------------------------
+
+
+def _bind(x: Any, table: Any, ways: Ways, backwards: bool) -> Any:
+    return (x, table), {"ways": ways, "backwards": backwards}
+
+
+def _infer(x: Spec, table: Spec, ways: Ways, backwards: bool) -> Spec:
+    floating(NAME, x)
+    sizes = _sizes(ways, backwards)[1][3 - len(ways) :]
+    return Spec((*x.shape[: x.ndim - len(ways)], *sizes), x.dtype)
+
+
+def _reference(x: Any, table: Any, ways: Ways, backwards: bool) -> Any:
+    found = widened(x)
+    for axis, way in enumerate(ways, start=x.ndim - len(ways)):
+        rows = table_of(way, found.dtype.name, backwards)
+        found = np.moveaxis(_along(np.moveaxis(found, axis, -1), rows), -1, axis)
+    return found
+
+
+def _along(x: Any, table: Table) -> Any:
+    """Resampled along the last axis."""
+    total = np.zeros((*x.shape[:-1], len(table.start)), x.dtype)
+    for k in range(table.taps):
+        at = np.minimum(table.start + k, x.shape[-1] - 1)
+        total = np.where(k < table.count, total + table.weights[k] * x[..., at], total)
+    return total
+
+
+def _backward(saved: Saved, grad: Any) -> Sequence[Any]:
+    return [_resampled(grad, saved.attrs["ways"], not saved.attrs["backwards"]), None]
+
+
+RESAMPLE: Final = Operator(
+    name=NAME,
+    bind=_bind,
+    infer=_infer,
+    reference=_reference,
+    backward=_backward,
+    saves=(),
+    implementations=(Implementation(NAME, "lines by tables", _plan),),
+    doc="resample(x, table, ways, backwards): the last axes of x resampled, each in its way; with "
+    "`backwards` the gradient of that.",
+)
+
+
+def _resampled(x: Any, ways: Ways, backwards: bool) -> Any:
+    return RESAMPLE(x, _packed(ways, DTYPES[x.dtype].wide, backwards, x.device), ways, backwards)
+
+
+def resampled(who: str, x: Any, ways: Sequence[Resampling]) -> Any:
+    """x with its last axes resampled; raises DtypeError unless it is floating."""
+    floating(who, x)
+    if not math.prod(x.shape[x.ndim - len(ways) :]):
+        given = f"x of shape {tuple(x.shape)}"
+        raise ShapeError(message(who, given, "elements along the resampled axes"))
+    return _resampled(x, tuple(ways), False)

@@ -1,0 +1,7 @@
+"""Every op of this plugin is what its cases say, in every dtype on every device."""
+
+from __future__ import annotations
+
+from netcl_core.testing.suite import conformance
+
+TestConformance = conformance("netcl-plugin-conv")
