@@ -1,11 +1,11 @@
-"""Matrix products: matmul by NumPy's rules, bmm, and linear."""
+"""Matrix products: matmul by NumPy's rules, linear, attention, and what is made of them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from netcl_core import hookimpl
-from netcl_plugin_linalg import linear, matmul
+from netcl_plugin_linalg import attention, einsum, linear, matmul, products
 
 
 class LinalgPlugin:
@@ -13,8 +13,9 @@ class LinalgPlugin:
 
     @hookimpl
     def netcl_register_operators(self, registry: Any) -> None:
-        for record in (*matmul.OPERATORS, *linear.OPERATORS):
-            registry.add(record)
+        for module in (matmul, linear, attention, products, einsum):
+            for record in module.OPERATORS:
+                registry.add(record)
 
     @hookimpl
     def netcl_conformance_cases(self, op: str) -> Any:

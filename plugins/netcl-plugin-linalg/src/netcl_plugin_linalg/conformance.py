@@ -7,6 +7,7 @@ from typing import Any
 
 import netcl_core.autograd as ag
 from netcl_core.testing import FLOATS, INTEGERS, Case, normal
+from netcl_plugin_linalg.attention_cases import ATTENTION
 
 X = normal(0.5)
 ALL = ("bool", *INTEGERS, *FLOATS)
@@ -38,13 +39,55 @@ def transposed(first: bool, second: bool, shapes: Sequence[Any]) -> Case:
         return (a.mT if first else a) @ (b.mT if second else b)  # fmt: skip
 
     return Case("matmul", (X, X), there, call=lambda a, b: ag.matmul(a, b, first, second),
-                shapes=shapes, note=f"{first}-{second}", dtypes=ALL)  # fmt: skip
+                shapes=shapes, note=f"{first}-{second}", dtypes=("float16", "float32"),
+                skip={"refusal": "the other dtypes are in another case"})  # fmt: skip
 
+
+def of_equation(equation: str, *shapes: Any, dtypes: Any = FLOATS) -> Case:
+    """An einsum, with the shapes of its operands."""
+    skip = MORE if len(shapes) < 3 else {**MORE, "non-finite": ORDER}
+    return Case("einsum", [X] * len(shapes), lambda t, *x: t.einsum(equation, *x),
+                call=lambda *x: ag.einsum(equation, *x), shapes=[shapes], note=equation,
+                dtypes=dtypes, skip=skip)  # fmt: skip
+
+
+ORDER = "PyTorch multiplies three operands in another order where opt_einsum is installed"
+MORE = {"refusal": "it takes whatever its parts take, and one case has whole numbers"}
+EINSUM: Sequence[Case] = [
+    of_equation("bij,bkj->bik", (3, 5, 7), (3, 2, 7), dtypes=("uint8", "int32", "int64", *FLOATS)),
+    of_equation("...ij,jk", (2, 1, 5, 7), (7, 3)),
+    of_equation("iij,j->ji", (4, 4, 3), (3,)),
+    of_equation("ij,kj,li->lk", (4, 5), (3, 5), (2, 4)),
+    of_equation("bi,bi->b", (3, 65), (3, 65)),
+    of_equation("aij,bjk->", (2, 3, 4), (2, 4, 5)),
+]  # fmt: skip
+PRODUCTS: Sequence[Case] = [
+    Case("mm", (X, X), "mm", shapes=[[(5, 7), (7, 3)], [(2, 0), (0, 3)]], dtypes=ALL),
+    Case("mv", (X, X), "mv", shapes=[[(5, 7), (7,)], [(0, 2), (2,)]], dtypes=ALL),
+    Case("outer", (X, X), "outer", shapes=[[(5,), (7,)], [(0,), (3,)]], dtypes=ALL),
+    Case("dot", (X, X), "dot", shapes=[[(17,)] * 2, [(0,)] * 2], dtypes=FLOATS,
+         skip={"refusal": "whole numbers have a case of their own"}),
+    Case("dot", (X, X), note="whole", shapes=[[(17,)] * 2], dtypes=("uint8", "int32", "int64"),
+         torch="dot", differentiable=False,
+         skip={"refusal": "the floating dtypes have a case of their own"}),
+    Case("addmm", (X, X, X), "addmm", shapes=[[(5, 3), (5, 7), (7, 3)], [(3,), (2, 0), (0, 3)]],
+         dtypes=(*INTEGERS, *FLOATS), skip=MORE),
+    Case("addmm", (X, X, X), "addmm", {"beta": 0.5, "alpha": 2.0},
+         shapes=[[(5, 1), (5, 7), (7, 3)]], skip=MORE),
+    Case("cross", (X, X), lambda t, x, y: t.linalg.cross(x, y, dim=1), {"dim": 1}, dtypes=FLOATS,
+         shapes=[[(4, 3, 2)] * 2, [(4, 3), (1, 3)], [(0, 3)] * 2], skip=MORE),
+    Case("linear_relu", (X, X, X), lambda t, *x: t.relu(t.nn.functional.linear(*x)),
+         shapes=[[(5, 7), (3, 7), (3,)], [(2, 3, 7), (40, 7), (40,)]], dtypes=ALL),
+    Case("bias_add", (X, X), lambda t, x, b: x + b[:, None], {"dim": 1}, dtypes=ALL,
+         shapes=[[(4, 3, 5), (3,)], [(0, 2, 3), (2,)]]),
+]  # fmt: skip
 
 CASES: Sequence[Case] = [
+    *EINSUM,
+    *PRODUCTS,
     Case("matmul", (X, X), "matmul", shapes=SHAPES, dtypes=("float32",), note="shapes",
-         skip={"refusal": "the other dtypes are in the next case"}),
-    Case("matmul", (X, X), "matmul", shapes=[SHAPES[2], SHAPES[5], SHAPES[9], SHAPES[14]],
+         skip={"refusal": "the other dtypes are in another case"}),
+    Case("matmul", (X, X), "matmul", shapes=[SHAPES[2], SHAPES[9], SHAPES[14]],
          dtypes=ALL),
     transposed(True, False, [[(2, 7, 5), (2, 7, 4)], [(65, 33), (65, 17)]]),
     transposed(False, True, [[(2, 5, 7), (2, 4, 7)], [(33, 65), (17, 65)], [(33, 65), (9, 65)]]),
@@ -58,6 +101,7 @@ CASES: Sequence[Case] = [
     Case("linear", (X, X, X), "nn.functional.linear", note="bias", dtypes=ALL,
          shapes=[[(5, 7), (3, 7), (3,)], [(7,), (3, 7), (3,)], [(2, 3, 7), (40, 7), (40,)],
                  [(128, 64), (10, 64), (10,)], [(600, 5), (3, 5), (3,)], [(1, 1), (1, 1), (1,)]]),
+    *ATTENTION,
 ]  # fmt: skip
 
 

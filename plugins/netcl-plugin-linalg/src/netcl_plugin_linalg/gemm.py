@@ -1,9 +1,11 @@
 """The plan of a general matrix product: pack B into panels, then one register-tiled kernel.
 
-Shapes that reach the hardware's limits on CPUs: a register tile of some rows by
-two vectors of columns, B packed as [columns / tile][K][tile], A read where it
-lies. Both operands may be stored transposed; batches have strides of their own,
-so that a broadcast batch is read without a copy.
+Shapes that reach the hardware's limits on CPUs: a register tile of some rows by two vectors of
+columns, B packed as [columns / tile][K][tile], A read where it lies, or packed as
+[rows / 8][K][8] where its rows do not lie together or are narrower than what is computed in.
+With few rows each item packs the panel that it multiplies with, and the product is one launch.
+Both operands may be stored transposed; batches have strides of their own, so that a broadcast
+batch is read without a copy.
 """
 
 from __future__ import annotations
@@ -13,18 +15,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from netcl_core import Kernel, Kernels, Spec
+from netcl_core import DTYPES, Kernel, Kernels, Spec
 from netcl_core.autograd import NO_SLOTS, Request
 
 TEMPLATE: Final = "linalg/gemm.cl.j2"
-_STORAGE: Final = {"float16": "half", "float32": "float", "float64": "double", "int32": "int",
-                   "int64": "long", "uint8": "uchar", "bool": "uchar"}  # fmt: skip
-_COMPUTE: Final = {"half": "float", "uchar": "int"}
 _BYTES: Final = {"float": 4, "int": 4, "double": 8, "long": 8}
-#: Rows of A that one work-item multiplies with one panel.
+#: Rows of A that one work-item multiplies with one panel, usually.
 _ITEM_ROWS: Final = 64
-#: Bytes of B up to which its contiguous rows are read where they lie, without packing.
-_DIRECT: Final = 1 << 21
+#: Vectors of columns in a register tile.
+_VECTORS: Final = 2
+#: Rows of A up to which, and products up to which contiguous rows of B are read where they lie:
+#: to pack them would take longer than it saves.
+_FEW_ROWS: Final = 48
+_FEW_PRODUCTS: Final = 1 << 20
+#: Rows up to which an item packs its panel itself, which saves a launch; and how many items a core
+#: must have before one owns so many rows; otherwise several pack the same panel for themselves.
+_OWN_ROWS: Final = 128
+_PER_UNIT: Final = 2
+#: Panels of B from which on A is packed, if its rows are not read as they lie.
+_PANELS: Final = 2
 #: Columns up to which contiguous rows of A are multiplied with contiguous columns of B.
 _DOT: Final = 16
 #: Elements of B up to which each tile gathers its own.
@@ -48,63 +57,85 @@ class Product:
     batch: tuple[tuple[int, int, int], ...] = ()
 
 
-def gemm(request: Request, product: Product, bias: bool = False, row_sums: bool = False) -> Kernels:
+def gemm(
+    request: Request,
+    product: Product,
+    bias: bool = False,
+    row_sums: bool = False,
+    often: bool = False,
+) -> Kernels:
     """The launches of a product.
 
     With `bias` input 2 is added to each row; with `row_sums` output 1 gets the sum of each row of
-    A, of which there is one batch then.
+    A, of which there is one batch then. With `often` somebody repeats the last launch for other A,
+    and what is packed of B is packed before it.
     """
-    storage = _STORAGE[request.output.dtype]
-    compute = _COMPUTE.get(storage, storage)
-    width = 4 if request.device.kind == "gpu" else 64 // _BYTES[compute]
-    tile, rows = 2 * width, 8 if request.device.kind != "gpu" else 4
+    dtype = DTYPES[request.output.dtype]
+    size = _BYTES[dtype.compute]
+    width = 64 // size
+    tile, rows = _VECTORS * width, 8
+    phase = "multiply" if row_sums else _phase(product, tile)
     panels = -(-product.columns // tile)
+    groups = -(-product.rows // rows)
     count = math.prod(size for size, _, _ in product.batch)
-    blocks = -(-product.rows // _ITEM_ROWS)
+    apart = product.a_inner != 1 or dtype.storage != dtype.compute
+    a_packed = row_sums or (phase == "multiply" and apart and panels >= _PANELS)
+    own = phase == "multiply" and not a_packed and not often and product.rows <= _OWN_ROWS
+    many = count * panels >= _PER_UNIT * request.device.compute_units
+    item_rows = _OWN_ROWS if own and many else _ITEM_ROWS
+    blocks = -(-product.rows // item_rows)
     context = {
-        "storage": storage,
+        "storage": dtype.storage,
         "mask": request.output.dtype == "bool",
-        "compute": compute,
+        "compute": dtype.compute,
         "width": width,
+        "vectors": _VECTORS,
         "tile": tile,
         "rows": rows,
-        "item_rows": _ITEM_ROWS,
         "batch_dims": len(product.batch),
         "bias": bias,
         "row_sums": row_sums,
         "a_unit": product.a_inner == 1,
-        "narrow": False,
+        "a_packed": a_packed,
+        "own": own,
+        "narrow": phase == "direct" and product.columns < tile,
     }
     numbers = [("ulong", getattr(product, name)) for name in (
         "rows", "columns", "inner", "a_row", "a_inner", "b_inner", "b_column")]  # fmt: skip
+    numbers += [("ulong", item_rows)]
     numbers += [("ulong", number) for triple in product.batch for number in triple]
     slots = request.slots
-    phase = _phase(product, tile, _BYTES[compute], row_sums)
-    items = -(-product.rows // rows) if phase == "dot" else panels * blocks
-    in_place = phase != "multiply"
-    buffers: list[tuple[str, Any]] = [("in", 0), ("in", 1) if in_place else ("scratch", 0)]
+    packed = phase == "multiply"
+    buffers: list[tuple[str, Any]] = [("scratch", 1) if a_packed else ("in", 0)]
+    buffers += [("in", 1)] if own or not packed else []
+    buffers += [("scratch", 0)] if packed else []
     buffers += [("in", 2)] if bias else []
-    buffers += [("out", 0), ("out", 1)] if row_sums else [("out", 0)]
-    multiply = Kernel(TEMPLATE, f"gemm_{phase}", slots.args(buffers, numbers),
-                      (count * items,), None,
-                      {**context, **slots.context(width), "phase": phase,
-                       "narrow": phase == "direct" and product.columns < tile})  # fmt: skip
-    if in_place:
+    buffers += [("out", 0)]
+    items = groups if phase == "dot" else panels * blocks
+    multiply = Kernel(TEMPLATE, f"gemm_{phase}", slots.args(buffers, numbers), (count * items,),
+                      None, {**context, **slots.context(width), "phase": phase})  # fmt: skip
+    each = count * max(1, product.inner) * size
+    if not packed:
         return Kernels((multiply,))
-    pack = Kernel(TEMPLATE, "gemm_pack", (("in", 1), ("scratch", 0), *numbers),
-                  (count * panels,), None,
-                  {**context, **NO_SLOTS.context(width), "phase": "pack"})  # fmt: skip
-    scratch = count * panels * max(1, product.inner) * tile * _BYTES[compute]
-    return Kernels((pack, multiply), (scratch,))
+    if own:
+        return Kernels((multiply,), (each * blocks * panels * tile,))
+    taken = [("in", 0), ("scratch", 1)] if a_packed else []
+    items = count * (panels + groups if a_packed else panels)
+    taken += [("in", 1), ("scratch", 0), *([("out", 1)] if row_sums else [])]
+    pack = Kernel(TEMPLATE, "gemm_pack", (*taken, *numbers), (items,),
+                  None, {**context, **NO_SLOTS.context(width), "phase": "pack"})  # fmt: skip
+    scratch = (each * panels * tile, each * groups * rows)[: 1 + a_packed]
+    return Kernels((pack, multiply), scratch)
 
 
-def _phase(product: Product, tile: int, size: int, row_sums: bool) -> str:
+def _phase(product: Product, tile: int) -> str:
     """How B is read: packed before (`multiply`), or where it lies if that costs less."""
-    if product.a_inner == product.b_inner == 1 and product.columns <= _DOT and not row_sums:
+    if product.a_inner == product.b_inner == 1 and product.columns <= _DOT:
         return "dot"
     elements = product.inner * product.columns
     readable = product.columns >= tile or product.b_inner == product.columns
-    if product.b_column == 1 and readable and elements * size <= _DIRECT:
+    few = product.rows <= _FEW_ROWS or product.rows * elements <= _FEW_PRODUCTS
+    if product.b_column == 1 and readable and few:
         return "direct"
     return "gather" if elements <= _GATHER else "multiply"
 

@@ -9,10 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Kernels, Spec, Tensor
+from netcl_core import Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_linalg.gemm import Product, columns_of, gemm
+from netcl_plugin_linalg.gemm_gpu import on_gpus
 
 
 def _bind(x: Any, weight: Any, bias: Any = None) -> Any:
@@ -38,17 +39,19 @@ def _infer(x: Spec, weight: Spec, bias: Spec | None) -> Spec:
     return Spec((*x.shape[:-1], weight.shape[0]), x.dtype)
 
 
-def _plan(request: Request) -> Kernels:
+def product_of(request: Request) -> Product:
     x, weight = request.inputs[:2]
     out, inner = weight.shape
-    rows = math.prod(x.shape[:-1])
-    return gemm(request, Product(rows, out, inner, inner, 1, 1, inner), len(request.inputs) == 3)
+    return Product(math.prod(x.shape[:-1]), out, inner, inner, 1, 1, inner)
+
+
+def _plan(request: Request) -> Kernels:
+    return gemm(request, product_of(request), len(request.inputs) == 3)
 
 
 def _reference(x: Any, weight: Any, bias: Any) -> Any:
-    wide = np.float32 if x.dtype == np.float16 else x.dtype
-    out = np.matmul(x.astype(wide), weight.T.astype(wide))
-    return out if bias is None else out + bias.astype(wide)
+    out = np.matmul(widened(x), widened(weight).T)
+    return out if bias is None else out + widened(bias)
 
 
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
@@ -78,10 +81,14 @@ def _infer_gradients(grad: Spec, x: Spec) -> tuple[Spec, Spec]:
     return Spec((out, inner), x.dtype), Spec((out,), x.dtype)
 
 
-def _plan_gradients(request: Request) -> Kernels:
+def _product_of_gradients(request: Request) -> Product:
     grad, x = request.inputs
     (rows, out), inner = grad.shape, x.shape[1]
-    return gemm(request, Product(out, inner, rows, 1, out, inner, 1), row_sums=True)
+    return Product(out, inner, rows, 1, out, inner, 1)
+
+
+def _plan_gradients(request: Request) -> Kernels:
+    return gemm(request, _product_of_gradients(request), row_sums=True)
 
 
 #: The gradients of weight and bias, which read the upstream gradient in one kernel.
@@ -93,6 +100,7 @@ PARAMETER_GRADIENTS: Final = ag.composite(
     results=("weight", "bias"),
     implementations=(
         Implementation("linear_parameter_gradients", "register tiles", _plan_gradients),
+        on_gpus("linear_parameter_gradients", _product_of_gradients, row_sums=True),
     ),
 )
 
@@ -108,6 +116,7 @@ OPERATORS = (
             Implementation(
                 "linear", "packed register tiles", _plan, epilogue=True, stretch=columns_of
             ),
+            on_gpus("linear", product_of),
         ),
         parts=(PARAMETER_GRADIENTS,),
         doc="linear(x, weight, bias=None): x (..., in) times weight (out, in), plus bias (out,).",

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import HostCall, Kernels, Spec, Tensor
+from netcl_core import HostCall, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_linalg.gemm import Product, batches, columns_of, gemm
+from netcl_plugin_linalg.gemm_gpu import on_gpus
 
 
 def _matrices(a: Spec, b: Spec) -> tuple[Spec, Spec]:
@@ -26,10 +27,11 @@ def _bind(a: Any, b: Any, trans_a: bool = False, trans_b: bool = False) -> Any:
     return (a, b), {"trans_a": trans_a, "trans_b": trans_b}
 
 
-def _bind_bmm(a: Any, b: Any) -> Any:
-    if np.ndim(a) != 3 or np.ndim(b) != 3:
-        raise ShapeError(message("bmm", f"{np.ndim(a)} and {np.ndim(b)} dimensions", "3 and 3"))
-    return _bind(a, b)
+def _bind_bmm(input: Any, mat2: Any) -> Any:
+    if np.ndim(input) != 3 or np.ndim(mat2) != 3:
+        given = f"{np.ndim(input)} and {np.ndim(mat2)} dimensions"
+        raise ShapeError(message("bmm", given, "3 and 3"))
+    return _bind(input, mat2)
 
 
 def _sizes(shape: Sequence[int], transposed: bool) -> tuple[int, int]:
@@ -63,7 +65,7 @@ def _infer(name: str, a: Spec, b: Spec, trans_a: bool, trans_b: bool) -> Spec:
     return Spec((*lead, *tail), a.dtype)
 
 
-def _plan(request: Request) -> Kernels:
+def product_of(request: Request) -> Product:
     a, b = _matrices(*request.inputs)
     trans_a, trans_b = request.attrs["trans_a"], request.attrs["trans_b"]
     rows, inner = _sizes(a.shape, trans_a)
@@ -71,17 +73,19 @@ def _plan(request: Request) -> Kernels:
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     a_strides = (1, a.shape[-1]) if trans_a else (a.shape[-1], 1)
     b_strides = (1, b.shape[-1]) if trans_b else (b.shape[-1], 1)
-    product = Product(rows, columns, inner, *a_strides, *b_strides, batches(a, b, lead))
-    return gemm(request, product)
+    return Product(rows, columns, inner, *a_strides, *b_strides, batches(a, b, lead))
+
+
+def _plan(request: Request) -> Kernels:
+    return gemm(request, product_of(request))
 
 
 def _reference(a: Any, b: Any, trans_a: bool, trans_b: bool) -> Any:
-    wide = np.float32 if a.dtype == np.float16 else a.dtype
     first = np.swapaxes(a, -1, -2) if trans_a else a
     second = np.swapaxes(b, -1, -2) if trans_b else b
     if a.dtype == np.bool_:
-        wide = np.int32
-    return np.matmul(first.astype(wide), second.astype(wide))
+        return np.matmul(first.astype(np.int32), second.astype(np.int32))
+    return np.matmul(widened(first), widened(second))
 
 
 def _host_product(request: Request) -> HostCall:
@@ -146,6 +150,7 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
         backward=_backward,
         implementations=(
             Implementation(name, "packed register tiles", _plan, epilogue=True, stretch=columns_of),
+            on_gpus(name, product_of),
             Implementation(name, "host BLAS", _host_product, _HOST, priority=HOST_PRIORITY),
         ),
         doc=doc,
@@ -159,5 +164,7 @@ OPERATORS = (
         "matmul(a, b, trans_a=False, trans_b=False): the matrix product by NumPy's rules for "
         "vectors, matrices and broadcast batches; the flags transpose the last two dimensions.",
     ),
-    _operator("bmm", _bind_bmm, "bmm(a, b): the products of two batches (B, M, K), (B, K, N)."),
+    _operator(
+        "bmm", _bind_bmm, "bmm(input, mat2): the products of two batches (B, M, K), (B, K, N)."
+    ),
 )

@@ -1,0 +1,82 @@
+"""The plans of attention on CPUs: an item per block of queries, or per block of keys.
+
+Vectors go along the queries, so that the maximum and the sum of a row need nothing from other
+lanes, and key and value are read where they lie, one element for a whole vector.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from netcl_core import DTYPES, Kernels, Spec
+from netcl_core.autograd import SUM, Request, reduction_kernels
+from netcl_plugin_linalg.attention_kernels import Job, job_of
+
+TEMPLATE: Final = "linalg/attention.cl.j2"
+BACKWARD: Final = "linalg/attention_backward.cl.j2"
+#: Vectors of queries in a block, where there are so many.
+_VECTORS: Final = 4
+#: Rows of a register tile, and keys that are scored before their values are weighed, by vectors.
+_FORWARD: Final = {1: (8, 64), 2: (8, 64), 3: (6, 48), 4: (6, 48)}
+#: The same of the backward, where rows are also queries: they divide a block.
+_BACKWARD: Final = (4, 64)
+#: Bytes of a block's features at most: it stays in the cache of its core.
+_BLOCK_BYTES: Final = 1 << 15
+#: Items per compute unit that keep all of them busy.
+_PER_UNIT: Final = 4
+
+
+def _settings(job: Job, back: bool) -> dict[str, Any]:
+    """The sizes of blocks and tiles."""
+    size = DTYPES[DTYPES[job.request.inputs[0].dtype].wide].itemsize
+    width = 64 // size
+    widest = max(job.shape.size, job.shape.value_size)
+    most = _BLOCK_BYTES // (widest * size * width)
+    vectors = max(1, min(_VECTORS, most, -(-job.shape.queries // width)))
+    rows, tile = _BACKWARD if back else _FORWARD[vectors]
+    return {"width": width, "vectors": vectors, "rows": rows, "tile": tile}
+
+
+def plan_on_cpus(request: Request) -> Kernels:
+    """The results, and the logarithms of the rows' sums if they are kept."""
+    job = job_of(request)
+    settings = _settings(job, back=False)
+    block = settings["width"] * settings["vectors"]
+    items = job.shape.count * -(-job.shape.queries // block)
+    outputs: list[tuple[str, Any]] = [("out", 0), ("out", 1)][: 1 + request.keep]
+    kernel = job.kernel(TEMPLATE, "attention_forward", [*job.inputs, *outputs], (), items, None,
+                        settings["width"], {**settings, "keep": request.keep})  # fmt: skip
+    return Kernels((kernel,))
+
+
+def plan_gradients_on_cpus(request: Request) -> Kernels:
+    """The gradients of query, key and value (outputs 0 to 2).
+
+    An item adds up those of its keys over all queries. With several items per matrix each leaves
+    its part of the query's gradient behind, and these are added up at the end.
+    """
+    job = job_of(request)
+    shape, device, query = job.shape, request.device, request.inputs[0]
+    settings = _settings(job, back=True)
+    tiles = -(-shape.keys // settings["tile"])
+    splits = max(1, min(tiles, -(-device.compute_units * _PER_UNIT // shape.count)))
+    per_split = -(-tiles // splits) * settings["tile"]
+    splits = max(1, -(-shape.keys // per_split)) if per_split else 1
+    dtype = DTYPES[query.dtype]
+    wide = DTYPES[dtype.wide]
+    width = settings["width"]
+    padded = [-(-each // width) * width for each in (shape.size, shape.value_size)]
+    parts = Spec((splits, shape.count * shape.queries * shape.size), dtype.wide)
+    direct = splits == 1
+    scratch = [max(1, shape.count * shape.keys * each * wide.itemsize) for each in padded]
+    buffers = [*job.inputs, ("out", 0) if direct else ("scratch", 2), ("out", 1), ("out", 2)]
+    context = {**settings, "padded": padded[0], "padded_value": padded[1],
+               "direct": direct}  # fmt: skip
+    kernel = job.kernel(BACKWARD, "attention_backward", [*buffers, ("scratch", 0), ("scratch", 1)],
+                        (("ulong", splits), ("ulong", per_split)), shape.count * splits, None,
+                        width, context)  # fmt: skip
+    if direct:
+        return Kernels((kernel,), tuple(scratch))
+    found = Kernels((kernel,), (*scratch, parts.size * wide.itemsize))
+    total = reduction_kernels(SUM, device, parts, (0,), query.dtype)
+    return found.then(total, {("in", 0): ("scratch", 2), ("out", 0): ("out", 0)})

@@ -1,0 +1,143 @@
+"""Products made of other ops: of vectors and matrices, with something added, and linear_relu."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core import DTYPES, Tensor
+from netcl_core.autograd import composite
+from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
+
+
+def operands(*given: Any) -> list[Any]:
+    """Host data as tensors on the device of the others."""
+    device = next((each.device for each in given if isinstance(each, Tensor)), None)
+    return [ag.as_operand(each, device or nc.default_device()) for each in given]
+
+
+def _of(who: str, ndims: tuple[int, ...], *given: Any) -> list[Any]:
+    """Operands with these numbers of dimensions; raises ShapeError or DtypeError."""
+    found = operands(*given)
+    if tuple([each.ndim for each in found]) != ndims:
+        shapes = " and ".join(str(each.shape) for each in found)
+        expected = " and ".join(map(str, ndims)) + " dimensions"
+        raise ShapeError(message(who, f"shapes {shapes}", expected))
+    if len({each.dtype for each in found}) > 1:
+        dtypes = " and ".join(each.dtype for each in found)
+        raise DtypeError(message(who, dtypes, "one dtype", "Convert one with astype"))
+    return found
+
+
+def mm(input: Any, mat2: Any) -> Any:
+    """The product of two matrices (n, k) and (k, m)."""
+    return ag.matmul(*_of("mm", (2, 2), input, mat2))
+
+
+def mv(input: Any, vec: Any) -> Any:
+    """The product of a matrix (n, k) and a vector (k,)."""
+    return ag.matmul(*_of("mv", (2, 1), input, vec))
+
+
+def outer(input: Any, vec2: Any) -> Any:
+    """All products of an element of a vector (n,) and one of another (m,): a matrix (n, m)."""
+    first, second = _of("outer", (1, 1), input, vec2)
+    return ag.mul(ag.unsqueeze(first, 1), second)
+
+
+def dot(input: Any, tensor: Any) -> Any:
+    """The sum of the products of two vectors of one size."""
+    first, second = _of("dot", (1, 1), input, tensor)
+    if first.shape != second.shape:
+        raise ShapeError(message("dot", f"sizes {first.shape[0]} and {second.shape[0]}", "one"))
+    return sum_of_products(first, second, (0,))
+
+
+def sum_of_products(x: Any, y: Any, dims: tuple[int, ...]) -> Any:
+    """x * y summed over axes in their dtype; 16-bit floats are multiplied and added in float32."""
+    wide = DTYPES[x.dtype].wide
+    return ag.sum(ag.mul(x.astype(wide), y), dims, dtype=wide).astype(x.dtype)
+
+
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """beta * input + alpha * (mat1 @ mat2).
+
+    Args:
+        input: What broadcasts to (n, m).
+        mat1: A matrix (n, k).
+        mat2: A matrix (k, m).
+        beta: A number; of 0 `input` does not count, whatever it holds.
+        alpha: A number.
+    """
+    first, second = _of("addmm", (2, 2), mat1, mat2)
+    product = ag.matmul(first, second)
+    added = operands(first, input)[1]
+    if len(added.shape) > 2:
+        expected = f"what broadcasts to {product.shape}"
+        raise ShapeError(message("addmm", f"input of shape {added.shape}", expected))
+    if beta == 0:
+        added = ag.expand(ag.full_like(added, 0), product.shape)
+    elif beta != 1:
+        added = ag.mul(added, beta)
+    return ag.add(added, product) if alpha == 1 else ag.add(added, product, alpha=alpha)
+
+
+def cross(input: Any, other: Any, dim: int | None = None) -> Any:
+    """The cross product of vectors of three elements along an axis.
+
+    Args:
+        input: Vectors.
+        other: Others; they broadcast.
+        dim: Their axis; None: the first of size 3.
+    """
+    x, y = operands(input, other)
+    ndim = max(x.ndim, y.ndim)
+    shapes = [(1,) * (ndim - each.ndim) + each.shape for each in (x, y)]
+    threes = [i for i in range(ndim) if shapes[0][i] == shapes[1][i] == 3]
+    if dim is None and not threes:
+        raise ShapeError(message("cross", f"{x.shape} and {y.shape}", "an axis of size 3"))
+    place = threes[0] if dim is None else dim
+    if isinstance(place, bool) or not isinstance(place, int) or not -ndim <= place < ndim:
+        raise AttributeValueError(message("cross", f"dim={dim!r}", f"{-ndim} to {ndim - 1}"))
+    if place % ndim not in threes:
+        given = f"{x.shape} and {y.shape} along axis {place}"
+        raise ShapeError(message("cross", given, "3 elements"))
+    along = place % ndim - ndim
+    first = ag.mul(ag.roll(x, -1, along), ag.roll(y, -2, along))
+    return ag.sub(first, ag.mul(ag.roll(x, -2, along), ag.roll(y, -1, along)))
+
+
+def linear_relu(input: Any, weight: Any, bias: Any = None) -> Any:
+    """relu(linear(input, weight, bias)); compiled, both are one kernel."""
+    return ag.relu(ag.linear(input, weight, bias))
+
+
+def bias_add(input: Any, bias: Any, dim: int = -1) -> Any:
+    """`input` with a number added for each place along an axis.
+
+    Args:
+        input: A tensor.
+        bias: A vector with as many elements as the axis has.
+        dim: The axis.
+    """
+    x, vector = operands(input, bias)
+    ndim = x.ndim
+    if isinstance(dim, bool) or not isinstance(dim, int) or not -ndim <= dim < ndim:
+        raise AttributeValueError(message("bias_add", f"dim={dim!r}", f"{-ndim} to {ndim - 1}"))
+    if vector.shape != (x.shape[dim],):
+        given = f"bias of shape {vector.shape} for axis {dim} of {x.shape}"
+        raise ShapeError(message("bias_add", given, f"{(x.shape[dim],)}"))
+    return ag.add(x, ag.reshape(vector, (-1, *[1] * (ndim - 1 - dim % ndim))))
+
+
+OPERATORS = (
+    composite(mm, ("input", "mat2")),
+    composite(mv, ("input", "vec")),
+    composite(outer, ("input", "vec2")),
+    composite(dot, ("input", "tensor")),
+    composite(addmm, ("input", "mat1", "mat2")),
+    composite(cross, ("input", "other")),
+    composite(linear_relu, ("input", "weight", "bias")),
+    composite(bias_add, ("input", "bias")),
+)
