@@ -1,0 +1,211 @@
+"""Matrix products by tensor cores: which requests they serve, and the launch."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Final, final
+
+from netcl_plugin_linalg import linear, matmul
+from netcl_plugin_linalg.gemm import Product, columns_of
+
+from netcl_core import DTYPES, Device, Kernel, Kernels, Rewrite
+from netcl_core.autograd import Implementation, Request, Requirements, Space
+
+TEMPLATE: Final = "tensorcore/products.cl.j2"
+#: The loop over the steps: by warps, or by groups of four of them.
+LOOPS: Final = {False: "tensorcore/warps.j2", True: "tensorcore/warpgroups.j2"}
+INSTRUCTIONS: Final = "tensorcore/ptx.j2"
+#: How PTX calls a product of these dtypes.
+TYPES: Final = {"float32": "tf32", "float16": "f16", "bfloat16": "bf16"}
+#: The part of the compute units that work-groups have to occupy; below, smaller tiles are faster.
+_FILLED: Final = 0.75
+_INT_MAX: Final = (1 << 31) - 4096
+
+
+def _unmarked(device: Device, binary: bytes) -> bytes:
+    """PTX for the target that has `wgmma`, with its marked lines as instructions."""
+    text = binary.replace(b"//@@ ", b"")
+    return re.sub(rb"\.target\s+sm_90\b", b".target sm_90a", text)
+
+
+#: NVIDIA's OpenCL names no compute capability 9.0a; but its binaries are PTX, and it loads such.
+UNMARKED: Final = Rewrite("tensorcore-unmark", "1", _unmarked)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A work-group's `bm` x `bn` results, in steps of `bk`, by `wm` x `wn` warps of 32 items.
+
+    With `groups` four warps multiply as one; `wm` is a multiple of four then, `wn` 1.
+    """
+
+    bm: int
+    bn: int
+    bk: int
+    stages: int
+    wm: int
+    wn: int
+    groups: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.bm}x{self.bn}x{self.bk}{' groups' if self.groups else ''}"
+
+    @property
+    def items(self) -> int:
+        """Work-items of a group."""
+        return self.wm * self.wn * 32
+
+    def count(self, product: Product) -> int:
+        """The work-groups of a product."""
+        batch = math.prod(size for size, _, _ in product.batch)
+        return -(-product.rows // self.bm) * -(-product.columns // self.bn) * batch
+
+    def local_bytes(self, size: int) -> int:
+        """The local memory that the stages take."""
+        return self.stages * (self.bm + self.bn) * self.bk * size
+
+    def misfit(self, request: Request) -> str | None:
+        """Why a device cannot run such groups on elements of this dtype, or None."""
+        device, size = request.device, DTYPES[request.output.dtype].itemsize
+        if self.items > device.max_work_group_size:
+            return f"{device} has no work-groups of {self.items}"
+        if self.local_bytes(size) > device.local_mem_bytes:
+            return f"{device} has no {self.local_bytes(size)} bytes of local memory"
+        if self.groups and size == 4:
+            return "groups of warps multiply 16-bit floats"
+        return GROUPS.unmet_everywhere(device) if self.groups else None
+
+
+#: What a device needs for tiles whose warps multiply by fours.
+GROUPS: Final = Requirements(compiles="tensorcore/probe_groups.cl.j2", rewrite=UNMARKED)
+#: What may be tried; 48 KB of local memory is all that there is. Those of groups were not run on a
+#: device yet: `netcl tune` takes one where its results are right and it is faster.
+TILES: Final = {
+    str(tile): tile
+    for tile in (
+        Tile(128, 128, 16, 3, 2, 4),
+        Tile(128, 128, 32, 3, 2, 2),
+        Tile(64, 128, 32, 4, 2, 2),
+        Tile(64, 64, 32, 4, 2, 2),
+        Tile(128, 256, 16, 4, 2, 4),
+        Tile(128, 128, 32, 3, 4, 1, groups=True),
+        Tile(128, 256, 16, 4, 8, 1, groups=True),
+        Tile(64, 128, 32, 4, 4, 1, groups=True),
+        Tile(64, 64, 64, 3, 4, 1, groups=True),
+    )
+}
+#: By default the first one of which there are enough. Of floats smaller tiles were not measured; of
+#: 16-bit floats they are ten times as fast as kernels without tensor cores, so that a third of the
+#: device is enough.
+_TAKEN: Final = {
+    "float32": (("128x128x16", _FILLED),),
+    "16 bits": (("128x128x32", _FILLED), ("64x128x32", _FILLED), ("64x64x32", 0.3)),
+}
+
+
+def default_tile(request: Request, product: Product) -> Tile | None:
+    """The largest tile of which there are enough to occupy the device, or None."""
+    dtype = request.output.dtype
+    for name, filled in _TAKEN["float32" if dtype == "float32" else "16 bits"]:
+        if TILES[name].count(product) >= filled * request.device.compute_units:
+            return TILES[name]
+    return None
+
+
+def on_tensor_cores(operator: str, product_of: Callable[[Request], Product]) -> Implementation:
+    """The implementation of an op that is a product; a third input is its bias."""
+
+    def plan(request: Request) -> Kernels:
+        tile = TILES[request.settings["tile"]]
+        return multiplied(request, product_of(request), tile, len(request.inputs) == 3)
+
+    def default(request: Request) -> dict[str, Any]:
+        return {"tile": str(default_tile(request, product_of(request)))}
+
+    def reject(request: Request) -> str | None:
+        return unsuited(request, product_of(request))
+
+    requires = Requirements(device_kinds=("gpu",), dtypes=tuple(TYPES), reject=reject,
+                            compiles="tensorcore/probe.cl.j2")  # fmt: skip
+    space = Space(
+        {"tile": tuple(TILES)},
+        default,
+        lambda request, settings: TILES[settings["tile"]].misfit(request),
+    )
+    return Implementation(operator, "tensor cores", plan, requires, priority=2, epilogue=True,
+                          stretch=columns_of, space=space)  # fmt: skip
+
+
+def unsuited(request: Request, product: Product) -> str | None:
+    """Why other kernels serve a product, or None."""
+    chunk = 16 // DTYPES[request.output.dtype].itemsize
+    tile = default_tile(request, product)
+    if tile is None:
+        return "tiles are too few to occupy the device"
+    if (reason := tile.misfit(request)) is not None:
+        return reason
+    strides = [stride for _, *both in product.batch for stride in both]
+    if any(number % chunk for number in (*_lines(product), *strides)):
+        return f"the lines of an operand are no multiples of {chunk} elements"
+    if max(product.rows, product.columns, product.inner, *_lines(product)) > _INT_MAX:
+        return "the sizes are no ints"
+    return None
+
+
+def _along(product: Product) -> tuple[bool, bool]:
+    """Whether each operand is contiguous along the inner dimension."""
+    return product.a_inner == 1, product.b_inner == 1 and product.b_column != 1
+
+
+def _lines(product: Product) -> tuple[int, int]:
+    """From one line of each operand to the next; along a line elements are contiguous."""
+    a, b = _along(product)
+    return (product.a_row if a else product.a_inner, product.b_column if b else product.b_inner)
+
+
+def multiplied(
+    request: Request, product: Product, tile: Tile, bias: bool, instructions: str = INSTRUCTIONS
+) -> Kernels:
+    """The launch of a product that is not `unsuited`; `instructions` are a template's macros."""
+    dtype = DTYPES[request.output.dtype]
+    a_along, b_along = _along(product)
+    depth = max(tile.bk, 16 if dtype.name == "float32" else 32)  # of two products at least
+    ragged = product.rows % tile.bm or product.columns % tile.bn or product.inner % depth
+    width = math.gcd(product.columns, 4)
+    context = {
+        **asdict(tile),
+        "multiply": LOOPS[tile.groups],
+        **request.slots.context(width, aligned=True),
+        "width": width,
+        "type": TYPES[dtype.name],
+        "size": dtype.itemsize,
+        "storage": dtype.storage,
+        "batch_dims": len(product.batch),
+        "bias": bias,
+        "a_along": a_along,
+        "b_along": b_along,
+        "edge": bool(ragged),
+        "instructions": instructions,
+    }
+    sizes = (product.rows, product.columns, product.inner, *_lines(product))
+    numbers: list[Any] = [("long", size) for size in sizes]
+    numbers += [("ulong", number) for triple in product.batch for number in triple]
+    buffers: list[Any] = [("in", 0), ("in", 1), *([("in", 2)] if bias else []), ("out", 0)]
+    args = request.slots.args(buffers, numbers)
+    groups = (tile.count(product) * tile.items,)
+    rewrite = UNMARKED if tile.groups and instructions == INSTRUCTIONS else None
+    kernel = Kernel(
+        TEMPLATE, "tensor_products", args, groups, (tile.items,), context, rewrite=rewrite
+    )
+    return Kernels((kernel,))
+
+
+IMPLEMENTATIONS: Final = (
+    on_tensor_cores("matmul", matmul.product_of),
+    on_tensor_cores("bmm", matmul.product_of),
+    on_tensor_cores("linear", linear.product_of),
+)

@@ -1,0 +1,261 @@
+"""Products by tensor cores: their kernels with emulated instructions, and when they serve.
+
+No test here has run the instructions themselves. What they do is written down in
+`templates/emulated.j2` by the PTX ISA, so that layouts, borders, stages and epilogues are tried on
+any device that has local memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from netcl_plugin_linalg.gemm import Product
+from netcl_plugin_tensorcore import products
+from netcl_plugin_tensorcore.products import TILES, Tile, multiplied, unsuited
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.hardware.device import stand_in
+from netcl_core.plugins.registry import registry
+from netcl_core.runtime import rendering
+from netcl_core.testing import usable_devices
+
+registry.load()  # which makes the templates known
+OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
+LAYOUTS = [(False, False), (False, True), (True, False), (True, True)]
+DTYPES = list(products.TYPES)
+#: As the real ones, with fewer products: each of them has two barriers when it is emulated.
+SMALL = {
+    "float32": Tile(32, 32, 16, 3, 2, 2),
+    "float16": Tile(64, 64, 16, 4, 2, 2),
+    "bfloat16": Tile(64, 64, 16, 4, 2, 2),
+}
+GROUPED = Tile(128, 64, 32, 3, 4, 1, groups=True)
+#: The norm of the difference to that of the result: sums in float, and the result's rounding.
+BOUNDS = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
+RANDOM = np.random.default_rng(5)
+
+
+#: What is emulated builds for half a minute on the second device.
+DEVICES = [*OPENCL[:1], *(pytest.param(x, marks=pytest.mark.release) for x in OPENCL[1:])]
+
+
+@pytest.fixture(params=DEVICES, ids=str)
+def device(request: Any) -> Iterator[nc.Device]:
+    """A device, and the emulated instructions."""
+    rendering.add_prefix("emulated", Path(__file__).with_name("templates"))
+    with nc.use_device(request.param) as found:
+        yield found
+    rendering.drop_prefix("emulated")
+
+
+def drawn(shape: tuple[int, ...], dtype: str) -> Any:
+    """Random numbers of a dtype."""
+    return RANDOM.standard_normal(shape).astype(nc.DTYPES[dtype].numpy)
+
+
+def run(
+    device: nc.Device,
+    product: Product,
+    a: Any,
+    b: Any,
+    shape: Any,
+    dtype: str,
+    bias: Any = None,
+    tile: Tile | None = None,
+) -> Any:
+    """The result by emulated instructions."""
+    tensors = [
+        nc.tensor(np.ascontiguousarray(x), dtype=dtype) for x in (a, b, bias) if x is not None
+    ]
+    specs = tuple(nc.Spec(each.shape, dtype) for each in tensors)
+    outs = (nc.Spec(shape, dtype),)
+    request = ag.Request("matmul", device, specs, outs, {})
+    kernels = multiplied(
+        request, product, tile or SMALL[dtype], bias is not None, "emulated/emulated.j2"
+    )
+    result = nc.Tensor.full(shape, np.nan, dtype)
+    nc.Bound(device, kernels, specs, outs)([each.buffer for each in tensors], [result.buffer])
+    return result.to_host().astype("float64")
+
+
+def check(given: Any, right: Any, dtype: str) -> None:
+    """Whole, and near float64."""
+    assert np.isfinite(given).all()
+    assert np.linalg.norm(given - right) <= BOUNDS[dtype] * np.linalg.norm(right)
+
+
+def product_of(m: int, n: int, k: int, layout: tuple[bool, bool]) -> Product:
+    """A product of operands that are stored transposed or not."""
+    a, b = layout
+    return Product(m, n, k, *((1, m) if a else (k, 1)), *((1, k) if b else (n, 1)))
+
+
+def forms() -> list[Any]:
+    """Every dtype in every layout on the first device, most of them left to `make release`.
+
+    Each builds for seconds, on the second device for half a minute: a few are for that one.
+    """
+    few = {("float32", (False, True)), ("float16", (True, False)), ("bfloat16", (False, False))}
+    every = [(dtype, layout) for dtype in DTYPES for layout in LAYOUTS]
+    found = [
+        pytest.param(first, *each, marks=() if each in few else pytest.mark.release)
+        for first in OPENCL[:1]
+        for each in every
+    ]
+    others = [(each, *form) for each in OPENCL[1:] for form in sorted(few)]
+    return found + [pytest.param(*each, marks=pytest.mark.release) for each in others]
+
+
+@pytest.mark.parametrize(("device", "dtype", "layout"), forms(), ids=str, indirect=["device"])
+def test_whole_tiles_and_borders(device: nc.Device, dtype: str, layout: Any) -> None:
+    """Fewer steps than stages, and more; borders in all extents."""
+    for m, n, k in ((128, 128, 160), (64, 64, 32), (136, 72, 88), (8, 16, 8), (200, 8, 264)):
+        a, b = drawn((m, k), dtype), drawn((k, n), dtype)
+        stored = a.T if layout[0] else a, b.T if layout[1] else b
+        found = run(device, product_of(m, n, k, layout), *stored, (m, n), dtype)
+        check(found, a.astype("f8") @ b.astype("f8"), dtype)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout"),
+    [
+        ("float16", (True, False)),
+        pytest.param("bfloat16", (False, True), marks=pytest.mark.release),
+        *(
+            pytest.param("float16", each, marks=pytest.mark.release)
+            for each in LAYOUTS
+            if each != (True, False)
+        ),
+    ],
+)
+def test_four_warps_as_one(device: nc.Device, dtype: str, layout: Any) -> None:
+    for m, n, k in ((256, 128, 160), (136, 72, 88), (8, 16, 8)):
+        a, b = drawn((m, k), dtype), drawn((k, n), dtype)
+        stored = a.T if layout[0] else a, b.T if layout[1] else b
+        found = run(device, product_of(m, n, k, layout), *stored, (m, n), dtype, tile=GROUPED)
+        check(found, a.astype("f8") @ b.astype("f8"), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_bias_and_columns_that_are_odd(device: nc.Device, dtype: str) -> None:
+    a, b, bias = drawn((40, 24), dtype), drawn((33, 24), dtype), drawn((33,), dtype)
+    found = run(device, product_of(40, 33, 24, (False, True)), a, b, (40, 33), dtype, bias)
+    check(found, a.astype("f8") @ b.T.astype("f8") + bias.astype("f8"), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_batches(device: nc.Device, dtype: str) -> None:
+    """One operand is the same for all of a dimension."""
+    a, b = drawn((3, 1, 40, 24), dtype), drawn((2, 24, 72), dtype)
+    batch = ((3, 40 * 24, 0), (2, 0, 24 * 72))
+    product = dataclasses.replace(product_of(40, 72, 24, (False, False)), batch=batch)
+    found = run(device, product, a, b, (3, 2, 40, 72), dtype)
+    check(found, a.astype("f8") @ b.astype("f8"), dtype)
+
+
+def test_floats_are_as_exact_as_floats(device: nc.Device) -> None:
+    """Over many magnitudes, where one TF32 alone would have an error of 1e-3."""
+    a, b = drawn((64, 512), "float32"), drawn((512, 64), "float32")
+    a *= np.exp2(RANDOM.integers(-20, 21, a.shape)).astype("f4")
+    found = run(device, product_of(64, 64, 512, (False, False)), a, b, (64, 64), "float32")
+    right = a.astype("f8") @ b.astype("f8")
+    assert np.linalg.norm(found - right) <= 1e-6 * np.linalg.norm(right)
+
+
+@pytest.mark.parametrize(
+    ("tile", "size"),
+    [(x, size) for x in TILES.values() for size in (2, 4) if x.local_bytes(size) <= 49152],
+    ids=str,
+)
+def test_a_tile_is_copied_in_whole_lines(tile: Tile, size: int) -> None:
+    """Each item copies as often as others; 8 lines on, chunks are exchanged the same way."""
+    for extent, lines in ((tile.bm, tile.bk), (tile.bn, tile.bk)):
+        assert extent * lines * size % (16 * tile.items) == 0
+        for along in (extent, lines):
+            assert tile.items % (8 * along * size // 16) == 0
+
+
+# -- which requests --------------------------------------------------------------------------
+
+
+def request_of(m: int, n: int, dtype: str, **fields: Any) -> ag.Request:
+    """A request on a device like an H200."""
+    device = stand_in("gpu")
+    device.compute_units, device.local_mem_bytes, device.max_work_group_size = 132, 49152, 1024
+    for name, value in fields.items():
+        setattr(device, name, value)
+    return ag.Request("matmul", device, (), (nc.Spec((m, n), dtype),), {})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "fields", "reason"),
+    [
+        ((4096, 4096, 4096), {}, None),
+        ((4096, 4096, 4098), {}, "no multiples of"),
+        ((128, 512, 784), {}, "too few to occupy"),
+        ((4096, 4096, 4096), {"max_work_group_size": 64}, "no work-groups of"),
+        ((4096, 4096, 4096), {"local_mem_bytes": 32768}, "no 49152 bytes"),
+    ],
+)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_who_serves(sizes: Any, fields: Any, reason: Any, dtype: str) -> None:
+    m, n, k = sizes
+    found = unsuited(request_of(m, n, dtype, **fields), product_of(m, n, k, (False, False)))
+    assert found is None if reason is None else reason in str(found)
+
+
+@pytest.mark.parametrize("device", OPENCL, ids=str)
+def test_other_devices_are_told_why_not(device: nc.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its kind; one that plays a GPU, by its compiler."""
+
+    def reason() -> str:
+        candidates = nc.plugins.why("matmul", device=str(device)).candidates
+        (found,) = [each.reason for each in candidates if each.label == "tensor cores"]
+        return found
+
+    if device.kind == "gpu":
+        pytest.skip("tensor cores may be there")
+    assert "it needs a gpu" in reason()
+    monkeypatch.setattr(device, "kind", "gpu")
+    assert "does not compile tensorcore/probe.cl.j2" in reason()
+
+
+def test_tiles_by_size() -> None:
+    """Smaller ones where larger ones would leave units idle."""
+    found = {
+        (n, dtype): str(
+            products.default_tile(request_of(n, n, dtype), product_of(n, n, n, (False, False)))
+        )
+        for n in (4096, 1024, 512)
+        for dtype in ("float32", "float16")
+    }
+    assert found == {
+        (4096, "float32"): "128x128x16",
+        (4096, "float16"): "128x128x32",
+        (1024, "float32"): "None",
+        (1024, "float16"): "64x128x32",
+        (512, "float32"): "None",
+        (512, "float16"): "64x64x32",
+    }
+
+
+def test_on_the_tensor_cores_themselves() -> None:
+    """Where there are some."""
+    each = products.IMPLEMENTATIONS[0].requires
+    device = next((d for d in OPENCL if each.unmet_everywhere(d) is None), None)
+    if device is None:
+        pytest.skip("no device here has tensor cores: the instructions were not run")
+    with nc.use_device(device), nc.prefer("netcl-plugin-tensorcore:matmul"):
+        for dtype in DTYPES:
+            for trans_a, trans_b in LAYOUTS:
+                a, b = drawn((2048, 2048), dtype), drawn((2048, 2048), dtype)
+                found = ag.matmul(nc.tensor(a), nc.tensor(b), trans_a, trans_b)
+                first, second = (a.T if trans_a else a), (b.T if trans_b else b)
+                right = first.astype("f8") @ second.astype("f8")
+                check(found.to_host().astype("f8"), right, dtype)
