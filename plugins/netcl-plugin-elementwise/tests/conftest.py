@@ -10,8 +10,8 @@ import pytest
 
 import netcl_core as nc
 from netcl_core.errors import DeviceError
+from netcl_core.hardware import programs as cache
 from netcl_core.plugins.registry import registry
-from netcl_core.runtime import programs as cache
 from netcl_core.testing.streams import recorded
 
 #: The NumPy path, and the OpenCL runtimes that the tests know by a part of their name.
@@ -49,13 +49,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the programs that are built or read from disk from now on."""
     found: list[str] = []
-    original = cache._load_or_build
+    original = cache._build
 
-    def build(device: Any, source: str, who: str) -> Any:
+    def build(device: Any, source: str, who: str, *how: Any) -> Any:
         found.append(who)
-        return original(device, source, who)
+        return original(device, source, who, *how)
 
-    monkeypatch.setattr(cache, "_load_or_build", build)
+    monkeypatch.setattr(cache, "_build", build)
     return found
 
 

@@ -122,7 +122,10 @@ def test_promotion_is_pytorchs() -> None:
     torch = pytest.importorskip("torch")
 
     def theirs(operand: Any) -> Any:
-        return torch.tensor(operand) if isinstance(operand, np.ndarray) else operand
+        if not isinstance(operand, np.ndarray):
+            return operand
+        dtype = getattr(torch, operand.dtype.name)
+        return torch.tensor(nc.widened(operand)).to(dtype)
 
     with nc.use_device("cpu"):
         for a, b in itertools.product(_operands(), repeat=2):

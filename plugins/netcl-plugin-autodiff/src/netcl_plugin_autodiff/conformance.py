@@ -14,7 +14,7 @@ from netcl_plugin_autodiff.grad_manager import GradManager
 
 #: No element, one, an odd number, several blocks with a tail.
 SHAPES: Final[Sequence[tuple[int, ...]]] = ((0, 3), (), (7, 5), (3, 1031))
-TOLERANCE: Final = {"float16": 1e-2, "float32": 1e-5, "float64": 1e-13}
+TOLERANCE: Final = {"bfloat16": 4e-2, "float16": 1e-2, "float32": 1e-5, "float64": 1e-13}
 #: x * x * w
 PRODUCT: Final = AutogradPrimitive(
     "product",

@@ -77,10 +77,10 @@ class GradManager:
 
         Raises ArgumentError for what is no tensor or cannot be called, DtypeError for integers.
         """
-        given = [tensors] if isinstance(tensors, (Tensor, Node)) else list(tensors)
+        given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         chain = [callbacks] if callable(callbacks) else list(callbacks or ())
         for tensor in given:
-            if not isinstance(tensor, (Tensor, Node)):
+            if not isinstance(tensor, Tensor):
                 raise _unfit(f"an object of type {type(tensor).__name__} to attach", "a tensor")
             tensor.detach().requires_grad_(True)  # raises for integers
         for callback in chain:
@@ -126,7 +126,7 @@ class GradManager:
 
     def _track(self, tensor: Any) -> None:
         """Let operations on a leaf be recorded; those on results are, if any are."""
-        if isinstance(tensor, Tensor):
+        if type(tensor) is not Node:
             track(tensor)
             self._tracked.append(tensor)
 
@@ -195,7 +195,10 @@ class GradManager:
 
         roots, seeds = [y for y, _ in useful], [dy for _, dy in useful]
         targets, records = [tensor for _, tensor in living], self._is_recorded()
-        found = ag.grad(roots, targets, seeds, create_graph=records, ready=ready)
+        others = len(thread.recording) > 1  # which may walk the same graph
+        found = ag.grad(
+            roots, targets, seeds, others, create_graph=records, allow_unused=True, ready=ready
+        )
         with ag.enable_grad() if records else ag.no_grad():
             for tensor, gradient in zip(targets, found, strict=True):
                 if gradient is not None:

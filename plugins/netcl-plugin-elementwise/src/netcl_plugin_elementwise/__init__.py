@@ -6,16 +6,34 @@ from importlib import resources
 from typing import Any
 
 from netcl_core import hookimpl
-from netcl_plugin_elementwise.operands import ALONG_CHANNELS, powers, slopes_per_channel
+from netcl_core.autograd import composite
+from netcl_plugin_elementwise.forms import FORMS, part
+from netcl_plugin_elementwise.operands import (
+    ALONG_CHANNELS,
+    bitwise_not,
+    no_zero,
+    powers,
+    slopes_per_channel,
+)
 
 #: Further names by which PyTorch's users know an op.
 ALIASES = {"silu": "swish", "clip": "clamp", "hardtanh": "hard_tanh"}
 
 #: What looks at the operands of an op before they are broadcast.
-ALIGNED = {"pow": powers, "prelu": slopes_per_channel}
+ALIGNED = {
+    "pow": powers,
+    "prelu": slopes_per_channel,
+    "floor_divide": no_zero,
+    "remainder": no_zero,
+}
 
-#: What only that uses.
-PARTS = {"prelu": (ALONG_CHANNELS,)}
+
+def parts_of(name: str) -> tuple[Any, ...]:
+    """What only the aligning or the forms of an op use."""
+    if name == "prelu":
+        return (ALONG_CHANNELS,)
+    used = {"div": "divide_to_zero", "round": "round_to"}
+    return (part(used[name]),) if name in used else ()
 
 
 def template_names() -> list[str]:
@@ -35,10 +53,19 @@ class ElementwisePlugin:
     def netcl_register_primitives(self, registry: Any) -> None:
         for name in template_names():
             registry.add_template(
-                f"{name}.cl.j2", align=ALIGNED.get(name), parts=PARTS.get(name, ())
+                f"{name}.cl.j2",
+                align=ALIGNED.get(name),
+                parts=parts_of(name),
+                forms=FORMS.get(name),
             )
         for alias, name in ALIASES.items():
-            registry.add_template(f"{name}.cl.j2", name=alias)
+            registry.add_template(
+                f"{name}.cl.j2", name=alias, alias_of=name, forms=FORMS.get(alias)
+            )
+
+    @hookimpl
+    def netcl_register_operators(self, registry: Any) -> None:
+        registry.add(composite(bitwise_not))
 
     @hookimpl
     def netcl_conformance_cases(self, op: str) -> Any:

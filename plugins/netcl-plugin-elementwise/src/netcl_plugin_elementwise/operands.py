@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from netcl_core import DTYPES, Operand, Spec, Tensor
+import netcl_core.autograd as ag
+from netcl_core import DTYPES, Spec, Tensor
 from netcl_core.autograd import Operator, Saved
 from netcl_core.errors import AttributeValueError, ShapeError, message
 
@@ -24,9 +25,25 @@ def powers(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _is_whole(value: Any) -> bool:
-    if isinstance(value, Operand):
+    if isinstance(value, Tensor):
         return not DTYPES[value.dtype].floating
     return isinstance(value, int)
+
+
+def bitwise_not(x: Any) -> Any:
+    """All bits of integers turned round, -x - 1 of signed ones; of bools the logical not."""
+    dtype = getattr(x, "dtype", None)
+    return ag.logical_not(x) if dtype == "bool" or isinstance(x, bool) else ag.bitwise_xor(x, -1)
+
+
+def no_zero(x: Any, y: Any) -> tuple[Any, Any]:
+    """x and y as they are; raises AttributeValueError for integers x by the number 0.
+
+    A tensor y stays on its device and is not looked at: there an integer by 0 gives 0.
+    """
+    if isinstance(y, int) and y == 0 and _is_whole(x):
+        raise AttributeValueError(message("//, %", "integers by 0", "another divisor"))
+    return x, y
 
 
 def slopes_per_channel(x: Any, weight: Any) -> tuple[Any, Any]:
@@ -70,4 +87,4 @@ ALONG_CHANNELS = Operator(
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    return tuple(value.shape) if isinstance(value, Operand) else ()
+    return tuple(value.shape) if isinstance(value, Tensor) else ()

@@ -1,0 +1,19 @@
+"""What these tests share: the devices that they run on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import netcl_core as nc
+
+OPENCL = [each for each in nc.devices() if each.backend == "opencl"]
+
+
+@pytest.fixture(params=["cpu", "opencl"])
+def device(request: pytest.FixtureRequest) -> Any:
+    if request.param == "opencl" and not OPENCL:
+        pytest.skip("no OpenCL device")
+    with nc.use_device("cpu" if request.param == "cpu" else OPENCL[0]):
+        yield nc.default_device()
