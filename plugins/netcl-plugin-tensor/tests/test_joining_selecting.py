@@ -12,52 +12,52 @@ RANDOM = np.random.default_rng(8)
 X = RANDOM.standard_normal((4, 5, 6))
 
 
-def test_arg_extremes_of_ties_and_nan() -> None:
-    for device in usable_devices():
-        ties = nc.Tensor.from_host(np.array([1, 3, 3, 0, 0]), device)
-        assert (ag.argmax(ties).item(), ag.argmin(ties).item()) == (1, 3)
-        nan = nc.Tensor.from_host(np.array([1, np.nan, 3], "float32"), device)
-        assert (ag.argmax(nan).item(), ag.argmin(nan).item()) == (1, 1)
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_arg_extremes_of_ties_and_nan(device: nc.Device) -> None:
+    ties = nc.Tensor.from_host(np.array([1, 3, 3, 0, 0]), device)
+    assert (ag.argmax(ties).item(), ag.argmin(ties).item()) == (1, 3)
+    nan = nc.Tensor.from_host(np.array([1, np.nan, 3], "float32"), device)
+    assert (ag.argmax(nan).item(), ag.argmin(nan).item()) == (1, 1)
 
 
-def test_equal_indices_add_up_in_the_gradient() -> None:
-    for device in usable_devices():
-        weight = nc.Tensor.ones((3, 2), device=device, requires_grad=True)
-        ag.sum(ag.embedding(np.array([1, 1, 1, 0]), weight)).backward()
-        assert weight.grad.to_host().tolist() == [[1, 1], [3, 3], [0, 0]]
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_equal_indices_add_up_in_the_gradient(device: nc.Device) -> None:
+    weight = nc.Tensor.ones((3, 2), device=device, requires_grad=True)
+    ag.sum(ag.embedding(np.array([1, 1, 1, 0]), weight)).backward()
+    assert weight.grad.to_host().tolist() == [[1, 1], [3, 3], [0, 0]]
 
 
-def test_one_hot() -> None:
-    for device in usable_devices():
-        index = nc.Tensor.from_host(np.array([[0, 2]]), device)
-        assert ag.one_hot(index).to_host().tolist() == [[[1, 0, 0], [0, 0, 1]]]
-        assert ag.one_hot(index, 4).shape == (1, 2, 4)
-        assert ag.one_hot(index).dtype == "int64"
-        with pytest.raises(AttributeValueError, match="one_hot: the index 2; expected 0 to 1"):
-            ag.one_hot(index, 2)
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_one_hot(device: nc.Device) -> None:
+    index = nc.Tensor.from_host(np.array([[0, 2]]), device)
+    assert ag.one_hot(index).to_host().tolist() == [[[1, 0, 0], [0, 0, 1]]]
+    assert ag.one_hot(index, 4).shape == (1, 2, 4)
+    assert ag.one_hot(index).dtype == "int64"
+    with pytest.raises(AttributeValueError, match="one_hot: the index 2; expected 0 to 1"):
+        ag.one_hot(index, 2)
 
 
-def test_masked_fill_with_infinity() -> None:
-    for device in usable_devices():
-        x = nc.Tensor.from_host(X.astype("float32"), device)
-        found = ag.masked_fill(x, X > 0, -np.inf).to_host()
-        np.testing.assert_array_equal(np.isinf(found), X > 0)
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_masked_fill_with_infinity(device: nc.Device) -> None:
+    x = nc.Tensor.from_host(X.astype("float32"), device)
+    found = ag.masked_fill(x, X > 0, -np.inf).to_host()
+    np.testing.assert_array_equal(np.isinf(found), X > 0)
 
 
 @pytest.mark.parametrize("wrong", [5, -1])
-def test_an_index_out_of_range_raises(wrong: int) -> None:
-    for device in usable_devices():
-        x = nc.Tensor.zeros((4, 5), device=device)
-        index = nc.Tensor.from_host(np.array([0, wrong]), device)
-        with pytest.raises(AttributeValueError, match=f"index_select: the index {wrong}"):
-            ag.index_select(x, 1, index)
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_an_index_out_of_range_raises(wrong: int, device: nc.Device) -> None:
+    x = nc.Tensor.zeros((4, 5), device=device)
+    index = nc.Tensor.from_host(np.array([0, wrong]), device)
+    with pytest.raises(AttributeValueError, match=f"index_select: the index {wrong}"):
+        ag.index_select(x, 1, index)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
         (lambda x: ag.cat([x, x[0]]), ShapeError, "cat: shapes"),
-        (lambda x: ag.cat([x, x.astype("float16")]), DtypeError, "float32 and float16"),
+        (lambda x: ag.cat([ag.sum(x), x]), ShapeError, "cat: the tensor 0 has no dimensions"),
         (lambda x: ag.split(x, [1, 1]), ShapeError, "sizes that sum to 4"),
         (lambda x: ag.pad(x, (1,)), AttributeValueError, "pairs"),
         (lambda x: ag.pad(x, (1, 1), mode="reflect"), AttributeValueError, "'constant'"),

@@ -13,55 +13,55 @@ X = RANDOM.standard_normal((5, 17, 19))
 
 
 @pytest.mark.parametrize("shape", [(1,), (2, 1), (3, 70001), (30011, 7), (2, 3, 4099)])
-def test_long_axes_are_cut_into_slices(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_long_axes_are_cut_into_slices(shape: tuple[int, ...], device: nc.Device) -> None:
     x = RANDOM.standard_normal(shape).astype("float32")
-    for device in usable_devices():
-        tensor = nc.Tensor.from_host(x, device)
-        for axis in range(len(shape)):
-            wanted = x.astype("float64").sum(axis)
-            np.testing.assert_allclose(ag.sum(tensor, axis).to_host(), wanted, 1e-4, 1e-3)
-            np.testing.assert_array_equal(ag.amax(tensor, axis).to_host(), x.max(axis))
+    tensor = nc.Tensor.from_host(x, device)
+    for axis in range(len(shape)):
+        wanted = x.astype("float64").sum(axis)
+        np.testing.assert_allclose(ag.sum(tensor, axis).to_host(), wanted, 1e-4, 1e-3)
+        np.testing.assert_array_equal(ag.amax(tensor, axis).to_host(), x.max(axis))
 
 
-def test_a_sum_of_2_to_the_24_tenths_is_accurate() -> None:
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_a_sum_of_2_to_the_24_tenths_is_accurate(device: nc.Device) -> None:
     exact = 2**24 * float(np.float32(0.1))
-    for device in usable_devices():
-        found = ag.sum(nc.Tensor.full((2**24,), 0.1, device=device)).item()
-        assert abs(found / exact - 1) < 1e-6
+    found = ag.sum(nc.Tensor.full((2**24,), 0.1, device=device)).item()
+    assert abs(found / exact - 1) < 1e-6
 
 
-def test_integers_are_summed_exactly_in_int64() -> None:
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_integers_are_summed_exactly_in_int64(device: nc.Device) -> None:
     big = np.array([2**31 - 1, 2**31 - 1, 5], dtype="int32")
-    for device in usable_devices():
-        found = ag.sum(nc.Tensor.from_host(big, device))
-        assert found.dtype == "int64"
-        assert found.item() == 2**32 + 3
-        assert ag.sum(nc.Tensor.from_host(big > 5, device)).item() == 2
-        assert ag.max(nc.Tensor.from_host(big, device)).item() == 2**31 - 1
+    found = ag.sum(nc.Tensor.from_host(big, device))
+    assert found.dtype == "int64"
+    assert found.item() == 2**32 + 3
+    assert ag.sum(nc.Tensor.from_host(big > 5, device)).item() == 2
+    assert ag.max(nc.Tensor.from_host(big, device)).item() == 2**31 - 1
 
 
-def test_empty_reductions() -> None:
-    for device in usable_devices():
-        empty = nc.Tensor.zeros((0, 3), device=device)
-        np.testing.assert_array_equal(ag.sum(empty, 0).to_host(), np.zeros(3))
-        assert np.isnan(ag.mean(empty).item())
-        assert ag.sum(empty, 1).shape == (0,)
-        with pytest.raises(ShapeError, match="max: no elements"):
-            ag.max(empty)
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_empty_reductions(device: nc.Device) -> None:
+    empty = nc.Tensor.zeros((0, 3), device=device)
+    np.testing.assert_array_equal(ag.sum(empty, 0).to_host(), np.zeros(3))
+    assert np.isnan(ag.mean(empty).item())
+    assert ag.sum(empty, 1).shape == (0,)
+    with pytest.raises(ShapeError, match="max: no elements"):
+        ag.max(empty)
 
 
-def test_softmax_of_large_numbers_does_not_overflow() -> None:
-    for device in usable_devices():
-        x = nc.Tensor.from_host(np.array([[1e4, 0.0, -1e4]], "float32"), device)
-        np.testing.assert_allclose(ag.softmax(x).to_host(), [[1, 0, 0]])
-        np.testing.assert_allclose(ag.log_softmax(x).to_host(), [[0, -1e4, -2e4]])
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_softmax_of_large_numbers_does_not_overflow(device: nc.Device) -> None:
+    x = nc.Tensor.from_host(np.array([[1e4, 0.0, -1e4]], "float32"), device)
+    np.testing.assert_allclose(ag.softmax(x).to_host(), [[1, 0, 0]])
+    np.testing.assert_allclose(ag.log_softmax(x).to_host(), [[0, -1e4, -2e4]])
 
 
-def test_nan_propagates_through_max() -> None:
-    for device in usable_devices():
-        x = nc.Tensor.from_host(np.array([1.0, np.nan, 2.0], "float32"), device)
-        assert np.isnan(ag.max(x).item())
-        assert np.isnan(ag.min(x).item())
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_nan_propagates_through_max(device: nc.Device) -> None:
+    x = nc.Tensor.from_host(np.array([1.0, np.nan, 2.0], "float32"), device)
+    assert np.isnan(ag.max(x).item())
+    assert np.isnan(ag.min(x).item())
 
 
 @pytest.mark.parametrize(

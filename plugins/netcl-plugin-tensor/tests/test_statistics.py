@@ -14,27 +14,27 @@ RANDOM = np.random.default_rng(9)
 X = RANDOM.standard_normal((4, 6, 5))
 
 
-def test_logsumexp_of_infinities() -> None:
-    for device in usable_devices():
-        rows = np.array([[-np.inf, -np.inf], [np.inf, 0], [-np.inf, 1]], "float32")
-        found = ag.logsumexp(nc.Tensor.from_host(rows, device), 1).to_host()
-        np.testing.assert_array_equal(found, np.array([-np.inf, np.inf, 1], "float32"))
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_logsumexp_of_infinities(device: nc.Device) -> None:
+    rows = np.array([[-np.inf, -np.inf], [np.inf, 0], [-np.inf, 1]], "float32")
+    found = ag.logsumexp(nc.Tensor.from_host(rows, device), 1).to_host()
+    np.testing.assert_array_equal(found, np.array([-np.inf, np.inf, 1], "float32"))
 
 
-def test_batch_norm_moves_and_uses_running_statistics() -> None:
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_batch_norm_moves_and_uses_running_statistics(device: nc.Device) -> None:
     torch = pytest.importorskip("torch")
-    for device in usable_devices():
-        mean, variance = nc.Tensor.zeros(6, device=device), nc.Tensor.ones(6, device=device)
-        torch_mean, torch_variance = torch.zeros(6), torch.ones(6)
-        x = X.astype("float32")
-        for training in (True, True, False):
-            found = ag.batch_norm(nc.Tensor.from_host(x, device), mean, variance, training=training)
-            wanted = torch.nn.functional.batch_norm(
-                torch.tensor(x), torch_mean, torch_variance, training=training
-            )
-            np.testing.assert_allclose(found.to_host(), wanted.numpy(), 1e-4, 1e-5)
-            np.testing.assert_allclose(mean.to_host(), torch_mean.numpy(), 1e-5, 1e-6)
-            np.testing.assert_allclose(variance.to_host(), torch_variance.numpy(), 1e-5, 1e-6)
+    mean, variance = nc.Tensor.zeros(6, device=device), nc.Tensor.ones(6, device=device)
+    torch_mean, torch_variance = torch.zeros(6), torch.ones(6)
+    x = X.astype("float32")
+    for training in (True, True, False):
+        found = ag.batch_norm(nc.Tensor.from_host(x, device), mean, variance, training=training)
+        wanted = torch.nn.functional.batch_norm(
+            torch.tensor(x), torch_mean, torch_variance, training=training
+        )
+        np.testing.assert_allclose(found.to_host(), wanted.numpy(), 1e-4, 1e-5)
+        np.testing.assert_allclose(mean.to_host(), torch_mean.numpy(), 1e-5, 1e-6)
+        np.testing.assert_allclose(variance.to_host(), torch_variance.numpy(), 1e-5, 1e-6)
 
 
 def test_dropout_is_repeatable_and_equal_on_every_device() -> None:

@@ -1,4 +1,4 @@
-"""Shape ops, reductions and the softmax family."""
+"""Shape ops, reductions, the softmax family, norms and random numbers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,33 @@ from typing import Any
 
 from netcl_core import hookimpl
 from netcl_plugin_tensor import (
+    channel_norms,
+    counting,
+    distances,
+    drawing,
     dropout,
-    indexing,
+    elements,
+    gates,
     joining,
+    logic,
+    moving,
     norms,
+    random,
     ranking,
     reductions,
+    residual_norm,
     scans,
+    scattering,
     selecting,
     shapes,
     softmax,
+    sorting,
     statistics,
 )
 
 _MODULES = (
     shapes,
-    indexing,
+    elements,
     joining,
     selecting,
     reductions,
@@ -31,6 +42,14 @@ _MODULES = (
     softmax,
     norms,
     dropout,
+    random,
+    logic,
+    moving,
+    gates,
+    sorting,
+    scattering,
+    counting,
+    drawing,
 )
 
 
@@ -42,6 +61,13 @@ class TensorPlugin:
         for module in _MODULES:
             for record in module.OPERATORS:
                 registry.add(record)
+        for record in (*channel_norms.operators(), *distances.records()):
+            registry.add(record)
+
+    @hookimpl
+    def netcl_register_patterns(self, registry: Any) -> None:
+        for pattern in residual_norm.PATTERNS:
+            registry.add(pattern)
 
     @hookimpl
     def netcl_conformance_cases(self, op: str) -> Any:

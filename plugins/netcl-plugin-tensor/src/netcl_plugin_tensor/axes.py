@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from netcl_core.errors import AttributeValueError, ShapeError, message
 
 #: Axes as users give them; None: all.
 Dims: TypeAlias = int | Sequence[int] | None
+#: No memory that can be addressed holds more elements of any dtype.
+_MOST: Final = 1 << 59
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
@@ -23,9 +26,20 @@ def plain_shape(who: str, given: Any, least: int = 0) -> tuple[int, ...]:
     """Sizes as a tuple of ints; raises ShapeError unless they are ints of at least `least`."""
     one = hasattr(given, "__index__") and not shape_of(given)
     sizes: list[Any] = [given] if one else list(given) if hasattr(given, "__iter__") else [None]
-    if not all(hasattr(size, "__index__") and int(size) >= least for size in sizes):
+    found = [size for size in map(whole, sizes) if size is not None and size >= least]
+    if len(found) != len(sizes):
         raise ShapeError(message(who, f"the shape {given!r}", f"ints of at least {least}"))
-    return tuple(int(size) for size in sizes)
+    if abs(math.prod(found)) > _MOST:
+        raise ShapeError(message(who, f"the shape {given!r}", f"at most {_MOST} elements"))
+    return tuple(found)
+
+
+def whole(given: Any) -> int | None:
+    """What Python takes as an index, as an int; None if it is something else."""
+    try:
+        return operator.index(given)
+    except TypeError:  # arrays have the method, and raise
+        return None
 
 
 def axis(who: str, given: Any, ndim: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.testing import FLOATS, INTEGERS, Case, indices, masks, normal, uniform, whole
+from netcl_plugin_tensor.more_cases import MORE
 
 X = normal()
 TIES = whole(-4, 4)
@@ -62,6 +63,18 @@ def taking(note: str, index: Any, shapes: Any = FULL) -> Case:
                 note=note, dtypes=ALL)  # fmt: skip
 
 
+def written(t: Any, x: Any, values: Any) -> Any:
+    """PyTorch's `x[[2, 0]] = values`, without changing x."""
+    return x.index_put((t.tensor([2, 0]),), values.expand(2, *x.shape[1:]))
+
+
+def sliced(x: Any, values: Any) -> Any:
+    """PyTorch's `x[1:, ::2] = values` on a copy."""
+    out = x.clone()
+    out[1:, ::2] = values
+    return out
+
+
 INDEXING: Sequence[Case] = [
     taking("int", 0),
     taking("negative", -1),
@@ -73,6 +86,16 @@ INDEXING: Sequence[Case] = [
     taking("ints", (0, 1, 2), each((4, 3, 5))),
     Case("getitem", (X,), lambda t, x: x.flip(0, 1)[:, ::2], call=lambda x: x[::-1, ::-2],
          shapes=each((4, 5), (1, 1), (3, 8, 2)), note="reversed", dtypes=ALL),
+    taking("list", [1, 0, 1], each((4, 3, 5), (2, 3, 1, 5, 7))),
+    taking("lists", ([1, 0], slice(None), [2, 2]), each((4, 3, 5))),
+    Case("getitem", (X, masks()), lambda t, x, m: x[m != 0], call=lambda x, m: x[m.detach() != 0],
+         shapes=[[(4, 3, 5)] * 2, [(17, 3), (17,)], [(0, 3)] * 2], note="mask", gradients=(0,),
+         dtypes=ALL, skip={"fused": "the host reads the mask"}),
+    Case("index_put", (X, X), written, call=lambda x, v: ag.index_put(x, [2, 0], v), dtypes=ALL,
+         shapes=[[(4, 3), (2, 3)], [(3, 1, 5), (2, 1, 1)], [(3, 0), (2, 0)], [(3,), ()]]),
+    Case("index_put", (X, X), lambda t, x, v: sliced(x, v), dtypes=ALL, note="slices",
+         call=lambda x, v: ag.index_put(x, (slice(1, None), slice(None, None, 2)), v),
+         shapes=[[(4, 5), (3, 3)], [(2, 2, 3), (3,)], [(1, 4), (0, 2)]]),
 ]  # fmt: skip
 
 THREE = ((2, 3, 4), (2, 1, 4), (2, 5, 4))
@@ -187,6 +210,12 @@ SOFT: Sequence[Case] = [
 ]  # fmt: skip
 
 
+OWN_NUMBERS = {
+    "PyTorch": "its random numbers are its own",
+    "threads": "the seed is the process's, for all threads",
+}
+
+
 def dropped(x: Any) -> Any:
     """dropout with the same mask every time."""
     nc.manual_seed(3)
@@ -215,8 +244,8 @@ NORMS: Sequence[Case] = [
          shapes=[[(4, 6, 5), (5,)], [(8,), (8,)], [(2, 4100), (4100,)]]),
     Case("group_norm", (X, X, X), lambda t, x, w, b: t.nn.functional.group_norm(x, 2, w, b),
          call=lambda x, w, b: ag.group_norm(x, 2, w, b),
-         shapes=[[(4, 6, 5), (6,), (6,)], [(1, 2, 3), (2,), (2,)],
-                 [(2, 4, 3, 1, 5), (4,), (4,)]], skip=FOLDED),
+         shapes=[[(4, 6, 5), (6,), (6,)], [(1, 2, 3), (2,), (2,)], [(0, 2, 3), (2,), (2,)],
+                 [(2, 4, 3, 1, 5), (4,), (4,)], [(3, 4, 35), (4,), (4,)]], skip=FOLDED),
     Case("batch_norm", (X, X, X),
          lambda t, x, w, b: t.nn.functional.batch_norm(x, None, None, w, b, training=True),
          call=lambda x, w, b: ag.batch_norm(x, None, None, w, b, training=True),
@@ -231,12 +260,86 @@ NORMS: Sequence[Case] = [
          lambda t, x, m, v: t.nn.functional.batch_norm(x, m, v), note="running", gradients=(0,),
          call=lambda x, m, v: ag.batch_norm(x, m.detach(), v.detach()),
          shapes=[[(4, 6, 5), (6,), (6,)], [(1, 3), (3,), (3,)]], dtypes=ALL),
+    Case("batch_norm", (X, X, X),
+         lambda t, x, w, b: t.nn.functional.batch_norm(x, None, None, w, b, training=True),
+         call=lambda x, w, b: ag.batch_norm(x, None, None, w, b, training=True), note="runs",
+         shapes=[[(3, 5, 7, 7), (5,), (5,)], [(33, 2, 300), (2,), (2,)]], skip=FOLDED),
+    Case("batch_norm", (X, uniform(-1, 1), uniform(0.5, 2), X, X),
+         lambda t, x, m, v, w, b: t.nn.functional.batch_norm(x, m, v, w, b), note="evaluation",
+         call=lambda x, m, v, w, b: ag.batch_norm(x, m.detach(), v.detach(), w, b),
+         shapes=[[(4, 6, 5), *((6,),) * 4]], gradients=(0, 3, 4), skip=FOLDED, dtypes=ALL),
+    Case("instance_norm", (X, X, X),
+         lambda t, x, w, b: t.nn.functional.instance_norm(x, weight=w, bias=b),
+         call=lambda x, w, b: ag.instance_norm(x, weight=w, bias=b), skip=FOLDED,
+         shapes=[[(4, 6, 5), (6,), (6,)], [(1, 2, 3), (2,), (2,)],
+                 [(2, 3, 4, 1, 35), (3,), (3,)]]),
     Case("dropout", (X,), call=dropped, shapes=COMMON,
-         skip={"PyTorch": "its random numbers are its own",
-               "threads": "the seed is the process's, for all threads"}),
+         skip=OWN_NUMBERS),
 ]  # fmt: skip
 
-CASES = [*SHAPES, *INDEXING, *JOINING, *SELECTING, *REDUCTIONS, *SOFT, *NORMS]
+
+def drawn(op: str, *args: Any) -> Case:
+    """The same random numbers every time, as many as x has elements."""
+
+    def call(x: Any) -> Any:
+        nc.manual_seed(3)
+        return getattr(ag, op)(x if op.endswith("_like") else x.shape, *args, dtype="float32")
+
+    return Case(
+        op, (X,), call=call, shapes=COMMON, differentiable=False, dtypes=ALL, skip=OWN_NUMBERS
+    )
+
+
+def permuted(x: Any) -> Any:
+    """The same order every time."""
+    nc.manual_seed(3)
+    return ag.randperm(x.size)
+
+
+def whole_numbers(x: Any) -> Any:
+    """The same numbers of -3 to 6 every time."""
+    nc.manual_seed(3)
+    return ag.randint(-3, 7, x.shape)
+
+
+def whole_numbers_like(x: Any) -> Any:
+    """The same numbers of 0 to 6 every time."""
+    nc.manual_seed(3)
+    return ag.randint_like(x, 7, dtype="int32")
+
+
+RANDOM: Sequence[Case] = [
+    *(drawn(op) for op in ("rand", "randn", "rand_like", "randn_like")),
+    Case("randint", (X,), call=whole_numbers, shapes=COMMON, differentiable=False,
+         dtypes=ALL, skip=OWN_NUMBERS),
+    Case("randint_like", (X,), call=whole_numbers_like, shapes=COMMON, differentiable=False,
+         dtypes=ALL, skip=OWN_NUMBERS),
+    Case("randperm", (X,), call=permuted, shapes=COMMON, differentiable=False,
+         dtypes=ALL, skip=OWN_NUMBERS),
+]  # fmt: skip
+
+BLOCK_END = "bias_dropout_residual_layer_norm"
+#: The inputs in the order of the graph's names: x, bias, residual, weight, shift.
+PATTERNS: Sequence[Case] = [
+    Case(BLOCK_END, (X,) * 5, attrs={"p": 0.25, "over": shape[-1], "eps": 1e-5}, note=note,
+         shapes=[[shape, shape[-1:], shape, shape[-1:], shape[-1:]]],
+         skip={"threads": "the seed is the process's, for all threads"})
+    for note, shape in (("odd", (5, 7)), ("wide", (3, 64)), ("axes", (2, 3, 20)),
+                        ("long", (9, 1031)), ("rows", (301, 16)), ("empty", (0, 3)))
+]  # fmt: skip
+
+CASES = [
+    *PATTERNS,
+    *MORE,
+    *SHAPES,
+    *INDEXING,
+    *JOINING,
+    *SELECTING,
+    *REDUCTIONS,
+    *SOFT,
+    *NORMS,
+    *RANDOM,
+]
 
 
 def cases(op: str) -> Sequence[Case]:

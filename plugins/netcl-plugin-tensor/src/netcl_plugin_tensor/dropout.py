@@ -10,14 +10,12 @@ import numpy as np
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import Kernel, Kernels, Spec, Tensor
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
+from netcl_plugin_tensor import philox
 
-_STORAGE: Final = {"float16": "half", "float32": "float", "float64": "double"}
 _CHUNK: Final = 1024  # elements per work-item, a multiple of 4
-_MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
-_WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 
 
 def dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
@@ -49,7 +47,7 @@ def _bind(x: Any, state: Any, p: float) -> Any:
 
 
 def _infer(x: Spec, state: Spec, p: float) -> Spec:
-    if x.dtype not in _STORAGE:
+    if not DTYPES[x.dtype].floating:
         raise DtypeError(message("dropout", f"a {x.dtype} tensor", "a floating dtype"))
     if state != Spec((2,), "int64"):
         given = f"a state of shape {state.shape} and dtype {state.dtype}"
@@ -57,53 +55,31 @@ def _infer(x: Spec, state: Spec, p: float) -> Spec:
     return x
 
 
-def _threshold(p: float) -> int:
+def threshold(p: float) -> int:
     """Random words below it drop their element."""
     return min(2**32, round(p * 2**32))
 
 
 def _plan(request: Request) -> Kernels:
     x, p = request.output, request.attrs["p"]
-    storage = _STORAGE[x.dtype]
-    compute = "double" if storage == "double" else "float"
+    dtype = DTYPES[x.dtype]
     numbers: list[tuple[str, Any]] = [
         ("ulong", x.size),
         ("ulong", _CHUNK),
-        ("ulong", _threshold(p)),
+        ("ulong", threshold(p)),
     ]
-    numbers.append((compute, 1 / (1 - p) if p < 1 else 0.0))
+    numbers.append((dtype.compute, 1 / (1 - p) if p < 1 else 0.0))
     args = (("in", 0), ("in", 1), ("out", 0), *numbers)
-    context = {"storage": storage, "compute": compute}
+    context = {"storage": dtype.storage, "compute": dtype.compute}
     items = (-(-x.size // _CHUNK),)
     return Kernels((Kernel("tensor/dropout.cl.j2", "random_mask", args, items, None, context),))
 
 
-def _philox(state: Any, blocks: int) -> Any:
-    """Four random words for each block number, as a (blocks, 4) uint64 array of 32-bit words."""
-    low = np.uint64(0xFFFFFFFF)
-    index = np.arange(blocks, dtype=np.uint64)
-    seed, number = (np.uint64(word) for word in state)
-    zero = np.zeros(blocks, np.uint64)
-    c = [index & low, index >> np.uint64(32), zero + (number & low),
-         zero + (number >> np.uint64(32))]  # fmt: skip
-    key = [seed & low, seed >> np.uint64(32)]
-    for _ in range(10):
-        first, second = (np.uint64(m) * word for m, word in zip(_MULTIPLIERS, c[::2], strict=True))
-        c = [
-            (second >> np.uint64(32)) ^ c[1] ^ key[0],
-            second & low,
-            (first >> np.uint64(32)) ^ c[3] ^ key[1],
-            first & low,
-        ]
-        key = [(word + np.uint64(step)) & low for word, step in zip(key, _WEYL, strict=True)]
-    return np.stack(c, axis=1)
-
-
 def _reference(x: Any, state: Any, p: float) -> Any:
-    words = _philox(state, -(-x.size // 4)).reshape(-1)[: x.size].reshape(x.shape)
-    wide = x.astype(np.float32) if x.dtype == np.float16 else x
+    words = philox.words(state, -(-x.size // 4)).reshape(-1)[: x.size].reshape(x.shape)
+    wide = widened(x)
     scale = wide.dtype.type(1 / (1 - p) if p < 1 else 0.0)
-    return np.where(words < np.uint64(_threshold(p)), 0, wide * scale)
+    return np.where(words < np.uint64(threshold(p)), 0, wide * scale)
 
 
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:

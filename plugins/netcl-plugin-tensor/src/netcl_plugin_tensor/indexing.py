@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-import netcl_core.autograd as ag
-from netcl_core import Operand, Spec, Tensor
+from netcl_core import Spec, Tensor
 from netcl_core.autograd import Operator, Request, Saved
 from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_plugin_tensor import strided
@@ -21,6 +20,20 @@ Entry = tuple[Any, ...]
 
 def _bind(x: Any, index: Any) -> Any:
     return (x,), {"index": normalize(shape_of(x), index)}
+
+
+def is_basic(index: Any) -> bool:
+    """Whether an index has no array, list or tensor but single elements of them."""
+    items = index if isinstance(index, tuple) else (index,)
+    if any(isinstance(item, (list, range)) or (_is_array(item) and item.ndim) for item in items):
+        return False
+    masks = sum(_is_mask(item) for item in items)
+    others = any(not _is_mask(item) and hasattr(item, "__index__") for item in items)
+    return masks < 2 and not (masks and others)
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, (bool, np.bool_)) or (_is_array(item) and item.dtype == "bool")
 
 
 def normalize(shape: Sequence[int], index: Any) -> tuple[Entry, ...]:
@@ -63,7 +76,7 @@ def _plain(item: Any) -> Any:
 
 
 def _is_array(item: Any) -> bool:
-    return isinstance(item, (Operand, np.ndarray))
+    return isinstance(item, (Tensor, np.ndarray))
 
 
 def _check_masks(items: Sequence[Any]) -> None:
@@ -175,7 +188,7 @@ def _backward_view(request: Request) -> strided.View:
 
 
 def _picked_again(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    return [ag.getitem(grad, _numpy_index(saved.attrs["index"]))]
+    return [BASIC(grad, _numpy_index(saved.attrs["index"]))]
 
 
 GETITEM_BACKWARD: Final = Operator(
@@ -188,18 +201,16 @@ GETITEM_BACKWARD: Final = Operator(
     implementations=(strided.scatter("getitem_backward", _backward_view),),
     doc="getitem_backward(grad, shape, index): zeros of a shape with grad at index.",
 )
-OPERATORS = (
-    Operator(
-        name="getitem",
-        bind=_bind,
-        infer=_infer,
-        reference=_reference,
-        backward=_backward,
-        saves=(),
-        implementations=(
-            strided.gather("getitem", lambda x, attrs: _view(x.shape, attrs["index"])),
-        ),
-        parts=(GETITEM_BACKWARD,),
-        doc="getitem(x, index): x[index] for ints, slices, None, Ellipsis and a bool.",
+BASIC: Final = Operator(
+    name="basic_getitem",
+    bind=_bind,
+    infer=_infer,
+    reference=_reference,
+    backward=_backward,
+    saves=(),
+    implementations=(
+        strided.gather("basic_getitem", lambda x, attrs: _view(x.shape, attrs["index"])),
     ),
+    parts=(GETITEM_BACKWARD,),
+    doc="basic_getitem(x, index): x[index] for ints, slices, None, Ellipsis and a bool.",
 )

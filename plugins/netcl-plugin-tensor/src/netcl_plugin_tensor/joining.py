@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
-from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
+from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.axes import axes, axis, shape_of
 
@@ -23,14 +24,28 @@ def _bind_cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     items = list(tensors)
     if not items:
         raise ArgumentError(message("cat", "no tensors", "at least one"))
-    return items, {"dim": axis("cat", dim, len(shape_of(items[0])))}
+    shapes = [shape_of(item) for item in items]
+    if () in shapes:
+        given = f"the tensor {shapes.index(())} has no dimensions"
+        raise ShapeError(message("cat", given, "one or more", "Use stack"))
+    if len({*map(len, shapes)}) > 1:  # as in PyTorch, an empty list stands for nothing
+        items = [item for item, shape in zip(items, shapes, strict=True) if shape != (0,)]
+    return _alike(items), {"dim": axis("cat", dim, len(shape_of(items[0])))}
+
+
+def _alike(items: Sequence[Any]) -> Sequence[Any]:
+    """Tensors and host data of one dtype, the widest of theirs."""
+    device = next((item.device for item in items if isinstance(item, Tensor)), None)
+    found = [ag.as_operand(item, device or nc.default_device()) for item in items]
+    if len({item.dtype for item in found}) == 1:
+        return found
+    dtype = nc.promote((item.dtype, item.ndim) for item in found)
+    return [item.astype(dtype) for item in found]
 
 
 def _infer_cat(*specs: Spec, dim: int) -> Spec:
     first = specs[0]
     for spec in specs[1:]:
-        if spec.dtype != first.dtype:
-            raise DtypeError(message("cat", f"{first.dtype} and {spec.dtype}", "one dtype"))
         rest = (*spec.shape[:dim], *spec.shape[dim + 1 :])
         if spec.ndim != first.ndim or rest != (*first.shape[:dim], *first.shape[dim + 1 :]):
             given = f"shapes {first.shape} and {spec.shape} along axis {dim}"
@@ -157,8 +172,9 @@ def _whole(value: float, dtype: str) -> int:
 def _plan_pad(request: Request) -> Kernels:
     x, out = request.inputs[0], request.output
     pairs, value = request.attrs["pairs"], request.attrs["value"]
-    floating = {"float16": "float", "float32": "float", "float64": "double"}.get(out.dtype)
-    number = (floating, value) if floating else ("long", _whole(value, out.dtype))
+    dtype = DTYPES[out.dtype]
+    whole = not dtype.floating
+    number = ("long", _whole(value, out.dtype)) if whole else (dtype.compute, value)
     launches = [strided.fill(out, "filled", number)]
     inside, outside = _kept(x.shape, pairs)
     sizes = tuple(max(0, part.stop - part.start) for part in inside)
@@ -195,7 +211,8 @@ OPERATORS = (
         backward=_cat_backward,
         saves=(),
         implementations=(Implementation("cat", "strided copies", _plan_cat),),
-        doc="cat(tensors, dim=0): tensors joined along an axis.",
+        method=False,
+        doc="cat(tensors, dim=0): tensors joined along an axis, in the widest of their dtypes.",
     ),
     Operator(
         name="flip",
@@ -218,7 +235,7 @@ OPERATORS = (
         doc="pad(x, pad, mode='constant', value=0): sizes before and after, last axis first; "
         "negative sizes cut off.",
     ),
-    composite(stack),
+    composite(stack, method=False),
     composite(split),
     composite(chunk),
 )

@@ -1,17 +1,18 @@
-"""Rows standardised by one kernel each way: layer_norm and rms_norm in the form that suits GPUs."""
+"""Rows standardised by one kernel each way: layer_norm and rms_norm, by teams on GPUs."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from numbers import Real
 from typing import Any, Final
 
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor
+from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import (
     NO_SLOTS,
     SUM,
@@ -25,13 +26,14 @@ from netcl_core.autograd import (
     reduction_kernels,
     row_teams,
 )
-from netcl_core.errors import ShapeError, message
+from netcl_core.errors import AttributeValueError, ShapeError, message
+from netcl_plugin_tensor import norm_blocks
 
 TEMPLATE: Final = "tensor/norm_rows.cl.j2"
 FORWARD: Final = "norm_rows"
 BACKWARD: Final = "norm_rows_backward"
 #: What rms_norm adds where no eps is given: the machine epsilon.
-EPSILON: Final = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
+EPSILON: Final = {n: float(each.limits.eps) for n, each in DTYPES.items() if each.floating}
 #: Work-groups per compute unit whose teams add up gradients over several rows: few, since every
 #: team leaves a row of sums behind.
 _SUMMING_GROUPS: Final = 8
@@ -80,18 +82,25 @@ def _teams(device: Device, x: Spec, attrs: Any) -> RowTeams:
 # -- the forward of layer_norm and rms_norm ---------------------------------------------------
 
 
-def rows_implementation(name: str, *, centered: bool) -> Implementation:
-    """A team of work-items for each row."""
-    return Implementation(
-        name,
-        "team per row",
-        partial(_plan, centered),
-        Requirements(device_kinds=("gpu",), reject=_reject),
-        prologue=True,
-        epilogue=True,
-        rereads=True,
-        stretch=lambda request: _rows(request.inputs[0], _dims(request.attrs))[1],
-        backward=partial(_backward, centered),
+def rows_implementations(name: str, *, centered: bool) -> tuple[Implementation, ...]:
+    """A team of work-items for each row, and on CPUs an item for a block of rows."""
+
+    def implementation(label: str, kind: str, plan: Callable[..., Kernels]) -> Implementation:
+        return Implementation(
+            name,
+            label,
+            partial(plan, centered),
+            Requirements(device_kinds=(kind,), reject=_reject),
+            prologue=True,
+            epilogue=True,
+            rereads=True,
+            stretch=lambda request: _rows(request.inputs[0], _dims(request.attrs))[1],
+            backward=partial(_backward, centered),
+        )
+
+    return (
+        implementation("team per row", "gpu", _plan),
+        implementation("item per block of rows", "cpu", _plan_blocks),
     )
 
 
@@ -103,7 +112,13 @@ def _dims(attrs: Any) -> int:
 
 def _attrs_of(attrs: Any, x: Any, centered: bool) -> dict[str, Any]:
     """The metadata of layer_norm or rms_norm as the kernels take it."""
-    eps = EPSILON[x.dtype] if attrs["eps"] is None else float(attrs["eps"])
+    eps = attrs["eps"]
+    if eps is None:
+        eps = EPSILON[x.dtype]
+    elif isinstance(eps, bool) or not isinstance(eps, Real):
+        who = "layer_norm" if centered else "rms_norm"
+        raise AttributeValueError(message(who, f"eps={eps!r}", "a number"))
+    eps = float(eps)
     return {"dims": _dims(attrs), "eps": eps, "centered": centered}
 
 
@@ -121,11 +136,20 @@ def _reject(request: Request) -> str | None:
 
 def _plan(centered: bool, request: Request) -> Kernels:
     x, given, slots = request.inputs[0], len(request.inputs), request.slots
-    attrs = _attrs_of(request.attrs, x, centered)
-    flags = {"weighted": given > 1, "biased": given > 2}
+    attrs, flags = _attrs_of(request.attrs, x, centered), _flags(request)
     buffers = [*(("in", i) for i in range(given)), ("out", 0)]
     teams = _teams(request.device, x, attrs)
     return Kernels((_kernel(FORWARD, x, buffers, teams, attrs, flags, slots=slots),))
+
+
+def _flags(request: Request) -> dict[str, Any]:
+    given = len(request.inputs)
+    return {"weighted": given > 1, "biased": given > 2, "sums": ()}
+
+
+def _plan_blocks(centered: bool, request: Request) -> Kernels:
+    attrs = _attrs_of(request.attrs, request.inputs[0], centered)
+    return norm_blocks.plan(FORWARD, request, attrs, _flags(request))
 
 
 # -- all gradients in one pass ------------------------------------------------------------
@@ -154,7 +178,7 @@ def _plan_backward(request: Request) -> Kernels:
     rows, size = _rows(x, attrs["dims"])
     most = device.compute_units * _SUMMING_GROUPS * (teams.group // teams.team)
     turns = -(-rows // most) if sums else 1
-    partial_sum = {"float": "float32", "double": "float64"}[DTYPES[x.dtype].compute]
+    partial_sum = DTYPES[x.dtype].wide
     parts = Spec((teams.number(-(-rows // turns)), size), partial_sum)
     buffers = [*(("in", i) for i in range(2 + weighted)), ("out", 0)]
     buffers += [("scratch", i) for i in range(len(sums))]
@@ -168,11 +192,17 @@ def _plan_backward(request: Request) -> Kernels:
     return result
 
 
+def _plan_backward_blocks(request: Request) -> Kernels:
+    attrs = request.attrs
+    flags = {"weighted": len(request.inputs) > 2, "biased": False, "sums": attrs["sums"]}
+    return norm_blocks.plan(BACKWARD, request, attrs, flags)
+
+
 def _backward(centered: bool, saved: Saved, grad: Tensor) -> Sequence[Any]:
     x, weight, *_ = saved.inputs
     attrs = _attrs_of(saved.attrs, x, centered)
     sums = [name for name, need in zip(_SUMS, saved.needs[1:], strict=False) if need]
-    if sums and not _teams(x.device, Spec(x.shape, x.dtype), attrs).held:
+    if sums and not _sums_by_rows(x, attrs):
         found = _separate_gradients(saved, grad, attrs)
     elif sums or saved.needs[0]:
         results = NORM_ROWS_BACKWARD(x, grad, weight, **attrs, sums=sums)
@@ -180,6 +210,11 @@ def _backward(centered: bool, saved: Saved, grad: Tensor) -> Sequence[Any]:
         by_name = dict(zip(sums, rest, strict=True))
         found = [dx, *(by_name.get(name) for name in _SUMS)]
     return found[: len(saved.inputs)]
+
+
+def _sums_by_rows(x: Any, attrs: Any) -> bool:
+    """Whether the kernel of rows can add up the gradients of weight and bias, too."""
+    return x.device.kind != "gpu" or _teams(x.device, Spec(x.shape, x.dtype), attrs).held > 0
 
 
 def _separate_gradients(saved: Saved, grad: Tensor, attrs: Any) -> list[Any]:
@@ -199,18 +234,14 @@ def _separate_gradients(saved: Saved, grad: Tensor, attrs: Any) -> list[Any]:
     return [dx, dw, summed(grad) if saved.needs[2:] == (True,) else None]
 
 
-def _wide(x: Any) -> Any:
-    return x.astype(np.float32) if x is not None and x.dtype == np.float16 else x
-
-
 def _reference_backward(
     x: Any, grad: Any, weight: Any, dims: int, eps: float, centered: bool, sums: Sequence[str]
 ) -> Any:
     over, leading = tuple(range(x.ndim - dims, x.ndim)), tuple(range(x.ndim - dims))
-    x, grad = _wide(x), _wide(grad)
+    x, grad = widened(x), widened(grad)
     x = x - x.mean(axis=over, keepdims=True) if centered else x
     scale = 1 / np.sqrt(np.square(x).mean(axis=over, keepdims=True) + x.dtype.type(eps))
-    h, g = x * scale, grad if weight is None else grad * _wide(weight)
+    h, g = x * scale, grad if weight is None else grad * widened(weight)
     along = h * (g * h).mean(axis=over, keepdims=True)
     dx = scale * ((g - g.mean(axis=over, keepdims=True) if centered else g) - along)
     terms = {"weight": grad * h, "bias": grad}
@@ -222,7 +253,12 @@ NORM_ROWS_BACKWARD: Final = Operator(
     bind=_bind_backward,
     infer=_infer_backward,
     reference=_reference_backward,
-    implementations=(Implementation(BACKWARD, "team per row", _plan_backward),),
+    implementations=(
+        Implementation(BACKWARD, "team per row", _plan_backward, Requirements(("gpu",))),
+        Implementation(
+            BACKWARD, "item per block of rows", _plan_backward_blocks, Requirements(("cpu",))
+        ),
+    ),
     doc="norm_rows_backward(x, grad, weight, dims, eps, centered, sums): the gradients of x and, "
     "of those that `sums` names, of weight and bias.",
 )

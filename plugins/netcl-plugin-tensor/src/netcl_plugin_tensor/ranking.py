@@ -10,14 +10,16 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Kernel, Kernels, Operand, Spec, Tensor
+from netcl_core import Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, reduced, shape_of
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX
+from netcl_plugin_tensor.sorting import RESULTS, best, order_of, plan_sort, ranked_backward
 
 TEMPLATE: Final = "tensor/ranking.cl.j2"
-RESULTS: Final = ("values", "indices")
+#: How many elements are worth being moved up for each one that is read.
+_FEW: Final = 32
 
 
 def _plan(request: Request) -> Kernels:
@@ -25,33 +27,9 @@ def _plan(request: Request) -> Kernels:
     (x,), dim, attrs = request.inputs, request.attrs["dim"], request.attrs
     size = x.shape[dim] if x.shape else 1
     inner = math.prod(x.shape[dim + 1 :])
-    dtype = DTYPES[x.dtype]
-    context = {
-        "storage": dtype.storage,
-        "compute": dtype.compute,
-        "floating": dtype.floating,
-        "largest": attrs["largest"],
-        "nan_first": attrs["nan_first"],
-    }
     args = (("in", 0), ("out", 0), ("out", 1), ("ulong", size), ("ulong", attrs["k"]),
             ("ulong", inner))  # fmt: skip
-    return Kernels((Kernel(TEMPLATE, "best", args, (x.size // size,), None, context),))
-
-
-def _best(x: Any, k: int, dim: int, largest: bool, nan_first: bool) -> tuple[Any, Any]:
-    """In NumPy: the k best along an axis, of equal ones the first."""
-    lines = x if x.ndim else x.reshape(1)
-    if largest:  # NumPy sorts NaN to the end
-        last = lines.shape[dim] - 1
-        order = np.flip(last - np.argsort(np.flip(lines, dim), dim, kind="stable"), dim)
-    else:
-        order = np.argsort(lines, dim, kind="stable")
-        if nan_first:
-            is_nan = np.take_along_axis(lines != lines, order, dim)
-            order = np.take_along_axis(order, np.argsort(~is_nan, dim, kind="stable"), dim)
-    places = np.take(order, np.arange(k), dim)
-    values = np.take_along_axis(lines, places, dim)
-    return (values, places) if x.ndim else (values.reshape(()), places.reshape(()))
+    return Kernels((Kernel(TEMPLATE, "best", args, (x.size // size,), None, order_of(request)),))
 
 
 # -- max and min -----------------------------------------------------------------------
@@ -77,7 +55,7 @@ def _infer_extreme(name: str) -> Callable[..., Any]:
 
 
 def _reference_extreme(x: Any, dim: int, keepdim: bool, **rest: Any) -> Any:
-    values, places = _best(x, dim=dim, **rest) if x.size else (x, x.astype(np.int64))
+    values, places = best(x, dim=dim, **rest) if x.size else (x, x.astype(np.int64))
     shape = reduced(x.shape, (dim,), keepdim)
     return values.reshape(shape), places.reshape(shape)
 
@@ -89,7 +67,7 @@ def _extreme_backward(saved: Saved, grad: Tensor, _: Any) -> Sequence[Any]:
         return [grad]
     lines = reduced(x.shape, (dim,), True)
     places = ag.reshape(saved.outputs[1], lines)
-    return [ADD_AT_INDEX(ag.reshape(grad, lines), places, dim, "max", False, x.shape)]
+    return [ADD_AT_INDEX(ag.reshape(grad, lines), places, dim, "max", False, False, x.shape)]
 
 
 def _along(name: str, largest: bool) -> Operator:
@@ -110,7 +88,7 @@ MAX_ALONG: Final = _along("max", True)
 MIN_ALONG: Final = _along("min", False)
 
 
-def max(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def max(x: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The maximum of all elements, or along an axis with its index.
 
     Args:
@@ -119,21 +97,24 @@ def max(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
             tuple of `values` and `indices` (int64) of the first maximum along that axis; the
             gradient goes to that element. A tensor: the larger of both, as `maximum`.
         keepdim: Whether the axis stays, with size 1.
+        other: The other tensor by its name.
 
     NaN counts as the largest.
     """
-    if isinstance(dim, Operand) and dim.ndim:
-        return ag.maximum(x, dim)
+    other = dim if isinstance(dim, Tensor) else other
+    if other is not None:
+        return ag.maximum(x, other)
     return ag.amax(x, None, keepdim) if dim is None else MAX_ALONG(x, dim, keepdim)
 
 
-def min(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def min(x: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
     """The minimum of all elements, or along an axis with its index; arguments as of `max`.
 
     NaN counts as the smallest.
     """
-    if isinstance(dim, Operand) and dim.ndim:
-        return ag.minimum(x, dim)
+    other = dim if isinstance(dim, Tensor) else other
+    if other is not None:
+        return ag.minimum(x, other)
     return ag.amin(x, None, keepdim) if dim is None else MIN_ALONG(x, dim, keepdim)
 
 
@@ -160,21 +141,19 @@ def _infer_topk(x: Spec, k: int, dim: int, **rest: Any) -> tuple[Spec, Spec]:
     return Spec(shape, x.dtype), Spec(shape, "int64")
 
 
-def _topk_backward(saved: Saved, grad: Tensor, _: Any) -> Sequence[Any]:
-    x, dim = saved.inputs[0], saved.attrs["dim"]
-    if not x.ndim:
-        return [grad]
-    return [ADD_AT_INDEX(grad, saved.outputs[1], dim, "topk", False, x.shape)]
+def _plan_topk(request: Request) -> Kernels:
+    """Few are kept in order as a line is walked; for more of them the line is sorted."""
+    return _plan(request) if request.attrs["k"] <= _FEW else plan_sort(request)
 
 
 TOPK: Final = Operator(
     name="topk",
     bind=_bind_topk,
     infer=_infer_topk,
-    reference=_best,
-    backward=_topk_backward,
+    reference=best,
+    backward=ranked_backward,
     saves=(),
-    implementations=(Implementation("topk", "line per item", _plan),),
+    implementations=(Implementation("topk", "line per item or merge sort", _plan_topk),),
     results=RESULTS,
     parts=(ADD_AT_INDEX,),
     doc="topk(x, k, dim=-1, largest=True, sorted=True): a named tuple of the k largest (or "

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
+import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Kernels, Spec, Tensor
+from netcl_core import DTYPES, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import (
     SUM,
     Combine,
@@ -42,17 +43,34 @@ def _bind_sum(name: str) -> Callable[..., Any]:
     bind = _bind(name)
 
     def bind_sum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-        data, attrs = bind(x, dim, keepdim)
-        return data, attrs | {"dtype": None if dtype is None else _floating(name, dtype)}
+        wanted = None if dtype is None else _summed_in(name, dtype)
+        if wanted is not None and not DTYPES[wanted].floating:
+            x = converted(x, wanted)
+        (x,), attrs = bind(x, dim, keepdim)
+        return (x,), attrs | {"dtype": wanted}
 
     return bind_sum
 
 
-def _floating(who: str, given: Any) -> str:
-    """The dtype in which something is added up; raises DtypeError unless it is a floating one."""
-    if given in DTYPES and DTYPES[given].floating:
-        return str(given)
-    raise DtypeError(message(who, f"dtype={given!r}", "'float16', 'float32' or 'float64'"))
+def _summed_in(who: str, given: Any) -> str:
+    """The dtype in which something is added up; raises DtypeError unless it can be."""
+    name = nc.dtype_name(given, who)
+    if DTYPES[name].floating or (who == "sum" and name != "bool"):
+        return name
+    raise DtypeError(message(who, f"dtype={given!r}", "a dtype in which numbers are added up"))
+
+
+def widest(who: str, given: Any) -> str:
+    """A dtype that products and running sums have: a floating one or int64; raises DtypeError."""
+    name = nc.dtype_name(given, who)
+    if DTYPES[name].floating or name == "int64":
+        return name
+    raise DtypeError(message(who, f"dtype={given!r}", "a floating dtype or int64"))
+
+
+def converted(x: Any, dtype: str) -> Any:
+    """An operand or host data in another dtype."""
+    return ag.as_operand(x, nc.default_device()).astype(dtype)
 
 
 def _over(x: Spec, dim: Sequence[int]) -> int:
@@ -128,7 +146,7 @@ def _extreme_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     """Elements that tie share the gradient evenly, as in PyTorch's amax."""
     x, dim = saved.inputs[0], saved.attrs["dim"]
     best = ag.eq(x, _expanded(saved.output, saved))
-    count = ag.sum(best, dim, True, dtype="float32" if x.dtype == "float16" else x.dtype)
+    count = ag.sum(best, dim, True, dtype=DTYPES[x.dtype].wide)
     share = ag.div(_expanded(grad, saved), count).astype(x.dtype)
     return [ag.where(best, share, 0.0)]
 
@@ -143,9 +161,9 @@ def _reference_mean(x: Any, dim: Sequence[int], keepdim: bool, dtype: str | None
 
 
 def _accumulator(x: Any, dtype: str | None) -> str:
-    """float16 is added up in float32, as the kernels do; whole numbers in int64."""
+    """16-bit floats are added up in float32, as the kernels do; whole numbers in int64."""
     out = dtype or ("int64" if x.dtype.name in _INTEGERS else x.dtype.name)
-    return "float32" if out == "float16" else out
+    return DTYPES[out].wide
 
 
 def _extreme(name: str, combine: Combine, numpy: Callable[..., Any]) -> Operator:
@@ -153,7 +171,7 @@ def _extreme(name: str, combine: Combine, numpy: Callable[..., Any]) -> Operator
         name=name,
         bind=_bind(name),
         infer=_infer_extreme(name),
-        reference=lambda x, dim, keepdim: numpy(x, axis=tuple(dim), keepdims=keepdim),
+        reference=lambda x, dim, keepdim: numpy(widened(x), tuple(dim), keepdims=keepdim),
         backward=_extreme_backward,
         implementations=(_implementation(name, _plan(combine)),),
         doc=f"{name}(x, dim=None, keepdim=False): the {name[1:]}imum over one, several or all "
@@ -171,7 +189,7 @@ OPERATORS = (
         saves=(),
         implementations=(_implementation("sum", _plan(SUM)),),
         doc="sum(x, dim=None, keepdim=False, dtype=None): the sum over one, several or all axes, "
-        "in a floating dtype if one is given; else integers and bools are summed in int64.",
+        "in `dtype` if one is given; else integers and bools are summed in int64.",
     ),
     Operator(
         name="mean",

@@ -9,15 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Kernel, Kernels, Spec, Tensor
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import ShapeError, message
 from netcl_plugin_tensor.axes import axis, reduced, shape_of
+from netcl_plugin_tensor.reductions import converted, widest
 
 TEMPLATE: Final = "tensor/scan.cl.j2"
-_STORAGE: Final = {"bool": "uchar", "uint8": "uchar", "int32": "int", "int64": "long",
-                   "float16": "half", "float32": "float", "float64": "double"}  # fmt: skip
-_ACC: Final = {"half": "float", "uchar": "int"}
 
 
 def _plan(entry: str) -> Callable[[Request], Kernels]:
@@ -26,14 +24,14 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
         size = x.shape[dim] if dim is not None and x.shape else x.size
         inner = math.prod(x.shape[dim + 1 :]) if dim is not None else 1
         lines = x.size // max(size, 1)
-        storage, out = _STORAGE[x.dtype], _STORAGE[request.output.dtype]
-        compute = _ACC.get(storage, storage)
-        exact = request.device.supports_fp64
-        widest = "long" if out == "long" else "double" if exact else compute
+        given, out = DTYPES[x.dtype], DTYPES[request.output.dtype]
+        exact = out.floating and request.device.supports_fp64
+        widest = "double" if exact else out.compute
         context = {
-            "storage": storage,
-            "out_storage": out,
-            "acc": compute if entry.startswith("arg") else widest,
+            "storage": given.storage,
+            "out_storage": out.storage,
+            "out_compute": out.compute,
+            "acc": given.compute if entry.startswith("arg") else widest,
             "reverse": bool(request.attrs.get("reverse")),
             "compensated": widest == "float",
         }
@@ -66,7 +64,7 @@ def _arg(name: str, numpy: Callable[..., Any]) -> Operator:
     def reference(x: Any, dim: int | None, keepdim: bool) -> Any:
         if not x.ndim:
             return np.zeros((), np.int64)
-        return numpy(x, axis=dim, keepdims=keepdim)
+        return numpy(widened(x), axis=dim, keepdims=keepdim)
 
     return Operator(
         name=name,
@@ -79,16 +77,17 @@ def _arg(name: str, numpy: Callable[..., Any]) -> Operator:
     )
 
 
-def _bind_cumsum(x: Any, dim: int, reverse: bool = False) -> Any:
+def _bind_cumsum(x: Any, dim: int, reverse: bool = False, *, dtype: Any = None) -> Any:
+    x = x if dtype is None else converted(x, widest("cumsum", dtype))
     return (x,), {"dim": axis("cumsum", dim, len(shape_of(x))), "reverse": reverse}
 
 
 def _infer_cumsum(x: Spec, dim: int, reverse: bool) -> Spec:
-    return x if x.dtype.startswith("float") else Spec(x.shape, "int64")
+    return x if DTYPES[x.dtype].floating else Spec(x.shape, "int64")
 
 
 def _reference_cumsum(x: Any, dim: int, reverse: bool) -> Any:
-    wide = x.astype(np.float32) if x.dtype == np.float16 else x
+    wide = widened(x)
     wide = wide if wide.dtype.kind == "f" else wide.astype(np.int64)
     if not x.ndim:
         return wide
@@ -113,6 +112,7 @@ OPERATORS = (
         backward=_cumsum_backward,
         saves=(),
         implementations=(Implementation("cumsum", "line per item", _plan("cumsum")),),
-        doc="cumsum(x, dim, reverse=False): running sums along an axis; integers in int64.",
+        doc="cumsum(x, dim, reverse=False, dtype=None): running sums along an axis, of x in "
+        "`dtype` if one is given; else integers in int64.",
     ),
 )

@@ -13,22 +13,21 @@ from typing import Any, Final
 
 import numpy as np
 
+import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import Kernel, Kernels, Operand, Spec, Tensor
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, plain_shape, shape_of
 from netcl_plugin_tensor.strided import fill
 
 TEMPLATE: Final = "tensor/lines.cl.j2"
-_STORAGE: Final = {"bool": "uchar", "uint8": "uchar", "int32": "int", "int64": "long",
-                   "float16": "half", "float32": "float", "float64": "double"}  # fmt: skip
 _INDICES: Final = ("uint8", "int32", "int64")
 #: More classes than any memory holds are a mistake.
 _MOST_CLASSES: Final = 1 << 31
 
 
-def _check(inputs: Sequence[Any], attrs: Any) -> None:
+def check_index(inputs: Sequence[Any], attrs: Any) -> None:
     """Raise AttributeValueError if an index is out of range."""
     _check_range(inputs[1], inputs[0].shape[attrs["dim"]], attrs)
 
@@ -37,24 +36,33 @@ def _check_range(index: Any, size: int, attrs: Any) -> None:
     if not index.size:
         return
     low, high = index.int_range()
-    if low < 0 or high >= size:
-        wrong = low if low < 0 else high
+    least = -size if attrs["wraps"] else 0
+    if low < least or high >= size:
+        wrong = low if low < least else high
+        expected = f"{least} to {size - 1}"
+        if attrs["wraps"]:  # as NumPy has it
+            raise IndexError(message(attrs["who"], f"the index {wrong}", expected))
         raise AttributeValueError(
-            message(attrs["who"], f"the index {wrong}", f"0 to {size - 1}", "Check the indices")
+            message(attrs["who"], f"the index {wrong}", expected, "Check the indices")
         )
 
 
 def _bind_index_select(x: Any, dim: int, index: Any) -> Any:
     who = "index_select"
-    return (x, index), {"dim": axis(who, dim, len(shape_of(x))), "who": who, "whole": True}
+    attrs = {"dim": axis(who, dim, len(shape_of(x))), "who": who, "whole": True, "wraps": False}
+    return (x, index), attrs
+
+
+def _bind_take(x: Any, dim: int, index: Any) -> Any:
+    return (x, index), {"dim": dim, "who": "getitem", "whole": True, "wraps": True}
 
 
 def _bind_gather(x: Any, dim: int, index: Any) -> Any:
     return (x, index), {"dim": axis("gather", dim, len(shape_of(x))), "who": "gather",
-                        "whole": False}  # fmt: skip
+                        "whole": False, "wraps": False}  # fmt: skip
 
 
-def _infer(x: Spec, index: Spec, dim: int, who: str, whole: bool) -> Spec:
+def _infer(x: Spec, index: Spec, dim: int, who: str, whole: bool, wraps: bool = False) -> Spec:
     if index.dtype not in _INDICES:
         raise DtypeError(message(who, f"an index of dtype {index.dtype}", "an integer dtype"))
     if whole and (index.ndim != 1 or not x.ndim):
@@ -74,41 +82,43 @@ def _infer(x: Spec, index: Spec, dim: int, who: str, whole: bool) -> Spec:
 
 
 def _plan(entry: str) -> Callable[[Request], Kernels]:
-    """Lines along `dim`: of the tensor with `size` elements, of the picked one with `picked`."""
+    """Picking from a tensor, or adding up in one of zeros."""
 
     def plan(request: Request) -> Kernels:
-        dim = request.attrs["dim"]
-        back = entry == "add_lines"
-        picked = request.inputs[0] if back else request.output
-        full = request.output if back else request.inputs[0]
-        whole = request.attrs["whole"]
-        inner = math.prod(picked.shape[dim + 1 :])
-        outer = math.prod(picked.shape[:dim])
-        storage = _STORAGE[full.dtype]
-        context = {
-            "storage": storage,
-            "compute": {"half": "float", "uchar": "int"}.get(storage, storage),
-            "index": _STORAGE[request.inputs[1].dtype],
-            "whole": whole,
-            "dims": len(picked.shape) if not whole else 0,
-            "dim": dim,
-        }
-        numbers = [outer, inner, picked.shape[dim], full.shape[dim],
-                   math.prod(full.shape[dim + 1 :])]  # fmt: skip
-        if not whole:
-            for i, size in enumerate(picked.shape):
-                numbers += [size, math.prod(full.shape[i + 1 :])]
-        args = (("in", 0), ("in", 1), ("out", 0), *(("ulong", n) for n in numbers))
-        kernel = Kernel(TEMPLATE, entry, args, (max(1, outer * inner),), None, context)
-        if not back:
-            return Kernels((kernel,))
+        buffers = (("in", 0), ("in", 1), ("out", 0))
+        if entry == "take_lines":
+            return Kernels((lines(entry, request, buffers, request.output, request.inputs[0]),))
+        picked = request.inputs[0]
         first = fill(request.output, "zeros", ("int", 0))
+        kernel = lines(entry, request, buffers, picked, request.output)
         return Kernels((first, kernel) if picked.size else (first,))
 
     return plan
 
 
-def _reference(x: Any, index: Any, dim: int, who: str, whole: bool) -> Any:
+def lines(entry: str, request: Request, buffers: Any, picked: Spec, full: Spec) -> Kernel:
+    """A launch that goes along the lines of `picked` and of `full`, of which it holds parts."""
+    dim, whole = request.attrs["dim"], request.attrs["whole"]
+    inner = math.prod(picked.shape[dim + 1 :])
+    outer = math.prod(picked.shape[:dim])
+    context = {
+        "storage": DTYPES[full.dtype].storage,
+        "compute": DTYPES[full.dtype].compute,
+        "index": DTYPES[request.inputs[1].dtype].storage,
+        "whole": whole,
+        "dims": len(picked.shape) if not whole else 0,
+        "dim": dim,
+        "wraps": request.attrs["wraps"],
+    }
+    numbers = [outer, inner, picked.shape[dim], full.shape[dim], math.prod(full.shape[dim + 1 :])]
+    if not whole:
+        for i, size in enumerate(picked.shape):
+            numbers += [size, math.prod(full.shape[i + 1 :])]
+    args = (*buffers, *(("ulong", n) for n in numbers))
+    return Kernel(TEMPLATE, entry, args, (max(1, outer * inner),), None, context)
+
+
+def _reference(x: Any, index: Any, dim: int, who: str, whole: bool, wraps: bool) -> Any:
     places = index.astype(np.int64)
     if whole:
         return np.take(x, places, dim)
@@ -116,10 +126,10 @@ def _reference(x: Any, index: Any, dim: int, who: str, whole: bool) -> Any:
     return np.take_along_axis(x[cut], places, dim)
 
 
-def _reference_back(grad: Any, index: Any, dim: int, who: str, whole: bool,
+def _reference_back(grad: Any, index: Any, dim: int, who: str, whole: bool, wraps: bool,
                     shape: Sequence[int]) -> Any:  # fmt: skip
-    wide = np.float32 if grad.dtype == np.float16 else grad.dtype
-    out = np.zeros(shape, wide)
+    grad = widened(grad)
+    out = np.zeros(shape, grad.dtype)
     if whole:
         np.add.at(out, (*[slice(None)] * dim, index.astype(np.int64)), grad)
         return out
@@ -131,17 +141,19 @@ def _reference_back(grad: Any, index: Any, dim: int, who: str, whole: bool,
 
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     x, index = saved.inputs
-    attrs = saved.attrs
-    return [ADD_AT_INDEX(grad, index, attrs["dim"], attrs["who"], attrs["whole"], x.shape), None]
+    return [ADD_AT_INDEX(grad, index, **saved.attrs, shape=x.shape), None]
 
 
-def _bind_back(grad: Any, index: Any, dim: int, who: str, whole: bool, shape: Any) -> Any:
+def _bind_back(
+    grad: Any, index: Any, dim: int, who: str, whole: bool, wraps: bool, shape: Any
+) -> Any:
     sizes = plain_shape("add_at_index", shape)
     dim = axis("add_at_index", dim, len(sizes))
-    return (grad, index), {"dim": dim, "who": who, "whole": bool(whole), "shape": sizes}
+    flags = {"whole": bool(whole), "wraps": bool(wraps)}
+    return (grad, index), {"dim": dim, "who": who, **flags, "shape": sizes}
 
 
-def _infer_back(grad: Spec, index: Spec, dim: int, who: str, whole: bool,
+def _infer_back(grad: Spec, index: Spec, dim: int, who: str, whole: bool, wraps: bool,
                 shape: tuple[int, ...]) -> Spec:  # fmt: skip
     full = Spec(shape, grad.dtype)
     picked = _infer(full, index, dim, "add_at_index", whole)
@@ -151,7 +163,8 @@ def _infer_back(grad: Spec, index: Spec, dim: int, who: str, whole: bool,
 
 
 def _taken_again(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    take = ag.index_select if saved.attrs["whole"] else ag.gather
+    whole = TAKE if saved.attrs["wraps"] else ag.index_select
+    take = whole if saved.attrs["whole"] else ag.gather
     return [take(grad, saved.attrs["dim"], saved.inputs[1]), None]
 
 
@@ -176,20 +189,33 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
         reference=_reference,
         backward=_backward,
         saves=(1,),
-        check=_check,
+        check=check_index,
         implementations=(Implementation(name, "line per item", _plan("take_lines")),),
         parts=(ADD_AT_INDEX,),
         doc=doc,
     )
 
 
+#: What `x[..., index, ...]` is: a negative index counts from the end.
+TAKE: Final = _operator(
+    "take_along", _bind_take, "take_along(x, dim, index): index_select that counts back from 0."
+)
+
 # -- composites ------------------------------------------------------------------------------
 
 
-def embedding(input: Any, weight: Any) -> Any:
-    """Rows of `weight` (count, features) picked by class indices of any shape."""
+def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
+    """Rows of `weight` (count, features) picked by class indices of any shape.
+
+    Args:
+        input: Integers of any shape.
+        weight: The rows.
+        padding_idx: The index (negative: from the end) of a row that gets no gradient.
+
+    Raises AttributeValueError for an index out of range.
+    """
     shape = shape_of(input)
-    if not isinstance(weight, Operand):
+    if not isinstance(weight, Tensor):
         raise ArgumentError(
             message(
                 "embedding", f"weight is a {type(weight).__name__}", "a tensor (count, features)"
@@ -197,7 +223,11 @@ def embedding(input: Any, weight: Any) -> Any:
         )
     index = ag.as_operand(input, weight.device)
     flat = ag.index_select(weight, 0, ag.reshape(index, (math.prod(shape),)))
-    return ag.reshape(flat, (*shape, shape_of(weight)[1]))
+    rows = ag.reshape(flat, (*shape, shape_of(weight)[1]))
+    if padding_idx is None:
+        return rows
+    padding = axis("embedding", padding_idx, weight.shape[0])
+    return ag.where(ag.unsqueeze(ag.eq(index, padding), -1), rows.detach(), rows)
 
 
 def one_hot(x: Any, num_classes: int = -1) -> Any:
@@ -205,13 +235,13 @@ def one_hot(x: Any, num_classes: int = -1) -> Any:
 
     Raises AttributeValueError if an index is out of range.
     """
-    index = x.value if hasattr(x, "value") else Tensor.from_host(x)
+    index = ag.as_operand(x, nc.default_device())
     if index.dtype not in _INDICES:
         raise DtypeError(message("one_hot", f"indices of dtype {index.dtype}", "an integer dtype"))
     classes = num_classes
     if classes == -1:
-        classes = index.int_range()[1] + 1 if index.size else 0
-    ag.check_data(_check_classes, (index,), classes)
+        classes = index.value.int_range()[1] + 1 if index.size else 0
+    ag.check_data(_check_classes, (index.value,), classes)
     if classes > _MOST_CLASSES:
         expected = f"at most {_MOST_CLASSES} classes"
         raise AttributeValueError(message("one_hot", f"num_classes={num_classes}", expected))

@@ -4,22 +4,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from dataclasses import replace
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Kernel, Kernels, Spec
-from netcl_core.autograd import Implementation, Operator, Request, Saved, row_teams
+from netcl_core import DTYPES, Kernel, Kernels, Spec, widened
+from netcl_core.autograd import (
+    AutogradPrimitive,
+    Implementation,
+    Operator,
+    Request,
+    Saved,
+    Slots,
+    inlined,
+    row_teams,
+)
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, shape_of
+from netcl_plugin_tensor.reductions import converted
+from netcl_plugin_tensor.row_blocks import CPU_WIDTH, rows_of_an_item
 
+#: Lines whose elements stand apart, rows on GPUs, rows on CPUs.
 TEMPLATE: Final = "tensor/softmax.cl.j2"
-ROWS: Final = "tensor/softmax_rows.cl.j2"
+TEAMS: Final = "tensor/softmax_rows.cl.j2"
+BLOCKS: Final = "tensor/softmax_blocks.cl.j2"
 
 
 def _bind(name: str) -> Callable[..., Any]:
-    def bind(x: Any, dim: int = -1) -> Any:
+    def bind(x: Any, dim: int = -1, *, dtype: Any = None) -> Any:
+        x = x if dtype is None else converted(x, nc.dtype_name(dtype, name))
         return (x,), {"dim": axis(name, dim, len(shape_of(x)))}
 
     return bind
@@ -52,6 +69,19 @@ def _infer_backward(name: str) -> Callable[..., Spec]:
     return infer
 
 
+@cache
+def _exponential() -> AutogradPrimitive:
+    """exp, as it is spelt on each device."""
+    return AutogradPrimitive("rising", lambda x, _: f"exp({x[0]})", None, arity=1)
+
+
+def _slots(request: Request) -> Slots:
+    """Those of the request, and the function that the templates call `rising`."""
+    x = request.inputs[:1]
+    rising = inlined("rising", request.device, x, [(_exponential(), ())], {}, value=0)
+    return replace(request.slots, functions=(rising,))
+
+
 def _plan(entry: str) -> Callable[[Request], Kernels]:
     """Lines along the axis, in the form of the device's kind."""
 
@@ -59,24 +89,56 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
         spec, dim = request.inputs[0], request.attrs["dim"]
         size = spec.shape[dim] if spec.shape else 1
         inner = math.prod(spec.shape[dim + 1 :])
-        outer = spec.size // (size * inner)
-        buffers = [("in", i) for i in range(len(request.inputs))] + [("out", 0)]
-        dtype = DTYPES[spec.dtype]
-        context: dict[str, Any] = {"storage": dtype.storage, "acc": dtype.compute}
-        if request.device.kind == "gpu" and inner == 1:
-            teams = row_teams(request.device, size, dtype)
-            args = request.slots.args(buffers, (("ulong", outer), ("ulong", size)))
-            items, local = teams.items(outer), (teams.group,)
-            context |= teams.context | request.slots.context(teams.width, aligned=True)
-            return Kernels((Kernel(ROWS, entry, args, (items,), local, context),))
-        width = 4 if request.device.kind == "gpu" else 16
-        numbers = (("ulong", outer), ("ulong", size), ("ulong", inner))
-        args = request.slots.args(buffers, numbers)
-        items = outer if inner == 1 else outer * -(-inner // width)
-        context |= {"width": width, "contiguous": inner == 1, **request.slots.context(width)}
-        return Kernels((Kernel(TEMPLATE, entry, args, (items,), None, context),))
+        lines = Lines(spec.size // (size * inner), size, inner)
+        form = _strided if inner > 1 else _teams if request.device.kind == "gpu" else _blocks
+        return Kernels((form(entry, request, lines),))
 
     return plan
+
+
+class Lines(NamedTuple):
+    """`outer` times `inner` lines of `size` elements, which stand `inner` apart."""
+
+    outer: int
+    size: int
+    inner: int
+
+
+def _launch(
+    template: str,
+    entry: str,
+    request: Request,
+    numbers: Sequence[int],
+    groups: tuple[int, int | None],
+    context: dict[str, Any],
+) -> Kernel:
+    """A launch; `groups` are its items and how many a group has, `context` has their `width`."""
+    slots, dtype = _slots(request), DTYPES[request.inputs[0].dtype]
+    buffers = [*(("in", i) for i in range(len(request.inputs))), ("out", 0)]
+    args = slots.args(buffers, [("ulong", number) for number in numbers])
+    aligned = context.get("aligned", False)
+    context |= {"storage": dtype.storage, "acc": dtype.compute}
+    context |= slots.context(context["width"], aligned)
+    items, local = groups
+    return Kernel(template, entry, args, (items,), None if local is None else (local,), context)
+
+
+def _strided(entry: str, request: Request, lines: Lines) -> Kernel:
+    width = 4 if request.device.kind == "gpu" else CPU_WIDTH
+    items = lines.outer * -(-lines.inner // width)
+    return _launch(TEMPLATE, entry, request, lines, (items, None), {"width": width})
+
+
+def _teams(entry: str, request: Request, lines: Lines) -> Kernel:
+    teams = row_teams(request.device, lines.size, DTYPES[request.inputs[0].dtype])
+    groups = teams.items(lines.outer), teams.group
+    return _launch(TEAMS, entry, request, lines[:2], groups, dict(teams.context))
+
+
+def _blocks(entry: str, request: Request, lines: Lines) -> Kernel:
+    turns = rows_of_an_item(request.device, lines.outer, lines.size)
+    groups = -(-lines.outer // turns), 1
+    return _launch(BLOCKS, entry, request, (*lines[:2], turns), groups, {"width": CPU_WIDTH})
 
 
 def _stretch(request: Request) -> int:
@@ -86,17 +148,13 @@ def _stretch(request: Request) -> int:
     return inner if inner > 1 or not shape else shape[dim]
 
 
-def _wide(x: Any) -> Any:
-    return x.astype(np.float32) if x.dtype == np.float16 else x
-
-
 def _total(x: Any, dim: int) -> Any:
     return ag.tree_sum(x, (dim,) if x.ndim else (), x.dtype, keepdims=True)
 
 
 def _shifted(x: Any, dim: int) -> Any:
     axis = dim if x.ndim else None
-    return _wide(x) - _wide(x).max(axis=axis, keepdims=True, initial=-np.inf)
+    return widened(x) - widened(x).max(axis=axis, keepdims=True, initial=-np.inf)
 
 
 def _softmax(x: Any, dim: int) -> Any:
@@ -110,12 +168,12 @@ def _log_softmax(x: Any, dim: int) -> Any:
 
 
 def _softmax_backward(out: Any, grad: Any, dim: int) -> Any:
-    out, grad = _wide(out), _wide(grad)
+    out, grad = widened(out), widened(grad)
     return out * (grad - _total(grad * out, dim))
 
 
 def _log_softmax_backward(out: Any, grad: Any, dim: int) -> Any:
-    out, grad = _wide(out), _wide(grad)
+    out, grad = widened(out), widened(grad)
     return grad - np.exp(out) * _total(grad, dim)
 
 

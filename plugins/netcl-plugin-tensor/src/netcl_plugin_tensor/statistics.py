@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Kernels, Spec, Tensor
+from netcl_core import DTYPES, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import (
     Combine,
     Implementation,
@@ -20,6 +20,7 @@ from netcl_core.autograd import (
     reduction_kernels,
 )
 from netcl_plugin_tensor.axes import Dims, axes, reduced, shape_of
+from netcl_plugin_tensor.reductions import converted, widest
 from netcl_plugin_tensor.strided import fill
 
 PRODUCT: Final = Combine(
@@ -30,12 +31,13 @@ PRODUCT: Final = Combine(
 # -- prod ------------------------------------------------------------------------------
 
 
-def _bind_prod(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def _bind_prod(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    x = x if dtype is None else converted(x, widest("prod", dtype))
     return (x,), {"dim": axes("prod", dim, len(shape_of(x))), "keepdim": bool(keepdim)}
 
 
 def _infer_prod(x: Spec, dim: Sequence[int], keepdim: bool) -> Spec:
-    dtype = x.dtype if x.dtype.startswith("float") else "int64"
+    dtype = x.dtype if DTYPES[x.dtype].floating else "int64"
     return Spec(reduced(x.shape, dim, keepdim), dtype)
 
 
@@ -48,7 +50,8 @@ def _plan_prod(request: Request) -> Kernels:
 
 
 def _reference_prod(x: Any, dim: Sequence[int], keepdim: bool) -> Any:
-    wide = np.float32 if x.dtype == np.float16 else x.dtype if x.dtype.kind == "f" else np.int64
+    x = widened(x)
+    wide = x.dtype if x.dtype.kind == "f" else np.int64
     return x.prod(axis=tuple(dim), keepdims=keepdim, dtype=wide)
 
 
@@ -86,13 +89,38 @@ def _tree_product(x: Any, dim: Sequence[int], shape: Sequence[int]) -> Any:
 # -- composites --------------------------------------------------------------------------
 
 
-def var(x: Any, dim: Dims = None, correction: float = 1, keepdim: bool = False) -> Any:
-    """The variance over one, several or all axes: sum((x - mean)^2) / max(0, n - correction)."""
-    return _as_given(x, variance("var", x, dim, correction, keepdim))
+def var(
+    x: Any,
+    dim: Dims = None,
+    correction: float = 1,
+    keepdim: bool = False,
+    *,
+    unbiased: bool | None = None,
+) -> Any:
+    """The variance over one, several or all axes: sum((x - mean)^2) / max(0, n - correction).
+
+    Args:
+        x: A floating tensor.
+        dim: The axes; None: all. A bool: `unbiased`, over all axes.
+        correction: What is subtracted from the number of elements.
+        keepdim: Whether the axes stay, with size 1.
+        unbiased: The older way to say it: `correction` 1 (True) or 0 (False).
+    """
+    return _as_given(x, variance("var", x, dim, correction, keepdim, unbiased))
 
 
-def variance(who: str, x: Any, dim: Any, correction: float = 1, keepdim: bool = False) -> Any:
-    """The variance in the dtype in which x is added up: float32 for float16."""
+def variance(
+    who: str,
+    x: Any,
+    dim: Any,
+    correction: float = 1,
+    keepdim: bool = False,
+    unbiased: bool | None = None,
+) -> Any:
+    """The variance in the dtype in which x is added up: float32 for 16-bit floats."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    correction = correction if unbiased is None else int(bool(unbiased))
     shape = shape_of(x)
     over = axes(who, dim, len(shape))
     count = math.prod(shape[i] for i in over)
@@ -101,41 +129,53 @@ def variance(who: str, x: Any, dim: Any, correction: float = 1, keepdim: bool = 
 
 
 def wide_dtype(x: Any) -> str | None:
-    """float32 for float16, in which squares and sums overflow; None: x's own will do.
+    """float32 for 16-bit floats, in which squares and sums overflow or lose digits; None: x's own.
 
-    An op of a float16 tensor and a float32 one computes in float32, so that x is read as it is.
+    An op of such a tensor and a float32 one computes in float32, so that x is read as it is.
     """
-    return "float32" if str(getattr(x, "dtype", "")) == "float16" else None
+    own = str(getattr(x, "dtype", "float32"))
+    wide = DTYPES[own].wide
+    return None if wide == own else wide
 
 
 def _as_given(x: Any, result: Any) -> Any:
     """A result in the dtype of x, if that is narrower."""
-    return result.astype("float16") if wide_dtype(x) else result
+    return result.astype(x.dtype) if wide_dtype(x) else result
 
 
 def _inverse(count: float) -> float:
     return 1.0 / count if count > 0 else math.inf
 
 
-def std(x: Any, dim: Dims = None, correction: float = 1, keepdim: bool = False) -> Any:
-    """The standard deviation: the square root of `var`."""
-    return _as_given(x, ag.sqrt(variance("std", x, dim, correction, keepdim)))
+def std(
+    x: Any,
+    dim: Dims = None,
+    correction: float = 1,
+    keepdim: bool = False,
+    *,
+    unbiased: bool | None = None,
+) -> Any:
+    """The standard deviation: the square root of `var`, with the same arguments."""
+    return _as_given(x, ag.sqrt(variance("std", x, dim, correction, keepdim, unbiased)))
 
 
 def logsumexp(x: Any, dim: Dims, keepdim: bool = False) -> Any:
-    """log(sum(exp(x))) over one or several axes, without overflow."""
-    over = axes("logsumexp", dim, len(shape_of(x)))
+    """log(sum(exp(x))) over one or several axes, without overflow; of no elements -inf."""
+    shape = shape_of(x)
+    over = axes("logsumexp", dim, len(shape))
+    if not math.prod(shape[i] for i in over):
+        return ag.log(ag.sum(x, over, keepdim))
     top = ag.amax(x, over, True).detach()
     top = ag.where(ag.eq(ag.abs(top), math.inf), 0.0, top)
     terms = ag.sum(ag.exp(ag.sub(x, top)), over, True, dtype=wide_dtype(x))
     total = _as_given(x, ag.add(ag.log(terms), top))
-    return total if keepdim else ag.reshape(total, reduced(shape_of(x), over, False))
+    return total if keepdim else ag.reshape(total, reduced(shape, over, False))
 
 
 def l2_normalize(x: Any, dim: Dims = -1, eps: float = 1e-12) -> Any:
     """`x / max(sqrt(sum(x^2)), eps)` along one or several axes."""
     over = axes("l2_normalize", dim, len(shape_of(x)))
-    wide = ag.astype(x, "float32") if wide_dtype(x) else x
+    wide = ag.astype(x, wide_dtype(x)) if wide_dtype(x) else x
     norm = ag.sqrt(ag.sum(ag.square(wide), over, True))
     return _as_given(x, ag.div(x, ag.clamp(norm, min=eps)))
 
@@ -148,7 +188,8 @@ OPERATORS = (
         reference=_reference_prod,
         backward=_prod_backward,
         implementations=(Implementation("prod", "tree reduction", _plan_prod),),
-        doc="prod(x, dim=None, keepdim=False): the product over one, several or all axes.",
+        doc="prod(x, dim=None, keepdim=False, dtype=None): the product over one, several or all "
+        "axes, of x in `dtype` if one is given.",
     ),
     *(composite(function, ("x",)) for function in (var, std, logsumexp, l2_normalize)),
 )

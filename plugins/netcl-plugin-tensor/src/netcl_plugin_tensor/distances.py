@@ -1,0 +1,140 @@
+"""Norms of vectors, and what is made of them: normalize, cosine_similarity and so on."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core import DTYPES
+from netcl_core.autograd import AutogradPrimitive, composite
+from netcl_core.errors import AttributeValueError, DtypeError, message
+from netcl_plugin_tensor.axes import Dims, axes, axis, shape_of
+from netcl_plugin_tensor.statistics import wide_dtype
+
+
+@cache
+def _last(name: str) -> AutogradPrimitive:
+    """The last step of a norm."""
+    return AutogradPrimitive.from_template(f"tensor/{name}.cl.j2")
+
+
+def norm(
+    input: Any, p: Any = "fro", dim: Dims = None, keepdim: bool = False, dtype: Any = None
+) -> Any:
+    """The p-norm of vectors along one, several or all axes: sum(|x|^p)^(1/p).
+
+    Args:
+        input: A floating tensor.
+        p: A number; `'fro'` is 2. `inf` and `-inf` give the largest and smallest absolute value, 0
+            the number of elements that are not 0.
+        dim: The axes; None: all.
+        keepdim: Whether the axes stay, with size 1.
+        dtype: A floating dtype to compute in; default: the input's.
+
+    Where a norm is 0 so is its gradient. Raises DtypeError for integers, AttributeValueError for
+    any other p.
+    """
+    return _norm("norm", input, p, dim, keepdim, dtype)
+
+
+def _norm(who: str, input: Any, p: Any, dim: Dims, keepdim: bool, dtype: Any = None) -> Any:
+    x = ag.as_operand(input, nc.default_device())
+    kept = x.dtype if dtype is None else nc.dtype_name(dtype, who)
+    if not (DTYPES[kept].floating and DTYPES[x.dtype].floating):
+        given = f"a {x.dtype} tensor" if dtype is None else f"{x.dtype} as {kept}"
+        raise DtypeError(message(who, given, "floating dtypes", "Use astype('float32')"))
+    x = x.astype(kept)
+    x = x.astype(wide_dtype(x) or kept)
+    over = axes(who, dim, x.ndim)
+    return _of_wide(x, _power(who, p), over, bool(keepdim)).astype(kept)
+
+
+def _power(who: str, p: Any) -> float:
+    if isinstance(p, str) and p == "fro":
+        return 2.0
+    if isinstance(p, bool) or not isinstance(p, (int, float)) or math.isnan(p):
+        raise AttributeValueError(message(who, f"p={p!r}", "a number, or 'fro'"))
+    return float(p)
+
+
+def _of_wide(x: Any, p: float, over: tuple[int, ...], keepdim: bool) -> Any:
+    if p == 2:
+        return _last("norm_root")(ag.sum(ag.square(x), over, keepdim))
+    sizes = ag.abs(x)
+    if math.isinf(p):
+        return (ag.amax if p > 0 else ag.amin)(sizes, over, keepdim)
+    if p == 0:
+        return ag.sum(ag.ne(x, 0), over, keepdim).astype(x.dtype)
+    if p == 1:
+        return ag.sum(sizes, over, keepdim)
+    if p < 1:  # the slope at 0 is infinite, and counts as 0
+        zero = ag.eq(x, 0)
+        powers = ag.where(zero, 0.0 if p > 0 else math.inf, ag.pow(ag.where(zero, 1.0, sizes), p))
+    else:
+        powers = ag.pow(sizes, p)
+    return _last("norm_power")(ag.sum(powers, over, keepdim), 1 / p)
+
+
+def normalize(input: Any, p: float = 2.0, dim: Dims = 1, eps: float = 1e-12) -> Any:
+    """Vectors divided by their p-norms: x / max(|x|_p, eps).
+
+    Args:
+        input: A floating tensor.
+        p: As of `norm`.
+        dim: The axis of the vectors, or several.
+        eps: What a norm counts at least.
+    """
+    x = ag.as_operand(input, nc.default_device())
+    return ag.div(x, ag.clamp(_norm("normalize", x, p, dim, True), min=float(eps)))
+
+
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    """The cosine of the angle between vectors along an axis: x1 . x2 / (|x1| |x2|).
+
+    Args:
+        x1: A floating tensor.
+        x2: Another one; they broadcast.
+        dim: The axis of the vectors.
+        eps: What a norm counts at least.
+    """
+    ndim = max(len(shape_of(x1)), len(shape_of(x2)))
+    place = axis("cosine_similarity", dim, ndim) - ndim if ndim else 0
+    units = [
+        ag.div(x, ag.clamp(_norm("cosine_similarity", x, 2, place, True), min=float(eps)))
+        for x in (x1, x2)
+    ]
+    return ag.sum(ag.mul(*units), place)
+
+
+def pairwise_distance(
+    x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Any:
+    """The p-norm of x1 - x2 + eps along the last axis.
+
+    Args:
+        x1: A floating tensor (..., features).
+        x2: Another one; they broadcast.
+        p: As of `norm`.
+        eps: What keeps the norm away from 0.
+        keepdim: Whether the last axis stays, with size 1.
+    """
+    apart = ag.add(ag.sub(x1, x2), float(eps))
+    return _norm("pairwise_distance", apart, p, -1, keepdim)
+
+
+#: Both last steps: what norms alone are made of.
+_PARTS = ("norm_root", "norm_power")
+
+
+def records() -> tuple[Any, ...]:
+    """The operators of this module, whose parts are read from templates."""
+    parts = tuple(map(_last, _PARTS))
+    return (
+        composite(norm, ("input",), parts=parts),
+        composite(normalize, ("input",), parts=parts),
+        composite(cosine_similarity, ("x1", "x2"), parts=parts[:1]),
+        composite(pairwise_distance, ("x1", "x2"), parts=parts),
+    )

@@ -1,0 +1,115 @@
+"""multinomial: places drawn at random by their weights."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core import DTYPES, Kernel, Kernels, Spec, widened
+from netcl_core.autograd import Implementation, Operator, Request, composite
+from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
+from netcl_plugin_tensor.axes import whole
+from netcl_plugin_tensor.random import RANDOM_NUMBERS, rand
+
+_CHUNK: Final = {"cpu": 256, "gpu": 1}
+
+
+def multinomial(input: Any, num_samples: int, replacement: bool = False) -> Any:
+    """Places drawn at random, each with a probability in proportion to its weight.
+
+    Args:
+        input: Weights of at least 0, floating: a vector, or one in each row of a matrix.
+        num_samples: How many are drawn of each vector.
+        replacement: Whether a place may be drawn more than once.
+
+    Returns int64 of shape (num_samples,) or (rows, num_samples). `netcl_core.manual_seed` makes it
+    repeatable, with the same places on every device. With replacement they are found in the running
+    sums; without, they are the largest of weight / e with exponential numbers e, in that order
+    (Efraimidis, Spirakis 2006, doi:10.1016/j.ipl.2005.11.003). The host reads the weights to check
+    them, so that this ends a compiled region.
+    """
+    x = ag.as_operand(input, nc.default_device()).detach()
+    count = whole(num_samples)
+    if not DTYPES[x.dtype].floating:
+        raise DtypeError(message("multinomial", f"a {x.dtype} tensor", "floating weights"))
+    if x.ndim not in (1, 2) or not x.shape[-1]:
+        given = f"weights of shape {x.shape}"
+        raise ShapeError(message("multinomial", given, "one row or several"))
+    if count is None or isinstance(num_samples, bool) or not 0 < count < 1 << 31:
+        given = f"num_samples={num_samples!r}"
+        raise AttributeValueError(message("multinomial", given, "an int, 1 or more"))
+    ag.check_data(_check, (x.value,), None if replacement else count)
+    wide = x.astype(DTYPES[x.dtype].wide)
+    rows = ag.reshape(wide, (-1, x.shape[-1]))
+    drawn = _with_replacement(rows, count) if replacement else _distinct(rows, count)
+    return ag.reshape(drawn, (*x.shape[:-1], count))
+
+
+def _check(operands: Any, distinct: int | None) -> None:
+    """Raise AttributeValueError for what are no weights, or for fewer above 0 than are drawn."""
+    weights = widened(operands[0].to_host())
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        given, expected = "weights below 0, infinite or NaN", "finite ones of at least 0"
+        raise AttributeValueError(message("multinomial", given, expected))
+    least = np.count_nonzero(weights, axis=-1).min(initial=weights.shape[-1])
+    if least < (distinct or 1):
+        given = f"a row with {least} weights above 0"
+        remedy = "Draw fewer, or with replacement=True" if distinct else ""
+        raise AttributeValueError(
+            message("multinomial", given, f"at least {distinct or 1}", remedy)
+        )
+
+
+def _with_replacement(rows: Any, count: int) -> Any:
+    shape = (rows.shape[0], count)
+    return DRAW(ag.cumsum(rows, 1), rand(shape, dtype=rows.dtype, device=rows.device))
+
+
+def _distinct(rows: Any, count: int) -> Any:
+    uniform = rand(rows.shape, dtype=rows.dtype, device=rows.device)
+    waits = ag.clamp(ag.neg(ag.log1p(ag.neg(uniform))), min=2.0**-26)
+    return ag.topk(ag.div(rows, waits), count).indices
+
+
+def _infer(sums: Spec, parts: Spec) -> Spec:
+    if sums.ndim != 2 or parts.ndim != 2 or sums.shape[0] != parts.shape[0] or not sums.shape[1]:
+        given = f"sums of shape {sums.shape} and parts of shape {parts.shape}"
+        raise ShapeError(message("draw", given, "as many rows of each"))
+    if sums.dtype != parts.dtype or not DTYPES[sums.dtype].floating:
+        raise DtypeError(message("draw", f"{sums.dtype} and {parts.dtype}", "one floating dtype"))
+    return Spec(parts.shape, "int64")
+
+
+def _plan(request: Request) -> Kernels:
+    sums, parts = request.inputs
+    dtype = DTYPES[sums.dtype]
+    chunk = _CHUNK["cpu" if request.device.kind == "cpu" else "gpu"]
+    numbers = (sums.shape[1], parts.shape[1], parts.size, chunk)
+    args = (("in", 0), ("in", 1), ("out", 0), *(("ulong", number) for number in numbers))
+    context = {"storage": dtype.storage, "compute": dtype.compute}
+    items = (-(-parts.size // chunk),)
+    return Kernels((Kernel("tensor/draw.cl.j2", "draw", args, items, None, context),))
+
+
+def _reference(sums: Any, parts: Any) -> Any:
+    last = sums[:, -1:]
+    found = np.empty(parts.shape, np.int64)
+    for i, (row, line) in enumerate(zip(sums, parts * last, strict=True)):
+        places = np.searchsorted(row, line, "right")
+        found[i] = np.minimum(places, np.searchsorted(row, row[-1], "left"))
+    return found
+
+
+DRAW: Final = Operator(
+    name="draw",
+    bind=lambda sums, parts: ((sums, parts), {}),
+    infer=_infer,
+    reference=_reference,
+    implementations=(Implementation("draw", "bisection of running sums", _plan),),
+    doc="draw(sums, parts): where the running sums of each row exceed parts of the last one.",
+)
+
+OPERATORS = (composite(multinomial, parts=(DRAW, RANDOM_NUMBERS)),)

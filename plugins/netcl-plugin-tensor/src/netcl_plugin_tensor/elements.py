@@ -1,0 +1,259 @@
+"""Single elements of a tensor by their places: picked, and put; every index in the end is one.
+
+An index of ints, arrays, masks and slices is turned into places by NumPy itself, so that it means
+what it means there. The places of what lies on the device are read by the host for that; one index
+tensor among slices stays there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
+from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
+from netcl_core.errors import ArgumentError, DeviceError, ShapeError, message
+from netcl_plugin_tensor.indexing import BASIC, is_basic
+from netcl_plugin_tensor.selecting import ADD_AT_INDEX, TAKE
+from netcl_plugin_tensor.strided import BITS, View, copy, strides_of
+
+_TEMPLATE: Final = "tensor/elements.cl.j2"
+_CHUNK: Final = 256  # elements per work-item
+_INTEGERS: Final = ("uint8", "int32", "int64")
+
+
+# -- picking and putting ------------------------------------------------------------------------
+
+
+def _kernel(request: Request, entry: str, source: int, places: int, out: Spec) -> Kernel:
+    count = request.inputs[places].size
+    args = (("in", source), ("in", places), ("out", 0), ("ulong", count), ("ulong", _CHUNK))
+    context = {"bits": BITS[DTYPES[out.dtype].itemsize]}
+    return Kernel(_TEMPLATE, entry, args, (-(-count // _CHUNK),), None, context)
+
+
+def _bind_pick(x: Any, places: Any, unique: bool) -> Any:
+    return (x, places), {"unique": bool(unique)}
+
+
+def _plan_pick(request: Request) -> Kernels:
+    return Kernels((_kernel(request, "pick_elements", 0, 1, request.output),))
+
+
+def _pick_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    x, places = saved.inputs
+    if saved.attrs["unique"]:
+        zeros = Tensor.zeros(x.shape, x.dtype, grad.device)
+        return [PUT(zeros, places, grad), None]
+    size = math.prod(x.shape)
+    flat = ADD_AT_INDEX(grad, places, 0, "getitem", True, False, (size,))
+    return [ag.reshape(flat, x.shape), None]
+
+
+PICK: Final = Operator(
+    name="pick_elements",
+    bind=_bind_pick,
+    infer=lambda x, places, unique: Spec(places.shape, x.dtype),
+    reference=lambda x, places, unique: x.reshape(-1)[places],
+    backward=_pick_backward,
+    saves=(1,),
+    implementations=(Implementation("pick_elements", "element by element", _plan_pick),),
+    doc="pick_elements(x, places, unique): elements of x by their places in it, as it were flat.",
+)
+
+
+def _bind_put(x: Any, places: Any, values: Any) -> Any:
+    return (x, places, values), {}
+
+
+def _infer_put(x: Spec, places: Spec, values: Spec) -> Spec:
+    if places.shape != values.shape or x.dtype != values.dtype:
+        given = f"{places.shape} places for {values}"
+        raise ShapeError(message("put_elements", given, f"a {x.dtype} for each place"))
+    return x
+
+
+def _plan_put(request: Request) -> Kernels:
+    x = request.inputs[0]
+    whole = View((x.size,), (1,), 0)
+    first = copy(x.dtype, whole, "gather", (("in", 0), ("out", 0)))
+    if not request.inputs[1].size:
+        return Kernels((first,))
+    return Kernels((first, _kernel(request, "put_elements", 2, 1, x)))
+
+
+def _reference_put(x: Any, places: Any, values: Any) -> Any:
+    out = x.copy()
+    out.reshape(-1)[places] = values
+    return out
+
+
+def _put_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    places = saved.inputs[1]
+    zeros = Tensor.zeros(places.shape, grad.dtype, grad.device)
+    return [PUT(grad, places, zeros), None, PICK(grad, places, True)]
+
+
+PUT: Final = Operator(
+    name="put_elements",
+    bind=_bind_put,
+    infer=_infer_put,
+    reference=_reference_put,
+    backward=_put_backward,
+    saves=(1,),
+    implementations=(Implementation("put_elements", "element by element", _plan_put),),
+    doc="put_elements(x, places, values): x with other elements at places, each named once.",
+)
+
+
+# -- from an index to places --------------------------------------------------------------------
+
+
+def getitem(x: Any, index: Any) -> Any:
+    """`x[index]`, as NumPy has it: ints, slices, None, Ellipsis, and arrays or tensors.
+
+    Args:
+        x: A tensor of any dtype.
+        index: One entry, or a tuple of them. Integer arrays, lists and tensors pick along their
+            axis and broadcast against each other; bool ones are masks. The result is a copy.
+
+    Raises IndexError for a place outside of x, ShapeError or ArgumentError for no index, and
+    DeviceError for a tensor on another device.
+    """
+    if is_basic(index):
+        return BASIC(x, index)
+    operand = ag.as_operand(x, nc.default_device())
+    _check_device("getitem", operand, index)
+    along = _single_tensor(operand, index)
+    if along is not None:
+        return _by_tensor(operand, *along)
+    places, unique = _places("getitem", operand.shape, index)
+    flat = PICK(operand, Tensor.from_host(places.reshape(-1), operand.device), unique)
+    return ag.reshape(flat, places.shape)
+
+
+def index_put(x: Any, index: Any, value: Any) -> Any:
+    """`x` with `value` at `x[index]`: what `x[index] = value` makes of it.
+
+    Args:
+        x: A tensor of any dtype.
+        index: As `x[index]` takes it. Of a place that it names twice the last value stays.
+        value: A number or a tensor that broadcasts to the shape of `x[index]`; converted to x's
+            dtype.
+
+    Raises what `x[index]` raises, ShapeError for a value that does not broadcast, and DeviceError
+    for one on another device.
+    """
+    operand = ag.as_operand(x, nc.default_device())
+    _check_device("index_put", operand, (index, value))
+    places, unique = _places("index_put", operand.shape, index)
+    given = ag.as_operand(value, operand.device).astype(operand.dtype)
+    values = _broadcast(given, places.shape)
+    flat, chosen = places.reshape(-1), ag.reshape(values, (-1,))
+    if not unique:
+        last = flat.size - 1 - np.unique(flat[::-1], return_index=True)[1]
+        chosen = PICK(chosen, Tensor.from_host(last, operand.device), True)
+        flat = flat[last]
+    return PUT(operand, Tensor.from_host(flat, operand.device), chosen)
+
+
+def _check_device(who: str, x: Any, given: Any) -> None:
+    """Raise DeviceError if a tensor of an index, or a value, lies on another device than x."""
+    if isinstance(given, (tuple, list)):
+        for each in given:
+            _check_device(who, x, each)
+    elif isinstance(given, Tensor) and given.device is not x.device:
+        text, remedy = f"{x.device!r} and {given.device!r}", f"Move one with .to('{x.device}')"
+        raise DeviceError(message(who, f"operands on {text}", "all on one device", remedy))
+
+
+def _broadcast(values: Any, shape: tuple[int, ...]) -> Any:
+    lead = max(0, values.ndim - len(shape))
+    if set(values.shape[:lead]) <= {1}:  # as in NumPy: leading ones fall away
+        values = ag.reshape(values, values.shape[lead:])
+    pairs = zip(reversed(values.shape), reversed(shape), strict=False)
+    if values.ndim > len(shape) or any(size not in (1, wanted) for size, wanted in pairs):
+        given = f"a value of shape {values.shape}"
+        raise ShapeError(message("index_put", given, f"one that broadcasts to {shape}"))
+    return ag.expand(values, shape)
+
+
+def _single_tensor(x: Any, index: Any) -> tuple[Any, int, tuple[Any, ...]] | None:
+    """The one integer tensor of an index among slices, its position, and slices in its place."""
+    items = index if isinstance(index, tuple) else (index,)
+    tensors = [i for i, item in enumerate(items) if isinstance(item, Tensor)]
+    plain = all(isinstance(item, slice) for i, item in enumerate(items) if i not in tensors)
+    if len(tensors) != 1 or not plain or len(items) > x.ndim:
+        return None
+    (place,) = tensors
+    tensor = items[place]
+    if tensor.dtype not in _INTEGERS or not tensor.ndim:
+        return None
+    return tensor, place, (*items[:place], slice(None), *items[place + 1 :])
+
+
+def _by_tensor(x: Any, index: Any, dim: int, around: tuple[Any, ...]) -> Any:
+    """Slices along an axis by an index tensor that stays on its device."""
+    kept = BASIC(x, around) if any(item != slice(None) for item in around) else x
+    picked = TAKE(kept, dim, ag.reshape(index, (-1,)))
+    return ag.reshape(picked, (*kept.shape[:dim], *index.shape, *kept.shape[dim + 1 :]))
+
+
+def _places(who: str, shape: Sequence[int], index: Any) -> tuple[Any, bool]:
+    """The flat places that an index names in a tensor of a shape, and whether none comes twice.
+
+    NumPy indexes the coordinates along each axis, which are views that repeat: only what is picked
+    takes memory.
+    """
+    items = tuple(map(_on_host, index)) if isinstance(index, tuple) else _on_host(index)
+    found: Any = np.int64(0)
+    try:
+        for axis, stride in enumerate(strides_of(shape)):
+            along = [1] * len(shape)
+            along[axis] = shape[axis]
+            steps = np.arange(shape[axis], dtype=np.int64).reshape(along)
+            found = found + np.broadcast_to(steps, shape)[items] * stride
+        if not shape:
+            found = np.zeros((), np.int64)[items]
+    except IndexError as error:
+        raise IndexError(message(who, f"{error}", f"an index of shape {tuple(shape)}")) from None
+    found = np.asarray(found)
+    return found, np.unique(found).size == found.size
+
+
+def _on_host(item: Any) -> Any:
+    """An entry as NumPy takes it; raises ArgumentError for what is none."""
+    if isinstance(item, Tensor):
+        item = item.to_host()
+    elif isinstance(item, (list, range)):
+        item = _array_of(item)
+    if isinstance(item, np.ndarray) and item.dtype.kind not in "biu":
+        given = f"an index of dtype {item.dtype}"
+        raise ArgumentError(message("getitem", given, "ints or bools"))
+    if isinstance(item, np.ndarray) or item is None or item is Ellipsis:
+        return item
+    if isinstance(item, slice) or hasattr(item, "__index__"):
+        return item
+    given = f"an index of type {type(item).__name__}"
+    expected = "ints, slices, None, Ellipsis, arrays or tensors"
+    raise ArgumentError(message("getitem", given, expected))
+
+
+def _array_of(items: Sequence[Any]) -> Any:
+    """A list of an index as an array; raises ArgumentError for one that is ragged."""
+    plain = [each.to_host() if isinstance(each, Tensor) else each for each in items]
+    try:
+        return np.asarray(plain) if plain else np.zeros(0, np.int64)
+    except ValueError:
+        raise ArgumentError(message("getitem", "a ragged list", "ints or bools")) from None
+
+
+OPERATORS = (
+    composite(getitem, parts=(BASIC, PICK, TAKE)),
+    composite(index_put, parts=(PUT,)),
+)

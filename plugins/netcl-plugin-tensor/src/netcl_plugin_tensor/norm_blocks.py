@@ -1,0 +1,44 @@
+"""The kernels that standardise blocks of rows on CPUs: an item of work per block, each way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from netcl_core import DTYPES, Kernel, Kernels, Spec
+from netcl_core.autograd import SUM, Request, reduction_kernels
+from netcl_plugin_tensor.row_blocks import CPU_WIDTH, rows_of_an_item
+
+TEMPLATE: Final = "tensor/norm_blocks.cl.j2"
+
+
+def plan(entry: str, request: Request, attrs: Mapping[str, Any], flags: dict[str, Any]) -> Kernels:
+    """The launch; `attrs` are `dims`, `eps` and `centered`, `flags` what it has besides x.
+
+    Output 0 is written by rows; of `sums` in the flags each is added up in a further output.
+    """
+    x, device, sums = request.inputs[0], request.device, flags["sums"]
+    shape, dtype, slots = x.shape, DTYPES[x.dtype], request.slots
+    rows, size = math.prod(shape[: -attrs["dims"]]), math.prod(shape[-attrs["dims"] :])
+    turns = rows_of_an_item(device, rows, size, summed=bool(sums))
+    blocks = -(-rows // turns)
+    buffers: list[Any] = [*(("in", i) for i in range(len(request.inputs))), ("out", 0)]
+    buffers += [("scratch", i) for i in range(len(sums))]
+    numbers = [("ulong", rows), ("ulong", size), ("ulong", turns), (dtype.compute, attrs["eps"])]
+    context = {
+        "storage": dtype.storage, "acc": dtype.compute, "width": CPU_WIDTH,
+        "centered": attrs["centered"], **flags, **slots.context(CPU_WIDTH),
+    }  # fmt: skip
+    kernel = Kernel(TEMPLATE, entry, slots.args(buffers, numbers), (blocks,), (1,), context)
+    return _summed(request, kernel, sums, Spec((blocks, size), dtype.wide))
+
+
+def _summed(request: Request, kernel: Kernel, sums: Sequence[str], parts: Spec) -> Kernels:
+    """The launch, and the reductions of the sums that it leaves in its scratch memory."""
+    nbytes = parts.size * DTYPES[parts.dtype].itemsize
+    found = Kernels((kernel,), (nbytes,) * len(sums))
+    for i in range(len(sums)):
+        finish = reduction_kernels(SUM, request.device, parts, (0,), request.output.dtype)
+        found = found.then(finish, {("in", 0): ("scratch", i), ("out", 0): ("out", 1 + i)})
+    return found

@@ -1,0 +1,257 @@
+"""Random tensors: uniform, normal and integer ones, and permutations.
+
+All are functions of a random state and the element's place, so that every device draws the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core as nc
+from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor
+from netcl_core.autograd import Implementation, Operator, Request, composite
+from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, message
+from netcl_plugin_tensor import philox
+from netcl_plugin_tensor.axes import plain_shape, whole
+
+_CHUNK: Final = 1024  # elements per work-item, a multiple of 4
+#: The bits of a uniform number: as many as the dtype holds for all of [0, 1).
+_BITS: Final = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
+_INTEGERS: Final = ("uint8", "int32", "int64")
+
+
+def rand(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Uniform numbers of [0, 1).
+
+    Args:
+        size: The shape, as one tuple or as several ints; `()` for a single number.
+        dtype: A floating dtype; float32 by default.
+        device: Where they are made; the default device by default.
+        requires_grad: Whether they are a leaf that wants a gradient.
+
+    `netcl_core.manual_seed` makes them repeatable, with the same numbers on every device. Raises
+    ArgumentError without a size, and for a tuple followed by ints.
+    """
+    return _drawn("uniform", "rand", _sizes("rand", size), dtype, device, requires_grad)
+
+
+def randn(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """Normal numbers of mean 0 and variance 1; the arguments are those of `rand`.
+
+    By Box and Muller's transform (1958, "A Note on the Generation of Random Normal Deviates").
+    """
+    return _drawn("normal", "randn", _sizes("randn", size), dtype, device, requires_grad)
+
+
+def randint(
+    low: int, high: Any = None, size: Any = None, dtype: Any = None, device: Any = None
+) -> Any:
+    """Whole numbers, all equally likely: `randint(high, size)` of 0 to before `high`.
+
+    Args:
+        low: The least number; left out, 0.
+        high: One more than the largest.
+        size: The shape.
+        dtype: An integer or floating dtype; int64 by default.
+        device: Where they are made; the default device by default.
+    """
+    if size is None:
+        low, high, size = 0, low, high
+    kept = "int64" if dtype is None else dtype
+    return _drawn("integers", "randint", size, kept, device, False, _bounds(low, high))
+
+
+def randperm(n: int, dtype: Any = None, device: Any = None) -> Any:
+    """The numbers 0 to before n in random order, int64 by default.
+
+    The order is made by the host, so that a captured step cannot make one.
+    """
+    (count,) = plain_shape("randperm", n)
+    state = nc.random_state(_device(device)).to_host()
+    order = np.argsort(_long_words(state, count), kind="stable")
+    return Tensor.from_host(order, device, "int64" if dtype is None else dtype)
+
+
+def rand_like(
+    input: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """`rand` of a tensor's shape, dtype and device."""
+    return rand(input.shape, requires_grad=requires_grad, **_alike(input, dtype, device))
+
+
+def randn_like(
+    input: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Any:
+    """`randn` of a tensor's shape, dtype and device."""
+    return randn(input.shape, requires_grad=requires_grad, **_alike(input, dtype, device))
+
+
+def randint_like(
+    input: Any, low: int, high: Any = None, dtype: Any = None, device: Any = None
+) -> Any:
+    """`randint` of a tensor's shape, dtype and device: `randint_like(x, high)` from 0 on."""
+    if high is None:
+        low, high = 0, low
+    return randint(low, high, input.shape, **_alike(input, dtype, device))
+
+
+def _alike(input: Any, dtype: Any, device: Any) -> dict[str, Any]:
+    return {
+        "dtype": input.dtype if dtype is None else dtype,
+        "device": input.device if device is None else device,
+    }
+
+
+def _device(given: Any) -> Device:
+    return nc.default_device() if given is None else nc.get_device(given)
+
+
+def _bounds(low: Any, high: Any) -> tuple[int, int]:
+    first, last = (None if isinstance(x, bool) else whole(x) for x in (low, high))
+    if first is None or last is None or not -(2**63) <= first < last < 2**63:
+        expected = "ints of 64 bits with low < high"
+        raise AttributeValueError(message("randint", f"low={low!r}, high={high!r}", expected))
+    return first, last
+
+
+def _sizes(who: str, given: Sequence[Any]) -> Any:
+    """The shape from one tuple or several ints by position."""
+    if not given or (len(given) > 1 and None in map(whole, given)):
+        text = f"{len(given)} sizes by position, not all of them ints" if given else "no size"
+        remedy = "dtype and device are given by name"
+        raise ArgumentError(message(who, text, f"{who}(3, 5) or {who}((3, 5))", remedy))
+    return given[0] if len(given) == 1 else given
+
+
+def _drawn(
+    kind: str,
+    who: str,
+    size: Any,
+    dtype: Any,
+    device: Any,
+    requires_grad: bool,
+    bounds: tuple[int, int] = (0, 1),
+) -> Any:
+    """Numbers of a kind on a device, from a fresh random state."""
+    shape = plain_shape(who, size)
+    name = nc.dtype_name("float32" if dtype is None else dtype, who)
+    made = RANDOM_NUMBERS(nc.random_state(_device(device)), kind, shape, name, *bounds)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _bind(state: Any, kind: str, shape: Any, dtype: str, low: int = 0, high: int = 1) -> Any:
+    if kind not in ("uniform", "normal", "integers"):
+        raise ArgumentError(message("random_numbers", f"kind={kind!r}", "a distribution"))
+    sizes = plain_shape("random_numbers", shape)
+    return (state,), {"kind": kind, "shape": sizes, "dtype": dtype, "low": low, "high": high}
+
+
+def _infer(state: Spec, kind: str, shape: tuple[int, ...], dtype: str, low: int, high: int) -> Spec:
+    if kind != "integers" and not DTYPES[dtype].floating:
+        expected = "a floating dtype"
+        raise DtypeError(message("random_numbers", f"{kind} numbers as {dtype}", expected))
+    if dtype in _INTEGERS:
+        limits = np.iinfo(DTYPES[dtype].numpy)
+        if low < limits.min or high - 1 > limits.max:
+            given = f"{low} to {high - 1} as {dtype}"
+            raise DtypeError(message("randint", given, f"{limits.min} to {limits.max}"))
+    if state != Spec((2,), "int64"):
+        given, expected = f"a state like {state}", "two int64"
+        raise ArgumentError(message("random_numbers", given, expected, "Use nc.random_state"))
+    return Spec(shape, dtype)
+
+
+def _per_block(kind: str, dtype: str) -> int:
+    """How many elements a block of four words gives."""
+    return 2 if kind == "integers" or dtype == "float64" else 4
+
+
+def _plan(request: Request) -> Kernels:
+    out, kind = request.output, request.attrs["kind"]
+    dtype = DTYPES[out.dtype]
+    args: tuple[tuple[str, Any], ...] = (
+        ("in", 0),
+        ("out", 0),
+        ("ulong", out.size),
+        ("ulong", _CHUNK),
+    )
+    if kind == "integers":
+        low, high = request.attrs["low"], request.attrs["high"]
+        args += (("long", low), ("ulong", high - low))
+    context = {
+        "storage": dtype.storage,
+        "compute": dtype.compute,
+        "kind": kind,
+        "per_block": _per_block(kind, out.dtype),
+        "bits": _BITS.get(out.dtype, 0),
+    }
+    items = (-(-out.size // _CHUNK),)
+    return Kernels((Kernel("tensor/random.cl.j2", "random_numbers", args, items, None, context),))
+
+
+def _long_words(state: Any, count: int) -> Any:
+    """Words of 64 bits, two to a block."""
+    pairs = philox.words(state, -(-count // 2)).reshape(-1, 2)
+    return ((pairs[:, 0] << np.uint64(32)) | pairs[:, 1])[:count]
+
+
+def _uniform(state: Any, count: int, dtype: str) -> Any:
+    if dtype == "float64":
+        return (_long_words(state, count) >> np.uint64(11)) * 2.0**-53
+    found = philox.words(state, -(-count // 4)).reshape(-1)[:count]
+    return (found >> np.uint64(32 - _BITS[dtype])) * 2.0 ** -_BITS[dtype]
+
+
+def _normal(state: Any, count: int, dtype: str) -> Any:
+    if dtype == "float64":
+        found = (_long_words(state, count + count % 2) >> np.uint64(11)).reshape(-1, 2)
+        radii, turns = (found[:, 0] + 0.5) * 2.0**-53, found[:, 1] * 2.0**-52
+    else:
+        found = philox.words(state, -(-count // 4)).reshape(-1, 2)
+        radii = (found[:, 0].astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-32)
+        turns = (found[:, 1] >> np.uint64(8)) * 2.0**-23
+    radii = np.sqrt(-2 * np.log(radii.astype(np.float64)))
+    pairs = [radii * np.cos(np.pi * turns), radii * np.sin(np.pi * turns)]
+    return np.stack(pairs, axis=1).reshape(-1)[:count]
+
+
+def _integers(state: Any, count: int, low: int, high: int) -> Any:
+    """low + the upper half of a word's product with the range, which has 128 bits."""
+    word, span = _long_words(state, count), high - low
+    half = np.uint64(32)
+    top, bottom = word >> half, word & np.uint64(0xFFFFFFFF)
+    b1, b0 = np.uint64(span >> 32), np.uint64(span & 0xFFFFFFFF)
+    middle = ((bottom * b0) >> half) + ((top * b0) & np.uint64(0xFFFFFFFF))
+    middle += (bottom * b1) & np.uint64(0xFFFFFFFF)
+    upper = top * b1 + ((top * b0) >> half) + ((bottom * b1) >> half) + (middle >> half)
+    with np.errstate(over="ignore"):
+        return upper.astype(np.int64) + np.int64(low)
+
+
+def _reference(
+    state: Any, kind: str, shape: tuple[int, ...], dtype: str, low: int, high: int
+) -> Any:
+    count = Spec(shape, dtype).size
+    if kind == "integers":
+        found = _integers(state, count, low, high)
+    else:
+        found = (_uniform if kind == "uniform" else _normal)(state, count, dtype)
+    return found.astype(DTYPES[dtype].numpy).reshape(shape)
+
+
+RANDOM_NUMBERS: Final = Operator(
+    name="random_numbers",
+    bind=_bind,
+    infer=_infer,
+    reference=_reference,
+    implementations=(Implementation("random_numbers", "Philox4x32-10", _plan),),
+    doc="random_numbers(state, kind, shape, dtype, low, high): a distribution from a random state.",
+)
+
+OPERATORS = tuple(
+    composite(function, parts=(RANDOM_NUMBERS,), method=False)
+    for function in (rand, randn, randint, randperm, rand_like, randn_like, randint_like)
+)

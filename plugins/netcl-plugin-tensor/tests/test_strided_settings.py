@@ -1,0 +1,68 @@
+"""Strided copies by every tile and chunk: any view of any shape, forward and backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from netcl_plugin_tensor import strided
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.ops.tuning import forced
+
+OPENCL = [each for each in nc.devices() if each.backend == "opencl" and not each.simulator]
+CHOICES: Any = strided._space(lambda request: strided.View((1,), (1,), 0)).choices
+WAY = "netcl-plugin-tensor:{}:strided {}"
+
+shapes = st.lists(st.integers(1, 40), min_size=1, max_size=3).map(tuple)
+steps = st.sampled_from([-3, -1, 1, 2])
+
+
+@pytest.mark.parametrize("device", OPENCL, ids=str)
+@given(shapes, st.randoms(), st.data())
+@settings(max_examples=40, deadline=None)
+def test_any_view(device: nc.Device, shape: Any, random: Any, data: Any) -> None:
+    chosen = {name: data.draw(st.sampled_from(values)) for name, values in CHOICES.items()}
+    dtype = data.draw(st.sampled_from(["bool", "float16", "float32", "int64"]))
+    x = np.random.default_rng(5).integers(0, 9, shape).astype(dtype)
+    dims = random.sample(range(x.ndim), x.ndim)
+    index = tuple(slice(None, None, data.draw(steps)) for _ in shape)
+    with nc.use_device(device):
+        with forced(WAY.format("permute", "copy"), chosen):
+            np.testing.assert_array_equal(ag.permute(x, dims).numpy(), x.transpose(dims))
+        with forced(WAY.format("flip", "copy"), chosen):
+            np.testing.assert_array_equal(ag.flip(x, dims[:2]).numpy(), np.flip(x, dims[:2]))
+        if dtype.startswith("float"):
+            with forced(WAY.format("getitem_backward", "scatter"), chosen):
+                leaf = nc.tensor(x, requires_grad=True)
+                ag.sum(ag.mul(leaf[index], leaf[index])).backward()
+            wanted = np.zeros(shape, dtype)
+            wanted[index] = 2 * x[index]
+            np.testing.assert_array_equal(leaf.grad.numpy(), wanted)
+
+
+CPUS = [each for each in OPENCL if each.kind == "cpu"]
+
+
+@pytest.mark.parametrize("device", CPUS[:1], ids=str)
+def test_tiles_are_the_default_where_rows_lie_across(device: nc.Device) -> None:
+    def said(*shape: int, dims: tuple[int, ...]) -> str:
+        return nc.plugins.why("permute", shape, device=device, attrs={"dims": dims}).settings[0]
+
+    assert "tile=8 (the default" in said(100, 50, dims=(1, 0))
+    assert "tile=8" in said(2, 3, 40, 50, dims=(0, 1, 3, 2))
+    assert "tile=1" in said(100, 50, dims=(0, 1))
+    assert "tile=1" in said(3, 2, dims=(1, 0))  # too few rows
+    assert "tile=1" in said(8, 16, 4, 32, dims=(0, 2, 1, 3))  # whole rows move
+
+
+def test_classes_tell_views_apart() -> None:
+    space = strided._space(lambda request: strided.View((5, 3), (-1, 20), 0))
+    spec = nc.Spec((3, 5), "int64")
+    request = ag.Request("any", nc.get_device("cpu"), (spec,), (spec,), {})
+    assert space.shape_class is not None
+    assert space.shape_class(request) == "ulong[8x4] by -1,32"
