@@ -17,7 +17,7 @@ from netcl_core.errors import (
     DtypeError,
     MutationError,
 )
-from netcl_core.runtime import programs as cache
+from netcl_core.hardware import programs as cache
 from netcl_core.testing import usable_devices
 from netcl_core.testing.streams import recorded
 
@@ -27,6 +27,7 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
     ("Adam", {"lr": 0.1}),
     ("AdamW", {"lr": 0.1, "weight_decay": 0.1}),
     ("RMSprop", {"lr": 0.1, "momentum": 0.9, "centered": True, "eps": 1e-2}),
+    ("Adagrad", {"lr": 0.1, "initial_accumulator_value": 0.5}),
 ]
 each = pytest.mark.parametrize(("name", "settings"), KINDS, ids=[name for name, _ in KINDS])
 everywhere = pytest.mark.parametrize("device", usable_devices(), ids=str)
@@ -81,7 +82,7 @@ def test_new_numbers_build_nothing(
     optimizer = getattr(optim, name)(tensors, **settings)
     optimizer.step()
     before = len(cache._programs)
-    monkeypatch.setattr(cache, "_compile", None)
+    monkeypatch.setattr(cache, "from_source", None)
     for lr in (0.2, 0.3, 0.0):
         optimizer.lr = lr
         kept = [tensor.to_host() for tensor in tensors]
@@ -131,7 +132,7 @@ def test_groups_have_settings_of_their_own(device: Device) -> None:
 
 @everywhere
 def test_mixed_dtypes_and_empty_parameters(device: Device) -> None:
-    dtypes = ["float16", "float32"] + ["float64"] * device.supports_fp64
+    dtypes = ["bfloat16", "float16", "float32"] + ["float64"] * device.supports_fp64
     tensors = [parameters(device, 1, dtype=dtype)[0] for dtype in dtypes]
     empty = nn.Parameter(nc.Tensor.zeros((0, 3), device=device))
     give([*tensors, empty])
@@ -263,6 +264,8 @@ def test_parameters_are_checked() -> None:
         ("AdamW", {"betas": (1.0, 0.9)}, "AdamW: betas"),
         ("RMSprop", {"alpha": 1.5}, "alpha=1.5"),
         ("RMSprop", {"momentum": -1}, "momentum=-1"),
+        ("Rprop", {"etas": (0.5, 0.9)}, r"etas=\(0.5, 0.9\); expected a number in \(0, 1\) and"),
+        ("Rprop", {"step_sizes": (2, 1)}, "the lower first"),
     ],
 )
 def test_settings_are_checked(name: str, settings: dict[str, Any], text: str) -> None:

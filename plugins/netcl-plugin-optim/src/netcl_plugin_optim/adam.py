@@ -2,122 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, final
 
 import numpy as np
 
-from netcl_core.errors import AttributeValueError, message
-from netcl_plugin_optim.groups import Group, non_negative
-from netcl_plugin_optim.optimizer import Optimizer
-from netcl_plugin_optim.slabs import Rule
+from netcl_plugin_optim.groups import Group
+from netcl_plugin_optim.means import TwoMeans, root_correction, step_size
+from netcl_plugin_optim.settings import AtLeast0, Betas, settings
 
 
-class _Adam(Optimizer):
-    """What both share; `decoupled` says whether the weight decay bypasses the means."""
-
-    decoupled: ClassVar[bool]
-
-    def _check(self, group: Group) -> None:
-        who = type(self).__name__
-        non_negative(who, group, "lr", "eps", "weight_decay")
-        betas = group["betas"]
-        if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
-            raise AttributeValueError(message(who, f"betas={betas!r}", "two numbers in [0, 1)"))
-
-    def _states(self, group: Group) -> tuple[str, ...]:
-        return ("exp_avg", "exp_avg_sq")
-
-    def _rule(self, group: Group, steps: int) -> Rule:
-        beta1, beta2 = group["betas"]
-        decay = group["weight_decay"]
-        scalars = {
-            "step_size": group["lr"] / (1 - beta1**steps),
-            "one_minus_beta1": 1 - beta1,
-            "beta2": beta2,
-            "one_minus_beta2": 1 - beta2,
-            "root_correction": (1 - beta2**steps) ** 0.5,
-            "eps": group["eps"],
-            "weight_decay": 0.0 if self.decoupled else decay,
-            "kept": 1 - group["lr"] * decay if self.decoupled else 1.0,
-        }
-        flags = (
-            ("decay", decay != 0 and not self.decoupled),
-            ("shrink", decay != 0 and self.decoupled),
-        )
-        return Rule("optim/adam.cl.j2", flags, scalars, _update)
-
-
-@final
-class Adam(_Adam):
+class Adam(TwoMeans):
     """Adam (Kingma, Ba 2015, arXiv:1412.6980) with PyTorch's defaults and formulas.
 
+    >>> w = nc.tensor([4.0, -2.0], requires_grad=True)
+    >>> optimizer = optim.Adam([w], lr=0.1)
+    >>> ag.sum(ag.square(w)).backward()
+    >>> optimizer.step()
+    >>> w.numpy().round(3)
+    array([ 3.9, -1.9], dtype=float32)
+
     Args:
-        params: Tensors, or dicts with `params` and settings of their own.
+        params: Tensors, pairs of a name and a tensor, or dicts with `params` and settings of
+            their own.
         lr: The learning rate.
         betas: The decay rates of the means of the gradient and of its square.
         eps: Added to the denominator.
         weight_decay: The L2 penalty's factor, added to the gradient.
+        amsgrad: Divide by the largest mean of squares so far (Reddi, Kale, Kumar 2018,
+            arXiv:1904.09237).
+        maximize: Go up the gradient.
+        decoupled_weight_decay: Let the decay bypass the means, as `AdamW` does.
 
     The means are kept in float32 (float64 for float64 parameters), so that half
     precision parameters learn as well.
     """
 
-    decoupled = False
+    template: ClassVar[str] = "optim/adam.cl.j2"
+    states_if: ClassVar[Mapping[str, str]] = {"amsgrad": "max_exp_avg_sq"}
 
+    @settings()
     def __init__(
         self,
         params: Iterable[Any],
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
+        lr: AtLeast0 = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: AtLeast0 = 1e-8,
+        weight_decay: AtLeast0 = 0.0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        decoupled_weight_decay: bool = False,
+    ) -> None: ...
+
+    def _counted(self, group: Group, steps: int) -> dict[str, float]:
+        return {
+            "step_size": step_size(group, steps),
+            "root_correction": root_correction(group, steps),
+        }
+
+    def _move(
+        self,
+        p: Any,
+        g: Any,
+        exp_avg: Any,
+        exp_avg_sq: Any,
+        *,
+        step_size: float,
+        root_correction: float,
+        eps: float,
+        max_exp_avg_sq: Any = None,
     ) -> None:
-        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+        if max_exp_avg_sq is not None:
+            exp_avg_sq = np.maximum(max_exp_avg_sq, exp_avg_sq, out=max_exp_avg_sq)
+        p -= step_size * exp_avg / (np.sqrt(exp_avg_sq) / root_correction + eps)
 
 
 @final
-class AdamW(_Adam):
+class AdamW(Adam):
     """Adam whose weight decay bypasses the means (Loshchilov, Hutter 2019, arXiv:1711.05101).
 
     Each step first multiplies the parameters by `1 - lr * weight_decay`. Arguments as of
     `Adam`, with PyTorch's defaults.
+
+    >>> w = nc.tensor([1.0], requires_grad=True)
+    >>> optim.AdamW([w], lr=0.1).param_groups[0]["weight_decay"]
+    0.01
     """
 
-    decoupled = True
-
+    @settings(decoupled_weight_decay=True)
     def __init__(
         self,
         params: Iterable[Any],
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-    ) -> None:
-        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
-
-
-def _update(
-    p: Any,
-    g: Any,
-    exp_avg: Any,
-    exp_avg_sq: Any,
-    *,
-    step_size: float,
-    one_minus_beta1: float,
-    beta2: float,
-    one_minus_beta2: float,
-    root_correction: float,
-    eps: float,
-    weight_decay: float,
-    kept: float,
-) -> None:
-    """The step on NumPy arrays, in place; `g` may be overwritten."""
-    if weight_decay:
-        g += weight_decay * p
-    if kept != 1:
-        p *= kept
-    exp_avg += one_minus_beta1 * (g - exp_avg)
-    exp_avg_sq *= beta2
-    exp_avg_sq += one_minus_beta2 * g * g
-    p -= step_size * exp_avg / (np.sqrt(exp_avg_sq) / root_correction + eps)
+        lr: AtLeast0 = 1e-3,
+        betas: Betas = (0.9, 0.999),
+        eps: AtLeast0 = 1e-8,
+        weight_decay: AtLeast0 = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None: ...

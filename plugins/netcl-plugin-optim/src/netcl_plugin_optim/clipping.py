@@ -1,4 +1,4 @@
-"""clip_grad_norm_ and clip_grad_value_: gradients made smaller in place, on the device."""
+"""Gradients changed in place, on the device: clip_grad_norm_, clip_grad_value_, unscale_grads_."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from numbers import Real
 from typing import Any
 
 from netcl_core import Tensor, default_device
-from netcl_core.autograd import Node
-from netcl_core.errors import AttributeValueError, DeviceError, GradientError, message
+from netcl_core.errors import (
+    ArgumentError,
+    AttributeValueError,
+    DeviceError,
+    GradientError,
+    message,
+)
 from netcl_plugin_optim import gradients as kernels
 
 
@@ -23,6 +28,12 @@ def clip_grad_norm_(
 
     They are multiplied by min(1, max_norm / (norm + 1e-6)), so a norm that is NaN or
     infinite makes them NaN or zero, as in PyTorch (Pascanu et al. 2013, arXiv:1211.5063).
+
+    >>> w = nc.zeros(2, requires_grad=True)
+    >>> w.grad = nc.tensor([3.0, 4.0])
+    >>> norm = optim.clip_grad_norm_([w], max_norm=1.0)
+    >>> norm.item(), w.grad.numpy().round(3)
+    (5.0, array([0.6, 0.8], dtype=float32))
 
     Args:
         parameters: Tensors (any iterable, or one), all on one device; those without a
@@ -58,6 +69,12 @@ def clip_grad_norm_(
 def clip_grad_value_(parameters: Any, clip_value: float) -> None:
     """Limit every element of the gradients of all parameters to [-clip_value, clip_value].
 
+    >>> w = nc.zeros(2, requires_grad=True)
+    >>> w.grad = nc.tensor([3.0, -0.5])
+    >>> optim.clip_grad_value_([w], 1.0)
+    >>> w.grad.tolist()
+    [1.0, -0.5]
+
     `parameters` and DeviceError as of `clip_grad_norm_`; NaN stays NaN.
     """
     limit = _number("clip_grad_value_", "clip_value", clip_value)
@@ -66,11 +83,38 @@ def clip_grad_value_(parameters: Any, clip_value: float) -> None:
         kernels.clamp(found, limit)
 
 
+def unscale_grads_(parameters: Any, scale: Tensor, found_inf: Tensor) -> None:
+    """Divide the gradients of all parameters by a scale that lies on the device.
+
+    It waits for nothing: `amp.GradScaler` is made of this and of an optimizer's step with
+    `found_inf`. One launch takes up to 48 gradients of one dtype.
+
+    Args:
+        parameters: As of `clip_grad_norm_`.
+        scale: A float32 tensor of one element. The gradients are multiplied by its reciprocal,
+            in float32 (float64 if they are), and rounded once.
+        found_inf: An int32 tensor of one element, which becomes 1 if a gradient has an element
+            that is infinite or NaN, and stays as it is if not.
+
+    Raises DeviceError unless all lie on one device.
+    """
+    who = "unscale_grads_"
+    for name, given, dtype in (("scale", scale, "float32"), ("found_inf", found_inf, "int32")):
+        if given.size != 1 or given.dtype != dtype:
+            text = f"{name} of {given.dtype} and shape {given.shape}"
+            raise ArgumentError(message(who, text, f"{dtype} of one element"))
+    found = _gradients(who, parameters)
+    for other in (scale, found_inf):
+        if found and other.device is not found[0].device:
+            text = f"gradients on {found[0].device!r}, and scale or found_inf on {other.device!r}"
+            raise DeviceError(message(who, text, "all on one device"))
+    if found:
+        kernels.unscale(found, scale, found_inf)
+
+
 def _gradients(who: str, parameters: Any) -> list[Tensor]:
     """The gradients that have elements; raises DeviceError if they are on several devices."""
-    given: Iterable[Any] = (
-        [parameters] if isinstance(parameters, (Tensor, Node)) else list(parameters)
-    )
+    given: Iterable[Any] = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     found = [p.grad.value for p in given if p.grad is not None and p.grad.size]
     devices = list(dict.fromkeys(g.device for g in found))
     if len(devices) > 1:

@@ -1,4 +1,7 @@
-"""The scenarios of the optimizers: their steps beside the papers' formulas in NumPy's float64."""
+"""The scenarios of the optimizers: their steps beside the papers' formulas in NumPy's float64.
+
+And the cases of the pattern `adamw`: steps that are written out as ops, in several ways.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+import netcl_core.autograd as ag
 from netcl_core import Device, Tensor
-from netcl_core.testing import Scenario
-from netcl_plugin_optim import api
+from netcl_core.testing import Case, Scenario, normal, uniform
+from netcl_plugin_optim import api, written_out
 
 Array: TypeAlias = np.ndarray[Any, Any]
 #: `(parameter, gradient, step from 1, state) -> parameter`.
@@ -19,8 +23,8 @@ Formula: TypeAlias = Callable[[Array, Array, int, dict[str, Any]], Array]
 STEPS: Final = 5
 #: One element, none, an odd size, several blocks with a tail.
 SHAPES: Final[Sequence[tuple[int, ...]]] = ((), (0, 3), (7, 5), (3, 1031))
-#: float16 parameters are rounded after each step, and take steps of a hundredth here.
-TOLERANCE: Final = {"float16": 4e-3, "float32": 3e-6, "float64": 1e-13}
+#: 16-bit parameters are roundings of their masters.
+TOLERANCE: Final = {"bfloat16": 5e-3, "float16": 6e-4, "float32": 3e-6, "float64": 1e-13}
 
 
 def sgd(p: Array, g: Array, step: int, state: dict[str, Any]) -> Array:
@@ -130,4 +134,54 @@ SCENARIOS: Final = [
     *(Scenario("optim", row[0], partial(compare, *row)) for row in OPTIMIZERS),
     Scenario("optim", "clip_grad_norm_", clip_norm),
     Scenario("optim", "StepLR", schedule),
+]
+
+# -- the pattern -------------------------------------------------------------------------
+
+#: Of one step: with betas of 0.9 and 0.99, the fifth.
+_KEPT: Final = 1 - 0.01 * 0.2
+_STEP: Final = 0.01 / (1 - 0.9**5)
+_ROOT: Final = (1 - 0.99**5) ** 0.5
+
+
+def means(p: Any, g: Any, m: Any, v: Any) -> Any:
+    """The means as PyTorch's loop writes them."""
+    m = m + (g - m) * (1 - 0.9)
+    v = v * 0.99 + (1 - 0.99) * g * g
+    return p * _KEPT - _STEP * m / (ag.sqrt(v) / _ROOT + 1e-8), m, v
+
+
+def sums(p: Any, g: Any, m: Any, v: Any) -> Any:
+    """The means as the paper writes them."""
+    m = 0.9 * m + (1 - 0.9) * g
+    v = 0.99 * v + (1 - 0.99) * ag.square(g)
+    return _KEPT * p - _STEP * (m / (ag.sqrt(v) / _ROOT + 1e-8)), m, v
+
+
+def plain(p: Any, g: Any, m: Any, v: Any) -> Any:
+    """Neither a decay nor corrections."""
+    v = (g * g) * (1 - 0.99) + v * 0.99
+    m = (1 - 0.9) * g + m * 0.9
+    return p - m * 0.01 / (1e-8 + ag.sqrt(v)), m, v
+
+
+#: The rule moves a mean towards the gradient.
+_INFINITE: Final = {"non-finite": "a mean that is infinite already becomes NaN, as PyTorch's does"}
+
+
+def given_for(op: str) -> Sequence[Any]:
+    """What tries a name of the plugin's."""
+    return PATTERN_CASES if op == written_out.NAME else SCENARIOS
+
+
+PATTERN_CASES: Final = [
+    Case(
+        written_out.NAME,
+        [normal(), normal(), normal(), uniform(0.05, 2)],
+        call=call,
+        shapes=[[shape] * 4 for shape in ((), (7,), (0, 3), (3, 1031))],
+        note=call.__name__,
+        skip=skip,
+    )
+    for call, skip in ((means, {}), (sums, _INFINITE), (plain, _INFINITE))
 ]

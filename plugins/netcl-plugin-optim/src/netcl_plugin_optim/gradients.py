@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Tensor, on_host
+from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Tensor, on_host, widened
 
 TEMPLATE: Final = "optim/gradients.cl.j2"
 #: Gradients per launch: 48 * (a pointer and a number) stay below the 1,024 bytes that
@@ -69,6 +69,17 @@ def clamp(gradients: Sequence[Tensor], limit: float) -> None:
         _mark(part)
 
 
+def unscale(gradients: Sequence[Tensor], scale: Tensor, found_inf: Tensor) -> None:
+    """Divide all gradients by a scale, in place; `found_inf` becomes 1 if one is not finite."""
+    if scale.device.backend == "numpy":
+        _numpy_unscale(gradients, scale, found_inf)
+        return
+    for part in _parts(gradients):
+        bound = _change(scale.device, part[0].dtype, _sizes(part), "gradient_unscale", "float32")
+        bound([scale.buffer], [*(g.buffer for g in part), found_inf.buffer])
+        _mark(part)
+
+
 # -- the NumPy path ------------------------------------------------------------------
 
 
@@ -83,6 +94,17 @@ def _numpy_norm(gradients: Sequence[Tensor], power: float, acc: str) -> Tensor:
     total = Tensor.empty((), acc, gradients[0].device)
     on_host(run, gradients, [total])
     return total
+
+
+def _numpy_unscale(gradients: Sequence[Tensor], scale: Tensor, found_inf: Tensor) -> None:
+    def run(given: Sequence[Any], found: Any, *targets: Any) -> None:
+        for target in targets:
+            wide = widened(target)
+            found |= not np.isfinite(wide).all()
+            target[...] = wide * (wide.dtype.type(1) / given[0].astype(wide.dtype))
+
+    on_host(run, [scale], [found_inf, *gradients])
+    _mark(gradients)
 
 
 def _numpy_apply(gradients: Sequence[Tensor], change: Callable[..., Any], *given: Tensor) -> None:
@@ -175,17 +197,20 @@ def _total(device: Device, acc: str, power: float, count: int) -> Bound:
 
 @lru_cache(maxsize=1024)
 def _change(device: Device, dtype: str, sizes: tuple[int, ...], entry: str, norm: str) -> Bound:
-    """Outputs: the gradients; the only scalar is the limit; input: the norm, to scale."""
+    """Outputs: the gradients; input: the norm or the scale, which is of the dtype `norm`.
+
+    The only scalar is the limit; to unscale there is none, and the last output is the flag.
+    """
     count, local = len(sizes), _geometry(device)[1]
-    inputs = [("in", 0)] if entry == "gradient_scale" else []
+    scalars = [] if entry == "gradient_unscale" else [("scalar", 0)]
     args = (
-        *(("out", k) for k in range(count)),
-        *inputs,
-        ("scalar", 0),
+        *(("out", k) for k in range(count + 1 - len(scalars))),
+        *([] if entry == "gradient_clamp" else [("in", 0)]),
+        *scalars,
         *(("ulong", size) for size in sizes),
     )
     items = _count(device, sizes) * local
     context = _context(device, dtype, count, norm, 2.0)
     kernel = Kernel(TEMPLATE, entry, args, (items,), (local,), context)
-    ctype = context["acc"] if inputs else context["compute"]
-    return Bound(device, Kernels((kernel,), scalars=(ctype,)), (), ())
+    ctype = context["compute" if entry == "gradient_clamp" else "acc"]
+    return Bound(device, Kernels((kernel,), scalars=(ctype,) * len(scalars)), (), ())

@@ -3,62 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Real
 from typing import Any, TypeAlias
 
 from netcl_core import DTYPES, Tensor
-from netcl_core.autograd import Node
-from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, message
+from netcl_core.errors import ArgumentError, DtypeError, message
 
 #: Settings by name, and under "params" a list of tensors.
 Group: TypeAlias = dict[str, Any]
 
 
-def parameter_groups(who: str, params: Iterable[Any], defaults: Mapping[str, Any]) -> list[Group]:
-    """The groups of a list of tensors or of dicts, with the defaults filled in.
+def groups_of(who: str, params: Iterable[Any]) -> Sequence[Mapping[str, Any]]:
+    """What an optimizer is given as groups: one of all, unless they are dicts.
 
-    Raises ArgumentError for no parameters, for one that is no leaf tensor or appears
-    twice, and for an unknown setting; DtypeError for one that is not floating.
+    Raises ArgumentError for no parameters.
     """
-    if isinstance(params, (Tensor, Node, Mapping)):
+    if isinstance(params, (Tensor, Mapping)):
         raise ArgumentError(message(who, f"one {type(params).__name__}", "a list of tensors"))
     items: Sequence[Any] = list(params)
     if not items:
         raise ArgumentError(message(who, "no parameters", "at least one tensor"))
-    given = items if all(isinstance(item, Mapping) for item in items) else [{"params": items}]
-    groups = [_group(who, group, defaults) for group in given]
-    seen: set[int] = set()
-    for p in (p for group in groups for p in group["params"]):
+    return items if all(isinstance(item, Mapping) for item in items) else [{"params": items}]
+
+
+def add_group(who: str, others: Sequence[Group], given: Any, defaults: Mapping[str, Any]) -> Group:
+    """A group with the defaults filled in; `param_names` if its parameters come with names.
+
+    Raises ArgumentError for a parameter that is no leaf tensor or appears twice, for names of
+    only some, and for an unknown setting; DtypeError for a parameter that is not floating.
+    """
+    if not isinstance(given, Mapping):
+        raise ArgumentError(message(who, f"a {type(given).__name__}", "a dict with params"))
+    for name in given:
+        if name not in ("params", "param_names") and name not in defaults:
+            known = "one of " + ", ".join(defaults)
+            raise ArgumentError(message(who, f"the setting {name!r}", known))
+    names, params = named(who, given.get("params", ()))
+    group = {**defaults, **given, "params": leaves(who, params)}
+    if names:
+        group["param_names"] = names
+    if others and ("param_names" in group) != ("param_names" in others[0]):
+        raise ArgumentError(message(who, "parameters with and without names", "all or none"))
+    seen = {id(p) for other in others for p in other["params"]}
+    for p in group["params"]:
         if id(p) in seen:
             raise ArgumentError(message(who, f"a parameter of shape {p.shape} twice", "each once"))
         seen.add(id(p))
-    return groups
+    return group
 
 
-def _group(who: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> Group:
-    for name in given:
-        if name != "params" and name not in defaults:
-            known = "one of " + ", ".join(defaults)
-            raise ArgumentError(message(who, f"the setting {name!r}", known))
-    return {**defaults, **given, "params": _leaves(who, given.get("params", ()))}
+def named(who: str, params: Any) -> tuple[list[str], list[Any]]:
+    """The names, if there are any, and the parameters."""
+    items = [params] if isinstance(params, Tensor) else list(params)
+    pairs = [item for item in items if isinstance(item, tuple) and len(item) == 2]
+    if pairs and len(pairs) != len(items):
+        raise ArgumentError(message(who, "parameters with and without names", "all or none"))
+    return [name for name, _ in pairs], [p for _, p in pairs] or items
 
 
-def _leaves(who: str, params: Any) -> list[Tensor]:
+def leaves(who: str, params: Sequence[Any]) -> list[Tensor]:
     """The leaf tensors of some operands."""
     found = []
-    for p in [params] if isinstance(params, (Tensor, Node)) else list(params):
-        leaf = p.value if isinstance(p, Node) and p.is_leaf else p
-        if not isinstance(leaf, Tensor):
+    for p in params:
+        if not (isinstance(p, Tensor) and p.is_leaf):
             raise ArgumentError(message(who, f"a {type(p).__name__} to optimize", "leaf tensors"))
+        leaf = p.value
         if not DTYPES[leaf.dtype].floating:
             raise DtypeError(message(who, f"a {leaf.dtype} parameter", "a floating dtype"))
         found.append(leaf)
     return found
-
-
-def non_negative(who: str, group: Group, *names: str) -> None:
-    """Raise AttributeValueError if a setting is negative or no number."""
-    for name in names:
-        value = group[name]
-        if not isinstance(value, Real) or not float(value) >= 0:
-            raise AttributeValueError(message(who, f"{name}={value!r}", "a number >= 0"))

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+from netcl_plugin_optim.combined import ChainedScheduler, SequentialLR
+from netcl_plugin_optim.cosines import CosineAnnealingLR, CosineAnnealingWarmRestarts
+from netcl_plugin_optim.cyclic import CyclicLR
+from netcl_plugin_optim.factors import (
+    ConstantLR,
+    ExponentialLR,
+    LinearLR,
+    MultiStepLR,
+    PolynomialLR,
+    StepLR,
+)
+from netcl_plugin_optim.lambdas import LambdaLR, MultiplicativeLR
 from netcl_plugin_optim.one_cycle import OneCycleLR
 from netcl_plugin_optim.plateau import ReduceLROnPlateau
-from netcl_plugin_optim.schedules import CosineAnnealingLR, LinearLR, LRScheduler, StepLR
+from netcl_plugin_optim.schedules import LRScheduler
 
 __all__ = [
     "LRScheduler",
     "StepLR",
-    "CosineAnnealingLR",
+    "MultiStepLR",
+    "ExponentialLR",
+    "ConstantLR",
     "LinearLR",
+    "PolynomialLR",
+    "LambdaLR",
+    "MultiplicativeLR",
+    "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "CyclicLR",
     "OneCycleLR",
+    "SequentialLR",
+    "ChainedScheduler",
     "ReduceLROnPlateau",
 ]

@@ -6,21 +6,30 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from netcl_core.errors import AttributeValueError, message
+from netcl_plugin_optim.cycled import Cycled, set_momentum
 from netcl_plugin_optim.groups import Group
 from netcl_plugin_optim.optimizer import Optimizer
-from netcl_plugin_optim.schedules import LRScheduler
+from netcl_plugin_optim.schedules import Saved
 
 #: A stretch up to `end_step`: the settings of a group between which rate and momentum go,
 #: laid out as in PyTorch's states.
 _Phase: TypeAlias = dict[str, Any]
 
 
-class OneCycleLR(LRScheduler):
+class OneCycleLR(Cycled):
     """One cycle (Smith, Topin 2018, arXiv:1708.07120); `step()` after each batch.
 
     The rate rises from `max_lr / div_factor` to `max_lr` and falls to the first rate over
     `final_div_factor`.
+
+    >>> optimizer = optim.SGD([nc.zeros(2, requires_grad=True)], lr=1.0, momentum=0.9)
+    >>> schedule = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=11)
+    >>> rates = schedule.get_last_lr()
+    >>> for _ in range(10):
+    ...     schedule.step()
+    ...     rates += schedule.get_last_lr()
+    >>> [round(rate, 2) for rate in rates]
+    [0.04, 0.42, 0.96, 0.98, 0.88, 0.73, 0.53, 0.33, 0.16, 0.04, 0.0]
 
     Args:
         max_lr: The highest rate, or one per group.
@@ -52,19 +61,19 @@ class OneCycleLR(LRScheduler):
         three_phase: bool = False,
         last_epoch: int = -1,
     ) -> None:
-        self.total_steps = _steps(total_steps, epochs, steps_per_epoch)
+        Saved.__init__(self, optimizer)
+        self.total_steps = self._steps(total_steps, epochs, steps_per_epoch)
         if anneal_strategy not in ("cos", "linear"):
-            raise _mistake(f"anneal_strategy={anneal_strategy!r}", "'cos' or 'linear'")
+            raise self._mistake(f"anneal_strategy={anneal_strategy!r}", "'cos' or 'linear'")
         if not 0 <= pct_start <= 1:
-            raise _mistake(f"pct_start={pct_start}", "0 to 1")
+            raise self._mistake(f"pct_start={pct_start}", "0 to 1")
         self._anneal_func_type = anneal_strategy
         self.cycle_momentum = cycle_momentum
         self._schedule_phases = _phases(pct_start * self.total_steps, self.total_steps, three_phase)
-        self.optimizer = optimizer
-        if last_epoch == -1 and isinstance(optimizer, Optimizer):
+        if last_epoch == -1:
             self._set_rates(max_lr, div_factor, final_div_factor)
-            if cycle_momentum:
-                self._set_momenta(base_momentum, max_momentum)
+        if cycle_momentum:
+            self._begin_momenta(base_momentum, max_momentum, last_epoch)
         super().__init__(optimizer, last_epoch)
 
     def _set_rates(self, max_lr: Any, div_factor: float, final_div_factor: float) -> None:
@@ -74,24 +83,27 @@ class OneCycleLR(LRScheduler):
             group["initial_lr"] = rate / div_factor
             group["min_lr"] = group["initial_lr"] / final_div_factor
 
-    def _set_momenta(self, base_momentum: Any, max_momentum: Any) -> None:
-        if not {"momentum", "betas"} & set(self.optimizer.defaults):
-            raise _mistake("an optimizer without momentum or betas", "cycle_momentum=False")
-        lowest = self._per_group("base_momentum", base_momentum)
-        highest = self._per_group("max_momentum", max_momentum)
-        for group, low, high in zip(self.optimizer.param_groups, lowest, highest, strict=True):
-            group["base_momentum"], group["max_momentum"] = low, high
-            _set_momentum(group, high)
+    def _steps(self, total: int | None, epochs: int | None, per_epoch: int | None) -> int:
+        if total is None and epochs is not None and per_epoch is not None:
+            total = epochs * per_epoch
+        if not isinstance(total, int) or total <= 0:
+            given = f"total_steps={total}, epochs={epochs}, steps_per_epoch={per_epoch}"
+            raise self._mistake(given, "total_steps, or both of the others, above 0")
+        return total
 
-    def _rates(self, first: bool) -> list[float]:
+    def _join(self, group: Group) -> None:
+        if "max_lr" not in group:
+            raise self._late("max_lr, initial_lr and min_lr in it")
+
+    def get_lr(self) -> list[float]:
         if self.last_epoch > self.total_steps:
-            raise _mistake(f"{self.last_epoch} steps", f"at most {self.total_steps}")
+            raise self._mistake(f"{self.last_epoch} steps", f"at most {self.total_steps}")
         rates = []
         for group in self.optimizer.param_groups:
             phase, share = self._place()
             rates.append(self._between(group, phase, "lr", share))
             if self.cycle_momentum:
-                _set_momentum(group, self._between(group, phase, "momentum", share))
+                set_momentum(group, self._between(group, phase, "momentum", share))
         return rates
 
     def _place(self) -> tuple[_Phase, float]:
@@ -130,24 +142,3 @@ def _phase(end: float, rates: Sequence[str], momenta: Sequence[str]) -> _Phase:
         "start_momentum": momenta[0],
         "end_momentum": momenta[1],
     }
-
-
-def _steps(total: int | None, epochs: int | None, per_epoch: int | None) -> int:
-    if total is None and epochs is not None and per_epoch is not None:
-        total = epochs * per_epoch
-    if not isinstance(total, int) or total <= 0:
-        given = f"total_steps={total}, epochs={epochs}, steps_per_epoch={per_epoch}"
-        raise _mistake(given, "total_steps, or both of the others, above 0")
-    return total
-
-
-def _set_momentum(group: Group, value: float) -> None:
-    """Set a group's momentum, or the first of its betas."""
-    if "betas" in group:
-        group["betas"] = (value, *group["betas"][1:])
-    else:
-        group["momentum"] = value
-
-
-def _mistake(given: str, expected: str) -> AttributeValueError:
-    return AttributeValueError(message("OneCycleLR", given, expected))

@@ -1,27 +1,23 @@
-"""Optimizer: the base of all: settings per group, the step, saving and loading.
-
-A subclass checks its settings, names its states, and says what a step does (a Rule).
-"""
+"""Optimizer: the base of all: groups of parameters with their settings, and their gradients."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from netcl_core import Tensor, before_replay
-from netcl_core.errors import ReplayError, message
-from netcl_plugin_optim.groups import Group, parameter_groups
-from netcl_plugin_optim.placement import Placement
-from netcl_plugin_optim.slabs import Flags, OptimizerStateError, Rule, Slot
+from netcl_core import Tensor, enable_grad
+from netcl_core.errors import ArgumentError, message
+from netcl_plugin_optim.groups import Group, add_group, groups_of
+from netcl_plugin_optim.settings import Limit, check
+from netcl_plugin_optim.slabs import OptimizerStateError
 
 #: What schedules of learning rates keep in a group.
 _KEPT: Final = ("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum")
-#: Settings of PyTorch's that would need other formulas.
-_OTHER: Final = ("amsgrad", "maximize")
+
+Closure = Callable[[], Any]
 
 
 class Optimizer(ABC):
@@ -30,26 +26,52 @@ class Optimizer(ABC):
     `param_groups` is a list of dicts with `params` and the settings of these
     parameters, which may be changed between steps; `lr` reads and sets the learning
     rate of all groups. Parameters without a gradient are left as they are.
+
+    >>> w, b = nc.tensor([4.0], requires_grad=True), nc.tensor([1.0], requires_grad=True)
+    >>> optimizer = optim.SGD([{"params": [w]}, {"params": [b], "lr": 0.5}], lr=0.1)
+    >>> for group in optimizer.param_groups:
+    ...     group["weight_decay"] = 0.01
+    >>> [(group["lr"], group["weight_decay"]) for group in optimizer.param_groups]
+    [(0.1, 0.01), (0.5, 0.01)]
+
+    Args:
+        params: Tensors, pairs of a name and a tensor (as `model.named_parameters()` gives), or
+            dicts with `params` and settings of their own.
     """
 
     def __init__(self, params: Iterable[Any], **defaults: Any) -> None:
-        self.defaults = defaults
-        self.param_groups = parameter_groups(type(self).__name__, params, defaults)
-        self._placement = Placement()
-        for group in self.param_groups:
-            self._check(group)
+        self._begin(params, defaults, {})
 
-    @abstractmethod
+    def _begin(
+        self, params: Iterable[Any], defaults: dict[str, Any], limits: Mapping[str, Limit]
+    ) -> None:
+        """What the constructors do, which are made by `settings`."""
+        self.defaults = defaults
+        self._limits = limits
+        self.param_groups: list[Group] = []
+        for given in groups_of(type(self).__name__, params):
+            self.add_param_group(given)
+
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
+        """Take on a dict with `params` and settings; the others are the optimizer's defaults.
+
+        >>> w, b = nc.zeros(2, requires_grad=True), nc.zeros(3, requires_grad=True)
+        >>> optimizer = optim.SGD([w], lr=0.1)
+        >>> optimizer.add_param_group({"params": [b], "lr": 0.01})
+        >>> [group["lr"] for group in optimizer.param_groups]
+        [0.1, 0.01]
+
+        Raises:
+            ArgumentError: No leaf tensors, one that is in a group already, or an unknown setting.
+            AttributeValueError: A setting that cannot be used. Either way nothing changes.
+        """
+        group = add_group(type(self).__name__, self.param_groups, param_group, self.defaults)
+        self._check(group)
+        self.param_groups.append(group)
+
     def _check(self, group: Group) -> None:
         """Raise AttributeValueError if a group's settings cannot be used."""
-
-    @abstractmethod
-    def _states(self, group: Group) -> tuple[str, ...]:
-        """The names of the states that each parameter of a group has."""
-
-    @abstractmethod
-    def _rule(self, group: Group, steps: int) -> Rule:
-        """What the step does that is number `steps` (from 1) of its parameters."""
+        check(type(self).__name__, self._limits, group)
 
     @property
     def lr(self) -> float:
@@ -69,97 +91,74 @@ class Optimizer(ABC):
             else:
                 p.grad = Tensor.zeros(p.shape, p.dtype, p.device)
 
-    def step(self) -> None:
-        """Update every parameter that has a gradient; does not wait for the device.
-
-        Inside a capture, each replay is a step too, with the settings of then.
-
-        One launch for all parameters that share a group, device, dtype and count of
-        steps (24 at most).
-        """
-        for group in self.param_groups:
-            due = [p for p in group["params"] if p.grad is not None and p.size]
-            batches = self._placement.batches(group["params"], due, self._states(group))
-            for (slab, steps), slots in batches.items():
-                rule = self._rule(group, steps + 1)
-                before_replay(
-                    partial(self._check_replay, group, self._placement, slots, rule.flags)
-                )
-                slab.step(slots, rule, partial(self._rule, group))
-
-    def _check_replay(
-        self, group: Group, placement: Placement, slots: list[Slot], flags: Flags
-    ) -> None:
-        """Raise ReplayError if a captured step is no longer one of this optimizer's."""
-        if placement is not self._placement or not placement.has(slots):
-            raise self._outdated("states that are no longer used", "the states of the capture")
-        if len({slot.steps for slot in slots}) > 1:
-            raise self._outdated("parameters updated unequally often", "equal counts of steps")
-        now = self._rule(group, slots[0].steps + 1).flags
-        if now != flags:
-            raise self._outdated(f"the settings {dict(now)}", f"{dict(flags)}, as captured")
-
-    def _outdated(self, given: str, expected: str) -> ReplayError:
-        who, remedy = f"{type(self).__name__}.step", "Capture the step anew"
-        return ReplayError(message(who, f"a replay with {given}", expected, remedy))
+    @abstractmethod
+    def step(self, closure: Any = None) -> Any:
+        """Update every parameter that has a gradient; returns what the closure returns."""
 
     def state_dict(self) -> dict[str, Any]:
         """Settings and states, with NumPy arrays, laid out as PyTorch's; waits for the device.
 
         `{"state": {i: {"step": n, <name>: array}}, "param_groups": [...]}`, where `i`
-        counts the parameters through all groups.
+        counts the parameters through all groups. Of a 16-bit parameter the state also has
+        the float32 "master" that its steps add up in. Those from before masters, and PyTorch's,
+        have none, and load as well.
         """
         number = {id(p): i for i, p in enumerate(self._parameters())}
-        state = {
-            number[key]: value
-            for group in self.param_groups
-            for key, value in self._placement.held(group["params"]).items()
-        }
         groups = [
             {**group, "params": [number[id(p)] for p in group["params"]]}
             for group in self.param_groups
         ]
-        return {"state": state, "param_groups": groups}
+        return {"state": self._saved_states(number), "param_groups": groups}
 
-    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+    @abstractmethod
+    def _saved_states(self, number: Mapping[int, int]) -> dict[int, dict[str, Any]]:
+        """What each parameter holds, by its number, which is given by its id."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over settings and states, PyTorch's too.
 
         Raises OptimizerStateError or AttributeValueError, and then changes nothing.
         """
-        groups, params = saved["param_groups"], self._parameters()
+        groups = state_dict["param_groups"]
         sizes = [len(group["params"]) for group in self.param_groups]
         given = [len(group["params"]) for group in groups]
         if given != sizes:
             raise self._misfit(f"groups of {given} parameters", f"groups of {sizes}")
-        for name in _OTHER:
-            if any(group.get(name) for group in groups):
-                raise self._misfit(f"{name}=True", f"{name}=False: this form is not there")
-        held = dict(self._matched(params, saved["state"]))
         merged = [
             {**group, **{name: other[name] for name in (*self.defaults, *_KEPT) if name in other}}
             for group, other in zip(self.param_groups, groups, strict=True)
         ]
         for group in merged:
             self._check(group)
+        held = self._matched(merged, state_dict["state"])
         self.param_groups = merged
-        self._placement = Placement()
-        for group in self.param_groups:
-            self._placement.place(group["params"], self._states(group), held)
+        self._load_states(held)
+
+    @abstractmethod
+    def _load_states(self, held: Mapping[int, Mapping[str, Any]]) -> None:
+        """Take over the saved states, which are given by the ids of their parameters."""
+
+    @abstractmethod
+    def _states(self, group: Group) -> tuple[str, ...]:
+        """The names of the states that each parameter of a group has, of its shape."""
 
     def _matched(
-        self, params: list[Tensor], state: Mapping[Any, Mapping[str, Any]]
-    ) -> Iterable[tuple[int, dict[str, Any]]]:
+        self, groups: list[Group], state: Mapping[Any, Mapping[str, Any]]
+    ) -> dict[int, dict[str, Any]]:
         """The saved states by the id of their parameter, each checked for its shape."""
+        params = [(p, group) for group in groups for p in group["params"]]
+        held = {}
         for number, entry in state.items():
             if not 0 <= int(number) < len(params):
                 raise self._misfit(f"a state of parameter {number}", f"{len(params)} parameters")
-            p = params[int(number)]
+            p, group = params[int(number)]
             values = {name: value for name, value in entry.items() if value is not None}
-            for name, value in values.items():
-                if name != "step" and np.shape(value) != p.shape:
-                    given = f"{name} of parameter {number} has shape {np.shape(value)}"
+            for name in (*self._states(group), "master"):
+                if name in values and np.shape(values[name]) != p.shape:
+                    given = f"{name} of parameter {number} has shape {np.shape(values[name])}"
                     raise self._misfit(given, f"{p.shape}")
-            yield id(p), values
+            held[id(p)] = values
+        return held
 
     def _misfit(self, given: str, expected: str) -> OptimizerStateError:
         who = f"{type(self).__name__}.load_state_dict"
@@ -171,3 +170,12 @@ class Optimizer(ABC):
     def __repr__(self) -> str:
         settings = ", ".join(f"{k}={self.param_groups[0][k]!r}" for k in self.defaults)
         return f"{type(self).__name__}({len(self._parameters())} parameters, {settings})"
+
+
+def evaluated(who: str, closure: Any) -> Any:
+    """What a closure returns; it runs with gradients on."""
+    if not callable(closure):
+        given, expected = f"a {type(closure).__name__} as closure", "a function without arguments"
+        raise ArgumentError(message(f"{who}.step", given, expected))
+    with enable_grad():
+        return closure()

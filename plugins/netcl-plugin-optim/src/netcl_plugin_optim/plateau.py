@@ -14,6 +14,13 @@ from netcl_plugin_optim.schedules import Saved
 class ReduceLROnPlateau(Saved):
     """The rate times `factor` when a metric was no better for more than `patience` steps.
 
+    >>> optimizer = optim.SGD([nc.zeros(2, requires_grad=True)], lr=1.0)
+    >>> schedule = optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+    >>> for loss in (3.0, 2.0, 2.0, 2.0):
+    ...     schedule.step(loss)
+    >>> schedule.get_last_lr()
+    [0.5]
+
     Args:
         mode: 'min' or 'max': which way the metric improves.
         factor: Below 1.
@@ -45,6 +52,7 @@ class ReduceLROnPlateau(Saved):
         self.threshold = threshold
         self.threshold_mode = threshold_mode
         self.cooldown = cooldown
+        self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else float(min_lr)
         self.min_lrs = self._per_group("min_lr", min_lr)
         self.eps = eps
         self.best = float("inf") if mode == "min" else float("-inf")
@@ -89,6 +97,9 @@ class ReduceLROnPlateau(Saved):
         return sign * current > sign * self.best * (1 + sign * self.threshold)
 
     def _reduce(self) -> None:
+        if len(self.min_lrs) != len(self.optimizer.param_groups):
+            lowest = self.min_lrs if self.default_min_lr is None else self.default_min_lr
+            self.min_lrs = self._per_group("min_lr", lowest)
         for group, lowest in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
             lower = max(group["lr"] * self.factor, lowest)
             if group["lr"] - lower > self.eps:

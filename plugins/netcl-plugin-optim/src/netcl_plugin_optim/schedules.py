@@ -1,16 +1,19 @@
-"""Learning rates that follow a rule: the base, and StepLR, CosineAnnealingLR, LinearLR."""
+"""What schedules of learning rates have in common: their state, their groups, their steps."""
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from netcl_core import on_replay
 from netcl_core.errors import ArgumentError, AttributeValueError, message
+from netcl_plugin_optim.groups import Group
 from netcl_plugin_optim.optimizer import Optimizer
 from netcl_plugin_optim.slabs import OptimizerStateError
+
+#: Attributes of a schedule that are no state of it.
+_NO_STATE: Final = ("optimizer", "_is_initial", "_schedulers", "lr_lambdas", "_of_all")
 
 
 class Saved:
@@ -47,19 +50,19 @@ class Saved:
 
     def state_dict(self) -> dict[str, Any]:
         """All that the schedule needs to go on, laid out as PyTorch's."""
-        return {name: value for name, value in vars(self).items() if name != "optimizer"}
+        return {name: value for name, value in vars(self).items() if name not in _NO_STATE}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over a state, PyTorch's too; the optimizer's is loaded on its own.
 
         Raises OptimizerStateError if one of the attributes is missing, and then changes nothing.
         """
-        missing = [name for name in self.state_dict() if name not in state]
+        missing = [name for name in self.state_dict() if name not in state_dict]
         if missing:
             who, given = f"{type(self).__name__}.load_state_dict", f"no {', '.join(missing)}"
             raise OptimizerStateError(message(who, given, "the state of such a schedule"))
-        for name in self.state_dict():
-            setattr(self, name, state[name])
+        for name in Saved.state_dict(self):
+            setattr(self, name, state_dict[name])
 
 
 class LRScheduler(Saved, ABC):
@@ -68,119 +71,85 @@ class LRScheduler(Saved, ABC):
     Call `step()` after the optimizer's, once per epoch or batch, as the schedule counts.
     The new rate follows from the present one, so that schedules can be combined, and
     from `initial_lr`, which each group keeps from its first schedule. `last_epoch` counts
-    the steps; one that is not -1 goes on from there.
+    the steps; one that is not -1 goes on from there. A group that the optimizer takes on
+    later begins with its own rate.
+
+    A schedule of your own says in `get_lr` what follows:
+
+    >>> class Halving(optim.lr_scheduler.LRScheduler):
+    ...     def get_lr(self):
+    ...         return [base / 2**self.last_epoch for base in self.base_lrs]
+    >>> optimizer = optim.SGD([nc.zeros(2, requires_grad=True)], lr=1.0)
+    >>> schedule = Halving(optimizer)
+    >>> for _ in range(2):
+    ...     schedule.step()
+    >>> schedule.get_last_lr()
+    [0.25]
     """
+
+    #: Whether the rates are asked for the first time, when the schedule is made.
+    _is_initial = False
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         super().__init__(optimizer)
-        for group in optimizer.param_groups:
-            if last_epoch == -1:
-                group.setdefault("initial_lr", group["lr"])
-            elif "initial_lr" not in group:
-                given = f"last_epoch={last_epoch} and groups without initial_lr"
-                remedy = "Load the optimizer's state before, or leave last_epoch at -1"
-                raise ArgumentError(message(type(self).__name__, given, "initial_lr", remedy))
-        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        if last_epoch != -1 and any("initial_lr" not in g for g in optimizer.param_groups):
+            given = f"last_epoch={last_epoch} and groups without initial_lr"
+            remedy = "Load the optimizer's state before, or leave last_epoch at -1"
+            raise ArgumentError(message(type(self).__name__, given, "initial_lr", remedy))
+        self.base_lrs: list[float] = []
         self.last_epoch = last_epoch
-        self._last_lr = self._now()
-        self._advance(first=True)
+        self._begin()
 
     @abstractmethod
-    def _rates(self, first: bool) -> list[float]:
-        """The rate of each group at `last_epoch`; `first`: when the schedule is made."""
+    def get_lr(self) -> list[float]:
+        """The rate of each group at `last_epoch`, which the step has counted up already."""
 
     def step(self) -> None:
         """Go on by one; inside a capture, at each replay too."""
-        self._advance(first=False)
+        self._go_on()
         on_replay(self.step)
 
-    def _advance(self, first: bool) -> None:
+    def _begin(self) -> None:
+        """The first step, when the schedule is made."""
+        self._is_initial = True
+        try:
+            self._go_on()
+        finally:
+            self._is_initial = False
+
+    def _undo(self) -> None:
+        """Forget that the schedule has begun."""
+        self.last_epoch -= 1
+
+    def _restart(self) -> None:
+        """Begin anew, from the groups' first rates."""
+        self._follow_groups()
+        for group, rate in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
+            group["lr"] = rate
+        self.last_epoch = -1
+        self._begin()
+
+    def _go_on(self) -> None:
+        self._follow_groups()
         self.last_epoch += 1
-        for group, rate in zip(self.optimizer.param_groups, self._rates(first), strict=True):
+        self._set(self.get_lr())
+
+    def _set(self, rates: list[float]) -> None:
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
         self._last_lr = self._now()
 
+    def _follow_groups(self) -> None:
+        """Take note of groups that are new."""
+        for group in self.optimizer.param_groups[len(self.base_lrs) :]:
+            self._join(group)
+            self.base_lrs.append(group["initial_lr"])
 
-class StepLR(LRScheduler):
-    """The rate times `gamma` after every `step_size` steps."""
-
-    def __init__(
-        self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
-    ) -> None:
-        _positive("StepLR", "step_size", step_size)
-        self.step_size = step_size
-        self.gamma = gamma
-        super().__init__(optimizer, last_epoch)
-
-    def _rates(self, first: bool) -> list[float]:
-        due = self.last_epoch > 0 and self.last_epoch % self.step_size == 0
-        return [rate * self.gamma if due else rate for rate in self._now()]
+    def _join(self, group: Group) -> None:
+        group.setdefault("initial_lr", group["lr"])
 
 
-class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the initial rate to `eta_min` in `T_max` steps, then back and so on.
-
-    (Loshchilov, Hutter 2017, arXiv:1608.03983; without restarts)
-    """
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        T_max: int,  # noqa: N803 - PyTorch's name
-        eta_min: float = 0.0,
-        last_epoch: int = -1,
-    ) -> None:
-        _positive("CosineAnnealingLR", "T_max", T_max)
-        self.T_max = T_max
-        self.eta_min = eta_min
-        super().__init__(optimizer, last_epoch)
-
-    def _rates(self, first: bool) -> list[float]:
-        if first:
-            return self._now()
-        pairs = zip(self.base_lrs, self._now(), strict=True)
-        return [self._next(base, rate) for base, rate in pairs]
-
-    def _next(self, base: float, rate: float) -> float:
-        """The rate that follows on the cosine."""
-        low, epoch, period = self.eta_min, self.last_epoch, self.T_max
-        if (epoch - 1 - period) % (2 * period) == 0:  # the last rate was the lowest
-            return rate + (base - low) * (1 - math.cos(math.pi / period)) / 2
-        now, before = (1 + math.cos(math.pi * k / period) for k in (epoch, epoch - 1))
-        return now / before * (rate - low) + low
-
-
-class LinearLR(LRScheduler):
-    """A factor on the rate that goes evenly from one number to another in `total_iters` steps."""
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        start_factor: float = 1 / 3,
-        end_factor: float = 1.0,
-        total_iters: int = 5,
-        last_epoch: int = -1,
-    ) -> None:
-        if not 0 < start_factor <= 1:
-            given = f"start_factor={start_factor}"
-            raise AttributeValueError(message("LinearLR", given, "above 0, at most 1"))
-        if not 0 <= end_factor <= 1:
-            raise AttributeValueError(message("LinearLR", f"end_factor={end_factor}", "0 to 1"))
-        self.start_factor = start_factor
-        self.end_factor = end_factor
-        self.total_iters = total_iters
-        super().__init__(optimizer, last_epoch)
-
-    def _rates(self, first: bool) -> list[float]:
-        if self.last_epoch == 0:
-            return [rate * self.start_factor for rate in self._now()]
-        if first or self.last_epoch > self.total_iters:
-            return self._now()
-        span = self.end_factor - self.start_factor
-        before = self.total_iters * self.start_factor + (self.last_epoch - 1) * span
-        return [rate * (1 + span / before) for rate in self._now()]
-
-
-def _positive(who: str, name: str, value: Any) -> None:
+def positive(who: str, name: str, value: Any) -> None:
+    """Raise AttributeValueError unless a setting is a number above 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
         raise AttributeValueError(message(who, f"{name}={value!r}", "a number above 0"))

@@ -1,34 +1,43 @@
-"""Slabs: the flat state buffers of a group's parameters on one device and in one dtype.
+"""Slabs: the flat state buffers of parameters on one device and in one dtype.
 
 A slab has one buffer per state (a moment, say) for all its parameters. It updates
 any of them in as few launches as possible; on the NumPy path with NumPy.
+
+Parameters of half precision have a master as well: their values in single precision, which
+the updates add up in. A step rounds it to the parameter. Where the parameter is anything else
+than that when the next step begins, it has been changed, and the master follows; so a new
+master begins as zeros.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Tensor, on_host, on_replay
+from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Tensor, capturing, on_host, on_replay
 from netcl_core.errors import NetclError
+from netcl_plugin_optim.gate import Gate, Skip, Stepwise, counting, settle
+from netcl_plugin_optim.rule import Rule
 
-#: Parameters per launch: 24 * (2 pointers + 2 numbers) stay below the 1,024 bytes that
-#: OpenCL grants for a kernel's arguments.
+#: A kernel's arguments may take 1,024 bytes on every OpenCL device. A parameter takes 32 (two
+#: pointers and two numbers), so that 24 of them leave room for states and for scalars.
+_ARGUMENTS: Final = 1024
 _PER_LAUNCH: Final = 24
+_PARAMETER: Final = 32
+_POINTER: Final = 8
 #: Elements per work-item and items per group: one large run on CPUs, one vector on GPUs.
 _CPU_CHUNK: Final = 4096
 _GPU_LOCAL: Final = 128
 _SUBSETS: Final = 256  # of parameters that have a gradient, for which launches are kept
+_MASTER: Final = "master"
 _ALIGN: Final = 16  # elements; where a parameter's states begin is a multiple
-
-#: The NumPy form of a rule: `(p, g, *states, **scalars)`, changing p and states in place.
-Update = Callable[..., None]
-#: What of a rule its kernel is built for, such as whether there is weight decay.
-Flags: TypeAlias = tuple[tuple[str, bool], ...]
+#: Rules that one launch may have: which one is a parameter's stands in the bits that the
+#: alignment leaves free.
+ROWS: Final = _ALIGN
 
 
 class OptimizerStateError(NetclError, ValueError):
@@ -36,27 +45,29 @@ class OptimizerStateError(NetclError, ValueError):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What a step does: its template with flags, its scalars by name, and the NumPy form."""
-
-    template: str
-    flags: Flags
-    scalars: Mapping[str, float]
-    update: Update
-
-
-@final
 class Slot:
-    """A parameter's place: its slab, the offset of its states there, its count of steps."""
+    """A parameter's place: its slab, the offset of its states there, its count of steps.
 
-    __slots__ = ("offset", "parameter", "slab", "steps")
+    While there is a `gate`, the count has steps in it that may have been skipped.
+    The gradient of a parameter is its own, or the `source`, if there is one.
+    """
 
-    def __init__(self, parameter: Tensor, slab: Slab, offset: int, steps: int) -> None:
+    __slots__ = ("gate", "offset", "parameter", "slab", "source", "steps")
+
+    def __init__(
+        self,
+        parameter: Tensor,
+        slab: Slab,
+        offset: int,
+        steps: int,
+        source: Tensor | None = None,
+    ) -> None:
         self.parameter = parameter
         self.slab = slab
         self.offset = offset
         self.steps = steps
+        self.source = source
+        self.gate: Gate | None = None
 
     @property
     def span(self) -> slice:
@@ -65,103 +76,211 @@ class Slot:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Parameters of one slab that step together.
+
+    Attributes:
+        slots: Theirs; all have been updated equally often.
+        rows: For each slot which of the rules is its own.
+        rules_of: The rules for a step by its number (from 1), with the settings of now. They
+            have one template and equal flags.
+    """
+
+    slots: list[Slot]
+    rows: list[int]
+    rules_of: Callable[[int], Sequence[Rule]]
+
+    def rules(self) -> Sequence[Rule]:
+        """The rules of the step that comes next."""
+        return self.rules_of(self.slots[0].steps + 1)
+
+
+@final
 class Slab:
-    """The states of some parameters of one device and dtype."""
+    """The states of some parameters of one device and dtype.
+
+    Attributes:
+        of_rule: The names of the states that the rule changes.
+        names: Those of all.
+    """
 
     def __init__(
         self, device: Device, dtype: str, names: Sequence[str], sizes: Sequence[int]
     ) -> None:
         self.device = device
         self.dtype = dtype
-        self.names = tuple(names)
+        self.mastered = DTYPES[dtype].wide != dtype
+        self.of_rule = tuple(names)
+        self.names = (*names, _MASTER) if self.mastered else self.of_rule
         ends = [0]
         for size in sizes:
             ends.append(ends[-1] + -(-size // _ALIGN) * _ALIGN)
         self.offsets = ends[:-1]
-        compute = "float64" if dtype == "float64" else "float32"
-        self.states = [Tensor.zeros((ends[-1],), compute, device) for _ in names]
+        self.compute = DTYPES[dtype].wide
+        self.states = [Tensor.zeros((ends[-1],), self.compute, device) for _ in self.names]
         self._bound: dict[Any, Bound] = {}
+        self._gates: dict[tuple[int, ...], Gate] = {}
 
-    def step(self, slots: Sequence[Slot], rule: Rule, rule_of: Callable[[int], Rule]) -> None:
-        """Update some parameters, which have been updated equally often, from their gradients.
+    def step(self, work: Work, skip: Skip | None = None) -> None:
+        """Update the parameters of some work from their gradients.
 
-        `rule` says how; each replay asks `rule_of` for that of its step, by the step's number.
+        Each replay asks for the rules of its step. With `skip` the device may find that it is
+        no step.
         """
-
-        def again() -> Rule:
-            return rule_of(slots[0].steps + 1)
-
+        slots = work.slots
+        if capturing():
+            on_replay(partial(settle, slots, skip and skip.gate))
+        if skip is not None:
+            skip.count(self._counter(work, skip), lambda: slots[0].steps + 1)
         if self.device.backend == "numpy":
-            for slot in slots:
-                self._step_numpy(slot, again)
+            for slot, row in zip(slots, work.rows, strict=True):
+                self._step_numpy(slot, row, work, skip)
         else:
-            for first in range(0, len(slots), _PER_LAUNCH):
-                self._launch(slots[first : first + _PER_LAUNCH], rule, again)
+            self._launch(work, skip)
         for slot in slots:
             slot.parameter.mark_changed()
-        _count(slots)
-        on_replay(partial(_count, slots))
+        counted = partial(_count, slots) if skip is None else skip.gate.enter
+        counted()
+        on_replay(counted)
 
-    def _launch(self, slots: Sequence[Slot], rule: Rule, again: Callable[[], Rule]) -> None:
-        key = (tuple([slot.offset for slot in slots]), rule.flags)
+    def skip(
+        self, work: Work, found_inf: Tensor, stepwise: Callable[[], Sequence[Stepwise]]
+    ) -> Skip:
+        """What may skip a step of some parameters."""
+        key = tuple([slot.offset for slot in work.slots])
+        if key not in self._gates:
+            scalars = sum(len(each.names) for each in stepwise())
+            self._gates[key] = Gate(self.device, work.slots, scalars, self.compute)
+        return Skip(found_inf, self._gates[key], stepwise)
+
+    def _counter(self, work: Work, skip: Skip) -> Bound | None:
+        """The kernel that counts; NumPy needs none."""
+        if self.device.backend == "numpy":
+            return None
+        rule, stepwise = work.rules()[0], skip.stepwise()
+        key = "count", rule.template, rule.flags, len(stepwise)
+        if key not in self._bound:
+            context = {
+                **dict(rule.flags),
+                "settings": tuple(stepwise[0].settings),
+                "stepwise": stepwise[0].names,
+                "rows": len(stepwise),
+                "compute": DTYPES[self.compute].compute,
+                "counting": True,
+            }
+            template = rule.template if stepwise[0].names else "optim/count.cl.j2"
+            self._bound[key] = counting(self.device, template, f"{rule.name}_count", context)
+        return self._bound[key]
+
+    def _launch(self, work: Work, skip: Skip | None) -> None:
+        rules = work.rules()
+        stepwise = () if skip is None else skip.stepwise()[0].names
+        row_bytes = (len(rules[0].scalars) - len(stepwise)) * DTYPES[self.compute].itemsize
+        fixed = (len(self.states) + (0 if skip is None else 2)) * _POINTER
+        row_bytes += 0 if skip is None else _POINTER
+        for slots, rows in _portions(work, fixed, row_bytes):
+            used = list(dict.fromkeys(rows))
+            bound = self._bound_for(slots, rows, used, rules[0], None if skip is None else stepwise)
+            inputs = [
+                (slot.parameter.grad.value if slot.source is None else slot.source).buffer
+                for slot in slots
+            ]
+            outputs = [state.buffer for state in self.states]
+            outputs += [slot.parameter.buffer for slot in slots]
+            if skip is not None:
+                inputs += [skip.found_inf.buffer, skip.gate.now.buffer]
+            scalars = _scalars(rules, used, stepwise)
+            bound(inputs, outputs, scalars, partial(_scalars_at_replay, work, used, stepwise))
+
+    def _bound_for(
+        self,
+        slots: Sequence[Slot],
+        rows: Sequence[int],
+        used: Sequence[int],
+        rule: Rule,
+        stepwise: tuple[str, ...] | None,
+    ) -> Bound:
+        key = (tuple([slot.offset for slot in slots]), tuple(rows), rule.flags, stepwise)
         bound = self._bound.get(key)
         if bound is None:
             if len(self._bound) >= _SUBSETS:
                 self._bound.clear()
-            kernels = self._kernels(slots, rule)
-            bound = self._bound[key] = Bound(self.device, kernels, (), ())
-        gradients = []
-        outputs = [state.buffer for state in self.states]
-        for slot in slots:
-            gradients.append(slot.parameter.grad.value.buffer)  # it is due
-            outputs.append(slot.parameter.buffer)
-        scalars = tuple(rule.scalars.values())
-        bound(gradients, outputs, scalars, lambda: tuple(again().scalars.values()))
+            bound = self._bound[key] = self._bind(slots, rows, used, rule, stepwise)
+        return bound
 
-    def _kernels(self, slots: Sequence[Slot], rule: Rule) -> Kernels:
-        """One launch: all states are outputs 0.., then come the parameters in order."""
+    def _bind(
+        self,
+        slots: Sequence[Slot],
+        rows: Sequence[int],
+        used: Sequence[int],
+        rule: Rule,
+        stepwise: tuple[str, ...] | None,
+    ) -> Bound:
+        """One launch: all states are outputs 0.., then come the parameters in order.
+
+        With `stepwise` it can be skipped, and these scalars lie on the device.
+        """
         dtype, gpu = DTYPES[self.dtype], self.device.kind == "gpu"
         chunk, local = (4, _GPU_LOCAL) if gpu else (_CPU_CHUNK, 1)
         count, states = len(slots), len(self.states)
         sizes = [slot.parameter.size for slot in slots]
+        gated = stepwise is not None
+        scalars = tuple([name for name in rule.scalars if name not in (stepwise or ())])
         args: list[tuple[str, Any]] = []
         for k in range(count):
             args += [("out", states + k), ("in", k)]
         args += [("out", k) for k in range(states)]
-        args += [("scalar", k) for k in range(len(rule.scalars))]
-        for slot, size in zip(slots, sizes, strict=True):
-            args += [("ulong", size), ("ulong", slot.offset)]
+        args += [("in", count), ("in", count + 1)] if gated else []
+        args += [("scalar", k) for k in range(len(scalars) * len(used))]
+        args += [("ulong", row * len(stepwise)) for row in used] if stepwise is not None else []
+        for slot, row, size in zip(slots, rows, sizes, strict=True):
+            args += [("ulong", size), ("ulong", slot.offset + used.index(row))]
         context = {
             **dict(rule.flags),
             "count": count,
+            "rows": len(used),
+            "most_rows": ROWS,
             "states": self.names,
-            "scalars": tuple(rule.scalars),
+            "mastered": self.mastered,
+            "gated": gated,
+            "stepwise": stepwise or (),
+            "scalars": scalars,
             "storage": dtype.storage,
             "compute": dtype.compute,
             "chunk": chunk,
             "local": local,
             "vector": 4 if gpu else 16,
             "aligned": gpu,
+            "counting": False,
         }
         blocks = sum(-(-size // (chunk * local)) for size in sizes)
-        entry = rule.template.partition("/")[2].partition(".")[0] + "_step"
-        kernel = Kernel(rule.template, entry, tuple(args), (blocks * local,), (local,), context)
-        return Kernels((kernel,), scalars=(dtype.compute,) * len(rule.scalars))
+        geometry = (blocks * local,), (local,)
+        kernel = Kernel(rule.template, f"{rule.name}_step", tuple(args), *geometry, context)
+        ctypes = (dtype.compute,) * (len(scalars) * len(used))
+        return Bound(self.device, Kernels((kernel,), scalars=ctypes), (), ())
 
-    def _step_numpy(self, slot: Slot, rule_of: Callable[[], Rule]) -> None:
-        gradient = slot.parameter.grad.value  # the slot is due
-        compute = np.dtype("float64" if self.dtype == "float64" else "float32")
+    def _step_numpy(self, slot: Slot, row: int, work: Work, skip: Skip | None) -> None:
+        inputs = [slot.parameter.grad.value if slot.source is None else slot.source]
+        if skip is not None:
+            inputs += [skip.found_inf, skip.gate.skipped]
         span, shape = slot.span, slot.parameter.shape
 
         def run(given: Sequence[Any], target: Any, *states: Any) -> None:
-            rule = rule_of()
-            values = target.astype(compute, copy=False)
-            own = [state[span].reshape(shape) for state in states]
-            rule.update(values, given[0].astype(compute), *own, **rule.scalars)
-            if values is not target:
+            found, skipped = [int(each.item()) for each in given[1:]] or (0, 0)
+            if found:
+                return
+            rule = work.rules_of(slot.steps + 1 - skipped)[row]
+            slices = [state[span].reshape(shape) for state in states]
+            own = dict(zip(self.names, slices, strict=True))
+            values = own.pop(_MASTER) if self.mastered else target
+            if self.mastered:
+                _follow(values, target)
+            rule.apply(values, given[0].astype(self.compute), own)
+            if self.mastered:
                 target[...] = values
 
-        on_host(run, [gradient], [slot.parameter, *self.states])
+        on_host(run, inputs, [slot.parameter, *self.states])
 
     def read(self, name: str) -> np.ndarray[Any, Any]:
         """All of one state on the host; waits for the device."""
@@ -172,6 +291,46 @@ class Slab:
         self.states[self.names.index(name)].copy_(flat)
 
 
+def _portions(
+    work: Work, fixed: int, row_bytes: int
+) -> Iterator[tuple[Sequence[Slot], Sequence[int]]]:
+    """The slots and rows of each launch: as many as its arguments have room for."""
+    slots, rows = work.slots, work.rows
+    if not rows[-1]:  # one row, for which there is always room
+        for first in range(0, len(slots), _PER_LAUNCH):
+            yield slots[first : first + _PER_LAUNCH], rows[first : first + _PER_LAUNCH]
+        return
+    first, used = 0, {rows[0]}
+    for k, row in enumerate(rows):
+        used.add(row)
+        size = fixed + len(used) * row_bytes + (k - first + 1) * _PARAMETER
+        if k > first and (k - first == _PER_LAUNCH or size > _ARGUMENTS):
+            yield slots[first:k], rows[first:k]
+            first, used = k, {row}
+    yield slots[first:], rows[first:]
+
+
+def _scalars(
+    rules: Sequence[Rule], used: Sequence[int], stepwise: Sequence[str]
+) -> tuple[float, ...]:
+    """The scalars of the rules in use, row after row, but those that lie on the device."""
+    if len(used) == 1 and not stepwise:
+        return tuple(rules[used[0]].scalars.values())
+    return tuple([value for row in used for value in rules[row].without(stepwise)])
+
+
+def _scalars_at_replay(
+    work: Work, used: Sequence[int], stepwise: Sequence[str]
+) -> tuple[float, ...]:
+    return _scalars(work.rules(), used, stepwise)
+
+
 def _count(slots: Sequence[Slot]) -> None:
     for slot in slots:
         slot.steps += 1
+
+
+def _follow(master: Any, parameter: Any) -> None:
+    """Take over the elements of a parameter that are no roundings of its master."""
+    rounded = master.astype(parameter.dtype)
+    np.copyto(master, parameter, where=rounded.view(np.uint16) != parameter.view(np.uint16))

@@ -1,0 +1,65 @@
+"""Adagrad: gradients divided by the root of the sum of all their squares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from netcl_core import Tensor
+from netcl_plugin_optim.groups import Group
+from netcl_plugin_optim.ruled import RuledOptimizer
+from netcl_plugin_optim.settings import AtLeast0, settings
+
+
+@final
+class Adagrad(RuledOptimizer):
+    """Adagrad (Duchi, Hazan, Singer 2011, JMLR 12) with PyTorch's defaults and formulas.
+
+    >>> w = nc.tensor([4.0, -2.0], requires_grad=True)
+    >>> optimizer = optim.Adagrad([w], lr=0.5)
+    >>> ag.sum(ag.square(w)).backward()
+    >>> optimizer.step()
+    >>> w.tolist()
+    [3.5, -1.5]
+
+    Args:
+        params: Tensors, pairs of a name and a tensor, or dicts with `params` and settings of
+            their own.
+        lr: The learning rate.
+        lr_decay: How fast the rate falls: `lr / (1 + (t - 1) * lr_decay)` in step t.
+        weight_decay: The L2 penalty's factor, added to the gradient.
+        initial_accumulator_value: What the sums begin with.
+        eps: Added to the root of the sum.
+        maximize: Go up the gradient.
+    """
+
+    template: ClassVar[str] = "optim/adagrad.cl.j2"
+    states: ClassVar[tuple[str, ...]] = ("sum",)
+    scalars: ClassVar[tuple[str, ...]] = ("eps",)
+    counted_from: ClassVar[tuple[str, ...]] = ("lr", "lr_decay")
+
+    @settings()
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: AtLeast0 = 1e-2,
+        lr_decay: AtLeast0 = 0.0,
+        weight_decay: AtLeast0 = 0.0,
+        initial_accumulator_value: AtLeast0 = 0.0,
+        eps: AtLeast0 = 1e-10,
+        *,
+        maximize: bool = False,
+    ) -> None: ...
+
+    def _counted(self, group: Group, steps: int) -> dict[str, float]:
+        return {"rate": group["lr"] / (1 + (steps - 1) * group["lr_decay"])}
+
+    def _fresh(self, group: Group, p: Tensor) -> dict[str, Any]:
+        begin = group["initial_accumulator_value"]
+        return {"sum": np.full(p.shape, begin)} if begin else {}
+
+    def update(self, p: Any, g: Any, *, sum: Any, rate: float, eps: float) -> None:
+        sum += g * g
+        p -= rate * g / (np.sqrt(sum) + eps)

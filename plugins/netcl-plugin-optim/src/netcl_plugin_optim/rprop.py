@@ -1,0 +1,77 @@
+"""Rprop: steps by the gradient's sign, each element's of a size that grows and shrinks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from netcl_core import Tensor
+from netcl_plugin_optim.groups import Group
+from netcl_plugin_optim.ruled import RuledOptimizer
+from netcl_plugin_optim.settings import Around1, AtLeast0, Bounds, settings
+
+
+@final
+class Rprop(RuledOptimizer):
+    """Resilient backpropagation (Riedmiller, Braun 1993) with PyTorch's defaults and formulas.
+
+    An element's step grows while its gradient keeps its sign. Where the sign turns, it shrinks, and
+    the element waits for a step. It is for gradients of all data, not of batches.
+
+    >>> w = nc.tensor([4.0, -2.0], requires_grad=True)
+    >>> optimizer = optim.Rprop([w], lr=0.5, etas=(0.5, 2.0))
+    >>> for _ in range(2):
+    ...     optimizer.zero_grad()
+    ...     ag.sum(ag.square(w)).backward()
+    ...     optimizer.step()
+    >>> w.tolist()
+    [2.5, -0.5]
+
+    Args:
+        params: Tensors, pairs of a name and a tensor, or dicts with `params` and settings of
+            their own.
+        lr: The size of the first step.
+        etas: What a step shrinks and grows by.
+        step_sizes: The smallest step and the largest.
+        maximize: Go up the gradient.
+    """
+
+    template: ClassVar[str] = "optim/rprop.cl.j2"
+    states: ClassVar[tuple[str, ...]] = ("prev", "step_size")
+    scalars: ClassVar[tuple[str, ...]] = ("etaminus", "etaplus", "step_size_min", "step_size_max")
+
+    @settings()
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: AtLeast0 = 1e-2,
+        etas: Around1 = (0.5, 1.2),
+        step_sizes: Bounds = (1e-6, 50.0),
+        *,
+        maximize: bool = False,
+    ) -> None: ...
+
+    def _fresh(self, group: Group, p: Tensor) -> dict[str, Any]:
+        return {"step_size": np.full(p.shape, group["lr"])}
+
+    def update(
+        self,
+        p: Any,
+        g: Any,
+        *,
+        prev: Any,
+        step_size: Any,
+        etaminus: float,
+        etaplus: float,
+        step_size_min: float,
+        step_size_max: float,
+    ) -> None:
+        product = g * prev
+        factor = np.where(product > 0, etaplus, np.where(product < 0, etaminus, 1))
+        step_size *= factor.astype(g.dtype)
+        np.clip(step_size, step_size_min, step_size_max, out=step_size)
+        np.copyto(g, 0, where=product < 0)
+        p -= (np.greater(g, 0).astype(g.dtype) - np.less(g, 0)) * step_size  # NaN has no sign
+        prev[...] = g
