@@ -1,9 +1,9 @@
-"""TensorDataset and DataLoader: what a pass yields, in which order, and what it refuses."""
+"""DataLoader in one process: what a pass yields, in which order, and what it refuses."""
 
 from __future__ import annotations
 
-import threading
-from typing import Any
+from collections import OrderedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -40,14 +40,22 @@ def test_a_data_set_has_rows() -> None:
         data.TensorDataset()
 
 
-@pytest.mark.parametrize("workers", [0, 1, 3])
-@pytest.mark.parametrize(("drop_last", "sizes"), [(False, [4, 4, 2]), (True, [4, 4])])
+@pytest.mark.parametrize(
+    ("batch_size", "drop_last", "sizes"),
+    [
+        (4, False, [4, 4, 2]),
+        (4, True, [4, 4]),
+        (5, True, [5, 5]),
+        (12, False, [10]),
+        (12, True, []),
+    ],
+)
 def test_batches_are_tensors_on_the_default_device(
-    workers: int, drop_last: bool, sizes: list[int]
+    batch_size: int, drop_last: bool, sizes: list[int]
 ) -> None:
     for device in usable_devices():
         with nc.use_device(device):
-            loader = data.DataLoader(numbers(), 4, drop_last=drop_last, workers=workers)
+            loader = data.DataLoader(numbers(), batch_size, drop_last=drop_last)
             assert len(loader) == len(sizes)
             batches = list(loader)
         assert [len(labels) for _, labels in batches] == sizes
@@ -64,7 +72,8 @@ def test_orders() -> None:
     loader = data.DataLoader(numbers(), 3, shuffle=True, seed=1)
     first, second = order(loader), order(loader)
     assert sorted(first) == sorted(second) == list(range(10)) and first != second
-    again = data.DataLoader(numbers(), 3, shuffle=True, seed=1, workers=2)
+    generator = np.random.default_rng(1)
+    again = data.DataLoader(numbers(), 3, shuffle=True, generator=generator)
     assert [order(again), order(again)] == [first, second]
     assert order(data.DataLoader(numbers(), 3, shuffle=True, seed=2)) != first
 
@@ -77,43 +86,106 @@ def test_without_a_seed_the_process_s_generator_orders() -> None:
     assert found[0] == found[1] != found[2]
 
 
-class Squares:
-    """A data set of the user's own."""
-
-    def __init__(self, fail_at: int | None = None) -> None:
-        self.fail_at = fail_at
-
-    def __len__(self) -> int:
-        return 100
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        if index == self.fail_at:
-            raise RuntimeError("broken sample")
-        return np.full(3, index, np.float32), float(index) ** 2
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_any_data_set_serves(workers: int) -> None:
-    batches = list(data.DataLoader(Squares(), 30, workers=workers, device="cpu"))
-    rows, squares = batches[-1]
-    assert rows.shape == (10, 3) and squares.dtype == "float32"
-    np.testing.assert_array_equal(squares.to_host(), np.arange(90, 100, dtype=np.float32) ** 2)
+@pytest.mark.parametrize("made", ["empty", "iterable", "subset", "concat"])
+def test_empty_data_sets_have_no_batches(made: str) -> None:
+    empty: Any = {
+        "empty": numbers(0),
+        "iterable": data.ChainDataset([]),
+        "subset": data.Subset(numbers(), []),
+        "concat": data.ConcatDataset([[], []]),
+    }[made]
+    for settings in (
+        {},
+        {"batch_size": 3},
+        {"batch_size": None},
+        {"batch_size": 2, "drop_last": True},
+    ):
+        loader = data.DataLoader(empty, device="cpu", **settings)
+        assert len(loader) == 0 and list(loader) == list(loader) == []
+    if made != "iterable":
+        assert list(data.DataLoader(empty, shuffle=True, device="cpu")) == []
 
 
-def test_an_error_of_a_worker_arrives_and_all_workers_end() -> None:
-    before = threading.active_count()
-    with pytest.raises(RuntimeError, match="broken sample"):
-        list(data.DataLoader(Squares(fail_at=50), 10, workers=2, device="cpu"))
-    for _ in data.DataLoader(Squares(), 10, workers=2, device="cpu"):
-        break
-    assert threading.active_count() == before
+def test_samplers_and_batch_samplers() -> None:
+    backwards = data.DataLoader(numbers(), 4, sampler=range(9, -1, -1), device="cpu")
+    assert order(backwards) == list(range(9, -1, -1)) and len(backwards) == 3
+    chosen = data.DataLoader(numbers(), batch_sampler=[[3, 1], [], [7]], device="cpu")
+    assert [labels.tolist() for _, labels in chosen] == [[3, 1], [], [7]] and len(chosen) == 3
+    single = data.DataLoader(numbers(3), batch_size=None, device="cpu")
+    assert [(row.shape, int(label)) for row, label in single] == [((2,), k) for k in range(3)]
+
+
+class Named(NamedTuple):
+    x: Any
+    tags: Any
+
+
+@pytest.mark.parametrize("device", usable_devices()[:1], ids=str)
+def test_collating(device: nc.Device) -> None:
+    """Each kind of sample, alone and nested; what it gives is what PyTorch gives."""
+    torch_data = pytest.importorskip("torch.utils.data")
+    torch = pytest.importorskip("torch")
+    rows = [np.arange(3, dtype=np.float32) + k for k in range(2)]
+    samples = [
+        {"n": k, "b": bool(k), "t": f"{k}", "nest": (row, [row[0], Named(row, b"x")]), "e": ()}
+        for k, row in enumerate(rows)
+    ]
+    with nc.use_device(device):
+        ours = data.default_collate(samples)
+    theirs = torch_data.default_collate(samples)
+
+    def compare(one: Any, other: Any) -> None:
+        if isinstance(other, torch.Tensor):
+            assert one.dtype == str(other.dtype).removeprefix("torch.") and one.device is device
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
+            return
+        assert type(one) is type(other)
+        pairs = zip(one, other, strict=True) if not isinstance(one, (str, bytes)) else ()
+        for part, right in (
+            pairs if not isinstance(one, dict) else zip(one.values(), other.values(), strict=True)
+        ):
+            compare(part, right)
+
+    compare(ours, theirs)
+    with nc.use_device(device):
+        assert data.default_collate([1.5, 2.5]).dtype == "float32"  # PyTorch's is float64
+        assert data.default_collate([nc.tensor([1.0]), nc.tensor([2.0])]).tolist() == [[1.0], [2.0]]
+        assert type(data.default_collate([OrderedDict(a=1)])) is OrderedDict
+        for given, text in (
+            ([None, None], "a sample with a NoneType"),
+            ([(1, 2), (1,)], "samples of 1 and 2 parts"),
+            ([np.zeros(2), np.zeros(3)], r"samples of shapes \(2,\), \(3,\)"),
+        ):
+            with pytest.raises(ArgumentError, match=text):
+                data.default_collate(given)
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(AttributeValueError, match="batch_size=0"):
-        data.DataLoader(numbers(), 0)
-    with pytest.raises(AttributeValueError, match="workers=-1"):
-        data.DataLoader(numbers(), workers=-1)
-    ragged = [np.zeros(2), np.zeros(3)]
-    with pytest.raises(ArgumentError, match=r"samples of shapes \(2,\), \(3,\)"):
-        list(data.DataLoader(ragged, 2, device="cpu"))
+    def refused(error: type[Exception], text: str, *args: Any, **settings: Any) -> None:
+        with pytest.raises(error, match=text):
+            data.DataLoader(numbers(), *args, **settings)
+
+    refused(AttributeValueError, "batch_size=0", 0)
+    refused(AttributeValueError, "num_workers=-1", num_workers=-1)
+    refused(AttributeValueError, "num_workers=-1", workers=-1)
+    refused(ArgumentError, "num_workers and workers", num_workers=1, workers=1)
+    refused(AttributeValueError, "prefetch_factor=0", num_workers=1, prefetch_factor=0)
+    refused(AttributeValueError, "timeout=-1", timeout=-1)
+    refused(AttributeValueError, "multiprocessing_context='fork'", multiprocessing_context="fork")
+    refused(ArgumentError, "without workers", prefetch_factor=2)
+    refused(ArgumentError, "without workers", persistent_workers=True)
+    refused(ArgumentError, "a sampler and shuffle=True", sampler=[1], shuffle=True)
+    refused(ArgumentError, "only the batch_sampler", 2, batch_sampler=[[1]])
+    refused(ArgumentError, "each sample is a batch", None, drop_last=True)
+    refused(ArgumentError, "a generator and a seed", generator=np.random.default_rng(0), seed=1)
+    refused(ArgumentError, "a int as generator", generator=3)
+    for settings in ({"shuffle": True}, {"sampler": [1]}):
+        with pytest.raises(ArgumentError, match="an order for an IterableDataset"):
+            data.DataLoader(data.ChainDataset([]), **settings)
+    with pytest.raises(TypeError):
+        len(data.DataLoader(Endless()))
+
+
+class Endless(data.IterableDataset[int]):
+    def __iter__(self) -> Any:
+        yield from range(3)

@@ -33,13 +33,13 @@ def in_order(device: Device) -> None:
 
 
 def shuffled(device: Device) -> None:
-    """Each sample once per pass, whole, in an order that a seed repeats, by threads as without."""
+    """Each sample once per pass, whole, in an order that a seed repeats, by workers as without."""
     first, second = (
         [
             [tensor.to_host() for tensor in batch]
-            for batch in api.DataLoader(_dataset(), 16, shuffle=True, seed=3, workers=workers)
+            for batch in api.DataLoader(_dataset(), 16, shuffle=True, seed=3, num_workers=count)
         ]
-        for workers in (0, 2)
+        for count in (0, 2)
     )
     labels = np.concatenate([batch[2] for batch in first])
     assert sorted(labels) == list(range(COUNT))

@@ -14,6 +14,10 @@ def digits(test_fraction: float = 0.2, seed: int = 0) -> tuple[TensorDataset, Te
     Each sample is an image, float32 (64,) in [0, 1], and its class, int64. (Source: the
     test set of Alpaydin, Kaynak 1998, UCI repository.)
 
+    >>> train, test = data.digits()
+    >>> train
+    TensorDataset(1437 samples of float32(64,), int64())
+
     Raises AttributeValueError unless 0 < test_fraction < 1.
     """
     if not 0 < test_fraction < 1:

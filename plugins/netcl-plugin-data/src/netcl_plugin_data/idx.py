@@ -30,6 +30,12 @@ class DataFormatError(NetclError, ValueError):
 def read_idx(path: str | Path) -> Array:
     """The array in an IDX file; a name that ends with `.gz` is unpacked.
 
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "numbers"
+    >>> _ = path.write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 3, 5, 6, 7]))
+    >>> data.read_idx(path)
+    array([5, 6, 7], dtype=uint8)
+
     Raises MissingDataError if there is no such file, DataFormatError if it is no IDX
     file or is cut off.
     """

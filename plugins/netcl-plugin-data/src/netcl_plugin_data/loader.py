@@ -1,112 +1,233 @@
-"""DataLoader: batches of a data set as tensors on the default device."""
+"""DataLoader: batches of a data set as tensors on a device."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, final
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
+from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core import Device, Tensor, default_device, host_generator
+from netcl_core import Device, default_device, get_device
 from netcl_core.errors import ArgumentError, AttributeValueError, message
-from netcl_plugin_data.datasets import Array, TensorDataset
+from netcl_plugin_data.collate import default_collate, to_device
+from netcl_plugin_data.datasets import IterableDataset
+from netcl_plugin_data.samplers import (
+    BatchSampler,
+    RandomSampler,
+    SequentialSampler,
+    batches_of,
+    chosen_generator,
+)
+from netcl_plugin_data.worker import Fetching
+from netcl_plugin_data.workers import DONE, WAITING, Pass, Workers
 
-#: Batches that each worker may be ahead of the consumer.
-_AHEAD = 2
+_WHO: Final = "DataLoader"
 
 
 @final
 class DataLoader:
-    """Iterates over a data set in batches; each is a tuple of Tensors.
+    """Iterates over a data set in batches, whose arrays and numbers are tensors on a device.
+
+    >>> import numpy as np
+    >>> points = data.TensorDataset(np.arange(10.0), np.arange(10))
+    >>> for x, y in data.DataLoader(points, batch_size=4):
+    ...     print(x.shape, y.tolist())
+    (4,) [0, 1, 2, 3]
+    (4,) [4, 5, 6, 7]
+    (2,) [8, 9]
 
     Args:
-        dataset: A TensorDataset, or anything with `len` whose items are tuples of
-            arrays or numbers (or one array); items of a batch are stacked.
-        batch_size: Samples per batch; the last batch may be smaller.
+        dataset: Anything with `len` and samples by number, or an IterableDataset.
+        batch_size: Samples per batch; the last batch may be smaller. None: each sample is a batch.
         shuffle: Draw a new order for each pass.
+        sampler: The order: numbers of samples.
+        batch_sampler: The batches: lists of numbers of samples.
+        num_workers: Processes that make batches ahead; 0: each is made when it is due. The
+            batches and their order are the same. Workers get a copy of the data set, and
+            import the main program anew: have it start its work under
+            `if __name__ == "__main__":`.
+        collate_fn: Makes a batch of a list of samples; default: `default_collate`.
         drop_last: Leave out the last batch if it is smaller.
-        workers: Threads that prepare batches ahead; 0: each is prepared when it is due.
-        seed: Makes the sequence of orders reproducible; None: orders are drawn from the
-            process's generator, which `netcl_core.manual_seed` resets.
+        timeout: Seconds that a worker's batch may take; 0: any.
+        worker_init_fn: Called in each worker with its number, when it begins.
+        multiprocessing_context: How workers begin: 'spawn' or 'forkserver'.
+        generator: A numpy.random.Generator that draws the orders and the workers' seeds;
+            default: the process's, which `nc.manual_seed` resets.
+        seed: Or a seed for a generator of its own.
+        prefetch_factor: How many batches each worker is ahead; default: 2.
+        persistent_workers: Keep the workers from one pass to the next.
         device: Where the tensors go; default: the default device when a pass begins.
+        workers: Another name of `num_workers`.
 
-    Uploads are asynchronous: the tensor is there before its data.
+    With workers the next batch is uploaded while one is used, if it is there by then. Uploads are
+    asynchronous: the tensor is there before its data.
     """
 
     def __init__(
         self,
         dataset: Any,
-        batch_size: int = 1,
+        batch_size: int | None = 1,
         shuffle: bool = False,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        *,
         drop_last: bool = False,
-        workers: int = 0,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: str = "spawn",
+        generator: np.random.Generator | None = None,
         seed: int | None = None,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
         device: Any = None,
+        workers: int | None = None,
     ) -> None:
-        for name, value, least in (("batch_size", batch_size, 1), ("workers", workers, 0)):
-            if value < least:
-                expected = f"a whole number of at least {least}"
-                raise AttributeValueError(message("DataLoader", f"{name}={value!r}", expected))
+        if workers is not None:
+            if num_workers:
+                raise ArgumentError(message(_WHO, "num_workers and workers", "one of them"))
+            num_workers = workers
+        _check_sizes(batch_size, num_workers, timeout, prefetch_factor)
+        if not num_workers and (prefetch_factor is not None or persistent_workers):
+            given = "prefetch_factor or persistent_workers without workers"
+            raise ArgumentError(message(_WHO, given, "num_workers of at least 1"))
+        if multiprocessing_context not in ("spawn", "forkserver"):
+            given = f"multiprocessing_context={multiprocessing_context!r}"
+            expected = "'spawn' or 'forkserver': an OpenCL context does not survive a fork"
+            raise AttributeValueError(message(_WHO, given, expected))
         self.dataset = dataset
-        self.batch_size = batch_size
-        self.shuffle = shuffle
-        self.drop_last = drop_last
-        self.workers = workers
+        self.num_workers = num_workers
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.generator = generator
+        if generator is not None or seed is not None:
+            self.generator = chosen_generator(_WHO, generator, seed)
+        self.prefetch_factor = 2 if prefetch_factor is None else prefetch_factor
+        self.persistent_workers = persistent_workers
         self.device = device
-        self._generator = None if seed is None else np.random.default_rng(seed)
+        self.collate_fn = None if collate_fn is default_collate else collate_fn
+        self._workers: Workers | None = None
+        self._choose_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
+
+    def _choose_order(
+        self,
+        batch_size: int | None,
+        shuffle: bool,
+        sampler: Iterable[Any] | None,
+        batch_sampler: Iterable[Any] | None,
+        drop_last: bool,
+    ) -> None:
+        if sampler is not None and shuffle:
+            raise ArgumentError(message(_WHO, "a sampler and shuffle=True", "one of them"))
+        other = batch_size != 1 or shuffle or sampler is not None or drop_last
+        if batch_sampler is not None and other:
+            given = "a batch_sampler, and batch_size, shuffle, sampler or drop_last"
+            raise ArgumentError(message(_WHO, given, "only the batch_sampler"))
+        if batch_size is None and drop_last:
+            given = "drop_last=True where each sample is a batch"
+            raise ArgumentError(message(_WHO, given, "a batch_size"))
+        self.batch_size = None if batch_sampler is not None else batch_size
+        self.drop_last = drop_last
+        self.sampler, self.batch_sampler = sampler, batch_sampler
+        if isinstance(self.dataset, IterableDataset):
+            if shuffle or sampler is not None or batch_sampler is not None:
+                given = "an order for an IterableDataset"
+                raise ArgumentError(message(_WHO, given, "samples by number", "Order them there"))
+            return
+        if batch_sampler is None and sampler is None:
+            random = RandomSampler(self.dataset, generator=self.generator)
+            self.sampler = random if shuffle else SequentialSampler(self.dataset)
+        if batch_sampler is None and batch_size is not None and self.sampler is not None:
+            self.batch_sampler = BatchSampler(self.sampler, batch_size, drop_last)
 
     def __len__(self) -> int:
-        whole, rest = divmod(len(self.dataset), self.batch_size)
-        return whole + (1 if rest and not self.drop_last else 0)
-
-    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        """How many batches a pass has; TypeError if the data set or sampler has no length."""
+        order: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
+        if order is not None:
+            return len(order)
         count = len(self.dataset)
-        order = self._order(count)
-        indices = [
-            order[batch * self.batch_size : (batch + 1) * self.batch_size]
-            for batch in range(len(self))
-        ]
-        device: str | Device = default_device() if self.device is None else self.device
-        for arrays in self._ahead(indices) if self.workers else map(self._gather, indices):
-            yield tuple([Tensor.from_host(array, device) for array in arrays])
+        return (
+            count if self.batch_size is None else batches_of(count, self.batch_size, self.drop_last)
+        )
 
-    def _order(self, count: int) -> Array:
-        if not self.shuffle:
-            return np.arange(count)
-        generator = host_generator() if self._generator is None else self._generator
-        return generator.permutation(count)
+    def __iter__(self) -> Iterator[Any]:
+        device = get_device(default_device() if self.device is None else self.device)
+        generator = chosen_generator(_WHO, self.generator, None)
+        seed = int(generator.integers(2**62))  # drawn without workers, too: the orders are the same
+        batched = self.batch_size is not None or self.batch_sampler is not None
+        fetching = Fetching(
+            self.dataset, self.collate_fn, batched, self.batch_size or 1, self.drop_last
+        )
+        if self.num_workers:
+            yield from self._ahead(fetching, seed, device)
+            return
+        made = (
+            fetching.one_after_the_other()
+            if fetching.iterable
+            else (fetching.of(task) for task in self._tasks(fetching))
+        )
+        for batch in made:
+            yield to_device(batch, device)
 
-    def _ahead(self, indices: list[Array]) -> Iterator[tuple[Array, ...]]:
-        """The batches in order, prepared by threads that stop when the consumer does."""
-        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="netcl-data")
-        waiting: deque[Future[tuple[Array, ...]]] = deque()
+    def _tasks(self, fetching: Fetching) -> Iterator[Any]:
+        """What each batch is made of."""
+        if fetching.iterable:
+            return repeat(())
+        order: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
+        return iter(order)
+
+    def _ahead(self, fetching: Fetching, seed: int, device: Device) -> Iterator[Any]:
+        """The batches that workers make; one is uploaded before the one before it is used."""
+        workers = self._workers or self._begun(fetching)
         try:
-            for chosen in indices:
-                waiting.append(pool.submit(self._gather, chosen))
-                if len(waiting) > self.workers * _AHEAD:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            tasks = self._tasks(fetching)
+            turn = Pass(workers, tasks, seed, self.prefetch_factor, self.timeout)
+            kept: list[Any] = []
+            while (made := turn.next(wait_for_it=not kept)) is not DONE:
+                if made is not WAITING:
+                    kept.append(to_device(made, device))
+                if made is WAITING or len(kept) > 1:
+                    yield kept.pop(0)
+            yield from kept
+        except BaseException as error:
+            if not isinstance(error, GeneratorExit) or workers is not self._workers:
+                self._end(workers)
+            raise
+        if workers is not self._workers:
+            self._end(workers)
 
-    def _gather(self, chosen: Array) -> tuple[Array, ...]:
-        if isinstance(self.dataset, TensorDataset):
-            return self.dataset[chosen]
-        samples = [self.dataset[int(index)] for index in chosen]
-        columns = zip(*[s if isinstance(s, tuple) else (s,) for s in samples], strict=True)
-        return tuple([_stack(column) for column in columns])
+    def _begun(self, fetching: Fetching) -> Workers:
+        workers = Workers(
+            fetching, self.num_workers, self.worker_init_fn, self.multiprocessing_context
+        )
+        if self.persistent_workers:
+            self._workers = workers
+        return workers
+
+    def _end(self, workers: Workers) -> None:
+        self._workers = None if workers is self._workers else self._workers
+        workers.end()
+
+    def __del__(self) -> None:
+        workers = getattr(self, "_workers", None)
+        if workers is not None:
+            workers.end()
 
 
-def _stack(values: tuple[Any, ...]) -> Array:
-    """Samples as one array; raises ArgumentError if their shapes differ."""
-    arrays = [np.asarray(value) for value in values]
-    if len({array.shape for array in arrays}) != 1:
-        shapes = ", ".join(sorted({str(array.shape) for array in arrays}))
-        expected, remedy = "samples of one shape", "Pad or crop them in the data set"
-        raise ArgumentError(message("DataLoader", f"samples of shapes {shapes}", expected, remedy))
-    stacked = np.stack(arrays)
-    python_floats = stacked.dtype == np.float64 and isinstance(values[0], float)
-    return stacked.astype(np.float32) if python_floats else stacked
+def _check_sizes(batch_size: Any, num_workers: Any, timeout: Any, prefetch_factor: Any) -> None:
+    """Raise AttributeValueError for numbers that cannot be used."""
+    for name, value, least in (
+        ("batch_size", batch_size, 1),
+        ("num_workers", num_workers, 0),
+        ("prefetch_factor", prefetch_factor, 1),
+    ):
+        if value is None and name != "num_workers":
+            continue
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+            expected = f"a whole number of at least {least}"
+            raise AttributeValueError(message(_WHO, f"{name}={value!r}", expected))
+    if timeout < 0:
+        raise AttributeValueError(message(_WHO, f"timeout={timeout!r}", "seconds, at least 0"))

@@ -18,6 +18,17 @@ def mnist(root: str | Path) -> tuple[TensorDataset, TensorDataset]:
     Nothing is downloaded: `root` holds `train-images-idx3-ubyte`,
     `train-labels-idx1-ubyte` and the same with `t10k`, packed (`.gz`) or not.
 
+    >>> import pathlib, tempfile
+    >>> root = pathlib.Path(tempfile.mkdtemp())
+    >>> size, labels = [0, 0, 0, 28], bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 3])
+    >>> for part in ("train", "t10k"):
+    ...     images = bytes([0, 0, 8, 3, 0, 0, 0, 2, *size, *size]) + bytes(2 * 28 * 28)
+    ...     _ = (root / f"{part}-images-idx3-ubyte").write_bytes(images)
+    ...     _ = (root / f"{part}-labels-idx1-ubyte").write_bytes(labels)
+    >>> train, test = data.mnist(root)
+    >>> train
+    TensorDataset(2 samples of float32(1, 28, 28), int64())
+
     Raises MissingDataError that names the absent file, DataFormatError for a damaged one.
     """
     return _part(Path(root), "train"), _part(Path(root), "t10k")
