@@ -1,4 +1,7 @@
-"""Activations as modules: each calls the op of its name, with PyTorch's arguments and defaults."""
+"""Activations as modules: each calls the op of its name, with PyTorch's arguments and defaults.
+
+`inplace` is taken and changes nothing: results are new tensors, whose values are the same.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any, ClassVar
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_plugin_nn.module import Module
+from netcl_plugin_nn.parameters import owned
 
 
 class _Activation(Module):
@@ -14,7 +18,8 @@ class _Activation(Module):
 
     op: ClassVar[str]
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, inplace: bool = False, **settings: Any) -> None:
+        self.inplace = inplace
         self._settings = settings
 
     def forward(self, x: Any) -> Any:
@@ -23,7 +28,8 @@ class _Activation(Module):
 
     def extra_repr(self) -> str:
         """The settings."""
-        return ", ".join(f"{name}={value!r}" for name, value in self._settings.items())
+        given = [f"{name}={value!r}" for name, value in self._settings.items()]
+        return ", ".join([*given, *(["inplace=True"] if self.inplace else [])])
 
 
 class ReLU(_Activation):
@@ -31,8 +37,11 @@ class ReLU(_Activation):
 
     op = "relu"
 
-    def __init__(self) -> None:
-        super().__init__()
+
+class ReLU6(_Activation):
+    """`min(max(x, 0), 6)`."""
+
+    op = "relu6"
 
 
 class LeakyReLU(_Activation):
@@ -40,8 +49,8 @@ class LeakyReLU(_Activation):
 
     op = "leaky_relu"
 
-    def __init__(self, negative_slope: float = 0.01) -> None:
-        super().__init__(negative_slope=negative_slope)
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
+        super().__init__(inplace, negative_slope=negative_slope)
 
 
 class PReLU(Module):
@@ -52,8 +61,11 @@ class PReLU(Module):
 
     weight: Tensor
 
-    def __init__(self, num_parameters: int = 1, init: float = 0.25) -> None:
-        self.weight = Tensor.full((num_parameters,), float(init), requires_grad=True)
+    def __init__(
+        self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
+    ) -> None:
+        self.num_parameters, self.init = num_parameters, init
+        self.weight = owned(Tensor.full((num_parameters,), float(init), dtype or "float32", device))
 
     def forward(self, x: Any) -> Any:
         """`x` of any shape (one parameter) or (N, num_parameters, ...)."""
@@ -69,8 +81,26 @@ class ELU(_Activation):
 
     op = "elu"
 
-    def __init__(self, alpha: float = 1.0) -> None:
-        super().__init__(alpha=alpha)
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace, alpha=alpha)
+
+
+class CELU(_Activation):
+    """`x` where positive, else `alpha * (exp(x / alpha) - 1)` (Barron 2017, arXiv:1704.07483)."""
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace, alpha=alpha)
+
+    def forward(self, x: Any) -> Any:
+        """`x` of any shape to the same shape."""
+        alpha = self._settings["alpha"]
+        return ag.mul(ag.elu(ag.div(x, alpha)), alpha)
+
+
+class SELU(_Activation):
+    """A scaled ELU that keeps mean and variance (Klambauer et al. 2017, arXiv:1706.02515)."""
+
+    op = "selu"
 
 
 class GELU(_Activation):
@@ -87,17 +117,11 @@ class SiLU(_Activation):
 
     op = "silu"
 
-    def __init__(self) -> None:
-        super().__init__()
-
 
 class Mish(_Activation):
     """`x * tanh(softplus(x))`."""
 
     op = "mish"
-
-    def __init__(self) -> None:
-        super().__init__()
 
 
 class Sigmoid(_Activation):
@@ -105,8 +129,11 @@ class Sigmoid(_Activation):
 
     op = "sigmoid"
 
-    def __init__(self) -> None:
-        super().__init__()
+
+class LogSigmoid(_Activation):
+    """The logarithm of the sigmoid."""
+
+    op = "logsigmoid"
 
 
 class Tanh(_Activation):
@@ -114,8 +141,11 @@ class Tanh(_Activation):
 
     op = "tanh"
 
-    def __init__(self) -> None:
-        super().__init__()
+
+class Softsign(_Activation):
+    """`x / (1 + |x|)`."""
+
+    op = "softsign"
 
 
 class Softplus(_Activation):
@@ -132,17 +162,11 @@ class Hardsigmoid(_Activation):
 
     op = "hard_sigmoid"
 
-    def __init__(self) -> None:
-        super().__init__()
-
 
 class Hardswish(_Activation):
     """`x * hard_sigmoid(x)`."""
 
     op = "hard_swish"
-
-    def __init__(self) -> None:
-        super().__init__()
 
 
 class Hardtanh(_Activation):
@@ -150,23 +174,102 @@ class Hardtanh(_Activation):
 
     op = "hard_tanh"
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
-        super().__init__(min_val=min_val, max_val=max_val)
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace, min_val=min_val, max_val=max_val)
+
+
+class Threshold(_Activation):
+    """`x` where it is above `threshold`, else `value`."""
+
+    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
+        super().__init__(inplace, threshold=threshold, value=value)
+
+    def forward(self, x: Any) -> Any:
+        """`x` of any shape to the same shape."""
+        return ag.where(ag.gt(x, self._settings["threshold"]), x, self._settings["value"])
+
+
+class _Shrink(Module):
+    """Small numbers become 0."""
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        self.lambd = lambd
+
+    def extra_repr(self) -> str:
+        """The limit."""
+        return f"{self.lambd}"
+
+
+class Hardshrink(_Shrink):
+    """`x` where its magnitude is above `lambd`, else 0."""
+
+    def forward(self, x: Any) -> Any:
+        """`x` of any shape to the same shape."""
+        return ag.where(ag.gt(ag.abs(x), self.lambd), x, 0.0)
+
+
+class Softshrink(_Shrink):
+    """`x` moved towards 0 by `lambd`, and 0 where it would pass it."""
+
+    def forward(self, x: Any) -> Any:
+        """`x` of any shape to the same shape."""
+        return ag.sub(x, ag.clamp(x, -self.lambd, self.lambd))
+
+
+class Tanhshrink(_Activation):
+    """`x - tanh(x)`."""
+
+    def forward(self, x: Any) -> Any:
+        """`x` of any shape to the same shape."""
+        return ag.sub(x, ag.tanh(x))
+
+
+class GLU(_Activation):
+    """`a * sigmoid(b)` of the two halves of `x` along `dim` (Dauphin et al. 2016, 1612.08083)."""
+
+    op = "glu"
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__(dim=dim)
 
 
 class Softmax(_Activation):
-    """`exp(x) / sum(exp(x))` along `dim`; needs netcl-plugin-tensor."""
+    """`exp(x) / sum(exp(x))` along `dim`.
+
+    Without `dim` it is, as in PyTorch, 0 for tensors of one or three dimensions, else 1.
+    """
 
     op = "softmax"
 
-    def __init__(self, dim: int = -1) -> None:
+    def __init__(self, dim: int | None = None) -> None:
         super().__init__(dim=dim)
 
+    def forward(self, x: Any) -> Any:
+        """`x` of any shape to the same shape."""
+        dim = self._settings["dim"]
+        return getattr(ag, self.op)(x, (0 if x.ndim in (0, 1, 3) else 1) if dim is None else dim)
 
-class LogSoftmax(_Activation):
-    """The logarithm of the softmax along `dim`; needs netcl-plugin-tensor."""
+
+class LogSoftmax(Softmax):
+    """The logarithm of the softmax along `dim`."""
 
     op = "log_softmax"
 
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__(dim=dim)
+
+class Softmin(Softmax):
+    """The softmax of `-x` along `dim`."""
+
+    def forward(self, x: Any) -> Any:
+        """`x` of any shape to the same shape."""
+        return super().forward(ag.neg(x))
+
+
+class Softmax2d(Softmax):
+    """The softmax over the channels of (N, C, H, W) or (C, H, W)."""
+
+    def __init__(self) -> None:
+        super().__init__(-3)
+
+    def extra_repr(self) -> str:
+        """Nothing: there is one form of it."""
+        return ""

@@ -1,64 +1,223 @@
-"""The namespace `netcl_core.nn`: every public name of this plugin, and the submodule `init`."""
+"""The namespace `netcl_core.nn`: every public name of this plugin, `init`, and `functional`.
+
+`functional` is the module of the installed ops under PyTorch's name for it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netcl_core.autograd import ops as functional
 from netcl_core.errors import missing_name
-from netcl_plugin_nn import init
+from netcl_plugin_nn import init, utils
 from netcl_plugin_nn.activations import (
+    CELU,
     ELU,
     GELU,
+    GLU,
+    SELU,
+    Hardshrink,
     Hardsigmoid,
     Hardswish,
     Hardtanh,
     LeakyReLU,
+    LogSigmoid,
     LogSoftmax,
     Mish,
     PReLU,
     ReLU,
+    ReLU6,
     Sigmoid,
     SiLU,
     Softmax,
+    Softmax2d,
+    Softmin,
     Softplus,
+    Softshrink,
+    Softsign,
     Tanh,
+    Tanhshrink,
+    Threshold,
 )
-from netcl_plugin_nn.batch_norms import BatchNorm1d, BatchNorm2d
-from netcl_plugin_nn.containers import ModuleList, Sequential
-from netcl_plugin_nn.dropout import Dropout
-from netcl_plugin_nn.embedding import Embedding
-from netcl_plugin_nn.linear import Flatten, Identity, Linear
+from netcl_plugin_nn.attention import MultiheadAttention
+from netcl_plugin_nn.batch_norms import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+)
+from netcl_plugin_nn.containers import (
+    ModuleDict,
+    ModuleList,
+    ParameterDict,
+    ParameterList,
+    Sequential,
+)
+from netcl_plugin_nn.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
+from netcl_plugin_nn.distances import CosineSimilarity, PairwiseDistance
+from netcl_plugin_nn.dropout import Dropout, Dropout1d, Dropout2d, Dropout3d
+from netcl_plugin_nn.embedding import Embedding, EmbeddingBag
+from netcl_plugin_nn.files import load, save
+from netcl_plugin_nn.hooks import RemovableHandle
+from netcl_plugin_nn.linear import Bilinear, Flatten, Identity, Linear, Unflatten
 from netcl_plugin_nn.losses import (
     BCELoss,
     BCEWithLogitsLoss,
+    CosineEmbeddingLoss,
     CrossEntropyLoss,
+    GaussianNLLLoss,
+    HingeEmbeddingLoss,
     HuberLoss,
     KLDivLoss,
     L1Loss,
+    MarginRankingLoss,
     MSELoss,
     NLLLoss,
+    PoissonNLLLoss,
     SmoothL1Loss,
+    SoftMarginLoss,
+    TripletMarginLoss,
 )
 from netcl_plugin_nn.module import Module
 from netcl_plugin_nn.norms import GroupNorm, LayerNorm, RMSNorm
+from netcl_plugin_nn.padding import (
+    CircularPad1d,
+    CircularPad2d,
+    CircularPad3d,
+    ConstantPad1d,
+    ConstantPad2d,
+    ConstantPad3d,
+    ReflectionPad1d,
+    ReflectionPad2d,
+    ReflectionPad3d,
+    ReplicationPad1d,
+    ReplicationPad2d,
+    ReplicationPad3d,
+    ZeroPad1d,
+    ZeroPad2d,
+    ZeroPad3d,
+)
 from netcl_plugin_nn.parameters import Parameter
+from netcl_plugin_nn.pooling import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    LPPool1d,
+    LPPool2d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+)
+from netcl_plugin_nn.recurrent import GRU, LSTM, RNN, RNNBase
+from netcl_plugin_nn.recurrent_cells import GRUCell, LSTMCell, RNNCell
+from netcl_plugin_nn.resample import (
+    PixelShuffle,
+    PixelUnshuffle,
+    Upsample,
+    UpsamplingBilinear2d,
+    UpsamplingNearest2d,
+)
 from netcl_plugin_nn.state import LoadReport, StateError
+from netcl_plugin_nn.torch_states import TorchMissingError, from_torch_state_dict, torch_state_dict
+from netcl_plugin_nn.transformer import Transformer, TransformerDecoder, TransformerEncoder
+from netcl_plugin_nn.transformer_layers import TransformerDecoderLayer, TransformerEncoderLayer
 
 __all__ = [
     "Module",
     "Parameter",
     "Sequential",
     "ModuleList",
+    "ModuleDict",
+    "ParameterList",
+    "ParameterDict",
     "Linear",
     "Identity",
     "Flatten",
+    "Unflatten",
+    "Bilinear",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
     "Embedding",
+    "EmbeddingBag",
+    "MultiheadAttention",
+    "TransformerEncoderLayer",
+    "TransformerEncoder",
+    "TransformerDecoderLayer",
+    "TransformerDecoder",
+    "Transformer",
+    "RNN",
+    "LSTM",
+    "GRU",
+    "RNNBase",
+    "RNNCell",
+    "LSTMCell",
+    "GRUCell",
     "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
     "LayerNorm",
     "RMSNorm",
     "GroupNorm",
     "BatchNorm1d",
     "BatchNorm2d",
+    "BatchNorm3d",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
+    "LPPool1d",
+    "LPPool2d",
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveAvgPool3d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AdaptiveMaxPool3d",
+    "Upsample",
+    "UpsamplingNearest2d",
+    "UpsamplingBilinear2d",
+    "PixelShuffle",
+    "PixelUnshuffle",
+    "ConstantPad1d",
+    "ConstantPad2d",
+    "ConstantPad3d",
+    "ZeroPad1d",
+    "ZeroPad2d",
+    "ZeroPad3d",
+    "ReflectionPad1d",
+    "ReflectionPad2d",
+    "ReflectionPad3d",
+    "ReplicationPad1d",
+    "ReplicationPad2d",
+    "ReplicationPad3d",
+    "CircularPad1d",
+    "CircularPad2d",
+    "CircularPad3d",
     "ReLU",
     "LeakyReLU",
     "PReLU",
@@ -74,6 +233,18 @@ __all__ = [
     "Hardtanh",
     "Softmax",
     "LogSoftmax",
+    "CELU",
+    "GLU",
+    "Hardshrink",
+    "LogSigmoid",
+    "ReLU6",
+    "SELU",
+    "Softmax2d",
+    "Softmin",
+    "Softshrink",
+    "Softsign",
+    "Tanhshrink",
+    "Threshold",
     "MSELoss",
     "L1Loss",
     "SmoothL1Loss",
@@ -83,9 +254,26 @@ __all__ = [
     "CrossEntropyLoss",
     "NLLLoss",
     "KLDivLoss",
+    "MarginRankingLoss",
+    "TripletMarginLoss",
+    "CosineEmbeddingLoss",
+    "GaussianNLLLoss",
+    "HingeEmbeddingLoss",
+    "PoissonNLLLoss",
+    "SoftMarginLoss",
+    "CosineSimilarity",
+    "PairwiseDistance",
     "LoadReport",
     "StateError",
+    "RemovableHandle",
+    "TorchMissingError",
+    "save",
+    "load",
+    "from_torch_state_dict",
+    "torch_state_dict",
+    "functional",
     "init",
+    "utils",
 ]
 
 if not TYPE_CHECKING:  # so that type checkers still see a misspelt name

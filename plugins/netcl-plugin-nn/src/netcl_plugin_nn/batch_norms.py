@@ -1,4 +1,4 @@
-"""Normalisation over the batch, with running statistics: BatchNorm1d, BatchNorm2d."""
+"""Normalisation with running statistics: BatchNorm1d to 3d and InstanceNorm1d to 3d."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from netcl_plugin_nn.module import Module
 from netcl_plugin_nn.norms import ones_and_zeros
 
 
-class _BatchNorm(Module):
-    """What both have in common; `dims` are the ranks of inputs that a layer takes."""
+class _RunningNorm(Module):
+    """What all have in common; `dims` are the ranks of inputs that a layer of `op` takes."""
 
+    op: ClassVar[str]
     dims: ClassVar[tuple[int, ...]]
     layout: ClassVar[str]
     weight: Tensor | None
@@ -60,30 +61,28 @@ class _BatchNorm(Module):
 
     def forward(self, x: Any) -> Any:
         """`x` to the same shape; raises ShapeError if it does not have the layer's form."""
-        if x.ndim not in self.dims or x.shape[1] != self.num_features:
-            given = f"x of shape {tuple(x.shape)}"
-            expected = self.layout.format(self.num_features)
-            raise ShapeError(message(type(self).__name__, given, expected))
-        return ag.batch_norm(
+        self._check(x)
+        return getattr(ag, self.op)(
             x,
             self.running_mean,
             self.running_var,
             self.weight,
             self.bias,
             self.training or self.running_mean is None,
-            self._count() if self.training else 0.0,
+            self._rate(),
             self.eps,
         )
 
-    def _count(self) -> float:
-        """Count a batch; returns how much it moves the running statistics."""
-        tracked = self.num_batches_tracked
-        if tracked is not None:
-            with ag.no_grad():
-                tracked.copy_(ag.add(tracked, 1))
-            if self.momentum is None:
-                return 1.0 / int(tracked)
+    def _rate(self) -> Any:
+        """How much a batch moves the running statistics."""
         return self.momentum or 0.0
+
+    def _check(self, x: Any) -> None:
+        """Raise ShapeError unless x has the layer's form."""
+        if x.ndim not in self.dims or x.shape[1] != self.num_features:
+            given = f"x of shape {tuple(x.shape)}"
+            expected = self.layout.format(self.num_features)
+            raise ShapeError(message(type(self).__name__, given, expected))
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -91,6 +90,23 @@ class _BatchNorm(Module):
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
             f"affine={self.weight is not None}, track_running_stats={self.track_running_stats}"
         )
+
+
+class _BatchNorm(_RunningNorm):
+    """Over the batch."""
+
+    op = "batch_norm"
+
+    def _rate(self) -> Any:
+        """Count a batch, in training; the rate is a number, or where it depends on the count a
+        tensor, so that nothing is read and a replay counts, too."""
+        tracked = self.num_batches_tracked
+        if tracked is not None and self.training:
+            with ag.no_grad():
+                tracked.copy_(ag.add(tracked, 1))
+                if self.momentum is None:
+                    return ag.reciprocal(tracked.astype("float32"))
+        return super()._rate()
 
 
 class BatchNorm1d(_BatchNorm):
@@ -103,8 +119,7 @@ class BatchNorm1d(_BatchNorm):
     Args:
         num_features: The number of channels.
         eps: Added to the variance.
-        momentum: See above; None: the running statistics are plain means over all batches
-            (which waits for the device in each step, to read how many there were).
+        momentum: See above; None: the running statistics are plain means over all batches.
         affine: Whether each channel has a weight and a bias.
         track_running_stats: False: the batch's statistics in `eval()` too, and no buffers.
 
@@ -121,3 +136,54 @@ class BatchNorm2d(_BatchNorm):
 
     dims = (4,)
     layout = "(N, {0}, H, W)"
+
+
+class BatchNorm3d(_BatchNorm):
+    """Standardised per channel of (N, C, D, H, W); arguments and buffers as of BatchNorm1d."""
+
+    dims = (5,)
+    layout = "(N, {0}, D, H, W)"
+
+
+class _InstanceNorm(_RunningNorm):
+    """Over each sample."""
+
+    op = "instance_norm"
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Each channel of each sample of (N, C, L) standardised (Ulyanov et al. 2016, 1607.08022).
+
+    Arguments and buffers as of BatchNorm1d, but without weight, bias and running statistics
+    unless `affine` and `track_running_stats` ask for them; `num_batches_tracked` stays 0, as
+    PyTorch's does.
+    """
+
+    dims = (3,)
+    layout = "(N, {0}, L)"
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Each channel of each sample of (N, C, H, W) standardised; as InstanceNorm1d."""
+
+    dims = (4,)
+    layout = "(N, {0}, H, W)"
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Each channel of each sample of (N, C, D, H, W) standardised; as InstanceNorm1d."""
+
+    dims = (5,)
+    layout = "(N, {0}, D, H, W)"

@@ -7,7 +7,7 @@ parameters, settings, training and evaluation, state.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -16,7 +16,7 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Device, Tensor
-from netcl_core.testing import Scenario
+from netcl_core.testing import Case, Scenario, normal, uniform
 from netcl_plugin_nn import api
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -105,6 +105,19 @@ def batch_norm(device: Device) -> None:
     assert int(buffers["num_batches_tracked"]) == 1
     layer.eval()
     compare(layer, lambda x: (x - mean) / np.sqrt(var + 1e-5), x, device)
+
+
+def pooling(device: Device) -> None:
+    """The largest and the mean of pairs, of all, and each element twice."""
+
+    def pairs(x: Array) -> Array:
+        return x.reshape(2, 3, 3, 2, 4, 2).swapaxes(3, 4).reshape(2, 3, 3, 4, 4)
+
+    x = _drawn(2, 3, 6, 8)
+    compare(api.MaxPool2d(2), lambda x: pairs(x).max(-1), x, device)
+    compare(api.AvgPool2d(2), lambda x: pairs(x).mean(-1), x, device)
+    compare(api.AdaptiveAvgPool2d(1), lambda x: x.mean((2, 3), keepdims=True), x, device)
+    compare(api.Upsample(scale_factor=2), lambda x: x.repeat(2, 2).repeat(2, 3), x, device)
 
 
 def embedding(device: Device) -> None:
@@ -210,10 +223,88 @@ def _with(loss: api.Module, target: Tensor, x: Any) -> Any:
     return loss(x, target)
 
 
+# -- ops -------------------------------------------------------------------------------
+
+
+def lstm(t: Any, given: Any, product: Any, cell: Any) -> Any:
+    """`lstm_gates` in PyTorch."""
+    i, f, g, o = (given + product).chunk(4, -1)
+    after = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+    return o.sigmoid() * after.tanh(), after
+
+
+def gru(t: Any, given: Any, product: Any, hidden: Any) -> Any:
+    """`gru_gates` in PyTorch."""
+    (r, z, n), (hr, hz, hn) = given.chunk(3, -1), product.chunk(3, -1)
+    new = (n + (r + hr).sigmoid() * hn).tanh()
+    return new + (z + hz).sigmoid() * (hidden - new)
+
+
+def _gates(op: str, reference: Callable[..., Any], gates: int) -> Case:
+    sizes = ((0, 4), (1, 1), (7, 5), (3, 16), (33, 48), (2, 3, 1, 5, 7))
+    shapes = [[(*lead, gates * size)] * 2 + [(*lead, size)] for *lead, size in sizes]
+    return Case(op, [normal()] * 3, reference, shapes=shapes)
+
+
+def lstm_steps(
+    t: Any, given: Any, hidden: Any, cell: Any, weight: Any, bias: Any, reverse: bool
+) -> Any:
+    """`lstm_steps` in PyTorch."""
+
+    def step(product: Any, state: Any) -> Any:
+        return lstm(t, product, state[0] @ weight.T + bias, state[1])
+
+    return _through(t, step, given, (hidden, cell), reverse)
+
+
+def gru_steps(t: Any, given: Any, hidden: Any, weight: Any, bias: Any, reverse: bool) -> Any:
+    """`gru_steps` in PyTorch."""
+
+    def step(product: Any, state: Any) -> Any:
+        return (gru(t, product, state[0] @ weight.T + bias, state[0]),)
+
+    return _through(t, step, given, (hidden,), reverse)
+
+
+def _through(t: Any, step: Any, given: Any, state: Any, reverse: bool) -> Any:
+    outputs = []
+    for product in given.flip(0) if reverse else given:
+        state = step(product, state)
+        outputs.append(state[0])
+    return (t.stack(outputs[::-1] if reverse else outputs), *state)
+
+
+def _steps(op: str, reference: Callable[..., Any], gates: int, reverse: bool) -> Case:
+    states = 2 if gates == 4 else 1
+    sizes = ((1, 1, 1), (2, 0, 3), (3, 2, 5), (2, 33, 16))
+    shapes = [
+        [(steps, batch, gates * size), *[(batch, size)] * states, (gates * size, size),
+         (gates * size,)]
+        for steps, batch, size in sizes
+    ]  # fmt: skip
+    inputs = [normal()] * (1 + states) + [uniform(-0.5, 0.5)] * 2
+    called = partial(reference, reverse=reverse)
+    return Case(op, inputs, called, {"reverse": reverse}, shapes=shapes)
+
+
+CASES: Final = [
+    _gates("lstm_gates", lstm, 4),
+    _gates("gru_gates", gru, 3),
+    *[_steps("lstm_steps", lstm_steps, 4, reverse) for reverse in (False, True)],
+    *[_steps("gru_steps", gru_steps, 3, reverse) for reverse in (False, True)],
+]
+
+
+def given_for(op: str) -> Sequence[Any]:
+    """What tries a name of the plugin's."""
+    return SCENARIOS if op == "nn" else [case for case in CASES if case.op == op]
+
+
 SCENARIOS: Final = [
     Scenario("nn", "perceptron", perceptron),
     Scenario("nn", "norms", norms),
     Scenario("nn", "BatchNorm1d", batch_norm),
+    Scenario("nn", "pooling", pooling),
     Scenario("nn", "Embedding", embedding),
     Scenario("nn", "Dropout", dropout),
     Scenario("nn", "state_dict", state),

@@ -1,69 +1,49 @@
-"""Containers: Sequential runs modules one after the other, ModuleList only holds them."""
+"""Containers: Sequential runs modules one after the other, ModuleList and ModuleDict hold them;
+ParameterList and ParameterDict hold parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar, overload
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any, TypeVar
 
-from netcl_core.errors import ArgumentError, message
-from netcl_plugin_nn.module import MODULE, Module
+from netcl_core import Tensor
+from netcl_plugin_nn.held import Keyed, Listed
+from netcl_plugin_nn.module import MODULE, PARAMETER, Module, block
 
-Self = TypeVar("Self", bound="_Listed")
-
-
-class _Listed(Module):
-    """Modules in order; their names are "0", "1" and so on."""
-
-    def __init__(self, modules: Iterable[Module] = ()) -> None:
-        self.extend(modules)
-
-    def append(self: Self, module: Module) -> Self:
-        """Add a module at the end."""
-        self.add_module(str(len(self)), module)
-        return self
-
-    def extend(self: Self, modules: Iterable[Module]) -> Self:
-        """Add several modules at the end."""
-        for module in modules:
-            self.append(module)
-        return self
-
-    def __len__(self) -> int:
-        return len(self._own(MODULE))
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter([module for _, module in self._own(MODULE)])
-
-    @overload
-    def __getitem__(self, index: int) -> Module: ...
-
-    @overload
-    def __getitem__(self: Self, index: slice) -> Self: ...
-
-    def __getitem__(self, index: Any) -> Any:
-        modules = list(self)
-        if not isinstance(index, slice):
-            return modules[index]
-        part = type(self).__new__(type(self))
-        return part.extend(modules[index])
-
-    def __setitem__(self, index: int, module: Any) -> None:
-        if not isinstance(module, Module):
-            given = f"a {type(module).__name__}"
-            raise ArgumentError(message(type(self).__name__, given, "an nn.Module"))
-        setattr(self, str(range(len(self))[index]), module)
+Self = TypeVar("Self", bound="Sequential")
 
 
-class Sequential(_Listed):
+class Sequential(Listed):
     """Modules that run one after the other.
 
         net = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1))
+        net = nn.Sequential(OrderedDict(first=nn.Linear(2, 8), act=nn.ReLU()))
 
-    `net[0]`, `net[1:]`, `len(net)` and iteration work as with a list.
+    `net[0]`, `net[1:]`, `len(net)` and iteration work as with a list; a slice keeps the names.
     """
 
-    def __init__(self, *modules: Module) -> None:
-        super().__init__(modules)
+    kind = MODULE
+
+    def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
+        if len(modules) == 1 and isinstance(modules[0], Mapping):
+            for name, module in modules[0].items():
+                self.add_module(name, module)
+        else:
+            super().__init__(modules)
+
+    def _part(self: Self, named: Iterable[tuple[str, Any]]) -> Self:
+        part: Self = type(self).__new__(type(self))
+        part._hold(named)
+        return part
+
+    def __add__(self: Self, other: Iterable[Any]) -> Self:
+        return self._part(()).extend([*self, *other])
+
+    def __mul__(self, times: int) -> Sequential:
+        return Sequential(*[each for _ in range(times) for each in self])
+
+    __rmul__ = __mul__
 
     def forward(self, x: Any) -> Any:
         """`x` through all modules in order."""
@@ -72,5 +52,67 @@ class Sequential(_Listed):
         return x
 
 
-class ModuleList(_Listed):
+class ModuleList(Listed):
     """A list of modules whose parameters count; it has no forward of its own."""
+
+    kind = MODULE
+
+    def __repr__(self) -> str:
+        """As PyTorch's: neighbours that look alike share a line, with their number."""
+        lines, first = [], 0
+        for text, run in groupby(map(repr, self)):
+            count = len(list(run))
+            last = first + count - 1
+            lines.append(
+                f"({first}-{last}): {count} x {text}" if last > first else f"({first}): {text}"
+            )
+            first = last + 1
+        return block(type(self).__name__, lines)
+
+
+class ModuleDict(Keyed):
+    """Modules by name, whose parameters count; the methods are those of a dict.
+
+    >>> heads = nn.ModuleDict({"color": nn.Linear(4, 3), "shape": nn.Linear(4, 2)})
+    >>> list(heads), heads["shape"](nc.zeros(1, 4)).shape
+    (['color', 'shape'], (1, 2))
+    """
+
+    kind = MODULE
+
+
+class ParameterList(Listed):
+    """A list of parameters; tensors and arrays that are put in become parameters.
+
+    >>> weights = nn.ParameterList([np.ones(2, np.float32), nc.zeros(3)])
+    >>> [(name, weight.shape) for name, weight in weights.named_parameters()]
+    [('0', (2,)), ('1', (3,))]
+    """
+
+    kind = PARAMETER
+
+    def __repr__(self) -> str:
+        return block(type(self).__name__, _lines(self))
+
+
+class ParameterDict(Keyed):
+    """Parameters by name; tensors and arrays that are put in become parameters."""
+
+    kind = PARAMETER
+
+    def setdefault(self, key: str, default: Any = None) -> Tensor:
+        """The parameter of a name; if there is none, the default, which becomes it."""
+        if key not in self:
+            self[key] = default
+        found: Tensor = self[key]
+        return found
+
+    def __repr__(self) -> str:
+        return block(type(self).__name__, _lines(self))
+
+
+def _lines(holder: ParameterList | ParameterDict) -> list[str]:
+    return [
+        f"({name}): Parameter of {value.dtype} and shape {value.shape}"
+        for name, value in holder._held()
+    ]

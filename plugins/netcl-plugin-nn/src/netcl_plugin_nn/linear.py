@@ -1,8 +1,9 @@
-"""Linear layers, and the layers that compute nothing: Identity and Flatten."""
+"""Linear and Bilinear, and the layers that compute nothing: Identity, Flatten and Unflatten."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
@@ -10,6 +11,7 @@ from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, message
 from netcl_plugin_nn import init
 from netcl_plugin_nn.module import Module
+from netcl_plugin_nn.parameters import owned
 
 
 class Linear(Module):
@@ -36,8 +38,8 @@ class Linear(Module):
             raise AttributeValueError(message("Linear", given, "positive numbers of features"))
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Tensor.empty((out_features, in_features), dtype, device).requires_grad_()
-        self.bias = Tensor.empty((out_features,), dtype, device).requires_grad_() if bias else None
+        self.weight = owned(Tensor.empty((out_features, in_features), dtype, device))
+        self.bias = owned(Tensor.empty((out_features,), dtype, device)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -55,6 +57,55 @@ class Linear(Module):
         """The sizes."""
         sizes = f"in_features={self.in_features}, out_features={self.out_features}"
         return f"{sizes}, bias={self.bias is not None}"
+
+
+class Bilinear(Module):
+    """`y_k = x1^T weight_k x2 + bias_k` for `x1` (..., in1_features) and `x2` (..., in2_features).
+
+    `weight` has shape (out_features, in1_features, in2_features); it and the bias start uniform in
+    +-1/sqrt(in1_features).
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __init__(
+        self,
+        in1_features: int,
+        in2_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        sizes = (out_features, in1_features, in2_features)
+        if min(sizes) < 1:
+            raise AttributeValueError(
+                message("Bilinear", f"{sizes}", "positive numbers of features")
+            )
+        self.in1_features, self.in2_features, self.out_features = *sizes[1:], out_features
+        self.weight = owned(Tensor.empty(sizes, dtype, device))
+        self.bias = owned(Tensor.empty((out_features,), dtype, device)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias anew."""
+        bound = 1 / math.sqrt(self.in1_features)
+        for each in self.parameters():
+            init.uniform_(each, -bound, bound)
+
+    def forward(self, input1: Any, input2: Any) -> Any:
+        """Two tensors of equal leading sizes to (..., out_features)."""
+        out, first, second = self.weight.shape
+        turned = ag.reshape(ag.permute(self.weight, (1, 0, 2)), (first, out * second))
+        half = ag.reshape(ag.matmul(input1, turned), (*input1.shape[:-1], out, second))
+        found = ag.squeeze(ag.matmul(half, ag.unsqueeze(input2, -1)), -1)
+        return found if self.bias is None else ag.add(found, self.bias)
+
+    def extra_repr(self) -> str:
+        """The sizes."""
+        sizes = f"in1_features={self.in1_features}, in2_features={self.in2_features}"
+        return f"{sizes}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
 class Identity(Module):
@@ -82,3 +133,28 @@ class Flatten(Module):
     def extra_repr(self) -> str:
         """The dimensions."""
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """Splits one dimension into several; one of them may be -1.
+
+    >>> nn.Unflatten(1, (2, -1))(nc.zeros(3, 8)).shape
+    (3, 2, 4)
+    """
+
+    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+        self.dim = dim
+        self.unflattened_size = tuple(unflattened_size)
+
+    def forward(self, x: Any) -> Any:
+        """`x` with `unflattened_size` in the place of dimension `dim`."""
+        shape = tuple(x.shape)
+        if not -len(shape) <= self.dim < len(shape):
+            given = f"dim={self.dim} of shape {shape}"
+            raise AttributeValueError(message("Unflatten", given, "one of its dimensions"))
+        place = self.dim % len(shape)
+        return ag.reshape(x, (*shape[:place], *self.unflattened_size, *shape[place + 1 :]))
+
+    def extra_repr(self) -> str:
+        """The dimension and its parts."""
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

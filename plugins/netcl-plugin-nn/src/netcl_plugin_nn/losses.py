@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_plugin_nn.module import Module
-from netcl_plugin_nn.parameters import Parameter
+from netcl_plugin_nn.parameters import as_plain
 
 
 class _Loss(Module):
@@ -26,16 +26,12 @@ class _Loss(Module):
         if value is None:
             setattr(self, name, None)
         else:
-            self.register_buffer(name, Parameter(value, requires_grad=False))
+            self.register_buffer(name, as_plain(value))
 
-    def forward(self, input: Any, target: Any) -> Any:
-        """The loss: 0-d, or one per element or sample with reduction='none'."""
+    def forward(self, *inputs: Any) -> Any:
+        """The loss of `(input, target)`: 0-d, with reduction='none' one per element or sample."""
         weights = {name: getattr(self, name) for name in self.weights}
-        return getattr(ag, self.op)(input, target, **weights, **self._settings)
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return ", ".join(f"{name}={value!r}" for name, value in self._settings.items())
+        return getattr(ag, self.op)(*inputs, **weights, **self._settings)
 
 
 class MSELoss(_Loss):
@@ -146,3 +142,83 @@ class KLDivLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
         super().__init__(reduction=reduction, log_target=log_target)
+
+
+class MarginRankingLoss(_Loss):
+    """`max(0, -target (input1 - input2) + margin)`, called with these three; target is 1 or -1."""
+
+    op = "margin_ranking_loss"
+
+    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
+        super().__init__(margin=margin, reduction=reduction)
+
+
+class TripletMarginLoss(_Loss):
+    """`max(0, |anchor - positive| - |anchor - negative| + margin)`, called with these three.
+
+    Args:
+        margin: See above.
+        p, eps: Of the distances, as of PairwiseDistance.
+        swap: Whether the negative's distance is the smaller of those to anchor and positive.
+        reduction: 'mean', 'sum' or 'none'.
+    """
+
+    op = "triplet_margin_loss"
+
+    def __init__(
+        self,
+        margin: float = 1.0,
+        p: float = 2.0,
+        eps: float = 1e-6,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(margin=margin, p=p, eps=eps, swap=swap, reduction=reduction)
+
+
+class SoftMarginLoss(_Loss):
+    """`log(1 + exp(-target * input))`, with a target of 1 or -1."""
+
+    op = "soft_margin_loss"
+
+    def __init__(self, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
+
+
+class HingeEmbeddingLoss(_Loss):
+    """`input` where the target is 1, `max(0, margin - input)` where it is -1."""
+
+    op = "hinge_embedding_loss"
+
+    def __init__(self, margin: float = 1.0, reduction: str = "mean") -> None:
+        super().__init__(margin=margin, reduction=reduction)
+
+
+class CosineEmbeddingLoss(_Loss):
+    """`1 - cos` where the target is 1, `max(0, cos - margin)` where it is -1, of two inputs."""
+
+    op = "cosine_embedding_loss"
+
+    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
+        super().__init__(margin=margin, reduction=reduction)
+
+
+class GaussianNLLLoss(_Loss):
+    """`(log var + (input - target)^2 / var) / 2`, called with `(input, target, var)`."""
+
+    op = "gaussian_nll_loss"
+
+    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
+        super().__init__(full=full, eps=eps, reduction=reduction)
+
+
+class PoissonNLLLoss(_Loss):
+    """`exp(input) - target * input`, of counts and the logarithms of expected ones."""
+
+    op = "poisson_nll_loss"
+
+    def __init__(
+        self, log_input: bool = True, full: bool = False, eps: float = 1e-8,
+        reduction: str = "mean",
+    ) -> None:  # fmt: skip
+        super().__init__(log_input=log_input, full=full, eps=eps, reduction=reduction)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from netcl_core import DTYPES, Device, Tensor, dtype_name, get_device
-from netcl_core.errors import ArgumentError, DtypeError, message
+from netcl_core.errors import ArgumentError, DtypeError, message, missing_name
 from netcl_plugin_nn import state as states
+from netcl_plugin_nn.hooks import Hooked
 from netcl_plugin_nn.parameters import adopt, as_leaf, checked_leaf, converted
 
 Self = TypeVar("Self", bound="Module")
@@ -24,7 +25,7 @@ _EXPECTED = {
 }
 
 
-class Module:
+class Module(Hooked):
     """A part of a model: set parameters and submodules as attributes, write `forward`.
 
         class Affine(nn.Module):
@@ -85,7 +86,9 @@ class Module:
 
     def register_parameter(self, name: str, parameter: Any) -> None:
         """Make a Tensor a parameter, also one that needs no gradient (a frozen one), or None."""
-        leaf = None if parameter is None else checked_leaf(f"parameter {name!r}", parameter)
+        leaf = (
+            None if parameter is None else checked_leaf(f"parameter {name!r}", parameter, PARAMETER)
+        )
         self._register(PARAMETER, name, leaf)
 
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
@@ -93,7 +96,7 @@ class Module:
 
         A persistent buffer is part of `state_dict`; None is a buffer to come.
         """
-        value = None if tensor is None else checked_leaf(f"buffer {name!r}", tensor)
+        value = None if tensor is None else checked_leaf(f"buffer {name!r}", tensor, BUFFER)
         self._register(BUFFER if persistent else TRANSIENT, name, value)
 
     def add_module(self, name: str, module: Any) -> None:
@@ -103,6 +106,10 @@ class Module:
             raise ArgumentError(message(type(self).__name__, given, "an nn.Module"))
         self._register(MODULE, name, module)
 
+    def register_module(self, name: str, module: Any) -> None:
+        """The same as `add_module`."""
+        self.add_module(name, module)
+
     def _own(self, *kinds: str) -> list[tuple[str, Any]]:
         """The attributes of some kinds, in the order in which they were set; not those of None."""
         own = [(name, getattr(self, name)) for name, kind in self._kinds.items() if kind in kinds]
@@ -111,72 +118,139 @@ class Module:
     # -- walks -----------------------------------------------------------------------
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The submodules with their names."""
-        return iter(self._own(MODULE))
+        """The submodules with their names, each once."""
+        return _once(self._own(MODULE))
 
     def children(self) -> Iterator[Module]:
-        """The submodules."""
+        """The submodules, each once."""
         return (module for _, module in self.named_children())
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module and all below it, each once, with dotted names; its own is `prefix`."""
-        return _once(self._walk(prefix))
+    def named_modules(
+        self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all below it with dotted names; its own is `prefix`.
+
+        Args:
+            memo: Modules that are left out.
+            prefix: What all names begin with.
+            remove_duplicate: Whether one that stands in several places comes once.
+        """
+        found = ((name, each) for name, each in self._walk(prefix) if each not in (memo or ()))
+        return _once(found) if remove_duplicate else found
 
     def _walk(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         yield prefix, self
-        for name, child in self.named_children():
+        for name, child in self._own(MODULE):
             yield from child._walk(_join(prefix, name))
 
     def modules(self) -> Iterator[Module]:
         """This module and all below it, each once."""
         return (module for _, module in self.named_modules())
 
-    def _named(self, *kinds: str) -> Iterator[tuple[str, Tensor]]:
+    def _named(
+        self, *kinds: str, prefix: str = "", recurse: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
         """All tensors of some kinds; one that stands in two places appears twice."""
-        for prefix, module in self._walk():
+        for start, module in self._walk(prefix) if recurse else [(prefix, self)]:
             for name, value in module._own(*kinds):
-                yield _join(prefix, name), value
+                yield _join(start, name), value
 
-    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """All parameters with dotted names; one that is shared appears once."""
-        return _once(self._named(PARAMETER))
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """All parameters with dotted names; one that is shared appears once.
 
-    def parameters(self) -> Iterator[Tensor]:
+        Args:
+            prefix: What all names begin with.
+            recurse: Whether those of submodules count.
+            remove_duplicate: Whether a shared one appears once.
+        """
+        found = self._named(PARAMETER, prefix=prefix, recurse=recurse)
+        return _once(found) if remove_duplicate else found
+
+    def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
         """All parameters; one that is shared appears once."""
-        return (tensor for _, tensor in self.named_parameters())
+        return (tensor for _, tensor in self.named_parameters(recurse=recurse))
 
-    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """All buffers with dotted names, each once."""
-        return _once(self._named(BUFFER, TRANSIENT))
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """All buffers with dotted names, each once; arguments as of `named_parameters`."""
+        found = self._named(BUFFER, TRANSIENT, prefix=prefix, recurse=recurse)
+        return _once(found) if remove_duplicate else found
 
-    def buffers(self) -> Iterator[Tensor]:
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """All buffers, each once."""
-        return (tensor for _, tensor in self.named_buffers())
+        return (tensor for _, tensor in self.named_buffers(recurse=recurse))
+
+    def get_submodule(self, target: str) -> Module:
+        """The module of a dotted name; "" is this one. Raises MissingNameError for none."""
+        found: Module = self
+        for name in target.split(".") if target else ():
+            found = found._get(name, MODULE)
+        return found
+
+    def get_parameter(self, target: str) -> Tensor:
+        """The parameter of a dotted name; raises MissingNameError if there is none."""
+        found: Tensor = self._found(target, PARAMETER)
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer of a dotted name; raises MissingNameError if there is none."""
+        found: Tensor = self._found(target, BUFFER, TRANSIENT)
+        return found
+
+    def _found(self, target: str, *kinds: str) -> Any:
+        place, _, name = target.rpartition(".")
+        return self.get_submodule(place)._get(name, *kinds)
+
+    def _get(self, name: str, *kinds: str) -> Any:
+        own = dict(self._own(*kinds))
+        if name not in own:
+            raise missing_name(f"{type(self).__name__}, a {kinds[0]},", name, own)
+        return own[name]
+
+    def __dir__(self) -> list[str]:
+        """Its attributes; names that are no identifiers, as those of a list, are left out."""
+        return sorted(name for name in super().__dir__() if name.isidentifier())
 
     # -- state -----------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """All parameters and persistent buffers by dotted name, detached; they share memory."""
-        return {name: tensor.detach() for name, tensor in self._named(PARAMETER, BUFFER)}
+    def state_dict(self, *, prefix: str = "") -> dict[str, Tensor]:
+        """All parameters and persistent buffers by dotted name, detached; they share memory.
+
+        Names begin with `prefix`, as it stands.
+        """
+        return {prefix + name: tensor.detach() for name, tensor in self._state()}
+
+    def _state(self) -> Iterator[tuple[str, Tensor]]:
+        """What a state holds: of each module the parameters, then the buffers."""
+        for prefix, module in self._walk():
+            for name, value in (*module._own(PARAMETER), *module._own(BUFFER)):
+                yield _join(prefix, name), value
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> states.LoadReport:
-        """Copy tensors or host arrays into the parameters and buffers of the same names.
+        """Copy tensors, PyTorch's too, or host arrays into what has the same names.
 
         With `strict=False` missing and unexpected names are only reported. Raises
         StateError that lists every name that does not fit, and then changes nothing.
         """
-        return states.load(type(self).__name__, dict(self._named(PARAMETER, BUFFER)), state, strict)
+        return states.load(type(self).__name__, dict(self._state()), state, strict)
 
-    def to(self: Self, *targets: Any, device: Any = None, dtype: Any = None) -> Self:
+    def to(
+        self: Self, *targets: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False
+    ) -> Self:
         """Move to a device, to a floating dtype, or both; in place, so optimizers go on.
 
-        `to("cpu")`, `to("float16")`, `to("opencl:0", "float64")`. Integer tensors keep
-        their dtype. Raises before anything has moved.
+        `to("cpu")`, `to("float16")`, `to("opencl:0", "float64")`, or to those of a tensor. Integer
+        tensors keep their dtype. `non_blocking` changes nothing. Raises before anything has moved.
         """
         place = None if device is None else get_device(device)
         kind = None if dtype is None else dtype_name(dtype, "Module.to")
         for target in targets:
-            if isinstance(target, Device) or (isinstance(target, str) and target not in DTYPES):
+            if isinstance(target, Tensor):
+                place, kind = target.device, target.dtype
+            elif isinstance(target, Device) or (isinstance(target, str) and target not in DTYPES):
                 place = get_device(target)
             else:
                 kind = dtype_name(target, "Module.to")
@@ -188,6 +262,26 @@ class Module:
         for tensor, data in zip(tensors, moved, strict=True):
             adopt(tensor, data)
         return self
+
+    def half(self: Self) -> Self:
+        """All floating tensors as float16."""
+        return self.to(dtype="float16")
+
+    def float(self: Self) -> Self:
+        """All floating tensors as float32."""
+        return self.to(dtype="float32")
+
+    def double(self: Self) -> Self:
+        """All floating tensors as float64."""
+        return self.to(dtype="float64")
+
+    def bfloat16(self: Self) -> Self:
+        """All floating tensors as bfloat16."""
+        return self.to(dtype="bfloat16")
+
+    def cpu(self: Self) -> Self:
+        """All tensors on the NumPy path."""
+        return self.to(device="cpu")
 
     def train(self: Self, mode: bool = True) -> Self:
         """Set `training` here and in all submodules."""
@@ -211,31 +305,28 @@ class Module:
 
     def apply(self: Self, function: Callable[[Module], Any]) -> Self:
         """Call a function with every module, submodules first."""
-        for module in reversed(list(self.modules())):
-            function(module)
+        for child in self.children():
+            child.apply(function)
+        function(self)
         return self
 
-    # -- use -------------------------------------------------------------------------
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; every subclass that is called writes its own."""
-        raise NotImplementedError(
-            message(type(self).__name__, "it has no forward", "a method forward(self, x)")
-        )
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.forward(*args, **kwargs)
+    # -- text ------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
         """What stands between the parentheses of `repr`."""
         return ""
 
     def __repr__(self) -> str:
-        lines = [f"({name}): {child!r}" for name, child in self.named_children()]
+        lines = [f"({name}): {child!r}" for name, child in self._own(MODULE)]
         if not lines:
             return f"{type(self).__name__}({self.extra_repr()})"
-        body = "\n".join([*filter(None, [self.extra_repr()]), *lines]).replace("\n", "\n  ")
-        return f"{type(self).__name__}(\n  {body}\n)"
+        return block(type(self).__name__, [*filter(None, [self.extra_repr()]), *lines])
+
+
+def block(name: str, lines: Iterable[str]) -> str:
+    """A name with lines between parentheses, each indented."""
+    body = "\n".join(lines).replace("\n", "\n  ")
+    return f"{name}(\n  {body}\n)" if body else f"{name}()"
 
 
 def _join(prefix: str, name: str) -> str:

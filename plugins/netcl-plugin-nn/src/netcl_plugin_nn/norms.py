@@ -9,14 +9,15 @@ import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, message
 from netcl_plugin_nn.module import Module
+from netcl_plugin_nn.parameters import owned
 
 
 def ones_and_zeros(
     shape: tuple[int, ...], scale: bool, shift: bool, dtype: Any, device: Any
 ) -> tuple[Tensor | None, Tensor | None]:
     """The parameters of an affine map at its start: a weight and a bias, or None."""
-    weight = Tensor.ones(shape, dtype, device, requires_grad=True) if scale else None
-    bias = Tensor.zeros(shape, dtype, device, requires_grad=True) if shift else None
+    weight = owned(Tensor.ones(shape, dtype, device)) if scale else None
+    bias = owned(Tensor.zeros(shape, dtype, device)) if shift else None
     return weight, bias
 
 
@@ -56,7 +57,7 @@ class LayerNorm(Module):
 
     def extra_repr(self) -> str:
         """The settings."""
-        affine = f"elementwise_affine={self.weight is not None}"
+        affine = f"elementwise_affine={self.weight is not None}, bias={self.bias is not None}"
         return f"{self.normalized_shape}, eps={self.eps}, {affine}"
 
 
@@ -133,7 +134,7 @@ class GroupNorm(Module):
 
     def extra_repr(self) -> str:
         """The settings."""
-        affine = f"affine={self.weight is not None}"
+        affine = f"affine={self.weight is not None}, bias={self.bias is not None}"
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, {affine}"
 
 

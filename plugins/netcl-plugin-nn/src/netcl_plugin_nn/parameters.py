@@ -5,42 +5,76 @@ from __future__ import annotations
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Device, Operand, Tensor
+from netcl_core import DTYPES, Device, Tensor
 from netcl_core.errors import ArgumentError, message
 
 
-def Parameter(data: Any, requires_grad: bool = True) -> Tensor:  # noqa: N802 - PyTorch's name
+class Parameter(Tensor):
     """A leaf tensor that a Module registers when it becomes one of its attributes.
 
-    There is no class of its own: a parameter is a `Tensor` with `requires_grad`.
-
-        self.scale = nn.Parameter(np.ones(3, np.float32))
+    >>> layer = nc.nn.Linear(2, 3)
+    >>> isinstance(layer.weight, nc.nn.Parameter), isinstance(layer.weight, nc.Tensor)
+    (True, True)
 
     Args:
         data: Host data, which is copied to the default device, or a Tensor, whose buffer is shared.
-        requires_grad: False makes a plain tensor; `Module.register_parameter` takes it.
+        requires_grad: False makes one that is not trained; `Module.register_parameter` takes it.
 
     Raises DtypeError if a gradient is wanted for a dtype that is not floating.
     """
-    if isinstance(data, Operand):
-        return data.detach().requires_grad_(requires_grad)
-    return Tensor.from_host(data, requires_grad=requires_grad)
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, requires_grad: bool = True) -> None:
+        leaf = as_plain(data)
+        super().__init__(leaf.buffer, leaf.shape, leaf.dtype, leaf.device)
+        self._base = leaf._base
+        self.requires_grad_(requires_grad)
+
+    def __copy__(self) -> Parameter:
+        return Parameter(self, self.requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        made = memo[id(self)] = owned(super().__deepcopy__(memo), self.requires_grad)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Parameter, (self.to_host(), self.requires_grad)
+
+    def __repr__(self) -> str:
+        return f"Parameter containing:\n{super().__repr__()}"
+
+
+def owned(tensor: Tensor, requires_grad: bool = True) -> Parameter:
+    """A parameter in the place of a tensor that nobody else holds."""
+    made = object.__new__(Parameter)
+    Tensor.__init__(made, tensor.buffer, tensor.shape, tensor.dtype, tensor.device)
+    made.requires_grad_(requires_grad)
+    return made
+
+
+def as_plain(value: Any) -> Tensor:
+    """A tensor's data, shared, or host data, as a tensor that is no parameter."""
+    return value.detach() if isinstance(value, Tensor) else Tensor.from_host(value)
 
 
 def as_leaf(value: Any) -> Tensor | None:
     """The Tensor of a Tensor or of a leaf Node; None for anything else."""
-    if isinstance(value, Tensor):
-        return value
-    return value.value if isinstance(value, ag.Node) and value.is_leaf else None
+    return value.value if isinstance(value, Tensor) and value.is_leaf else None
 
 
-def checked_leaf(who: str, value: Any) -> Tensor:
-    """The Tensor of a leaf; raises ArgumentError for anything else."""
+#: How host data become what a name is registered for.
+_WRAPPED = {"parameter": "nn.Parameter(x)", "buffer": "nc.tensor(x)"}
+
+
+def checked_leaf(who: str, value: Any, kind: str) -> Tensor:
+    """The Tensor of a leaf, for a parameter or a buffer; raises ArgumentError for anything else."""
     leaf = as_leaf(value)
     if leaf is None:
-        expected = "a Tensor or a leaf Node"
-        remedy = "Wrap host data in nn.Parameter, detach results"
-        raise ArgumentError(message(who, f"a {type(value).__name__}", expected, remedy))
+        is_result = isinstance(value, Tensor)
+        given = "the result of an op" if is_result else f"a {type(value).__name__}"
+        remedy = "Call detach() on it" if is_result else f"Make one of host data: {_WRAPPED[kind]}"
+        raise ArgumentError(message(who, given, "a Tensor or a leaf Node", remedy))
     return leaf
 
 

@@ -5,33 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from netcl_core import Operand, Tensor, host_array
+from netcl_core import Tensor, host_array
 from netcl_core.errors import NetclError, message
+from netcl_plugin_nn.torch_states import array_of, is_torch
 
 
-class StateError(NetclError, ValueError):
-    """A state does not fit a module or an optimizer; nothing was changed."""
+class StateError(NetclError, RuntimeError):
+    """A state does not fit a module; nothing was changed."""
 
 
 class LoadReport(NamedTuple):
     """The names that a state lacked, and those that the module does not know."""
 
-    missing: tuple[str, ...]
-    unexpected: tuple[str, ...]
+    missing_keys: list[str]
+    unexpected_keys: list[str]
 
 
 def load(
     who: str, tensors: Mapping[str, Tensor], state: Mapping[str, Any], strict: bool
 ) -> LoadReport:
     """Copy `state` into `tensors` by name; raises StateError before anything is changed."""
-    missing = tuple(name for name in tensors if name not in state)
-    unexpected = tuple(name for name in state if name not in tensors)
+    missing = [name for name in tensors if name not in state]
+    unexpected = [name for name in state if name not in tensors]
     arrays = {name: _data(state[name]) for name in tensors if name in state}
-    mismatched = tuple(
+    mismatched = [
         f"{name} (shape {tuple(data.shape)} given, {tensors[name].shape} expected)"
         for name, data in arrays.items()
         if tuple(data.shape) != tensors[name].shape
-    )
+    ]
     listed = {"missing": missing, "unexpected": unexpected} if strict else {}
     problems = [
         f"{kind} {', '.join(names)}"
@@ -48,8 +49,10 @@ def load(
 
 
 def _data(value: Any) -> Any:
-    """A tensor as it is, host data as an array; raises DtypeError if it is none."""
-    return value if isinstance(value, Operand) else host_array(value, None)
+    """A tensor as it is, all else as an array; raises DtypeError for what is none."""
+    if isinstance(value, Tensor):
+        return value
+    return array_of(value) if is_torch(value) else host_array(value, None)
 
 
 def zero_grad(tensors: Iterable[Tensor], set_to_none: bool) -> None:

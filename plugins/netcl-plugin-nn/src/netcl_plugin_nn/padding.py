@@ -1,0 +1,205 @@
+"""Layers that pad the last axes: constants, zeros, reflections, copies of the edge, and wrapped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from netcl_core import Tensor
+from netcl_core.errors import AttributeValueError, ShapeError, message
+from netcl_plugin_nn.module import Module
+
+
+class _Pad(Module):
+    """`padding` as one number or (before, after) of each axis, the last axis first."""
+
+    dims: ClassVar[int]
+    padding: tuple[int, ...]
+
+    def __init__(self, padding: int | Sequence[int]) -> None:
+        given = (padding,) * (2 * self.dims) if isinstance(padding, int) else tuple(padding)
+        if len(given) != 2 * self.dims:
+            expected = f"one number, or {2 * self.dims}"
+            who = type(self).__name__
+            raise AttributeValueError(message(who, f"padding={padding!r}", expected))
+        self.padding = given
+
+    def _check(self, x: Any) -> None:
+        if x.ndim not in (self.dims + 1, self.dims + 2):
+            expected = f"{self.dims + 1} or {self.dims + 2} dimensions"
+            raise ShapeError(message(type(self).__name__, f"x of shape {tuple(x.shape)}", expected))
+
+    def extra_repr(self) -> str:
+        """The padding."""
+        return f"{self.padding}"
+
+
+class _ConstantPad(_Pad):
+    """A number on all sides."""
+
+    def __init__(self, padding: int | Sequence[int], value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, x: Any) -> Any:
+        """`x` of shape (N, C, ...) or (C, ...) with larger last axes."""
+        self._check(x)
+        return ag.pad(x, self.padding, "constant", self.value)
+
+    def extra_repr(self) -> str:
+        """The padding and the number."""
+        return f"padding={self.padding}, value={self.value}"
+
+
+class ConstantPad1d(_ConstantPad):
+    """`value` before and after the last axis of (N, C, L); `padding` is a number or two."""
+
+    dims = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """`value` around (N, C, H, W); `padding` is a number, or left, right, top, bottom.
+
+    >>> nn.ConstantPad2d((1, 0, 0, 2), 7.0)(nc.zeros(1, 1, 2, 3)).shape
+    (1, 1, 4, 4)
+    """
+
+    dims = 2
+
+
+class ConstantPad3d(_ConstantPad):
+    """`value` around (N, C, D, H, W); `padding` is a number or six, the last axis first."""
+
+    dims = 3
+
+
+class _ZeroPad(_ConstantPad):
+    """Zeros on all sides."""
+
+    def __init__(self, padding: int | Sequence[int]) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        """The padding."""
+        return f"{self.padding}"
+
+
+class ZeroPad1d(_ZeroPad):
+    """Zeros before and after the last axis; see ConstantPad1d."""
+
+    dims = 1
+
+
+class ZeroPad2d(_ZeroPad):
+    """Zeros around pictures; see ConstantPad2d."""
+
+    dims = 2
+
+
+class ZeroPad3d(_ZeroPad):
+    """Zeros around volumes; see ConstantPad3d."""
+
+    dims = 3
+
+
+class _CopyPad(_Pad):
+    """Elements of the tensor itself."""
+
+    mode: ClassVar[str]
+
+    def forward(self, x: Any) -> Any:
+        """`x` of shape (N, C, ...) or (C, ...) with larger last axes."""
+        self._check(x)
+        return copied(type(self).__name__, x, self.padding, self.mode)
+
+
+#: NumPy's name of a mode, and how much less than an axis its padding is at most.
+_MODES: Final = {"reflect": ("reflect", 1), "replicate": ("edge", None), "circular": ("wrap", 0)}
+MODES: Final = tuple(_MODES)
+
+
+def copied(who: str, x: Any, padding: Sequence[int], mode: str) -> Any:
+    """A tensor whose last axes are padded with elements of its own, one axis after the other.
+
+    `padding` is (before, after) of each axis, the last one first; less than 0 cuts off. Raises
+    ShapeError, as from `who`, for an axis that is too short.
+    """
+    for i in range(len(padding) // 2):
+        axis, pair = x.ndim - 1 - i, tuple(padding[2 * i : 2 * i + 2])
+        if any(pair):
+            places = _places(who, x.shape[axis], pair, mode)
+            x = ag.index_select(x, axis, Tensor.from_host(places, x.device))
+    return x
+
+
+def _places(who: str, size: int, pair: tuple[int, ...], mode: str) -> Any:
+    """Which elements stand where along an axis."""
+    name, least = _MODES[mode]
+    if not size or (least is not None and max(pair) > size - least):
+        given = f"padding {pair} of an axis of {size}"
+        raise ShapeError(message(who, given, "an axis that is longer"))
+    before, after = (max(each, 0) for each in pair)
+    places = np.pad(np.arange(size), (before, after), mode=name)  # type: ignore[call-overload]  # it is one
+    return places[max(-pair[0], 0) : len(places) - max(-pair[1], 0)].astype(np.int64)
+
+
+class ReflectionPad1d(_CopyPad):
+    """(N, C, L) reflected at its first and last element, which are not repeated."""
+
+    dims, mode = 1, "reflect"
+
+
+class ReflectionPad2d(_CopyPad):
+    """(N, C, H, W) reflected at its edges, which are not repeated; `padding` as of ConstantPad2d.
+
+    >>> x = nc.tensor(np.arange(3.0, dtype=np.float32).reshape(1, 1, 1, 3))
+    >>> nn.ReflectionPad2d((2, 1, 0, 0))(x).tolist()
+    [[[[2.0, 1.0, 0.0, 1.0, 2.0, 1.0]]]]
+    """
+
+    dims, mode = 2, "reflect"
+
+
+class ReflectionPad3d(_CopyPad):
+    """(N, C, D, H, W) reflected at its edges; see ReflectionPad2d."""
+
+    dims, mode = 3, "reflect"
+
+
+class ReplicationPad1d(_CopyPad):
+    """(N, C, L) with copies of its first and last element."""
+
+    dims, mode = 1, "replicate"
+
+
+class ReplicationPad2d(_CopyPad):
+    """(N, C, H, W) with copies of its edges; `padding` as of ConstantPad2d."""
+
+    dims, mode = 2, "replicate"
+
+
+class ReplicationPad3d(_CopyPad):
+    """(N, C, D, H, W) with copies of its edges."""
+
+    dims, mode = 3, "replicate"
+
+
+class CircularPad1d(_CopyPad):
+    """(N, C, L) continued at its other end."""
+
+    dims, mode = 1, "circular"
+
+
+class CircularPad2d(_CopyPad):
+    """(N, C, H, W) continued at its other sides; `padding` as of ConstantPad2d."""
+
+    dims, mode = 2, "circular"
+
+
+class CircularPad3d(_CopyPad):
+    """(N, C, D, H, W) continued at its other sides."""
+
+    dims, mode = 3, "circular"

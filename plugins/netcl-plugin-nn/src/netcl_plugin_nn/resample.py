@@ -1,0 +1,120 @@
+"""Layers that change the size of pictures: Upsample, PixelShuffle, PixelUnshuffle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import netcl_core.autograd as ag
+from netcl_core.errors import AttributeValueError, ShapeError, message
+from netcl_plugin_nn.module import Module
+
+
+class Upsample(Module):
+    """`ag.interpolate` with these settings.
+
+    >>> nn.Upsample(scale_factor=2, mode="bilinear")(np.ones((1, 2, 3, 4), np.float32)).shape
+    (1, 2, 6, 8)
+
+    Args:
+        size, scale_factor: The new sizes, or how many times as large; one of the two.
+        mode, align_corners, recompute_scale_factor: As of `ag.interpolate`.
+    """
+
+    def __init__(
+        self,
+        size: Any = None,
+        scale_factor: Any = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
+    ) -> None:
+        self.size = size
+        self.scale_factor = scale_factor
+        self.mode = mode
+        self.align_corners = align_corners
+        self.recompute_scale_factor = recompute_scale_factor
+
+    def forward(self, x: Any) -> Any:
+        """`x` of shape (N, C, ...) to another size of its last axes."""
+        settings = (self.mode, self.align_corners, self.recompute_scale_factor)
+        return ag.interpolate(x, self.size, self.scale_factor, *settings)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        given = f"scale_factor={self.scale_factor}"
+        return f"{given if self.size is None else f'size={self.size}'}, mode={self.mode!r}"
+
+
+class UpsamplingNearest2d(Upsample):
+    """Each element of (N, C, H, W) repeated."""
+
+    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+        super().__init__(size, scale_factor, "nearest")
+
+
+class UpsamplingBilinear2d(Upsample):
+    """Bilinear between the elements of (N, C, H, W), with `align_corners`."""
+
+    def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
+        super().__init__(size, scale_factor, "bilinear", align_corners=True)
+
+
+class PixelShuffle(Module):
+    """(..., C * r^2, H, W) to (..., C, H * r, W * r) (Shi et al. 2016, arXiv:1609.05158).
+
+    >>> nn.PixelShuffle(2)(np.ones((1, 8, 3, 4), np.float32)).shape
+    (1, 2, 6, 8)
+    """
+
+    def __init__(self, upscale_factor: int) -> None:
+        self.upscale_factor = _checked_factor("PixelShuffle", upscale_factor)
+
+    def forward(self, x: Any) -> Any:
+        """Each r^2 channels as blocks of r x r pixels."""
+        r = self.upscale_factor
+        if len(x.shape) < 3 or x.shape[-3] % (r * r):
+            raise _unfit(self, x, r, "(..., C, H, W) with C a multiple of its square")
+        *lead, channels, height, width = x.shape
+        n = len(lead)
+        parts = ag.reshape(x, (*lead, channels // (r * r), r, r, height, width))
+        order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
+        sizes = (*lead, channels // (r * r), height * r, width * r)
+        return ag.reshape(ag.permute(parts, order), sizes)
+
+    def extra_repr(self) -> str:
+        """The factor."""
+        return f"upscale_factor={self.upscale_factor}"
+
+
+class PixelUnshuffle(Module):
+    """(..., C, H * r, W * r) to (..., C * r^2, H, W): what PixelShuffle does, undone."""
+
+    def __init__(self, downscale_factor: int) -> None:
+        self.downscale_factor = _checked_factor("PixelUnshuffle", downscale_factor)
+
+    def forward(self, x: Any) -> Any:
+        """Blocks of r x r pixels as channels."""
+        r = self.downscale_factor
+        if len(x.shape) < 3 or x.shape[-2] % r or x.shape[-1] % r:
+            raise _unfit(self, x, r, "(..., C, H, W) with H and W multiples of it")
+        *lead, channels, height, width = x.shape
+        n = len(lead)
+        parts = ag.reshape(x, (*lead, channels, height // r, r, width // r, r))
+        order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
+        sizes = (*lead, channels * r * r, height // r, width // r)
+        return ag.reshape(ag.permute(parts, order), sizes)
+
+    def extra_repr(self) -> str:
+        """The factor."""
+        return f"downscale_factor={self.downscale_factor}"
+
+
+def _checked_factor(who: str, factor: int) -> int:
+    if factor < 1:
+        raise AttributeValueError(message(who, f"{factor}", "a positive factor"))
+    return factor
+
+
+def _unfit(module: Module, x: Any, factor: int, expected: str) -> ShapeError:
+    given = f"x of shape {tuple(x.shape)} with a factor of {factor}"
+    return ShapeError(message(type(module).__name__, given, expected))
