@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Operand, default_device
+from netcl_core import DTYPES, Tensor, default_device
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -50,7 +50,7 @@ def focal_elements() -> ag.AutogradPrimitive:
 
 def operands(input: Any, target: Any) -> tuple[Any, Any]:
     """Both on one device, host data brought there; raises if they do not fit each other."""
-    placed = (each.device for each in (input, target) if isinstance(each, Operand))
+    placed = (each.device for each in (input, target) if isinstance(each, Tensor))
     device = next(placed, default_device())
     input, target = ag.as_operand(input, device), ag.as_operand(target, device)
     if input.shape != target.shape:  # broadcasting would hide a mistake

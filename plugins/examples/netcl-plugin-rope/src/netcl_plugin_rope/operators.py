@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 
 FORWARD = "rope"
 BACKWARD = "rope_backward"
 TEMPLATE = "rope/rope.cl.j2"
-FLOATS = ("float16", "float32", "float64")
+FLOATS = tuple(name for name, dtype in DTYPES.items() if dtype.floating)
 
 
 def bind(
@@ -47,7 +47,7 @@ def turned(sign: int) -> Callable[..., Any]:
 
     def reference(x: Any, base: float, offset: int, interleaved: bool) -> Any:
         length, features = x.shape[-2:]
-        wide = x.astype(np.float32) if x.dtype == np.float16 else x
+        wide = widened(x)
         frequencies = base ** -(np.arange(0, features, 2) / features)
         angles = sign * np.outer(offset + np.arange(length), frequencies)
         c, s = (function(angles).astype(wide.dtype) for function in (np.cos, np.sin))

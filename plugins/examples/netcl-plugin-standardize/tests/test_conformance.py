@@ -1,0 +1,5 @@
+"""Values, gradients, dtypes, shapes, fusion and more, on every OpenCL device here and on NumPy."""
+
+from netcl_core.testing.suite import conformance
+
+TestConformance = conformance("netcl-plugin-standardize")
