@@ -1,61 +1,25 @@
-"""Anomaly mode: NaN gradients, creation traces, and gradients against finite differences."""
+"""Anomaly mode: NaN and infinity, creation traces, and who checks numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
-import anomaly_figures as figures
 import numpy as np
 import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.device.device_table import get_device
 from netcl_core.errors import AnomalyError
 from netcl_core.testing import usable_devices
 
-for plugin in ("elementwise", "tensor", "linalg", "losses"):
+for plugin in ("elementwise", "tensor"):
     pytest.importorskip(f"netcl_plugin_{plugin}")
 
-#: Inputs of each op here; `python tests/support/anomaly_figures.py` takes 2,000.
-INPUTS = 4
 DEVICES = usable_devices()
-CASES = figures.all_cases()
-STRUCTURED = ("amax", "prod", "softmax", "matmul", "linear", "cumsum", "gather")
 
 
 def leaf(values: Any, dtype: str = "float32", device: Any = None) -> nc.Tensor:
     return nc.Tensor.from_host(np.array(values, dtype), device, requires_grad=True)
-
-
-def host(tensor: Any) -> Any:
-    return tensor.to_host().tolist()
-
-
-def times(factor: Any, function: Callable[..., Any], *inputs: nc.Tensor) -> Any:
-    """An op whose gradients are those of a function times a factor."""
-
-    def backward(grad: nc.Tensor) -> list[Any]:
-        copies = [nc.Tensor.from_host(x.to_host(), x.device, requires_grad=True) for x in inputs]
-        with ag.enable_grad():
-            result = function(*copies)
-        found = ag.grad(result, copies, grad)
-        return [None if each is None else (ag.mul(each, factor)).value for each in found]
-
-    def forward(*values: nc.Tensor) -> nc.Tensor:
-        return function(*values).value
-
-    return ag.apply_op(forward, backward, *inputs, op_name="suspect")
-
-
-def checked(result: Any, seed: int = 0, *, finite: bool = True) -> None:
-    """A backward pass under check_numerics with a random upstream gradient."""
-    grad = np.random.default_rng(seed).standard_normal(result.shape).astype(result.dtype)
-    mode = ag.detect_anomaly(check_numerics=True)
-    mode._mode = (finite, True)
-    with mode:
-        result.backward(grad)
 
 
 # -- the mode ---------------------------------------------------------------------------
@@ -86,7 +50,7 @@ def test_what_the_forward_made_infinite_is_named_where_it_began() -> None:
 def test_an_infinite_value_with_finite_gradients_is_an_error_of_its_own() -> None:
     x = leaf([100.0, 1.0])
     loss = ag.sum(ag.tanh(ag.mul(x, 3e38)))
-    loss.backward()
+    loss.backward(retain_graph=True)
     assert np.isfinite(x.grad.to_host()).all()
     x.grad = None
     with ag.detect_anomaly(), pytest.raises(AnomalyError, match=r"forward of mul.*ag\.mul\(x"):
@@ -139,233 +103,3 @@ def test_fused_operators_and_bundles_keep_traces(device: Any) -> None:
         assert traced(ag.jit_compile(lambda x: ag.sum(ag.exp(x) * 2, 1))(x))
         found = ag.jit_compile(lambda x: (ag.exp(x) * x, ag.tanh(x)))(x)
         assert traced(found[0] * found[1])
-
-
-# -- wrong gradients --------------------------------------------------------------------
-
-
-def test_check_numerics_finds_a_gradient_that_is_off() -> None:
-    x = leaf([1.0, 2, 3])
-    wrong = ag.apply_op(
-        lambda v: (v * v).value, lambda g: [(g * x * 1554.0).value], x, op_name="off_by_777"
-    )
-    with (
-        ag.detect_anomaly(check_numerics=True),
-        pytest.raises(AnomalyError, match=r"off_by_777: the gradient of input 0 at \(\d,\) is .*"
-                                          r"finite difference.*Made at .*test_anomaly"),
-    ):  # fmt: skip
-        wrong.backward(np.ones(3, "float32"))
-
-
-@pytest.mark.parametrize("factor", [1.01, 0.99, -1.0, 0.0, 388.0])
-@pytest.mark.parametrize(
-    "function", [ag.tanh, lambda x: ag.softmax(x, 1), lambda x: ag.amax(x, 1), ag.square],
-    ids=["tanh", "softmax", "amax", "square"],
-)  # fmt: skip
-def test_a_factor_on_every_gradient_is_seen(function: Callable[..., Any], factor: float) -> None:
-    for seed in range(2):
-        values = np.random.default_rng(seed).standard_normal((3, 5))
-        checked(function(leaf(values)), seed)
-        with pytest.raises(AnomalyError, match="suspect"):
-            checked(times(factor, function, leaf(values)), seed)
-
-
-def test_one_wrong_element_among_many_is_named() -> None:
-    x = leaf(np.random.default_rng(0).standard_normal((40, 50)))
-    off = np.ones((40, 50), "float32")
-    off[17, 3] = 1.5
-    for function in (ag.exp, lambda x: ag.cumsum(x, 1)):
-        with pytest.raises(AnomalyError, match=r"input 0 at \(17, 3\) is"):
-            checked(times(nc.tensor(off), function, x))
-
-
-def test_one_of_several_inputs_and_one_tensor_twice() -> None:
-    x, y = leaf([[1.0, 2.0], [3.0, 5.0]]), leaf([[0.5, -1.0], [2.0, 4.0]])
-    checked(ag.matmul(x, x))
-    checked(ag.mul(x, x))
-
-    def wrong(g: nc.Tensor) -> list[Any]:
-        return [ag.matmul(g, y, False, True).value, ag.matmul(x, g, True).value * 1.01]
-
-    product = ag.apply_op(lambda a, b: ag.matmul(a, b).value, wrong, x, y, op_name="product")
-    with pytest.raises(AnomalyError, match="the gradient of input 1"):
-        checked(product)
-
-
-class Scaled:
-    """A call whose gradients are 1 % too large."""
-
-    def __init__(self, call: Any) -> None:
-        self.right = call
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.right, name)
-
-    def gradients(self, *args: Any) -> list[Any]:
-        found = self.right.gradients(*args)
-        return [None if each is None else ag.mul(figures.whole(each), 1.01).value for each in found]
-
-
-def test_results_of_one_region_are_checked_together() -> None:
-    both = ag.jit_compile(lambda x: (ag.exp(x) * x, ag.tanh(x)))
-    found = both(leaf([0.5, 1.5]))
-    checked(found[0] * found[1])
-    found = both(leaf([0.5, 1.5]))
-    found[0].call = Scaled(found[0].call)
-    with pytest.raises(AnomalyError, match=r"fused\(exp, mul, tanh\)"):
-        checked(found[0] * found[1])
-
-
-@pytest.mark.parametrize("device", DEVICES, ids=str)
-def test_a_fused_operator_is_checked(device: Any) -> None:
-    x = leaf(np.random.default_rng(1).standard_normal((6, 20)), device=device)
-    w = leaf(np.random.default_rng(2).standard_normal(20), device=device)
-    for function in (
-        lambda x, w: ag.sum(ag.relu(x * w), 1) * 2 + 1,
-        lambda x, w: ag.softmax(ag.tanh(x) * 3, 1) * w,
-        lambda x, w: ag.tanh(ag.amax(x * 2, 1)),
-    ):
-        result = ag.jit_compile(function)(x, w)
-        checked(result)
-        result = ag.jit_compile(function)(x, w)
-        if not result.op_name.startswith("fused"):
-            continue
-        result.call = Scaled(result.call)
-        with pytest.raises(AnomalyError, match="fused"):
-            checked(result)
-
-
-# -- right gradients --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("function", "values"),
-    [
-        (ag.tanh, [1e-12, 1e-4, 0.3, 5.0, 9.0, 12.0, 17.0, 30.0, 1e4]),
-        (ag.sigmoid, [-100.0, -17.0, -1e-9, 0.0, 4.0, 16.0, 17.5, 90.0]),
-        (ag.floor, [-1.0, 0.0, 1.0, 2.9999998, 3.0, 3.0000002, 0.5]),
-        (ag.round, [0.5, 1.5, 2.5, 1.0, -0.49999997]),
-        (ag.sign, [-0.0, 0.0, 1e-30, -2.0]),
-        (ag.abs, [0.0, -0.0, 1e-38, -1e-20, 3.0]),
-        (ag.relu, [0.0, 1e-30, -1e-30, 2.0]),
-        (ag.reciprocal, [1e-30, -1e-12, 1e-3, 3.0, 0.0, 1e20]),
-        (ag.log, [1e-37, 1e-10, 1.0000001, 0.0, 5.0]),
-        (ag.sqrt, [0.0, 1e-37, 1e-12, 4.0]),
-        (lambda x: ag.clamp(x, 0.1, 0.7), [0.1, 0.7, 0.0999999, 0.4, 1.0]),
-        (lambda x: ag.hard_tanh(x, -0.3, 0.3), [-0.3, 0.3, 0.30000004, 0.0, 1.0]),
-        (lambda x: ag.amax(x, -1), [[1.0, 1.0, 0.5], [2.0, 1.9999999, 2.0]]),
-        (lambda x: ag.max(x, -1).values, [[1.0, 1.0, 0.5], [2.0, 1.9999999, 2.0]]),
-        (lambda x: ag.prod(x, -1), [[0.0, 2.0, 3.0], [0.0, 0.0, 1.0], [1e-8, 1e8, 2.0]]),
-        (lambda x: ag.softmax(x, -1), [[0.0, 0.0, 0.0], [30.0, 1.0, -40.0], [1e-9, 5.0, 5.0]]),
-        (lambda x: ag.softmax(x, -1), [[-np.inf, 0.0, 1.0]]),
-        (lambda x: ag.layer_norm(x, 3), [[1000.0, 1000.1, 999.9], [2.0, 2.0, 2.0]]),
-        (lambda x: ag.sum(x), []),
-        (ag.exp, 1.5),
-        (lambda x: ag.exp(x) * np.nan, [1.0, 2.0]),
-    ],
-    ids=lambda each: "" if callable(each) else str(np.shape(each)),
-)
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("device", DEVICES[-1:], ids=str)
-def test_kinks_steps_edges_and_mixed_sizes_are_no_anomaly(
-    function: Callable[..., Any], values: Any, dtype: str, device: Any
-) -> None:
-    with np.errstate(all="ignore"):
-        x = leaf(values, dtype, device)
-    result = function(x)
-    for seed in range(3):
-        checked(result, seed, finite=False)
-
-
-def test_an_input_that_was_changed_where_backward_does_not_read_it() -> None:
-    x = leaf([[1.0, 2.0, 4.0]])
-    result = ag.softmax(x, 1)  # its gradient is computed from the output
-    with ag.no_grad():
-        x.copy_(nc.tensor(np.array([[5.0, -2.0, 1.0]], "float32")))
-    checked(result)
-
-
-def test_large_tensors() -> None:
-    x = leaf(np.random.default_rng(0).standard_normal((512, 1024)))
-    b = leaf(np.zeros(1024))
-    checked(ag.tanh(x + b))
-    checked(ag.softmax(x, 1))
-
-
-@pytest.mark.release
-def test_one_wrong_gradient_of_a_large_tensor_is_named() -> None:
-    """It is sought in halves, each of which takes a dozen evaluations of the op: minutes."""
-    x = leaf(np.random.default_rng(0).standard_normal((512, 1024)))
-    with pytest.raises(AnomalyError):
-        checked(times(1.01, lambda x: ag.softmax(x, 1), x))
-
-
-def test_nothing_that_was_saved_is_touched() -> None:
-    """The check ran the forward again through the op itself, whose output it kept instead."""
-    x = leaf([[3.0, 1.0, 2.0], [1.0, 5.0, 4.0]])
-    for function in (
-        ag.tanh,
-        lambda x: ag.amax(x, -1),
-        lambda x: ag.max(x, -1).values,
-        lambda x: ag.softmax(x, 1),
-    ):
-        result = function(x)
-        seed = np.ones(result.shape, "float32")
-        (before,) = ag.grad(result, x, nc.tensor(seed))
-        with ag.detect_anomaly(check_numerics=True):
-            result.backward(seed)
-        (after,) = ag.grad(result, x, nc.tensor(seed))
-        assert before is not None and after is not None
-        assert host(before) == host(after)
-        x.grad = None
-
-
-def test_a_function_that_takes_its_own_dtype_only() -> None:
-    def doubled(v: nc.Tensor) -> nc.Tensor:
-        if v.dtype != "float32":
-            raise TypeError("float32 alone")
-        return ag.square(v).value
-
-    x = leaf([0.5, 2.0, -3.0])
-    checked(ag.apply_op(doubled, lambda g: [(g * x * 2.0).value], x, op_name="own"))
-    with pytest.raises(AnomalyError, match="own"):
-        checked(ag.apply_op(doubled, lambda g: [(g * x * 2.1).value], x, op_name="own"))
-
-
-# -- every op ---------------------------------------------------------------------------
-
-
-def _judge(op: str, dtype: str, device: Any, inputs: int) -> figures.Figures:
-    found = figures.figures_of(CASES[op], dtype, inputs, device, every=2)
-    assert not found.refused, found.refused[0]
-    return found
-
-
-def sampled(ops: Sequence[str]) -> list[Any]:
-    """Every third op always, all of them before a release."""
-    return [
-        op if i % 3 == 0 else pytest.param(op, marks=pytest.mark.release)
-        for i, op in enumerate(ops)
-    ]
-
-
-@pytest.mark.parametrize("op", sampled(list(CASES)))
-def test_right_gradients_pass_and_wrong_ones_do_not(op: str) -> None:
-    """Of 2,000 inputs some pass, at kinks or where 1 % is near rounding; of these none does."""
-    found = _judge(op, "float32", get_device("cpu"), INPUTS)
-    assert not found.passed, found.examples
-
-
-@pytest.mark.parametrize("op", sampled(STRUCTURED))
-@pytest.mark.parametrize("device", DEVICES[:1], ids=str)
-def test_right_gradients_of_kernels_pass(op: str, device: Any) -> None:
-    for dtype in ("float16", "float32"):
-        _judge(op, dtype, device, 4)
-
-
-def test_wrongs_are_wrong() -> None:
-    right = nc.tensor(np.array([1.0, 0.0, 2.0], "float32"))
-    found = dict(figures.wrongs([right, None], np.random.default_rng(0)))
-    assert set(found) == {*figures.FACTORS, figures.ONE}
-    assert host(found[-1.0][0]) == [-1, 0, -2]
-    assert found[1.01][1] is None

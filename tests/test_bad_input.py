@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from sanitizer_cases import STRUCTURED, Call, T, call, made, primitive_calls
+from sanitizer_calls import Call, T, call, made
+from sanitizer_cases import STRUCTURED, primitive_calls
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -27,7 +28,7 @@ from netcl_core.errors import (
 )
 from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import registry
-from netcl_core.tensors.tensor import Operand
+from netcl_core.tensors.tensor import Tensor
 from netcl_core.testing.streams import recorded
 
 X: Final = T((3, 5))
@@ -42,6 +43,35 @@ EXAMPLES: Final[dict[str, Call]] = {
     "std": call(X, 1),
     "logsumexp": call(X, 1),
     "l2_normalize": call(X, 1),
+    "any": call(X, 1),
+    "all": call(X, 1),
+    "tril": call(X, 1),
+    "unique": call(X),
+    "bincount": call(T((4,), "int64")),
+    "mm": call(X, T((5, 2))),
+    "mv": call(X, T((5,))),
+    "outer": call(T((3,)), T((5,))),
+    "dot": call(T((5,)), T((5,))),
+    "addmm": call(T((2,)), X, T((5, 2))),
+    "cross": call(X, X, 0),
+    "linear_relu": call(X, T((2, 5)), T((2,))),
+    "bias_add": call(X, T((5,)), 1),
+    "einsum": call("ij,kj->ik", X, X),
+    "margin_ranking_loss": call(X, X, X),
+    "soft_margin_loss": call(X, X),
+    "hinge_embedding_loss": call(X, X),
+    "cosine_embedding_loss": call(X, X, T((3,))),
+    "gaussian_nll_loss": call(X, X, 1.0),
+    "poisson_nll_loss": call(X, X),
+    "triplet_margin_loss": call(X, X, X),
+    "argsort": call(X, 1),
+    "triu": call(X, 1),
+    "diff": call(X, 1),
+    "norm": call(X, 3.0, 1),
+    "cosine_similarity": call(X, X, 1),
+    "normalize": call(X, 2.0, 1),
+    "pairwise_distance": call(X, X, 1.5),
+    "glu": call(T((3, 4)), 1),
     "group_norm": call(T((2, 4, 3)), 2),
     "dropout": call(X, 0.5),
     "mse_loss": call(X, X),
@@ -55,6 +85,22 @@ EXAMPLES: Final[dict[str, Call]] = {
     "weighted_smooth_l1": call(X, X, X),
     "fused_weighted_bce_smooth_l1_loss": call(X, X, X, X),
     "nll_loss": call(X, T((3,), "int64", (0, 1, 2))),
+    "getitem": call(X, [1, 0]),
+    "index_put": call(X, [1, 0], 0.5),
+    "bitwise_not": call(T((3, 5), "int64")),
+    "rand": call((3, 5)),
+    "randn": call((3, 5)),
+    "randint": call(0, 9, (3, 5)),
+    "randperm": call(5),
+    "rand_like": call(X),
+    "randn_like": call(X),
+    "randint_like": call(X, 0, 9),
+}
+#: Of ops whose index may be a list of ints, calls with tensors alone.
+INDEX: Final = T((2,), "int64", (1, 0))
+OF_TENSORS: Final[dict[str, Call]] = {
+    "getitem": call(X, INDEX),
+    "index_put": call(X, INDEX, T((2, 5))),
 }
 #: What no op takes in the place of a tensor.
 NO_OPERANDS: Final[dict[str, Any]] = {
@@ -134,9 +180,7 @@ def signature(name: str) -> list[str]:
     record = registry.find_op(name).record
     if not isinstance(record, Operator):
         return list(record.attrs)
-    function = record.function or record.bind
-    code = function.__code__
-    return list(code.co_varnames[: code.co_argcount])
+    return list(record.signature.parameters)
 
 
 def outcome(name: str, args: Any, kwargs: Any) -> str:
@@ -144,7 +188,7 @@ def outcome(name: str, args: Any, kwargs: Any) -> str:
     try:
         result = getattr(ag, name)(*args, **kwargs)
         for part in result if isinstance(result, tuple) else (result,):
-            if isinstance(part, Operand):
+            if isinstance(part, Tensor):
                 part.to_host()
     except (NetclError, IndexError) as error:
         text = str(error)
@@ -229,9 +273,10 @@ def test_operands_on_another_device() -> None:
     if nc.default_device().backend == "numpy":
         pytest.skip("there is one device here")
     bad = []
-    for name, each in examples().items():
+    for name, each in (examples() | OF_TENSORS).items():
         places = list(tensors(name, each))
-        several = len(places) > 1 or any(isinstance(value, list) for value in places[0][0])
+        listed = any(isinstance(value, list) for args, _ in places for value in args)
+        several = len(places) > 1 or listed
         for args, place in places if several else []:
             old = args[place][1] if isinstance(args[place], list) else args[place]
             moved = nc.tensor(old.to_host(), "cpu")
@@ -304,12 +349,21 @@ TABLE: Final[tuple[Row, ...]] = (
     (lambda: nc.Tensor.zeros("ab"), ShapeError, "shape: 'ab'; expected non-negative ints"),
     (lambda: ones(2).copy_(ones(3)), ShapeError, r"copy_: shape \(3,\); expected \(2,\)"),
     (lambda: ones(2).item(), ShapeError, r"item: a tensor of shape \(2,\); expected one element"),
+    (lambda: ag.conv1d(ones(1, 1, 9), ones(1, 1, 3), stride=2**31), AttributeValueError,
+     "conv1d: stride=2147483648; expected a whole number of 1 to 2147483647"),
+    (lambda: ag.conv2d(ones(1, 1, 9, 9), ones(1, 1, 3, 3), padding=10**6, stride=10**6), ShapeError,
+     "conv2d: .* which span 2000009 x 2000009 elements with the padding; expected fewer than"),
+    (lambda: ag.conv_transpose2d(ones(1, 1, 9, 9), ones(1, 1, 3, 3), dilation=10**6), ShapeError,
+     "conv_transpose2d: a result of 2000009 x 2000009 elements; expected fewer than"),
+    (lambda: ag.expand(ones(1), (2**60,)), ShapeError, r"expand: the shape .*at most \d+ elements"),
+    (lambda: ag.rand((3, 4), 5), ArgumentError, r"rand: 2 sizes .*expected rand\(3, 5\) or rand"),
+    (lambda: ag.randn(3, None), ArgumentError, "randn: 2 sizes by position, not all of them ints"),
     # dtypes
     (lambda: ones(2) @ ones(2, dtype="float64"), DtypeError, "matmul: float32 and float64; .*one"),
     (lambda: ag.mean(ints(1, 2)), DtypeError, "mean: a int64 tensor; expected a floating"),
     (lambda: ag.softmax(ints(1, 2)), DtypeError, "softmax: a int64 tensor; expected a floating"),
     (lambda: ag.index_select(ones(3), 0, ones(1)), DtypeError, "index_select: .*dtype float32; "),
-    (lambda: ag.cat((ones(2), ints(1))), DtypeError, "cat: float32 and int64; expected one dtype"),
+    (lambda: ag.cat((ones(2), ones())), ShapeError, "cat: the tensor 1 has no dimensions; .*Use"),
     (lambda: ag.dropout(ints(1, 2)), DtypeError, "dropout: a int64 tensor; expected a floating"),
     (lambda: ints(1) * 2**70, DtypeError, "mul: the scalar .* a value that fits long"),
     (lambda: ones(2) * 10**400, DtypeError, "mul: the scalar 1000.* a value that fits float"),

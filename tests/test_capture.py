@@ -176,7 +176,7 @@ def test_two_steps_of_an_optimizer_in_one_capture(fast: nc.Device) -> None:
         equal(w1, w2)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
 def test_dtypes(dtype: str, device: nc.Device) -> None:
     if dtype == "float64" and not device.supports_fp64:
         pytest.skip("no float64")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,9 +16,9 @@ from click.testing import CliRunner, Result
 from terminal import on_terminal
 
 from netcl_core.cli import doctor, main, reports, tables
-from netcl_core.device import device_table, runtimes
-from netcl_core.device.device import Device, stand_in
 from netcl_core.errors import DeviceError, PluginError
+from netcl_core.hardware import device_table, runtimes
+from netcl_core.hardware.device import Device, stand_in
 from netcl_core.version import VERSION
 
 
@@ -54,6 +55,7 @@ def report(**changes: Any) -> doctor.Report:
         "default": "opencl:0",
         "default_rule": "the first GPU",
         "cache": doctor.CacheReport("/cache", True, 2, 3 * 2**20),
+        "tuning": doctor.TuningReport("/cache/tuning", 3, ["Z80", "Z81"], []),
         "variables": {"NETCL_DEVICE": "opencl"},
     }
     return doctor.Report(**{**values, **changes})
@@ -93,7 +95,7 @@ def test_doctor_json_is_the_whole_report(given: Callable[..., None]) -> None:
     assert data["devices"][0]["local_mem_bytes"] == 49152
 
 
-def test_doctor_in_a_pipe_is_not_wrapped(given: Callable[..., None]) -> None:
+def test_doctor_in_a_pipe_wraps_what_is_long_and_nothing_else(given: Callable[..., None]) -> None:
     given(
         rejected=[device_table.Rejected("Old", "P", "reason " * 40 + "end")],
         checks=[doctor.Check("wheels", False, "two copies")],
@@ -101,7 +103,8 @@ def test_doctor_in_a_pipe_is_not_wrapped(given: Callable[..., None]) -> None:
     )
     text = run("doctor").stdout
     assert any(DEVICE.name in line and DEVICE.platform in line for line in text.splitlines())
-    assert any("Old" in line and "end" in line for line in text.splitlines())
+    assert f"Old   P         {'reason ' * 40}end" in re.sub(r"\n {16}", " ", text)
+    assert max(map(len, text.splitlines())) < 240
     for part in ("3.0 MiB", "NETCL_DEVICE", "two copies", "- something [odd]", "the first GPU"):
         assert part in text
     assert "\x1b" not in text

@@ -80,14 +80,15 @@ def test_a_wrong_op_fails_and_says_where(run: Callable[..., tuple[int, str]], si
     hooked(site, term="2")
     code, output = run("--netcl-plugin", "square", "--netcl-device", "cpu")
     assert code == 1 and "1 failed, 1 passed" in output
-    assert "values: plus on cpu in float16" in output and "expected 2" in output
+    assert "values: plus on cpu in bfloat16" in output and "expected 2" in output
     assert "Traceback" not in output
 
 
 def test_an_expected_failure_is_shown_as_one(
     run: Callable[..., tuple[int, str]], site: Path
 ) -> None:
-    floats = "{f'values in {each}': 'it is off' for each in ('float16', 'float32', 'float64')}"
+    names = "('bfloat16', 'float16', 'float32', 'float64')"
+    floats = f"{{f'values in {{each}}': 'it is off' for each in {names}}}"
     hooked(site, term="0.25", xfail=f"{floats} | {{'non-finite': 'it is off'}}")
     code, output = run("--netcl-plugin", "square", "--netcl-device", "cpu", "-rx")
     assert code == 0 and "1 passed, 1 xfailed" in output
@@ -99,10 +100,10 @@ def test_a_plugin_by_entry_point_alone_is_checked_too(
 ) -> None:
     """It has no hook: its case is derived, and a wrong gradient is noticed."""
     code = "from netcl_core.autograd import AutogradPrimitive\n"
-    code += "op = AutogradPrimitive.from_template('short/short_op.cl.j2')\n"
+    code += "op = AutogradPrimitive.from_template('short_op/short_op.cl.j2')\n"
     wrong = TEMPLATE.replace("grad * 2 * x", "grad * 3 * x")
     files = {"short_road/__init__.py": code, "short_road/templates/short_op.cl.j2": wrong}
-    points = {"netcl_core.primitives": {"short": "short_road:op"}}
+    points = {"netcl_core.primitives": {"short_op": "short_road:op"}}
     install(site, "short-road", files, points)
     status, output = run("--netcl-plugin", "short-road", "--netcl-device", "cpu")
     assert status == 1
@@ -122,15 +123,13 @@ def test_the_static_level_is_a_test_per_check(
     assert "netcl-plugin-square::manifest FAILED" in output
 
 
-def test_the_kit_needs_no_workbench_but_for_other_levels(
+def test_who_checks_is_a_package_of_its_own(
     run: Callable[..., tuple[int, str]], site: Path
 ) -> None:
     hooked(site)
     alone = ("-p", "no:netcl-workbench", "--netcl-plugin", "square")
     code, output = run(*alone, "--netcl-device", "cpu")
-    assert code == 0 and "2 passed" in output
-    code, output = run(*alone, "--netcl-level", "full")
-    assert code == 4 and "--netcl-level full: nothing that is installed checks" in output
+    assert code == 4 and "--netcl-plugin: no installed package checks" in output
     assert "pip install netcl-plugin-workbench" in output
     code, output = run("-p", "no:netcl")  # nor does the workbench need the kit's options
     assert code == 5 and "no tests ran" in output

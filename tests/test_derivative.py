@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_workbench.faults.expression_faults import expression_faults
+from netcl_plugin_workbench.testing.agreement import compiled
+from netcl_plugin_workbench.testing.verification import check_gradient
 
 import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive
 from netcl_core.codegen import derivative as rules
-from netcl_core.codegen.agreement import compiled
 from netcl_core.codegen.derivative import derivative
 from netcl_core.codegen.expressions import (
     FUNCTIONS,
@@ -28,7 +29,6 @@ from netcl_core.codegen.expressions import (
     parse,
     to_c,
 )
-from netcl_core.codegen.verification import check_gradient
 from netcl_core.errors import PrimitiveError
 from netcl_core.plugins.registry import registry
 

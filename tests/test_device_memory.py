@@ -10,9 +10,9 @@ import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.device.device import opencl_module
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import DeviceError
+from netcl_core.hardware.device import opencl_module
 from netcl_core.runtime.memory import memory_of, memory_of_graph
 from netcl_core.runtime.opencl_stream import OpenCLStream
 
@@ -54,6 +54,24 @@ def test_the_peak_of_a_pass_counts_what_it_frees(device: nc.Device) -> None:
         ag.exp(ag.exp(ag.exp(x)))
         assert device.memory_stats()["peak"] - base == 8 * MIB
         assert device.memory_stats()["allocated"] == base
+
+
+def test_a_program_lets_go_of_what_no_later_step_needs(device: nc.Device) -> None:
+    x = nc.Tensor.full((MIB,), 0.5)
+
+    @ag.jit_compile
+    def sums(x: nc.Tensor) -> nc.Tensor:
+        for _ in range(4):
+            x = ag.cumsum(x, 0)
+        return x
+
+    with ag.no_grad():
+        sums(x)
+        device.reset_peak_memory_stats()
+        base = device.memory_stats()["allocated"]
+        found = sums(x)
+        assert device.memory_stats()["peak"] - base <= 8 * MIB + 64 * 1024  # and its partial sums
+        assert device.memory_stats()["allocated"] - base == found.size * 4
 
 
 def test_the_numpy_path_says_what_measures_it() -> None:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netcl_core.device import device as device_module
-from netcl_core.device import device_table, probing
-from netcl_core.device.device import Device
-from netcl_core.errors import DeviceError
+from netcl_core.errors import DeviceError, first_line
+from netcl_core.hardware import device as device_module
+from netcl_core.hardware import device_table, probing
+from netcl_core.hardware.device import Device
 
 TYPES = SimpleNamespace(CPU=2, GPU=4, ACCELERATOR=8)
 
@@ -408,8 +408,8 @@ def test_wrong_result_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_first_line_keeps_what_tells() -> None:
     text = "clBuildProgram failed\n\nBuild on x:\n  error: unknown target CPU 'generic'\nmore"
     expected = "RuntimeError: clBuildProgram failed | error: unknown target CPU 'generic'"
-    assert probing.first_line(RuntimeError(text)) == expected
-    assert probing.first_line(KeyError()) == "KeyError"
+    assert first_line(RuntimeError(text)) == expected
+    assert first_line(KeyError()) == "KeyError"
 
 
 # -- real devices, each in a process of its own ------------------------------------------
@@ -419,8 +419,8 @@ def test_real_devices_compute(python: Callable[..., str]) -> None:
     pytest.importorskip("pyopencl")
     code = """
 import json, threading, warnings
-from netcl_core.device import device_table
-from netcl_core.device import probing
+from netcl_core.hardware import device_table
+from netcl_core.hardware import probing
 found = device_table.all_devices()
 queues = []
 for device in found[:-1]:
@@ -440,8 +440,8 @@ print(json.dumps([d.id for d in found]))
 def test_a_build_that_fails_is_a_reason(python: Callable[..., str]) -> None:
     pytest.importorskip("pyopencl")
     code = """
-from netcl_core.device import device_table
-from netcl_core.device import probing
+from netcl_core.hardware import device_table
+from netcl_core.hardware import probing
 probing.core_source = lambda name: 'this is no kernel;'
 assert [d.id for d in device_table.all_devices()] == ['cpu'], device_table.all_devices()
 assert device_table.default_device().id == 'cpu'
@@ -456,7 +456,7 @@ def test_without_pyopencl(python: Callable[..., str]) -> None:
     code = """
 import sys
 sys.modules['pyopencl'] = None
-from netcl_core.device import device_table
+from netcl_core.hardware import device_table
 from netcl_core.cli import doctor
 assert device_table.default_device().id == 'cpu'
 assert [d.id for d in device_table.all_devices()] == ['cpu']
@@ -468,14 +468,14 @@ assert not doctor.collect().opencl_usable
 
 def test_importing_does_not_import_pyopencl(python: Callable[..., str]) -> None:
     python(
-        "import sys, netcl_core.device.device_table, netcl_core.cli.doctor\n"
+        "import sys, netcl_core.hardware.device_table, netcl_core.cli.doctor\n"
         "assert 'pyopencl' not in sys.modules"
     )
 
 
 def test_a_bad_setting_is_not_swallowed(python: Callable[..., str]) -> None:
     code = """
-from netcl_core.device import device_table
+from netcl_core.hardware import device_table
 from netcl_core.errors import ConfigError
 try:
     device_table.default_device()

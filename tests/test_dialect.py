@@ -14,8 +14,8 @@ from netcl_core.codegen.emit import ON_CPUS, ON_GPUS, PLAIN, Dialect, dialect_of
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.codegen.region import PrimitiveStep, Region, Signature
-from netcl_core.device.device_table import get_device
 from netcl_core.errors import DeviceError
+from netcl_core.hardware.device_table import get_device
 from netcl_core.tape.gradients import run_plan
 
 DIALECTS = {each.name: each for each in (PLAIN, *ON_CPUS.values(), *ON_GPUS.values())}

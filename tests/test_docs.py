@@ -132,9 +132,9 @@ def test_examples_of_docstrings_run(python: Callable[..., str], face: str) -> No
 
 #: Public functions and classes that say enough without an example, or have it elsewhere.
 WITHOUT_EXAMPLE = {
-    "netcl_core": "Bound HostCall NamespaceRegistrar Operand OperatorRegistrar PatternRegistrar "
+    "netcl_core": "Bound HostCall NamespaceRegistrar OperatorRegistrar PatternRegistrar "
     "PrimitiveRegistrar default_device host_generator",
-    "netcl_core.autograd": "Combine RowTeams Slots TraceNode get_current_tape is_grad_enabled "
+    "netcl_core.autograd": "Combine RowTeams Slots TraceNode get_current_tape "
     "reduction_kernels row_teams set_detect_anomaly",
     "netcl_core.plugins": "Explanation Plugin PluginWarning add_templates doctor_checks "
     "load_installed plugin_commands sources unlocked unregister",
@@ -202,3 +202,9 @@ def test_the_published_matrix_is_whole() -> None:
     assert {"✓", "/"} <= set(signs) <= {each.sign for each in SIGNS.values()}
     newest = max(cores, key=Version)
     assert all("✓" in board[plugin, newest].values() for plugin in plugins - NO_DEVICE)
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = [path.name for path in (ROOT / "docs").glob("*.md")]
+    assert [name for name in pages if f"](docs/{name})" not in text] == []

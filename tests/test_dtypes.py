@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -17,6 +18,8 @@ from netcl_core.errors import DtypeError
     [
         ("float32", "float32"),
         (np.float16, "float16"),
+        ("bfloat16", "bfloat16"),
+        (ml_dtypes.bfloat16, "bfloat16"),
         (np.dtype("int64"), "int64"),
         (float, "float32"),
         (int, "int32"),
@@ -35,8 +38,11 @@ def test_other_dtypes_are_refused(given: Any) -> None:
 
 
 def test_sizes_and_categories() -> None:
-    assert [DTYPES[name].itemsize for name in ("bool", "uint8", "float16", "int64")] == [1, 1, 2, 8]
+    assert [
+        DTYPES[name].itemsize for name in ("bool", "uint8", "bfloat16", "float16", "int64")
+    ] == [1, 1, 2, 2, 8]
     assert [name for name, dtype in DTYPES.items() if dtype.floating] == [
+        "bfloat16",
         "float16",
         "float32",
         "float64",

@@ -11,6 +11,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import (
     ArgumentError,
+    DeviceError,
     MissingNameError,
     MissingNamespaceError,
     MissingOpError,
@@ -45,7 +46,7 @@ NAMES = {
 #: Before the code of a process in which no plugin is installed.
 BARE = """
 import netcl_core.plugins.market.survey
-netcl_core.plugins.market.survey.distributions = list
+netcl_core.plugins.market.survey.distributions = lambda memory: []
 """
 
 
@@ -101,6 +102,25 @@ except MissingNamespaceError as error:
     )
 
 
+@pytest.mark.parametrize("mode", ["detect_anomaly", "set_detect_anomaly"])
+def test_checking_numbers_without_who_does_it_is_refused_at_once(
+    python: Callable[..., str], mode: str
+) -> None:
+    code = f"""
+import netcl_core.autograd as ag
+from netcl_core.errors import MissingNamespaceError
+ag.{mode}(False, check_numerics=True)
+try:
+    ag.{mode}(True, check_numerics=True)
+except MissingNamespaceError as error:
+    print(error)
+"""
+    assert python(BARE + code) == (
+        f"{mode}(check_numerics=True): no installed plugin provides the namespace numerics. "
+        "Install it with: pip install netcl-plugin-workbench."
+    )
+
+
 def test_a_namespace_is_the_plugins_module(python: Callable[..., str]) -> None:
     code = "from netcl_core import nn; import netcl_core as nc; print(nn is nc.nn, nn.__name__)"
     pytest.importorskip("netcl_plugin_nn")
@@ -118,6 +138,41 @@ import netcl_plugin_nn.api as own, netcl_core
 print(first is second is own is netcl_core.nn, Linear is own.Linear, own.__spec__.name)
 """
     assert python(code) == "True True netcl_plugin_nn.api"
+
+
+def test_a_module_of_a_namespace_can_be_imported_like_one(python: Callable[..., str]) -> None:
+    """By PyTorch's paths, whichever is imported first; a class is no module."""
+    code = """
+import importlib, netcl_core as nc
+import netcl_core.nn.functional as F
+from netcl_core.nn import functional, init
+from netcl_core.utils.data import DataLoader
+import netcl_core.optim.lr_scheduler as schedules, netcl_core.nn.init
+import netcl_core.autograd as ag
+print(F is functional is nc.nn.functional is ag.ops, F.relu is ag.relu, netcl_core.nn.init is init)
+print(DataLoader is nc.data.DataLoader, nc.utils.data is nc.data)
+print(schedules is nc.optim.lr_scheduler)
+print(nc.device("cpu") is nc.get_device("cpu"), nc.nn.utils.clip_grad_norm_.__module__)
+for name in ("nn.Linear", "nn.nothing", "nn.functional.relu"):
+    try:
+        importlib.import_module(f"netcl_core.{name}")
+    except ModuleNotFoundError as error:
+        print(error)
+"""
+    assert python(code).splitlines() == [
+        "True True True",
+        "True True",
+        "True",
+        "True netcl_plugin_optim.clipping",
+        *(f"No module named 'netcl_core.{x}'" for x in ("nn.Linear", "nn.nothing")),
+        "No module named 'netcl_core.nn.functional.relu'",
+    ]
+
+
+@pytest.mark.parametrize("spec", ["cuda", "cuda:0", "mps", "XPU"])
+def test_a_device_of_pytorchs_name_says_what_to_write(spec: str) -> None:
+    with pytest.raises(DeviceError, match=f"{spec}.*expected one of .*cpu.*Write 'opencl': the fi"):
+        nc.device(spec)
 
 
 def test_importing_a_missing_namespace_names_its_package(python: Callable[..., str]) -> None:
@@ -142,7 +197,7 @@ for name in ("nn", "nothing", "nn.deeper", "_hidden"):
         (nc.data, "Dataloader", "Did you mean DataLoader"),
         (nc.data, "qqqq", r"dir\(netcl_core.data\) lists its names"),
         (nc.tensor([1.0]), "shpae", "Did you mean shape"),
-        (nc.tensor([1.0]), "sum", r"Ops are functions: netcl_core.autograd.sum\(x\)"),
+        (nc.tensor([1.0]), "cat", r"It is a function: netcl_core.autograd.cat\(...\)"),
     ],
 )
 def test_a_misspelt_name_is_guessed(where: object, name: str, hint: str) -> None:

@@ -42,7 +42,7 @@ def test_a_hook_sees_the_whole_gradient_once_and_replaces_it() -> None:
     x.register_hook(hook)
     y = x * 3 + x * x
     for expected in ([50.0, 70.0], [100.0, 140.0]):  # the second is added to the first
-        ag.sum(y).backward()
+        ag.sum(y).backward(retain_graph=True)
         assert x.grad.numpy().tolist() == expected
     assert seen == [[5.0, 7.0]] * 2
 
@@ -76,7 +76,7 @@ def test_a_result_keeps_its_gradient_after_the_hooks() -> None:
     y.retain_grad()
     y.register_hook(doubled)
     z = y * 3
-    ag.sum(z).backward()
+    ag.sum(z).backward(retain_graph=True)
     assert y.grad.numpy().tolist() == [6.0, 6.0] and z.grad is None
     held = y.grad.numpy()
     ag.sum(z).backward()  # the latest pass, not the sum of both
@@ -120,7 +120,7 @@ def test_an_exception_in_a_hook_leaves_no_half_of_a_pass() -> None:
     handle = x.register_hook(lambda grad: 1 / 0)
     y = ag.sum(x * w)
     with pytest.raises(ZeroDivisionError):
-        y.backward()
+        y.backward(retain_graph=True)
     assert x.grad is None and w.grad is None
     handle.remove()
     y.backward()

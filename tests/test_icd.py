@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from netcl_core.device import icd, runtimes
+from netcl_core.hardware import icd, runtimes
 
 
 @pytest.fixture
@@ -254,7 +254,7 @@ def test_cache_that_cannot_be_written(machine: Path, monkeypatch: pytest.MonkeyP
     assert (folder / "00-x.icd").read_text() == "/lib/x.so\n"
 
 
-@pytest.mark.parametrize("variable", icd.USER_VARIABLES)
+@pytest.mark.parametrize("variable", runtimes.USER_VARIABLES)
 def test_a_users_choice_stays(
     machine: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
@@ -293,7 +293,7 @@ def test_real_loader_sees_system_and_environment(python: Callable[..., str]) -> 
     code = "import json, pyopencl as cl; print(json.dumps([p.name for p in cl.get_platforms()]))"
     pytest.importorskip("pyopencl")
     before = json.loads(python(f"try:\n {code}\nexcept Exception: print('[]')"))
-    after = json.loads(python(f"from netcl_core.device import icd\nicd.install()\n{code}"))
+    after = json.loads(python(f"from netcl_core.hardware import icd\nicd.install()\n{code}"))
     assert set(before) <= set(after)
     if any(r.accepted and r.name == "intel-cpu" for r in runtimes.discover()):
         assert "Intel(R) OpenCL" in after

@@ -26,7 +26,13 @@ from netcl_core.autograd import (
     Operator,
     TrainingPattern,
 )
-from netcl_core.errors import AmbiguousOpError, MissingOpError, RegistrationError, TemplateError
+from netcl_core.errors import (
+    AmbiguousOpError,
+    MissingOpError,
+    PrimitiveError,
+    RegistrationError,
+    TemplateError,
+)
 from netcl_core.ops import functions
 from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, SCAFFOLDS, record_types
 from netcl_core.plugins.market.manifests import Provided
@@ -156,7 +162,7 @@ def test_the_face_hides_no_op() -> None:
     registry.load()
     ops = {name: getattr(ag, name) for name in registry.op_names()}
     assert reserved("netcl_core.autograd").isdisjoint(ops)
-    own = {name for name in vars(ag) if not name.startswith("__")} - ag._found
+    own = {name for name in vars(ag) if not name.startswith("__")} - ops.keys()
     assert own <= reserved("netcl_core.autograd")
 
 
@@ -189,7 +195,7 @@ def test_a_pattern_is_listed_and_shown(give: Callable[..., None]) -> None:
         "bias_gelu",
         "-> pattern bias_gelu: gelu(add(x, bias), approximate='tanh') in float32 "
         "(mine, priority 0): used: the only provider",
-        "decided by the only provider",
+        "rule: the only provider",
     ]
     assert said.decided
     with pytest.raises(MissingOpError):  # it is no op
@@ -205,7 +211,7 @@ def test_a_policy_is_listed_and_shown(give: Callable[..., None]) -> None:
     give("mine", policy)
     said = str(nc.plugins.why("half"))
     assert (
-        "amp_policy half: float16; allow matmul, operators; keep exp; promote all other ops" in said
+        "amp_policy half: float16; allow operators, matmul; keep exp; promote all other ops" in said
     )
 
 
@@ -248,7 +254,10 @@ def test_a_name_of_several_kinds(give: Callable[..., None]) -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"matcher": "add"}, "the matcher 'add'; expected a MatchedOp, or a function"),
+        (
+            {"matcher": "add"},
+            "the matcher 'add'; expected a MatchedOp, a tuple of several, or a function",
+        ),
         ({"planner": None}, "the planner None; expected a function"),
         ({"templates": "one"}, "templates = 'one'; expected a tuple of names"),
         ({"dtypes": ["float128"]}, "the dtype 'float128'; expected one of bool"),
@@ -264,13 +273,18 @@ def test_a_pattern_that_is_wrong(change: dict[str, Any], text: str) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [("two words", ("x",)), ("add", ("x", 3)), ("add", "xy"), ("add", 3), (3, ("x",)),
+    [("two words", ("x",)), ("add", ("x", True)), ("add", "xy"), ("add", 3), (3, ("x",)),
      ("add", ("x", "2y")), ("add", ("x",), ("alpha",)), ("add", ("x",), {"alpha": 1})],
 )  # fmt: skip
 def test_a_graph_that_is_wrong(given: Any) -> None:
     with pytest.raises(RegistrationError, match="MatchedOp: the op ") as caught:
         MatchedOp(*given)
     assert caught.value.code == "NP308"
+
+
+def test_what_cannot_be_swapped_is_not_commutative() -> None:
+    with pytest.raises(PrimitiveError, match="commutative with arity 1; expected arity=2"):
+        AutogradPrimitive("odd", lambda x, attrs: x[0], None, arity=1, commutative=True)
 
 
 def test_a_pattern_without_its_template(give: Callable[..., None]) -> None:
@@ -282,7 +296,10 @@ def test_a_pattern_without_its_template(give: Callable[..., None]) -> None:
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"storage": "int32"}, "the storage 'int32'; expected float16 or float32 or float64"),
+        (
+            {"storage": "int32"},
+            "the storage 'int32'; expected bfloat16 or float16 or float32 or float64",
+        ),
         ({"storage": []}, "the storage []"),
         ({"ops": {"exp": "never"}}, "the rule 'never' for exp; expected allow or keep or promote"),
         ({"ops": {"exp": []}}, "the rule [] for exp"),
@@ -312,7 +329,7 @@ def test_an_implementation_of_nobodys_operator_is_visible(give: Callable[..., No
     assert str(said).splitlines()[1:] == [
         "   implementation fast (mine, priority 0): not used: nobody provides the operator "
         "'absent_op'",
-        "decided by none: nobody provides the operator 'absent_op'",
+        "rule: none: nobody provides the operator 'absent_op'",
     ]
     with pytest.raises(MissingOpError, match="mine: only an implementation of it, not the op"):
         _ = ag.absent_op

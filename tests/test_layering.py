@@ -15,8 +15,14 @@ CORE = ROOT / "netcl_core"
 #: The rooms from the ground up. A module may import from its own room and from those below.
 LAYERS = (
     ("netcl_core.errors", "netcl_core.version"),
-    ("netcl_core.config", "netcl_core.dtypes", "netcl_core.hookspecs"),
-    ("netcl_core.device", "netcl_core.device.*"),
+    (
+        "netcl_core.config",
+        "netcl_core.scratch",
+        "netcl_core.kept",
+        "netcl_core.dtypes",
+        "netcl_core.hookspecs",
+    ),
+    ("netcl_core.hardware", "netcl_core.hardware.*"),
     ("netcl_core.runtime", "netcl_core.runtime.*"),
     ("netcl_core.tensors", "netcl_core.tensors.*"),
     (
@@ -41,34 +47,29 @@ LAYERS = (
 
 #: Every import inside a function of the core, and why it stands there.
 ACCEPTED = {
-    ("netcl_core.device.device", "pyopencl"): "optional, slow, and must come after icd.install()",
+    ("netcl_core.hardware.device", "pyopencl"): "optional, slow, and must come after icd.install()",
     ("netcl_core", "?"): "PEP 562: the face fetches each name from its module on first use",
+    ("netcl_core", "netcl_core.errors"): "the face fetches on first use",
+    ("netcl_core", "netcl_core.ops.functions"): "the same; ops are names of the face, too",
     ("netcl_core", "netcl_core.plugins.manager"): "the face is on top; plugins load on first use",
-    ("netcl_core.plugins.registry", "?"): "the same",
+    ("netcl_core.plugins.demand", "?"): "the same",
     ("netcl_core.plugins.kinds", "?"): "the table names what lies in rooms above by import path",
     (
         "netcl_core.tensors.functions",
         "?",
     ): "the room above that makes ops on first use, by its path",
-    ("netcl_core.device.device", "?"): "the room above that holds a device's memory, by its path",
+    ("netcl_core.hardware.device", "?"): "the room above that holds a device's memory, by its path",
+    ("netcl_core.ops.declared.plugin", "?"): "the room above that knows what cases are",
     ("netcl_core.plugins.names", "?"): "the faces, whose names are refused, lie above",
     ("netcl_core.plugins", "?"): "PEP 562: `netcl plugins list` imports no NumPy",
     ("netcl_core.plugins.manager", "?"): "the module of a plugin's namespace",
-    ("netcl_core.cli.main", "netcl_core.plugins.manager"): "`netcl devices` loads no plugin",
+    ("netcl_core.cli.main", "netcl_core.plugins.commands"): "`netcl devices` loads no plugin",
     ("netcl_core.cli.main", "netcl_core.plugins.locking"): "the same",
     ("netcl_core.cli.main", "?"): "`netcl --help` loads no device and no table",
     (
         "netcl_core.cli.main",
         "netcl_core.plugins.catalogue",
     ): "only an unknown command needs the catalogue",
-    (
-        "netcl_core.cli.plugins_command",
-        "netcl_core.ops.why",
-    ): "`netcl plugins list` imports no plugin",
-    (
-        "netcl_core.cli.plugins_command",
-        "netcl_core.dtypes",
-    ): "it imports NumPy, `netcl plugins list` none",
     (
         "netcl_core.cli.plugins_command",
         "netcl_core.plugins.catalogue",
@@ -78,8 +79,9 @@ ACCEPTED = {
         "netcl_core.plugins.market.scanning",
         "importlib_metadata",
     ): "slow, and folders need none of it",
-    ("netcl_core.plugins.market.finding", "importlib_metadata"): "slow, and only loading needs it",
+    ("netcl_core.plugins.market.finding", "?"): "what an entry point names",
     ("netcl_core.plugins.market.finding", "hashlib"): "brings OpenSSL, and only failures need it",
+    ("netcl_core.plugins.market.file_digests", "hashlib"): "the same, and what has changed",
     (
         "netcl_core.plugins.market.manifests",
         "tomllib",
@@ -94,8 +96,8 @@ ACCEPTED = {
         "netcl_core.plugins.market.requirements",
         "packaging.specifiers",
     ): "slow, and hardly ever needed",
-    ("netcl_core.testing.reference", "torch"): "optional and slow",
-    ("netcl_core.testing.plugin", "netcl_core.testing.collectors"): "pytest imports it in all runs",
+    ("netcl_core.testing.plugin", "pytest"): "the module is imported with everybody's pytest",
+    ("netcl_core.testing.plugin", "netcl_core.plugins.catalogue"): "the same",
     ("netcl_core.testing", "?"): "PEP 562: pytest imports the package in everybody's runs",
 }
 
@@ -103,22 +105,39 @@ ACCEPTED = {
 ALONE = {
     "pluggy": {"netcl_core.plugins.hooks", "netcl_core.hookspecs"},
     "pyopencl": {
-        "netcl_core.device.device",
-        "netcl_core.device.device_table",
-        "netcl_core.device.probing",
+        "netcl_core.hardware.device",
+        "netcl_core.hardware.device_table",
+        "netcl_core.hardware.probing",
     },
-    "jinja2": {"netcl_core.runtime.rendering"},
+    "jinja2": {
+        "netcl_core.runtime.rendering",
+        "netcl_core.runtime.sandbox",
+        "netcl_core.runtime.template_errors",
+    },
     "pycparser": {"netcl_core.codegen.expressions"},
     "click": {"netcl_core.cli.endings", "netcl_core.cli.main"},
 }
 
 #: The same in plugins' packages.
 ACCEPTED_IN_PLUGINS = {
+    ("netcl_plugin_nn.torch_states", "torch"): "optional and slow, and for PyTorch's files only",
     ("netcl_plugin_data.digits", "sklearn.datasets"): "slow, and for one data set only",
     ("netcl_plugin_data.digits", "sklearn.model_selection"): "slow, and for one data set only",
     **{
         (f"netcl_plugin_{name}", f"netcl_plugin_{name}.conformance"): "only checks need the cases"
-        for name in ("autodiff", "data", "elementwise", "linalg", "losses", "nn", "optim", "tensor")
+        for name in (
+            "amp",
+            "autodiff",
+            "conv",
+            "data",
+            "detection",
+            "elementwise",
+            "linalg",
+            "losses",
+            "nn",
+            "optim",
+            "tensor",
+        )
     },
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
     ("netcl_plugin_workbench", "netcl_plugin_workbench.commands"): "the same",
@@ -140,6 +159,30 @@ ACCEPTED_IN_PLUGINS = {
         "netcl_plugin_workbench.check.collectors",
     ): "pytest imports it in all runs",
     ("netcl_plugin_workbench.lock.command", "netcl_plugin_workbench.lock.run"): "loads devices",
+    ("netcl_plugin_workbench.tune.command", "netcl_plugin_workbench.tune.tuning"): "the same",
+    ("netcl_plugin_workbench.testing", "?"): "PEP 562: pytest is needed for tests alone",
+    ("netcl_plugin_workbench.testing.reference", "torch"): "optional and slow",
+    ("netcl_plugin_workbench.speed.command", "netcl_plugin_workbench.speed.comparing"): "the same",
+    (
+        "netcl_plugin_workbench.settings.command",
+        "netcl_plugin_workbench.settings.switching",
+    ): "the same",
+    (
+        "netcl_plugin_workbench.settings.command",
+        "netcl_plugin_workbench.settings.preferring",
+    ): "the same",
+    ("netcl_plugin_workbench.cache.command", "netcl_plugin_workbench.cache.folder"): "the same",
+    ("netcl_plugin_workbench.why.command", "netcl_plugin_workbench.why.telling"): "the same",
+    (
+        "netcl_plugin_workbench.kernels.command",
+        "netcl_plugin_workbench.kernels.showing",
+    ): "the same",
+    (
+        "netcl_plugin_workbench.kernels.command",
+        "netcl_plugin_workbench.kernels.listing",
+    ): "the same",
+    ("netcl_plugin_workbench.bench.peers", "?"): "peers take seconds, and need not be installed",
+    ("netcl_plugin_workbench.bench.command", "netcl_plugin_workbench.bench.run"): "the same",
     ("netcl_plugin_workbench.new.command", "netcl_plugin_workbench.new.names"): "the same",
     ("netcl_plugin_workbench.new.command", "netcl_plugin_workbench.new.project"): "the same",
     ("netcl_plugin_train.command", "netcl_plugin_train.run"): "`netcl --help` loads no network",

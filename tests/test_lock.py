@@ -20,7 +20,7 @@ from netcl_core.plugins.market.lock import ANY_DTYPE, DevicePart, Lock, Pin, par
 from netcl_core.plugins.market.lock_verification import verify
 
 TEXT = st.text(max_size=8)
-PINS = st.builds(Pin, TEXT, TEXT, st.booleans(), TEXT)
+PINS = st.builds(Pin, TEXT, TEXT, st.booleans())
 CHOICES = st.dictionaries(TEXT, st.lists(TEXT, max_size=3).map(tuple), max_size=3)
 PARTS = st.builds(
     DevicePart,
@@ -32,7 +32,7 @@ LOCKS = st.builds(
 )
 SAMPLE = Lock(
     Pin("0.1.1", "c0"),
-    {"netcl-plugin-a": Pin("1.0", "a0"), "netcl-plugin-b": Pin("2.0", "", True, "b0")},
+    {"netcl-plugin-a": Pin("1.0", "a0"), "netcl-plugin-b": Pin("2.0", "b0", True)},
     {
         "P | D": DevicePart(
             {
@@ -112,7 +112,8 @@ def test_a_value_of_a_wrong_type_is_named(lock: Lock, random: Any, value: Any) -
 @pytest.mark.parametrize(
     ("change", "code", "said"),
     [
-        ({"schema": 2}, "NP502", "schema 2; expected at most 1. Upgrade netcl-core"),
+        ({"schema": 3}, "NP502", "schema 3; expected schema 2. Upgrade netcl-core"),
+        ({"schema": 1}, "NP502", "schema 1; expected schema 2. Delete it and write it again"),
         ({"schema": True}, "NP501", "schema is True, which should be of type int"),
         ({"core": []}, "NP501", "core is []"),
         ({"core": {"version": 1}}, "NP501", "core.version is 1"),
@@ -149,7 +150,7 @@ def test_a_file_nested_without_end_is_junk() -> None:
 def changes(lock: Lock, data: st.DataObject) -> tuple[Lock, str]:
     """A lock with one thing changed, and the code of the difference."""
     other = data.draw(st.text(min_size=1, max_size=5), "other")
-    kind = data.draw(st.sampled_from(["version", "record", "plugin", "choice", "source"]))
+    kind = data.draw(st.sampled_from(["version", "files", "plugin", "choice", "source"]))
     if kind == "choice":
         part = lock.devices["P | D"]
         op = data.draw(st.sampled_from(sorted(part.choices)))
@@ -171,13 +172,8 @@ def changes(lock: Lock, data: st.DataObject) -> tuple[Lock, str]:
         kept = {key: value for key, value in lock.plugins.items() if key != name}
         return replace(lock, plugins=kept), "NP506"
     old = lock.core if name == "core" else lock.plugins[name]
-    if kind == "record":
-        new = (
-            replace(old, files=old.files + other)
-            if old.editable
-            else replace(old, record=old.record + other)
-        )
-        code = "NP505"
+    if kind == "files":
+        new, code = replace(old, files=old.files + other), "NP505"
     else:
         new, code = replace(old, version=old.version + other), "NP504"
     if name == "core":

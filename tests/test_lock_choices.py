@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from distributions import install_plugin
+from given import Given as Records
+from locked import ASK, CODE, Site
 from netcl_plugin_workbench.lock import devices
 from netcl_plugin_workbench.lock.text import text_of
 
@@ -22,13 +20,12 @@ from netcl_core.errors import PluginError, PluginWarning
 from netcl_core.ops.choosing import resolve
 from netcl_core.ops.implementations import Request
 from netcl_core.plugins import locking
-from netcl_core.plugins.market.lock import ANY_DTYPE, DevicePart, Lock, Pin
+from netcl_core.plugins.market.lock import ANY_DTYPE, EVERY_DTYPE, DevicePart, Lock, Pin
 from netcl_core.plugins.registry import registry
 from netcl_core.plugins.resolution import Offer, decide
 from netcl_core.runtime.kernels import Spec
 from netcl_core.version import VERSION
 
-ROOT = Path(__file__).resolve().parent.parent
 A, B, C = Offer("a", "f", "x", 1, 0), Offer("b-b", "f", "y", 3, 1), Offer("b-b", "f", "z", 2, 2)
 
 
@@ -165,6 +162,36 @@ def test_who_serves_an_op(give: Callable[..., None]) -> None:
         assert ag.locked_op(1.0).item() == 2
 
 
+def test_who_brings_a_policy_and_a_pattern(on_numpy: None) -> None:
+    group = ag.MatchedOp("tanh", (ag.MatchedOp("neg", ("x",)),))
+    brought = {"slow": (1, "float16", 1.0), "fast": (5, "float32", 2.0)}
+    before = registry.choices
+    try:
+        for name, (priority, storage, value) in brought.items():
+            policy = ag.AmpPolicy("locked_policy", storage)
+            pattern = ag.TrainingPattern(
+                "locked_pattern", group, lambda x, value=value: ag.add(ag.mul(x, 0), value)
+            )
+            nc.plugins.register(Records(policy, pattern, priority=priority), name)
+        compiled = ag.jit_compile(lambda x: ag.tanh(ag.neg(x)))
+        x = nc.tensor([0.0])
+        assert (ag.named_policy("locked_policy").storage, compiled(x).item()) == ("float32", 2)
+        found = devices.part_of(nc.get_device("cpu"), lambda *_: None).choices
+        names = ("amp_policy locked_policy", "pattern locked_pattern")
+        for name in names:
+            assert found[name] == {ANY_DTYPE: ("fast",)}
+        slow = {ANY_DTYPE: ("slow",)}
+        part = DevicePart(dict.fromkeys(names, slow))
+        registry.hold_to(Lock(Pin(VERSION), {}, {"NumPy": part}))
+        assert (ag.named_policy("locked_policy").storage, compiled(x).item()) == ("float16", 1)
+        for name in ("locked_policy", "locked_pattern"):
+            assert nc.plugins.why(name).rules == ("the lock file",)
+    finally:
+        registry.hold_to(before)
+        for name in brought:
+            nc.plugins.unregister(name)
+
+
 def test_which_implementation_by_dtype_and_shape(give: Callable[..., None]) -> None:
     def small(request: Any) -> str | None:
         return "it is small" if request.output.size < 10 else None
@@ -196,10 +223,10 @@ def test_a_lock_names_who_serves_next_and_nobody_that_cannot(
     device: Any = FakeDevice()
     monkeypatch.setattr("netcl_core.ops.why.get_device", lambda _: device)
     found = dict(devices._choices("next", device))
-    assert found == dict.fromkeys(nc.DTYPES, ("owner:a", "owner:b", "owner:c"))
+    assert found == {EVERY_DTYPE: ("owner:a", "owner:b", "owner:c"), ANY_DTYPE: ("owner",)}
     give("other", implementation("next", "d", 2))  # nobody says whether it goes before b
     found = dict(devices._choices("next", device))
-    assert found == dict.fromkeys(nc.DTYPES, ("owner:a",))
+    assert found == {EVERY_DTYPE: ("owner:a",), ANY_DTYPE: ("owner",)}
 
 
 def test_devices_may_differ(give: Callable[..., None]) -> None:
@@ -218,59 +245,6 @@ def test_devices_may_differ(give: Callable[..., None]) -> None:
 
 
 # -- of installed plugins --------------------------------------------------------------
-
-CODE = (
-    "from netcl_core import hookimpl\nfrom netcl_core.autograd import AutogradPrimitive\n"
-    "class Plugin:\n    @hookimpl\n    def netcl_register_primitives(self, registry):\n"
-    "        registry.add(AutogradPrimitive('shared_op', lambda x, a: f'{{x[0]}} * {0}',"
-    " None, arity=1), priority={1})\nplugin = Plugin()\n"
-)
-ASK = """
-import json, warnings
-import netcl_core as nc
-import netcl_core.autograd as ag
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    with nc.use_device("cpu"):
-        said = [ag.shared_op(1.0).item(), nc.plugins.why("shared_op").rules]
-print(json.dumps([*said, [str(each.message) for each in caught]]))
-"""
-
-
-class Site:
-    """Installed plugins, a folder to work in, and what a process there says."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.work = folder / "site", folder / "work"
-        self.work.mkdir(parents=True)
-        self.lock = self.work / "netcl.lock"
-        self.names = ["workbench"]
-
-    def install(self, name: str, factor: int, priority: int) -> Path:
-        self.names.append(name)
-        return install_plugin(self.folder, name, CODE.format(factor, priority))
-
-    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        path, names = os.pathsep.join((str(self.folder), str(ROOT))), ",".join(self.names)
-        return subprocess.run(
-            [sys.executable, *words],
-            env={**os.environ, "PYTHONPATH": path, "NETCL_PLUGINS": names, **variables},
-            cwd=self.work,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def ask(self, **variables: str) -> tuple[int, list[str], list[str]]:
-        """The factor that served, the rules, the warnings."""
-        done = self.run("-c", ASK, **variables)
-        assert done.returncode == 0, done.stderr
-        value, rules, warned = json.loads(done.stdout)
-        return int(value), rules, warned
-
-    def command(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        main = ("-W", "error", "-m", "netcl_core.cli.start", "plugins", "lock", "--device", "cpu")
-        return self.run(*main, *words, **variables)
 
 
 @pytest.fixture
@@ -332,9 +306,8 @@ def test_a_misfit_is_an_error_on_demand(
 
 
 def test_a_misfit_is_found_before_anything_is_imported(site: Site) -> None:
-    record = site.install("c_third", 5, 9) / "RECORD"
+    site.install("c_third", 5, 9)
     site.command()
-    record.write_text(record.read_text().replace("sha256=", "sha256=0", 1))
     (site.folder / "c_third_package" / "__init__.py").write_text("print('imported')")
     strict = {"NETCL_LOCK_STRICT": "1"}
     done = site.run("-c", ASK, **strict)
@@ -345,7 +318,7 @@ def test_a_misfit_is_found_before_anything_is_imported(site: Site) -> None:
     assert said.returncode == 3 and "NP509" in said.stderr
     assert "- NP505: netcl-plugin-c-third: the files of 1.0" in said.stderr
     # what repairs it runs all the same
-    (site.folder / "c_third_package" / "__init__.py").write_text(CODE.format(5, 9))
+    (site.folder / "c_third_package" / "__init__.py").write_text(CODE.format(5, 9) + "#")
     check = site.command("--check", **strict)
     assert check.returncode == 1 and check.stdout.startswith("NP505: ")
     assert site.command(**strict).returncode == 0
@@ -356,7 +329,7 @@ def test_a_misfit_is_found_before_anything_is_imported(site: Site) -> None:
     ("content", "said"),
     [
         ("<<<<<<< ours\n", "NP501: netcl.lock: it is no JSON"),
-        (text_of(Lock(Pin("1"))).replace('"schema": 1', '"schema": 7'), "NP502: netcl.lock: schem"),
+        (text_of(Lock(Pin("1"))).replace('"schema": 2', '"schema": 7'), "NP502: netcl.lock: schem"),
     ],
 )
 def test_a_broken_lock_is_named_and_breaks_nothing(site: Site, content: str, said: str) -> None:

@@ -52,6 +52,15 @@ def test_it_writes_the_same_twice(tmp_path: Path) -> None:
         list(lock.devices) == ["NumPy"] and {"eq", "relu"} <= lock.devices["NumPy"].sources.keys()
     )
     assert "netcl-plugin-elementwise" in lock.plugins and lock.core.version
+    choices = lock.devices["NumPy"].choices  # of every name, contested or not
+    for name, provider in (
+        ("relu", "elementwise"),
+        ("namespace nn", "nn"),
+        ("command plugins lock", "workbench"),
+        ("amp_policy fp16", "amp"),
+        ("pattern adamw", "optim"),
+    ):
+        assert choices[name] == {"*": (f"netcl-plugin-{provider}",)}
     check = run("--check")
     assert check.exit_code == 0 and check.stdout.splitlines() == [f"{path} fits"]
 
@@ -119,7 +128,7 @@ def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("--check", "--out", "other.lock").exit_code == 0
     assert not Path("netcl.lock").exists()
     before = {"version": "0.0.1"}
-    old = {"schema": 1, "core": before, "plugins": {}, "devices": {}}
+    old = {"schema": 2, "core": before, "plugins": {}, "devices": {}}
     (tmp_path / "netcl.lock").write_text(json.dumps(old))
     inner = tmp_path / "inner"
     inner.mkdir()
@@ -158,14 +167,14 @@ def test_it_is_written_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> N
     run()
     path = Path("netcl.lock")
     edit(path, "core", "version", value="0.0.1")
-    before, write = path.read_bytes(), Path.write_text
+    before, write = path.read_bytes(), Path.write_bytes
 
-    def interrupted(self: Path, text: str, *args: Any, **kwargs: Any) -> int:
-        write(self, text[: len(text) // 2], *args, **kwargs)
+    def interrupted(self: Path, data: bytes) -> int:
+        write(self, data[: len(data) // 2])
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", interrupted)
+        patch.setattr(Path, "write_bytes", interrupted)
         assert run().exit_code != 0
     assert path.read_bytes() == before and [each.name for each in Path().iterdir()] == [path.name]
     assert run().exit_code == 0 and b"\r" not in path.read_bytes()

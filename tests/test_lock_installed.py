@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from distributions import install_plugin
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from netcl_plugin_workbench.lock.comparing import differences
-from netcl_plugin_workbench.lock.pins import digest_of_files, pin
+from netcl_plugin_workbench.lock.pins import pin
 from netcl_plugin_workbench.lock.text import text_of
 
 from netcl_core import config
+from netcl_core.plugins.market import file_digests
 from netcl_core.plugins.market.finding import Distribution, distributions
-from netcl_core.plugins.market.installed import Installed, by_name, core, digest_of_record
+from netcl_core.plugins.market.installed import Installed, by_name, core
 from netcl_core.plugins.market.lock import DevicePart, Lock, Pin
-from netcl_core.plugins.market.lock_verification import compare, verify
+from netcl_core.plugins.market.lock_verification import compare, digest_now, verify
+from netcl_core.plugins.market.scanning import Folder
 
-TEXT = st.text(max_size=8)
 SAMPLE = Lock(Pin("0.1.1", "c0"), {"netcl-plugin-a": Pin("1.0", "a0")})
-fixed = settings(derandomize=True, deadline=None)
 
 
 # -- what is installed -----------------------------------------------------------------
@@ -51,6 +50,10 @@ def codes(lock: Lock, site: Path) -> list[tuple[str, str]]:
     return [(each.code, each.who) for each in compare(lock, core(), by_name(plugins_of(site)))]
 
 
+def one_of(site: Path, name: str) -> Installed:
+    return by_name(plugins_of(site))[f"netcl-plugin-{name}".replace("_", "-")]
+
+
 def metadata(site: Path, name: str) -> Path:
     return site / f"netcl_plugin_{name}-1.0.dist-info"
 
@@ -62,7 +65,7 @@ def test_what_is_installed_fits_its_own_lock(site: Path) -> None:
 def test_kinds_of_misfits_are_told_apart(site: Path) -> None:
     lock = lock_of(site)
     two = metadata(site, "l_two")
-    (two / "RECORD").write_text((two / "RECORD").read_text() + "l_two_package/more.py,sha256=1,\n")
+    (site / "l_two_package" / "more.py").touch()
     assert codes(lock, site) == [("NP505", "netcl-plugin-l-two")]
     text = (two / "METADATA").read_text()
     (two / "METADATA").write_text(text.replace("Version: 1.0", "Version: 1.1"))
@@ -74,31 +77,64 @@ def test_kinds_of_misfits_are_told_apart(site: Path) -> None:
     assert codes(replace(lock, core=Pin("0.0.1")), site)[0] == ("NP504", "netcl-core")
 
 
-def test_rows_of_this_machine_do_not_count() -> None:
-    """The same wheel gives the same digest wherever and in whichever order it is installed."""
-    rows = ["a/__init__.py,sha256=1,10", "a-1.dist-info/METADATA,sha256=2,20"]
-    local = [
-        "../../../bin/a,sha256=3,30",
-        "a/__pycache__/__init__.cpython-311.pyc,,",
-        "a-1.dist-info/RECORD,,",
-        "a-1.dist-info/INSTALLER,sha256=4,4",
-        "a-1.dist-info/REQUESTED,sha256=5,0",
-        "a-1.dist-info/direct_url.json,sha256=6,60",
-        "a-1.dist-info/uv_cache.json,sha256=6,60",
-    ]
-    digest = digest_of_record("\n".join(rows))
-    assert digest_of_record("\r\n".join([*local, *reversed(rows)])) == digest
-    for row in ("a/new.py,sha256=7,1", "b-1.dist-info/top_level.txt,sha256=8,1", "..a,sha256=9,1"):
-        changed = digest_of_record("\n".join([*rows, row]))
-        assert (changed == digest) is row.startswith("..")
-    assert digest_of_record(rows[0].replace("=1", "=2") + "\n" + rows[1]) != digest
+def test_what_is_of_this_machine_does_not_count(site: Path, tmp_path: Path) -> None:
+    """The same wheel gives the same digest wherever it is installed; any other file counts."""
+    before = one_of(site, "l_two")
+    record = metadata(site, "l_two") / "RECORD"
+    local = ["../../../bin/a,sha256=3,30", "l_two_package/__pycache__/x.cpython-311.pyc,,"]
+    local += ["netcl_plugin_l_two-1.0.dist-info/REQUESTED,sha256=5,0"]
+    record.write_text("\n".join([*local, *reversed(record.read_text().splitlines())]))
+    (site / "l_two_package" / "__pycache__").mkdir()
+    (site / "l_two_package" / "__pycache__" / "x.pyc").write_bytes(b"1")
+    assert digest_now(before) == lock_of(site).plugins["netcl-plugin-l-two"].files
+    shutil.copytree(site, tmp_path / "elsewhere")
+    elsewhere = replace(
+        before.source, handle=Folder(str(tmp_path / "elsewhere" / record.parent.name))
+    )
+    assert digest_now(replace(before, source=elsewhere)) == digest_now(before)
+    for change in (
+        lambda: (site / "l_two_package" / "new.py").touch(),
+        lambda: (site / "l_two_package" / "new.py").rename(site / "l_two_package" / "other.py"),
+        lambda: (site / "l_two_package" / "netcl_plugin.toml").unlink(),
+        lambda: (metadata(site, "l_two") / "METADATA").write_text("Name: netcl-plugin-l_two\n"),
+    ):
+        earlier = digest_now(one_of(site, "l_two"))
+        change()
+        assert digest_now(one_of(site, "l_two")) != earlier
 
 
-@fixed
-@given(TEXT, TEXT)
-def test_any_two_records_are_hashed(one: str, other: str) -> None:
-    assert len(digest_of_record(one)) == len(digest_of_record(other)) == 64
-    assert digest_of_record("a," + one) != digest_of_record("b," + one)
+@pytest.mark.parametrize(
+    ("file", "named"),
+    [
+        ("l_two_package/__init__.py", "l_two_package/__init__.py"),
+        ("l_two_package/templates/plus.cl.j2", "l_two_package/templates/plus.cl.j2"),
+        ("l_two_package/__init__.cpython-311-x86_64-linux-gnu.so", "l_two_package/__init__.cpyth"),
+    ],
+)
+def test_a_changed_file_is_found_whatever_record_says(site: Path, file: str, named: str) -> None:
+    """A line added to a module, a byte of a template, a library that goes before a module."""
+    (site / "l_two_package" / "templates").mkdir()
+    template = site / "l_two_package" / "templates" / "plus.cl.j2"
+    template.write_text("x")
+    lock = lock_of(site)
+    with (site / file).open("a") as opened:
+        opened.write("y")
+    (found,) = compare(lock, core(), by_name(plugins_of(site)))
+    assert (found.code, found.who) == ("NP505", "netcl-plugin-l-two") and named in found.text
+    (again,) = differences(lock, lock_of(site))
+    assert again.code == "NP505"
+
+
+def test_a_package_that_another_folder_hides_is_found(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = lock_of(site)
+    (tmp_path / "first" / "l_two_package").mkdir(parents=True)
+    (tmp_path / "first" / "l_two_package" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path / "first"))
+    assert codes(lock, site) == []
+    (found,) = compare(lock, core(), by_name(plugins_of(site)), strict=True)
+    assert f"l_two_package would be imported from {tmp_path / 'first'}" in found.text
 
 
 def make_editable(site: Path, name: str) -> None:
@@ -111,19 +147,21 @@ def test_editable_installations_are_verified_by_version(site: Path) -> None:
     make_editable(site, "l_one")
     lock = lock_of(site)
     held = lock.plugins["netcl-plugin-l-one"]
-    assert held.editable and held.files and not held.record
+    assert held.editable and held.files
     code = site / "l_one_package" / "__init__.py"
     code.write_text("changed = True")
     assert codes(lock, site) == []  # at load
+    (found,) = compare(lock, core(), by_name(plugins_of(site)), strict=True)
+    assert found.code == "NP505"
     (found,) = differences(lock, lock_of(site))  # by --check
     assert found.code == "NP505"
     one = by_name(plugins_of(site))["netcl-plugin-l-one"]
-    before = digest_of_files(one)
+    before = digest_now(one)
     (code.parent / "__pycache__").mkdir()
     (code.parent / "__pycache__" / "x.pyc").write_bytes(b"1")
-    assert digest_of_files(one) == before
+    assert digest_now(one) == before
     (code.parent / "more.py").touch()
-    assert digest_of_files(one) != before
+    assert digest_now(one) != before
     (metadata(site, "l_one") / "RECORD").write_text("other,,\n")
     (found,) = compare(locked_as_files, core(), by_name(plugins_of(site)))
     assert found.code == "NP505" and "editable" in found.text
@@ -137,69 +175,80 @@ def test_a_direct_url_that_says_nothing_of_it(site: Path, text: str) -> None:
     assert not by_name(plugins_of(site))["netcl-plugin-l-one"].editable
 
 
-def test_without_a_record_the_version_counts(site: Path) -> None:
+def test_without_a_record_the_packages_count(site: Path) -> None:
     (metadata(site, "l_one") / "RECORD").unlink()
     lock = lock_of(site)
-    assert lock.plugins["netcl-plugin-l-one"] == Pin("1.0")
     assert codes(lock, site) == []
+    (site / "l_one_package" / "more.py").touch()
+    assert codes(lock, site) == [("NP505", "netcl-plugin-l-one")]
 
 
 # -- what is remembered ----------------------------------------------------------------
 
 
 @pytest.fixture
-def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the distributions whose RECORD is read and hashed."""
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are read and hashed."""
     names: list[str] = []
-    real = Installed.record_digest
+    real = file_digests.digest
 
-    def counted(one: Installed) -> str:
-        names.append(one.name)
-        return real(one)
+    def counted(path: str) -> str:
+        names.append(Path(path).name)
+        return real(path)
 
-    monkeypatch.setattr(Installed, "record_digest", counted)
+    monkeypatch.setattr(file_digests, "digest", counted)
+    monkeypatch.setattr(file_digests, "_SETTLED_NS", 0)
     return names
 
 
-def test_a_record_is_hashed_once(site: Path, tmp_path: Path, hashed: list[str]) -> None:
+def test_a_file_is_hashed_once(site: Path, tmp_path: Path, read: list[str]) -> None:
     path = tmp_path / "netcl.lock"
-    lock = lock_of(site)
     parts = {"D": DevicePart({"f": {"*": ("a",)}}, {"f": {"float32 forward": "1"}})}
-    path.write_text(text_of(replace(lock, devices=parts)))
-    hashed.clear()
-    assert verify(path, plugins_of(site))[1] == []
-    assert {"netcl-plugin-l-one", "netcl-plugin-l-two"} <= set(hashed)
-    hashed.clear()
+    path.write_text(text_of(replace(lock_of(site), devices=parts)))
+    read.clear()
+    assert verify(path, plugins_of(site))[1] == [] and "__init__.py" in read
+    read.clear()
     again, found = verify(path, plugins_of(site))
-    assert found == [] and hashed == []
+    assert found == [] and read == []
     assert again.order("f", None) == ("a",)
-    record = metadata(site, "l_two") / "RECORD"
-    os.utime(record, ns=(1, 1))  # the same content, touched
-    assert verify(path, plugins_of(site))[1] == [] and hashed == ["netcl-plugin-l-two"]
-    hashed.clear()
-    text = record.read_text()
-    record.write_text(text.replace("sha256=", "sha256=0", 1))
-    assert [each.code for each in verify(path, plugins_of(site))[1]] == ["NP505"]
-    assert [each.code for each in verify(path, plugins_of(site))[1]] == ["NP505"]
-    assert hashed == ["netcl-plugin-l-two"]
+    module = site / "l_two_package" / "__init__.py"
+    os.utime(module, ns=(1, 1))  # the same content, touched
+    assert verify(path, plugins_of(site))[1] == [] and read == ["__init__.py"]
+    read.clear()
+    before, data = module.stat(), module.read_bytes()
+    module.write_bytes(data[:-1] + b"x")  # of the same size, with the old times
+    os.utime(module, ns=(before.st_atime_ns, before.st_mtime_ns))
+    for _ in range(2):
+        assert [each.code for each in verify(path, plugins_of(site))[1]] == ["NP505"]
+    module.write_bytes(data)
+    assert verify(path, plugins_of(site))[1] == []
+
+
+def test_what_has_just_changed_gets_no_receipt(
+    site: Path, tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another change may fall into the same tick of the clock."""
+    monkeypatch.setattr(file_digests, "_SETTLED_NS", 3600 * 10**9)
+    path = tmp_path / "netcl.lock"
+    path.write_text(text_of(lock_of(site)))
+    for _ in range(2):
+        read.clear()
+        assert verify(path, plugins_of(site))[1] == [] and read.count("__init__.py") == 2
 
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", "{}", '{"schema": 9}', '{"schema": 1, "files": {"x": 1}}', "stamps", "digests"],
+    ["", "[]", "{}", '{"schema": 9}', '{"schema": 2, "distributions": {"x": 1}}', "stamps"],
 )
 def test_a_broken_memory_costs_its_speed_only(
-    site: Path, tmp_path: Path, hashed: list[str], content: str
+    site: Path, tmp_path: Path, read: list[str], content: str
 ) -> None:
-    path, memory = tmp_path / "netcl.lock", config.plugin_memory("records.json")
+    path, memory = tmp_path / "netcl.lock", config.plugin_memory("files.json")
     path.write_text(text_of(lock_of(site)))
     verify(path, plugins_of(site))
-    rows = json.loads(memory.read_text())["files"]
-    rows = {
-        key: ["1", *row[1:]] if content == "stamps" else [*row[:3], 7] for key, row in rows.items()
-    }
-    memory.write_text(
-        json.dumps({"schema": 1, "files": rows}) if content in {"stamps", "digests"} else content
-    )
-    hashed.clear()
-    assert verify(path, plugins_of(site))[1] == [] and hashed
+    rows = json.loads(memory.read_text())["distributions"]
+    rows = {key: [7, files] for key, (_, files) in rows.items()}
+    damaged = json.dumps({"schema": 2, "distributions": rows})
+    memory.write_text(damaged if content == "stamps" else content)
+    read.clear()
+    assert verify(path, plugins_of(site))[1] == [] and read

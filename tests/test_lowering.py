@@ -16,10 +16,10 @@ from netcl_core.codegen.expressions import FUNCTIONS
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
-from netcl_core.device.device_table import get_device
 from netcl_core.errors import DeviceError, DtypeError
+from netcl_core.hardware import programs as cache
+from netcl_core.hardware.device_table import get_device
 from netcl_core.ops.primitive_function import primitive_function
-from netcl_core.runtime import programs as cache
 from netcl_core.tape.gradients import run_plan
 from netcl_core.tape.region_call import plan_gradients
 
@@ -74,7 +74,7 @@ def evaluate(region: Region, *arrays: Any) -> tuple[Any, list[Any]]:
     (out,) = run_plan(made, [tensor.buffer for tensor in tensors], ())
     if not made.differentiable:
         return out.to_host(), []
-    needs = tuple(tensor.dtype.startswith("float") for tensor in tensors)
+    needs = tuple(nc.DTYPES[tensor.dtype].floating for tensor in tensors)
     seed = nc.Tensor.ones(out.shape, out.dtype)
     grads = plan_gradients(made, tensors, (), needs, [seed])
     return out.to_host(), [None if g is None else g.to_host() for g in grads]
@@ -250,7 +250,7 @@ def test_functions_on_special_values(device: Any) -> None:
 
 
 @pytest.mark.parametrize("shapes", [((4, 64), (64,)), ((3, 37), (3, 1)), ((1031,), ())], ids=str)
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "uint8"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "uint8"])
 def test_the_kernels_of_gpus(opencl: Any, monkeypatch: Any, shapes: Any, dtype: str) -> None:
     """The vector forms that GPUs get are right on a CPU too, where most of us test."""
     monkeypatch.setattr(opencl, "kind", "gpu")
@@ -262,7 +262,18 @@ def test_the_kernels_of_gpus(opencl: Any, monkeypatch: Any, shapes: Any, dtype: 
         np.testing.assert_array_equal(grads[0], np.broadcast_to(y + 1, x.shape))
         lost = tuple(i for i in range(x.ndim) if np.broadcast_to(y, x.shape).strides[i] == 0)
         wide = np.float64(x).sum(axis=lost).reshape(y.shape)
-        np.testing.assert_allclose(grads[1], wide, 2e-3 if dtype == "float16" else 1e-6)
+        np.testing.assert_allclose(
+            grads[1], wide, {"float16": 2e-3, "bfloat16": 1e-2}.get(dtype, 1e-6)
+        )
+
+
+@pytest.mark.parametrize(("dtype", "access"), [("float16", "uint4"), ("float32", "float4")])
+def test_gpus_read_16_bytes_at_once(opencl: Any, monkeypatch: Any, dtype: str, access: str) -> None:
+    monkeypatch.setattr(opencl, "kind", "gpu")
+    region = chain([primitive("x0 * 2", "grad * 2")], (("in", 0),), inputs=1)
+    made = Plan(region, opencl, Signature((((64,), dtype),), ()))
+    assert f"(__global const {access} *)" in made.forward.launch.source
+    assert f"(__global const {access} *)" in made.backward((True,)).launch.source
 
 
 @pytest.mark.parametrize("length", [16, 33, 333])

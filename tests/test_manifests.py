@@ -283,7 +283,7 @@ tolerance = {float32 = 1e-6}
 
 
 def read(memory: FileMemory, path: Path) -> Manifest:
-    return memory.recall(path, lambda: table_in(path), parse)
+    return memory.recall(str(path), [str(path)], lambda: table_in(path), parse)
 
 
 @pytest.fixture
@@ -358,6 +358,52 @@ def test_what_is_gone_is_forgotten(kept: Path) -> None:
     memory.save()
     table = json.loads(kept.with_name("memory.json").read_text())
     assert list(table["files"]) == [str(other)]
+
+
+def test_any_number_is_remembered(tmp_path: Path) -> None:
+    """A thousand plugins are no reason to parse half of them again."""
+    path = tmp_path / "memory.json"
+    memory = FileMemory(path)
+    for number in range(1000):
+        file = tmp_path / f"{number}.toml"
+        file.touch()
+        memory.recall(str(file), [str(file)], lambda: {"a": 1}, len)
+    memory.save()
+    again = FileMemory(path)
+    for number in range(1000):
+        file = str(tmp_path / f"{number}.toml")
+        assert again.recall(file, [file], lambda: pytest.fail("it was parsed"), len) == 1
+
+
+@pytest.mark.parametrize("file", ["METADATA", "entry_points.txt", "RECORD", "netcl_plugin.toml"])
+def test_what_is_remembered_of_a_distribution_goes_with_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """Changed in place, with no other folder touched; a wrong memory is none."""
+    memory = tmp_path / "memory.json"
+    info = install_plugin(tmp_path / "site", "facts", "", manifest=MANIFEST)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+
+    def seen() -> tuple[Any, ...]:
+        known = FileMemory(memory)
+        (one,) = distributions(known)
+        known.save()
+        place = one.listed.get("facts_package:netcl_plugin.toml")
+        made = None if place is None else read(FileMemory(memory), Path(place))
+        return one.version, sorted(one.points), place is None, made and made.name
+
+    first = seen()
+    assert first == seen() == ("1.0", first[1], False, "kept")
+    path = info / file if file != "netcl_plugin.toml" else tmp_path / "site/facts_package" / file
+    changes = {
+        "METADATA": ("1.0", "2.0"),
+        "entry_points.txt": ("[netcl_core.plugins]", "[x]"),
+        "RECORD": ("netcl_plugin.toml", "x"),
+        "netcl_plugin.toml": ("kept", "made"),
+    }
+    path.write_text(path.read_text().replace(*changes[file]))
+    changed = seen()
+    assert changed != first and changed == seen()
 
 
 def test_a_read_only_folder_costs_nothing_but_time(kept: Path, tmp_path: Path) -> None:

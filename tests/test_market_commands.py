@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from broken import GOOD, install_broken
 from click.testing import CliRunner, Result
-from distributions import TEMPLATE, install_plugin
+from distributions import TEMPLATE, install, install_plugin
 from environments import ROOT
 
 from netcl_core.cli import main
@@ -68,7 +68,15 @@ def test_list(site: Path) -> None:
     result = run("list")
     assert result.exit_code == 0, result.output
     (line,) = [line for line in result.stdout.splitlines() if line.startswith("m_good ")]
-    assert line.split() == ["m_good", "netcl-plugin-m_good", "1.0", "found", "1", "primitive"]
+    assert line.split() == [
+        "m_good",
+        "netcl-plugin-m_good",
+        "1.0",
+        "code",
+        "found",
+        "1",
+        "primitive",
+    ]
     rows = {row["name"]: row for row in json.loads(run("list", "--json").stdout)["plugins"]}
     assert rows["m_good"]["provides"][0]["name"] == "m_op"
     assert rows["m_good"]["api"] == [1, 0] and rows["m_good"]["summary"] == "Adds one to a square"
@@ -107,9 +115,9 @@ def test_nothing_is_installed(tmp_path: Path) -> None:
 import sys
 sys.path[:] = [{str(tmp_path)!r}, {str(ROOT)!r}, *(p for p in sys.path if "site-packages" not in p)]
 from netcl_core.plugins.market import finding
-finding.distributions = lambda: []
+finding.distributions = lambda memory: []
 from netcl_core.plugins.market import survey
-survey.distributions = lambda: []
+survey.distributions = lambda memory: []
 from netcl_core.cli import plugins_command as market
 assert market.show_list(False) == 0
 """
@@ -191,7 +199,7 @@ def test_why() -> None:
     result = run("why", "relu", "--device", "cpu", "--dtype", "float64")
     assert result.exit_code == 0, result.output
     assert "relu in float64 on <Device cpu: NumPy>" in result.stdout
-    assert "primitive relu" in result.stdout and "decided by the only provider" in result.stdout
+    assert "primitive relu" in result.stdout and "rule: the only provider" in result.stdout
     data = json.loads(run("why", "matmul", "--device", "cpu", "--json").stdout)
     assert [one["label"] for one in data["candidates"]] == ["operator matmul", "reference in NumPy"]
     assert len(data["rules"]) == 2
@@ -234,6 +242,20 @@ def test_search() -> None:
     rows: list[dict[str, Any]] = json.loads(run("search", "optim", "--json").stdout)
     assert {"name": "optim", "kind": "namespace"}.items() <= rows[0].items()
     assert {"package"} <= {row["kind"] for row in rows}
+
+
+def test_search_sees_what_is_installed(site: Path) -> None:
+    """A plugin that no catalogue has: by its op, its summary, its package; the short road too."""
+    points = {"netcl_core.primitives": {"m_short": "m_short:m_short"}}
+    install(site, "m-short", {"m_short.py": "m_short = None"}, points)
+    for word, expected in (
+        ("m_op", ("m_op", "primitive", "netcl-plugin-m-good")),
+        ("one to a SQUARE", ("netcl-plugin-m-good", "package", "netcl-plugin-m-good")),
+        ("m_short", ("m_short", "primitive", "m-short")),
+    ):
+        (row,) = json.loads(run("search", word, "--json").stdout)
+        assert (row["name"], row["kind"], row["package"]) == expected and row["here"] == "found"
+    assert "did you mean m_op?" in run("search", "m_opp").stdout
 
 
 def test_search_for_nothing() -> None:

@@ -9,9 +9,9 @@ import mutant_table
 import op_table
 import pytest
 from netcl_plugin_workbench.faults.mutants import WANTED, MutantVerdict, Trial, rows_of
+from netcl_plugin_workbench.testing.reference import torch_module
 
 import netcl_core as nc
-from netcl_core.testing.reference import torch_module
 
 NUMPY = nc.get_device("cpu")
 needs_torch = pytest.mark.skipif(torch_module() is None, reason="PyTorch is not installed")

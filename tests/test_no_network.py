@@ -24,17 +24,25 @@ from netcl_core.cli import main
 
 #: Every command -> what it is called with and the exit code. They run in this order, in one folder.
 COMMANDS: dict[str, list[tuple[str, int]]] = {
+    "tune": [("relu --device cpu --budget 0.01", 1)],
+    "bench": [("tiny --items items --device cpu --peers numpy --budget 0.01", 0)],
+    "cache": [("", 0), ("--empty", 0)],
     "devices": [("", 0), ("--json", 0)],
     "doctor": [("--json", 0)],
     "graph": [("model.py:f --svg f.svg", 0), ("model.py:f --recorded --svg r.svg", 0)],
     "kernels show": [("relu --device cpu", 0), ("matmul --device cpu --shapes 2x3,3x4", 0)],
+    "kernels list": [("", 0), ("relu", 0), ("no-such-op", 2)],
     "plugins list": [("", 0), ("--json", 0)],
     "plugins info": [("elementwise --traceback", 0)],
     "plugins why": [("matmul --device cpu", 0)],
     "plugins search": [("gelu", 0), ("no-such-word", 1)],
     "plugins new": [("hello --kind primitive --out new", 0)],
+    "plugins bench": [("softmax --device cpu --shapes 4x10", 2)],
     "plugins check": [("new --level static", 0), ("data --level run --device cpu", 0)],
     "plugins lock": [("--device cpu", 0), ("--check --device cpu", 0)],
+    "plugins disable": [("losses", 0)],
+    "plugins enable": [("losses", 0)],
+    "plugins prefer": [("relu elementwise", 0), ("relu --forget", 0)],
     "catalogue build": [("--wheels wheels --records records --out site", 0)],
     "matrix run": [("--cores empty --plugins empty --records more --runtime numpy", 3)],
     "matrix report": [("--records records --out board", 0)],
@@ -47,7 +55,15 @@ CELL = {
     "runtime": {"name": "numpy", "platform": "NumPy", "driver": "1", "device": "cpu"},
     "date": "2026-01-01T00:00:00+00:00", "seconds": 1.0, "packages": {}, "check": None,
 }  # fmt: skip
-#: pip asks the system whether it has IPv6; that is no look at the network.
+ITEM = """
+import numpy as np
+from netcl_plugin_workbench.bench import function_cases
+FORMS = {"netcl": lambda ag, x: ag.relu(x), "numpy": lambda np, x: np.maximum(x, 0)}
+def cases(kind):
+    return function_cases("relu", FORMS, lambda: [np.ones(4, np.float32)])
+"""
+#: pip asks the system whether it has IPv6, and workers' pipes are made of a pair of Unix sockets
+#: (family 1); these are no looks at the network.
 WATCH = """
 import os, sys
 def callers(frame):
@@ -61,7 +77,8 @@ def tell(what):
     os.close(file)
     raise PermissionError(what)
 def watch(event, args):
-    if event.startswith("socket.") and event not in FINE:
+    pipe = event == "socket.__new__" and args[1:2] == (1,)
+    if event.startswith("socket.") and event not in FINE and not pipe:
         stack = list(callers(sys._getframe(1)))
         if not any("pip" in one and one.endswith(":_has_ipv6") for one in stack):
             tell(f"{{event}} {{args[1:]}} in {{' '.join(stack)}}")
@@ -157,8 +174,9 @@ def fill(work: Path) -> None:
     model = "import netcl_core.autograd as ag\ndef f(x):\n    return ag.relu(x) * 2\n"
     model += "def example_inputs():\n    return [ag.tensor([1.0])]\n"
     (work / "model.py").write_text(model)
-    for name in ("empty", "wheels", "records"):
+    for name in ("empty", "items", "wheels", "records"):
         (work / name).mkdir()
+    (work / "items" / "tiny.py").write_text(ITEM)
     write_wheel(work / "wheels" / "netcl_plugin_n_one-1.0-py3-none-any.whl")
     (work / "records" / "cell.json").write_text(json.dumps(CELL))
 

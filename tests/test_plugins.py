@@ -15,6 +15,7 @@ import numpy as np
 import pluggy
 import pytest
 from broken import GOOD
+from click.testing import CliRunner
 from distributions import TEMPLATE, install
 from environments import Environment
 
@@ -22,6 +23,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import hookspecs
 from netcl_core.autograd import AutogradPrimitive
+from netcl_core.cli import main
 from netcl_core.errors import (
     AmbiguousOpError,
     MissingOpError,
@@ -359,12 +361,16 @@ def test_a_failing_hook_takes_nobody_along(names: list[str]) -> None:
     assert ("loud: throat", True, "clear") in checks
 
 
-def test_one_command_of_two_plugins(names: list[str]) -> None:
+def test_one_command_of_two_plugins(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that names both, until a setting chooses; then the other one is told."""
     for name in ("second", "first"):
         nc.plugins.register(Commands(), name)
         names.append(name)
-    with pytest.warns(nc.plugins.PluginWarning, match="'second'.*'shout' is taken"):
-        assert "shout" in nc.plugins.plugin_commands()
+    said = CliRunner().invoke(main.netcl, ["shout", "--loud"])
+    assert said.exit_code == 3 and "first:shout and second:shout offer it" in said.stderr
+    monkeypatch.setenv("NETCL_RANK", "second:shout")
+    with pytest.warns(nc.plugins.PluginWarning, match="'first'.* does not get the command 'shout'"):
+        assert nc.plugins.plugin_commands()["shout"].name == "shout"
 
 
 # -- the registry's loading ----------------------------------------------------------
@@ -372,10 +378,12 @@ def test_one_command_of_two_plugins(names: list[str]) -> None:
 
 def test_other_threads_wait_for_the_plugins() -> None:
     """A look-up during loading neither misses what is still to come nor loads twice."""
-    registry, entered, go_on = Registry(), threading.Event(), threading.Event()
+    entered, go_on = threading.Event(), threading.Event()
     loads: list[int] = []
 
-    def load() -> None:
+    def load(kinds: tuple[str, ...] | None, name: str) -> None:
+        if name != "slow_op":
+            return
         loads.append(1)
         assert registry.find_op("slow_op") is None  # from inside: what is there so far
         entered.set()
@@ -384,7 +392,7 @@ def test_other_threads_wait_for_the_plugins() -> None:
         transaction.add("primitive", primitive("slow_op"))
         transaction.commit()
 
-    registry.loader = load
+    registry = Registry(load)
     found: list[Any] = []
     threads = [
         threading.Thread(target=lambda: found.append(registry.find_op("slow_op"))) for _ in range(4)
@@ -400,20 +408,19 @@ def test_other_threads_wait_for_the_plugins() -> None:
 
 
 def test_loading_is_tried_again_after_an_error() -> None:
-    registry = Registry()
     attempts: list[int] = []
 
-    def load() -> None:
+    def load(kinds: tuple[str, ...] | None, name: str) -> None:
         attempts.append(1)
         if len(attempts) == 1:
             raise KeyboardInterrupt
 
-    registry.loader = load
+    registry = Registry(load)
     with pytest.raises(KeyboardInterrupt):
         registry.load()
     registry.load()
     registry.load()
-    assert len(attempts) == 2
+    assert len(attempts) == 3  # the first again, and then for all that is installed
 
 
 def test_a_template_outside_any_plugin(python: Callable[..., str], tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ def test_why_names_the_rule(give: Callable[..., None]) -> None:
     ]
     assert "-> operator asked (owner, priority 0): used: the highest priority, 0" in text
     assert "   operator asked (other, priority -1): not used" in text
-    assert "decided by the NumPy path" in text
+    assert "rule: the NumPy path" in text
     with nc.prefer("other:asked"):
         assert "the explicit choice other:asked" in str(nc.plugins.why("asked", device="cpu"))
 

@@ -1,7 +1,8 @@
 """Every kernel in a simulator that checks each access: no overrun, race, divergence, unset value.
 
-The calls stand in `support/sanitizer_cases.py`; a new op needs one there. What `sanitize` says
-of another author's plugin stands in the workbench's own tests.
+The calls stand in `support/sanitizer_cases.py`, those of the ops that others are made of
+in `support/sanitizer_parts.py`; a new op needs one there. What `sanitize` says of another
+author's plugin stands in the workbench's own tests.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 import sanitizer_cases as cases
 from netcl_plugin_workbench.faults import sanitizer
+from sanitizer_parts import PARTS
 
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.ops.operators import Operator
@@ -61,13 +63,23 @@ def template_files() -> set[str]:
     return core | {f"{p.parents[1].name.removeprefix(prefix)}/{p.name}" for p in plugins}
 
 
+def of_other_kinds(kind: str) -> set[str]:
+    """The labels of the implementations that no device of this kind may take."""
+    records = [*first_party("operator"), *first_party("part"), *first_party("primitive")]
+    all_of_them = [each for record in records for each in getattr(record, "implementations", ())]
+    all_of_them += first_party("implementation")
+    needs = [(each.label, each.requires.device_kinds) for each in all_of_them]
+    fitting = {label for label, kinds in needs if not kinds or kind in kinds}
+    return {label for label, _ in needs} - fitting
+
+
 def test_every_op_has_a_case() -> None:
-    """A new op is added to STRUCTURED, or to COMPOSITES with its reason; none stays behind."""
+    """A new op is added to STRUCTURED or PARTS, or to COMPOSITES with its reason."""
     operators = first_party("operator")
     composites = {each.name for each in operators if each.function is not None}
     parts = [each for each in first_party("part") if isinstance(each, Operator)]
     needed = {each.name for each in (*operators, *parts) if not each.view} - composites
-    called = set(cases.STRUCTURED) | set(cases.PARTS)
+    called = set(cases.STRUCTURED) | set(PARTS)
     known = called | set(cases.COMPOSITES)
     assert needed - called == set(), "operators without a case"
     assert composites - known == set(), "composites without a case or a reason"
@@ -93,8 +105,10 @@ def test_nothing_is_found(kind: str, tmp_path: Path) -> None:
     assert report["findings"] == {}
     assert not log.exists() or log.read_text(encoding="utf-8").strip() == ""
     assert [name for name, count in report["launched"].items() if not count] == []
-    assert set(report["idle"]) <= set(cases.NOT_SIMULATED)
+    assert set(report["idle"]) - of_other_kinds(kind) <= set(cases.NOT_SIMULATED)
     records = [*first_party("primitive"), *first_party("part")]
+    own = [each for record in records for each in getattr(record, "implementations", ())]
+    records += [part for each in own for part in each.parts]
     primitives = {each.name for each in records if isinstance(each, AutogradPrimitive)}
     missing = template_files() - set(report["templates"]) - set(cases.NOT_RENDERED)
     missing -= cases.OF_THE_OTHER_KIND[kind]
@@ -121,3 +135,8 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_a_seeded_fault_is_found(seeded: dict[str, str], fault: str, text: str) -> None:
     assert text in seeded[fault]
     assert f"Kernel: {fault}" in " ".join(seeded[fault].split())
+
+
+def test_what_a_kernel_wrote_into_a_fresh_buffer_is_set(seeded: dict[str, str]) -> None:
+    """A device's probes free theirs, which the simulator would hand out again."""
+    assert "faultless" not in seeded

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 import checkouts
 import pytest
+from distributions import install
+from netcl_plugin_workbench.check.subject import find
+from netcl_plugin_workbench.check.unchanged import unchanged
 from netcl_plugin_workbench.new.names import Names
 from netcl_plugin_workbench.new.project import create
 
@@ -22,12 +26,19 @@ RULES = "E,F,W,I,B,UP,SIM,RUF,C4,PIE,PT,RET,PTH,N"
 _CODE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def made(kind: str, name: str, folder: Path) -> Path:
+#: Every KIND, with and without Python where it can be without.
+NEW = [
+    (name, data) for name, kind in SCAFFOLDS.items() for data in (False, True)[: 1 + kind.defined]
+]
+IDS = [f"{name}-data" if data else name for name, data in NEW]
+
+
+def made(kind: str, name: str, folder: Path, data: bool = False) -> Path:
     """A new project; the op's name is as long as the plugin's."""
     package = f"netcl_plugin_{name.replace('-', '_')}"
     names = Names(name, f"netcl-plugin-{name}", package, name.replace("-", "_"))
     project = folder / names.distribution
-    create(project, SCAFFOLDS[kind], names)
+    create(project, SCAFFOLDS[kind], names, data_only=data)
     return project
 
 
@@ -45,10 +56,10 @@ def path(projects: Sequence[Path], tmp_path_factory: pytest.TempPathFactory) -> 
     return os.pathsep.join(checkouts.show(project, site) for project in projects)
 
 
-@pytest.mark.parametrize("kind", SCAFFOLDS)
+@pytest.mark.parametrize(("kind", "data"), NEW, ids=IDS)
 @pytest.mark.parametrize("name", ["x", "as-long-as-a-name-can-be"])
-def test_new_projects_are_tidy(kind: str, name: str, tmp_path: Path) -> None:
-    project = made(kind, name, tmp_path)
+def test_new_projects_are_tidy(kind: str, data: bool, name: str, tmp_path: Path) -> None:
+    project = made(kind, name, tmp_path, data)
     done = checkouts.call(["ruff", "check", "--no-cache", "--extend-select", RULES], project, "")
     assert done.returncode == 0, done.stdout
     if name == "x":  # how lines are broken depends on the name
@@ -57,7 +68,7 @@ def test_new_projects_are_tidy(kind: str, name: str, tmp_path: Path) -> None:
 
 
 def test_they_are_typed(projects: Sequence[Path], tmp_path: Path) -> None:
-    folders = [str(project / "src") for project in projects]
+    folders = [str(project / "src") for project in projects if any(project.glob("src/*/*.py"))]
     cache = str(ROOT / ".mypy_cache")  # the one that `make lint` fills
     done = checkouts.call(["mypy", "--strict", "--cache-dir", cache, *folders], tmp_path, "")
     assert done.returncode == 0, done.stdout
@@ -68,13 +79,14 @@ def test_they_are_found(projects: Sequence[Path], path: str) -> None:
     states = {row["distribution"]: row for row in json.loads(done.stdout)["plugins"]}
     for project in projects:
         assert states[project.name]["state"] == "found", states[project.name]
-        assert states[project.name]["manifest"] == (project.name != "netcl-plugin-swiglu")
+        short = project.name in {"netcl-plugin-swiglu", "netcl-plugin-a-short"}
+        assert states[project.name]["manifest"] == (not short)
 
 
 @pytest.mark.parametrize(
     ("name", "brings", "shown"),
     [
-        ("a_pattern", "1 pattern", "add(mul(x, scale), residual)"),
+        ("a_pattern", "1 pattern", "softmax(mul(x, scale), dim=dim)"),
         ("a_amp_policy", "1 amp_policy", "float16; allow matmul"),
         ("softmax", "1 implementation", "a_implementation"),
     ],
@@ -98,10 +110,43 @@ def test_their_tests_pass(projects: Sequence[Path], path: str) -> None:
     assert int(passed.split()[0]) > 40 and "failed" not in passed
 
 
-@pytest.mark.packaging  # the check builds a wheel
 @pytest.mark.parametrize("kind", SCAFFOLDS)
-def test_a_new_project_passes_its_own_check(kind: str, tmp_path: Path) -> None:
+def test_what_is_left_as_it_was_written_is_noted(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project = made(kind, f"a-{kind}", tmp_path)
+    table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    source = project / "src"
+    texts = {
+        path.relative_to(source).as_posix(): path.read_text(encoding="utf-8")
+        for path in source.rglob("*")
+        if path.is_file()
+    }
+    site = tmp_path / "site"
+    info = install(site, project.name, texts, table["entry-points"])
+    monkeypatch.syspath_prepend(str(site))
+
+    def describe(author: str, summary: str, url: str, readme: str) -> list[str]:
+        fields = [f"Name: {project.name}", "Version: 0.1.0", f"Author: {author}"]
+        fields += [f"Summary: {summary}", f"Project-URL: Source, {url}", "", readme]
+        (info / "METADATA").write_text("\n".join(fields), encoding="utf-8")
+        return list(unchanged(find(project.name)))
+
+    readme = (project / "README.md").read_text(encoding="utf-8")
+    author, url = table["authors"][0]["name"], table["urls"]["Source"]
+    notes = describe(author, table["description"], url, readme)
+    assert [note.split()[0] for note in notes] == ["NC205:"] * 4
+    assert "README.md" in notes[3] and f"src/netcl_plugin_a_{kind.replace('-', '_')}/" in notes[3]
+    for path in texts:
+        with (site / path).open("a", encoding="utf-8") as file:
+            file.write("\n")
+    assert describe("Ada", "Bends", "https://example.com/bends", "# Bends") == []
+
+
+@pytest.mark.packaging  # the check builds a wheel
+@pytest.mark.parametrize(("kind", "data"), NEW, ids=IDS)
+def test_a_new_project_passes_its_own_check(kind: str, data: bool, tmp_path: Path) -> None:
+    project = made(kind, f"a-{kind}", tmp_path, data)
     command = ["netcl_core.cli.main", "plugins", "check", ".", "--level", "full", "--json"]
     done = checkouts.call(command, project, "")
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
@@ -114,6 +159,10 @@ def test_a_new_project_passes_its_own_check(kind: str, tmp_path: Path) -> None:
         wanted = {"implementation": "softmax"}.get(kind, f"a_{kind}".replace("-", "_"))
         passed = {each["op"] for each in record["outcomes"] if each["check"] == "registration"}
         assert passed == {wanted}
+    if kind == "pattern":
+        assert {each["op"] for each in record["mutants"] if each["caught"]} == {"a_pattern_rows"}
+        checks = {each["check"] for each in record["outcomes"] if each["state"] == "passed"}
+        assert {"match", "near misses", "values", "gradient"} <= checks
 
 
 def test_the_code_of_their_readmes_runs(

@@ -100,10 +100,21 @@ TRACERS = {
     "netcl_core/tape/reverse.py": "a backward pass ends the trace",
     "netcl_core/tape/hooks.py": "a hook ends the trace",
     "netcl_core/tape/tracing.py": "the tracer",
-    "netcl_core/ops/composition.py": "it finds a result's shape by a trace of its own",
+    "netcl_core/tape/trace_node.py": "the tracer's symbols",
+    "netcl_core/tape/spans.py": "what a trace is told of ops that are made of others",
+    "netcl_core/ops/composition.py": (
+        "it finds a result's shape by a trace of its own, and tells a trace which nodes are one op"
+    ),
     "netcl_core/autograd/__init__.py": "re-exports the names that the documents give",
     "netcl_core/autograd/compiler.py": "the same",
+    "netcl_core/ops/casting.py": "casts a value once for all uses in a trace",
+    "plugins/netcl-plugin-workbench/src/netcl_plugin_workbench/testing/policies.py": (
+        "looks at the dtypes of a trace"
+    ),
     "plugins/netcl-plugin-workbench/src/netcl_plugin_workbench/graph/graph.py": "draws traces",
+    "plugins/netcl-plugin-workbench/src/netcl_plugin_workbench/graph/times.py": (
+        "tells a program's steps from its inputs"
+    ),
 }
 _OF_A_TRACE = re.compile(r"^(tracer|TracingContext|TraceNode|TraceBreak|is_tracing)$")
 
@@ -131,7 +142,10 @@ def test_the_search_finds_who_asks() -> None:
 ENQUEUING = {
     "netcl_core/runtime/opencl_stream.py": "the stream of a device",
     "netcl_core/runtime/opencl_replay.py": "that stream's commands, prepared to be done again",
-    "netcl_core/device/probing.py": "tries a device before it has one",
+    "netcl_core/hardware/probing.py": "tries a device before it has one",
+    "plugins/netcl-plugin-workbench/src/netcl_plugin_workbench/testing/guards.py": (
+        "marks what lies beside the buffers of a stream"
+    ),
     "plugins/netcl-plugin-workbench/src/netcl_plugin_workbench/faults/simulated.py": (
         "the stream of a simulator, in which commands leave other traces"
     ),
@@ -158,6 +172,13 @@ PATCHES = {
         "plugins/netcl-plugin-workbench/src/netcl_plugin_workbench/faults/simulated.py",
         "Operator.select",
     ): "in a process of its own, which tries each implementation",
+    **{
+        (
+            "plugins/netcl-plugin-amp/src/netcl_plugin_amp/master.py",
+            f"setattr(Tensor, '{name}', _Attribute({default}))",
+        ): "documented attributes of parameters, of which the core knows nothing"
+        for name, default in (("_model_param", None), ("_frozen", False))
+    },
 }
 
 

@@ -25,7 +25,9 @@ tensors = pytest.importorskip("netcl_plugin_tensor.conformance")
 
 MODULES = (elementwise, tensors, linalg, losses)
 CASES: Sequence[Case] = [case for module in MODULES for case in module.CASES if case.differentiable]
-COMPARED = [case for case in CASES if case.torch is not None]
+#: PyTorch's second derivative is NaN where these have a kink, ours is 0.
+KINKS = {"norm-2-zeros", "norm-3-zeros"}
+COMPARED = [case for case in CASES if case.torch is not None and str(case) not in KINKS]
 CPU = nc.get_device("cpu")
 DEVICES = [CPU, *[each for each in nc.devices() if not each.simulator][:1]]
 
@@ -40,7 +42,8 @@ def test_second_derivatives_are_those_of_pytorch(case: Case, device: nc.Device) 
         if dtype != "float64" or device.supports_fp64:
             arrays = arrays_of(case, dtype)
             given = derivatives(case, arrays, 2, device)
-            assert_alike(given, expected(case, arrays, 2), dtype, f"{case} in {dtype}")
+            computed = "float32" if str(case).endswith("dtype=float32") else dtype
+            assert_alike(given, expected(case, arrays, 2), computed, f"{case} in {dtype}")
 
 
 def test_ops_without_a_second_derivative_are_known() -> None:
@@ -154,6 +157,10 @@ SIDES = {
     "elu": "0 belongs to the exponential, as in the first derivative; to PyTorch's second it does "
     "not",
     "elu-alpha=2": "the same",
+    "selu": "the same",
+    "softsign": "0 belongs to the right side, PyTorch takes the mean of both",
+    "clamp-bounds": "of equal bounds PyTorch gives neither the gradient",
+    "addcdiv-value=0.5": "PyTorch squares a divisor of 0 and gives NaN for infinity",
     "softplus": "the threshold itself, likewise",
     "softplus-beta=2.0-threshold=4.0": "the same",
     "pow": "PyTorch gives NaN at a base of 0, here it is what the branches give",

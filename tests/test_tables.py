@@ -118,3 +118,15 @@ def test_the_header_is_bold_where_that_is_wanted(variables: dict[str, str], bold
     lines = text.splitlines()
     assert lines[0] == ("\x1b[1mplugin   why\x1b[0m" if bold else "plugin   why")
     assert lines[1:3] == ["one      a long reason with", "         several words"]
+
+
+def test_in_a_pipe_a_long_cell_is_a_paragraph(capsys: pytest.CaptureFixture[str]) -> None:
+    """It was one line of 600 columns; a word, such as a path, stays whole."""
+    words, path = "word " * 120, "/a" * 60
+    tables.print_table(("plugin", "why", "n"), [("one", words, "1"), ("two", path, "2")], ("why",))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines if path not in line) <= 90
+    assert sum("word" in line for line in lines) > 5 and path in lines[-1]
+    assert lines[1].startswith("one     word word") and lines[1].endswith("  1")
+    tables.print_table(("plugin", "why"), [("one", words)])  # which does not fold at all
+    assert words.strip() in capsys.readouterr().out

@@ -23,6 +23,7 @@ from netcl_core.testing import usable_devices
 ROOT: Final = Path(__file__).resolve().parent.parent
 ENGINE: Final = "tests/test_engine.py"
 ANOMALY: Final = "tests/test_anomaly.py"
+NUMERICS: Final = "plugins/netcl-plugin-workbench/tests/numerics/test_checking.py"
 STRESS: Final = "tests/test_stress.py"
 JIT: Final = "tests/test_jit.py"
 KEYS: Final = "tests/test_jit_keys.py"
@@ -30,6 +31,7 @@ FACE: Final = "tests/test_face.py"
 EXPRESSIONS: Final = "tests/test_expressions.py"
 ELEMENTWISE: Final = "plugins/netcl-plugin-elementwise/tests/test_traps.py"
 LOSSES: Final = "plugins/netcl-plugin-losses/tests/test_traps.py"
+DETECTION: Final = "plugins/netcl-plugin-detection/tests/test_traps.py"
 
 ELSEWHERE: Final[dict[str, tuple[str, str]]] = {
     # autograd
@@ -58,7 +60,7 @@ ELSEWHERE: Final[dict[str, tuple[str, str]]] = {
     "anomaly mode around backward alone has an empty trace":
         (ANOMALY, "test_a_nan_gradient_is_found_with_the_mode_around_backward_alone"),
     "a gradient off by 777x passes the anomaly check":
-        (ANOMALY, "test_check_numerics_finds_a_gradient_that_is_off"),
+        (NUMERICS, "test_check_numerics_finds_a_gradient_that_is_off"),
     "a mutated input silently gives a wrong gradient":
         (ENGINE, "test_a_mutated_input_is_noticed"),
     "a non-scalar loss is silently seeded with ones":
@@ -85,9 +87,9 @@ ELSEWHERE: Final[dict[str, tuple[str, str]]] = {
     "a class index out of range is read":
         (LOSSES, "test_a_class_index_out_of_range_raises"),
     "the clamp of a probability has gradient 0 inside and 1e7 outside":
-        (LOSSES, "test_the_gradient_beyond_the_clamp_is_not_1e7"),
+        (DETECTION, "test_the_gradient_beyond_the_clamp_is_not_1e7"),
     "a loss waits for the device twice":
-        (LOSSES, "test_the_fused_loss_does_not_wait_for_the_device"),
+        (DETECTION, "test_the_fused_loss_does_not_wait_for_the_device"),
     "gelu(approximate=...) is ignored":
         (ELEMENTWISE, "test_gelu_approximate_is_not_ignored"),
     "a barrier that not all items of a group reach hangs for ever":

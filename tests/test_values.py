@@ -181,8 +181,10 @@ def test_a_sum_in_another_dtype_has_a_gradient_in_that_of_its_input(device: Any)
     ag.mul(out, 0.5).backward()
     assert x.grad.dtype == "float16"
     np.testing.assert_array_equal(x.grad.to_host(), 0.5)
-    with pytest.raises(nc.errors.DtypeError, match=r"sum: dtype='int32'"):
-        ag.sum(x, dtype="int32")
+    whole = ag.sum(x, dtype="int32")
+    assert (whole.dtype, whole.item(), whole.requires_grad) == ("int32", 70000, False)
+    with pytest.raises(nc.errors.DtypeError, match=r"sum: dtype='bool'"):
+        ag.sum(x, dtype="bool")
 
 
 def test_squared_errors_of_float16_beyond_its_largest_number(device: Any) -> None:

@@ -109,6 +109,13 @@ BROKEN: dict[str, Broken] = {
         "ValueError: ",
         headers=[f"Requires-Dist: netcl-core>={'9' * 5000}"],
     ),
+    "unsaid": Broken(
+        "NP319",
+        "an entry point of the short road that is not called as its op",
+        "the primitive 'unsaid_op', of which its entry point says nothing",
+        f"{HEAD}op = AutogradPrimitive('unsaid_op', {SQUARE}, arity=1)\n",
+        entry_points="[netcl_core.plugins]\n[netcl_core.primitives]\nunsaid = unsaid_package:op\n",
+    ),
     "absent": Broken(
         "NP201",
         "an entry point to a module that does not exist",
@@ -211,6 +218,15 @@ BROKEN: dict[str, Broken] = {
         "bad_op",
         _adds("AutogradPrimitive('bad_op', lambda x, a: f'{x[0]} +* 2', None, arity=1)"),
     ),
+    "no_choices": Broken(
+        "NP308",
+        "a space of settings without a value",
+        "the space of softmax: odd: tile has no values",
+        HEAD + "from netcl_core.autograd import Implementation, Space\n"
+        "class Plugin:\n    @hookimpl\n    def netcl_register_operators(self, registry):\n"
+        "        space = Space({'tile': ()}, lambda request: {})\n"
+        f"        registry.add(Implementation('softmax', 'odd', print, space=space)){END}",
+    ),
     "missing_template": Broken(
         "NP309",
         "a template that is not there",
@@ -223,6 +239,34 @@ BROKEN: dict[str, Broken] = {
         "template 'bad_template/bad.cl.j2': line 1",
         f"{CLASS}        registry.add_template('bad.cl.j2'){END}",
         {"bad.cl.j2": "{% macro forward(x) %}{{ x }"},
+    ),
+    "reaching": Broken(
+        "NP316",
+        "a template that runs Python code",
+        "line 3: it reaches for '__globals__'",
+        f"{CLASS}        registry.add_template('odd.cl.j2'){END}",
+        {
+            "odd.cl.j2": "{% macro forward(x) %}\n{{ x }}\n"
+            "{{ cycler.__init__.__globals__.os.abort() }}{% endmacro %}"
+        },
+    ),
+    "endless_template": Broken(
+        "NP317",
+        "a template with a macro that calls itself for ever",
+        "template 'endless_template/odd.cl.j2' of netcl-plugin-endless_template: line 1",
+        f"{CLASS}        registry.add_template('odd.cl.j2'){END}",
+        {"odd.cl.j2": "{% macro forward(x) %}{{ forward(x) }}{{ x }}{% endmacro %}"},
+    ),
+    "odd_definition": Broken(
+        "NP318",
+        "a definition that calls what is no function of NumPy's, in a plugin that is data",
+        "the function open is unknown in \"open('/etc/passwd')\"",
+        manifest="[[provides]]\nname = 'odd'\nkind = 'operator'\ntemplates = ['a/a.cl.j2']\n"
+        "[provides.definition]\ninputs = 'x'\nshape = 'x.shape'\n"
+        "reference = \"open('/etc/passwd')\"\n",
+        templates={"a.cl.j2": ""},
+        entry_points="[netcl_core.plugins]\n[netcl_core.manifest]\n"
+        "odd_definition = odd_definition_package:netcl_plugin.toml\n",
     ),
     "half_way": Broken(
         "NP311",
@@ -238,6 +282,54 @@ BROKEN: dict[str, Broken] = {
         CLASS + f"        registry.add(AutogradPrimitive('later_op', {SQUARE}, arity=1))\n"
         "    @hookimpl\n    def netcl_register_namespaces(self, registry):\n"
         f"        registry.add('half_space', 'json')\n        raise SystemExit(1)\n{END}",
+    ),
+}
+
+_ODD = "class Odd(Exception):\n    {0}\nraise Odd"
+
+BROKEN |= {
+    "interrupting": Broken(
+        "NP207",
+        "raise KeyboardInterrupt, though nobody pressed Ctrl-C",
+        "KeyboardInterrupt: ",
+        "raise KeyboardInterrupt",
+    ),
+    "exhausted": Broken("NP207", "raise MemoryError", "MemoryError: ", "raise MemoryError"),
+    "mute": Broken(
+        "NP207",
+        "an exception whose text cannot be had",
+        "Odd, whose text raises SystemExit",
+        _ODD.format("def __str__(self): raise SystemExit"),
+    ),
+    "secretive": Broken(
+        "NP207",
+        "an exception that takes no note, and whose code, traceback and class cannot be had",
+        "Odd: ",
+        _ODD.format(
+            "def _(self, *_): raise MemoryError\n    add_note = _\n"
+            "    code = __traceback__ = __class__ = property(_)"
+        ),
+    ),
+    "escaping": Broken(
+        "NP207",
+        "control characters in an exception's text",
+        r"RuntimeError: \x1b[2Jgone",
+        "raise RuntimeError('\\x1b[2Jgone')",
+    ),
+    "negative_api": Broken(
+        "NP111", "api = [1, -5]", "api = [1, -5]", manifest="[plugin]\napi = [1, -5]\n"
+    ),
+    "huge_manifest": Broken(
+        "NP110",
+        "a manifest of two million bytes",
+        "it has 2000000 bytes, more than 1048576",
+        manifest="#" * 2_000_000,
+    ),
+    "deep_manifest": Broken(
+        "NP110",
+        "a manifest whose tables are nested 50,000 deep",
+        "it is nested too deeply",
+        manifest="x" + ".x" * 50_000 + " = 1\n",
     ),
 }
 
@@ -297,6 +389,12 @@ BROKEN |= {
         HEAD + _ORDER.format(options="") + " 1\n"
         "    @hookimpl(specname='netcl_register_primitives')\n"
         f"    def again(self, registry): 1\n{END}",
+    ),
+    "bad_priority": Broken(
+        "NP315",
+        "priority='high'",
+        "'high_op' with the priority 'high'; expected an integer",
+        CLASS + f"        registry.add(AutogradPrimitive('high_op', {SQUARE}, 1), 'high'){END}",
     ),
     "bad_pattern": Broken(
         "NP308",

@@ -33,7 +33,7 @@ class _Step:
         weights = covectors(forms, [each.dtype for each in results])
         for result, each in zip(results, weights, strict=True):
             if each is not None and result.requires_grad:
-                ag.backward(result, each.astype(result.dtype))
+                ag.backward(result, each.astype(result.dtype), retain_graph=True)
         return results
 
 

@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_workbench.testing.inputs import for_inputs
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.testing.cases import Case
-from netcl_core.testing.samples import for_inputs, is_floating
+from netcl_core.testing.samples import is_floating
 
 torch = pytest.importorskip("torch")
 
 #: Shapes of an elementwise op's inputs: broadcast, with one element and with several rows.
 BROADCAST: tuple[Shape, ...] = ((3, 4), (4,), (3, 1))
 #: Differences beyond this, relative to the largest element, are mistakes.
-CLOSE = {"float16": 2e-2, "float32": 2e-3, "float64": 1e-9}
+CLOSE = {"bfloat16": 1e-1, "float16": 2e-2, "float32": 2e-3, "float64": 1e-9}
 
 
 def arrays_of(case: Case, dtype: str) -> list[Array]:
@@ -62,14 +63,15 @@ def derivatives(
         result = (function or case.run)(*tensors)
         upstream = _tensor(weights(result.shape, 0), result)
         targets = [x for x, need in zip(tensors, needs, strict=True) if need]
-        found = ag.grad(result, targets, upstream.requires_grad_(), create_graph=True)
+        used: Any = {"allow_unused": True}
+        found = ag.grad(result, targets, upstream.requires_grad_(), create_graph=True, **used)
         targets.append(upstream)
         for number in range(1, order):
             pairs = [(x, _tensor(weights(x.shape, number), x)) for x in found if _flows(x)]
             if not pairs:
                 return [np.zeros(x.shape) for x in targets]
             outputs, seeds = [x for x, _ in pairs], [seed for _, seed in pairs]
-            found = ag.grad(outputs, targets, seeds, create_graph=number < order - 1)
+            found = ag.grad(outputs, targets, seeds, create_graph=number < order - 1, **used)
         return [_host(x, like) for x, like in zip(found, targets, strict=False)]
 
 

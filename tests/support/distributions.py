@@ -41,8 +41,7 @@ def install(
     ]
     (info / "entry_points.txt").write_text("\n".join(sections), encoding="utf-8")
     listed = [*files, f"{info.name}/METADATA", f"{info.name}/entry_points.txt"]
-    digests = [sha256((site / name).read_bytes()).hexdigest() for name in listed]
-    record = [f"{name},sha256={digest}," for name, digest in zip(listed, digests, strict=True)]
+    record = [f"{name},{_digest((site / name).read_text(encoding='utf-8'))}," for name in listed]
     (info / "RECORD").write_text(
         "\n".join([*record, f"{info.name}/RECORD,,"]) + "\n", encoding="utf-8"
     )

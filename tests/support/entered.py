@@ -65,6 +65,7 @@ def gradient() -> dict[str, list[str]]:
 
 def trace() -> dict[str, list[str]]:
     x, gelu, add = leaf(), ag.gelu, ag.add
+    nc.plugins.list()  # loads all of them, which is a scene of its own
     chain = ag.jit_compile(lambda x: add(gelu(x), x))
     return {
         "first compiled call": entered(lambda: chain(x)),

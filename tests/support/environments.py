@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from netcl_core import config, kept
+
 ROOT = Path(__file__).resolve().parents[2]
 _FOREIGN = ("PIP_", "PYTHON", "NETCL_", "OCL_ICD_", "OPENCL_VENDOR_PATH", "VIRTUAL_ENV", "PYTEST_")
 
@@ -89,7 +91,11 @@ class Environment:
         (site / "shared.pth").write_text(f"{shared}\n")
         self.work = folder / "work"
         self.work.mkdir()
-        self._cache = shared.parents[2] / "cache"  # one for all: a kernel is built once
+        self._cache = shared.parents[2] / "cache"
+        if not self._cache.exists():  # one for all, with the kernels that this environment built
+            self._cache.mkdir()
+            kept.folder().mkdir(parents=True, exist_ok=True)
+            (self._cache / "programs").symlink_to(kept.folder())
 
     def install(self, *what: Any, links: Path | None = None) -> str:
         """Let pip install packages; nothing comes from an index, ours come from `links`."""
@@ -106,4 +112,5 @@ class Environment:
 
     def variables(self) -> dict[str, str]:
         """The settings under which everything runs here: a cache that is not the user's."""
-        return {"NETCL_CACHE_DIR": str(self._cache)}
+        size = str(config.get("cache-size-mb"))
+        return {"NETCL_CACHE_DIR": str(self._cache), "NETCL_CACHE_SIZE_MB": size}

@@ -122,9 +122,16 @@ FAULTY: dict[str, Faulty] = {
     "gone_file": Faulty(
         "NC103",
         "a template of the manifest that is not there",
-        "templates/other.cl.j2",
+        "the wheel does not hold templates/other.cl.j2",
         _manifest('templates = ["', 'templates = ["sound/other.cl.j2", "'),
         also=["NC306"],
+    ),
+    "data_with_code": Faulty(
+        "NC110",
+        "Python in a plugin that has no entry point for it",
+        f"it is data, and holds {PLUGIN}",
+        {MANIFEST: HEAD + ROW + '\n[provides.definition]\nreference = "scale * x * x"\n'},
+        points={"netcl_core.manifest": POINTS["netcl_core.manifest"]},
     ),
     "wrong_module": Faulty(
         "NC104",
@@ -210,14 +217,14 @@ FAULTY: dict[str, Faulty] = {
     "unlisted_op": Faulty(
         "NC304",
         "an op that the manifest does not list",
-        "primitive 'odd'",
+        "it registers the primitive 'odd', which the manifest does not list",
         {PLUGIN: _adds("lambda x, attrs: x[0], None, arity=1")[PLUGIN]},
         op="odd",
     ),
     "unlisted_namespace": Faulty(
         "NC304",
         "a namespace that the manifest does not list",
-        "namespace 'spare'",
+        "it registers the namespace 'spare', which the manifest does not list",
         {
             PLUGIN: REGISTER
             + "    @hookimpl\n    def netcl_register_namespaces(self, registry):\n"
@@ -229,7 +236,7 @@ FAULTY: dict[str, Faulty] = {
     "promised_op": Faulty(
         "NC305",
         "an op of the manifest that is not registered",
-        "primitive 'more'",
+        "the manifest lists the primitive 'more', which it does not register",
         {MANIFEST: HEAD + ROW + '\n[[provides]]\nname = "more"\nkind = "primitive"\n'},
         op="more",
     ),
@@ -271,6 +278,12 @@ FAULTY: dict[str, Faulty] = {
         "a template that is no Jinja",
         "template 'sound/helper.cl.j2': line 1",
         {f"{PACKAGE}/templates/helper.cl.j2": "{% if %}"},
+    ),
+    "reaching_helper": Faulty(
+        "NC406",
+        "a template that reaches for what belongs to Python, in a line that is never rendered",
+        "line 2: it reaches for '__init__'",
+        {f"{PACKAGE}/templates/helper.cl.j2": "{% if 0 %}\n{{ cycler['__init__'] }}{% endif %}"},
     ),
     "bad_word": Faulty(
         "NC402",

@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from differential import check
 from programs import FLOATS, Program, generate
 
-from netcl_core.device.device_table import get_device
+from netcl_core.hardware.device_table import get_device
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Writes what follows from the code: the catalogue, the reference pages, README's table.
+"""Writes what follows from the code and the records: catalogue, reference pages, tables, drawings.
 
     python tests/support/generate.py            write the files that differ
     python tests/support/generate.py --check    name them and exit with 1 instead
@@ -16,14 +16,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import api_reference
+import beside_pytorch
 import manifests
 import renewal
 from broken import BROKEN, DEADLY
 from faulty import FAULTY
-from netcl_plugin_workbench.check.findings import KINDS as FINDINGS
+from netcl_plugin_workbench.bench.pages import last_records, section
+from netcl_plugin_workbench.bench.plot import svg
+from netcl_plugin_workbench.check.findings import KINDS as STATIC_FINDINGS
+from netcl_plugin_workbench.check.findings import NOTES
 from netcl_plugin_workbench.new.names import Names
 from netcl_plugin_workbench.new.project import rendered
+from netcl_plugin_workbench.testing.findings import KINDS as RUN_FINDINGS
 
+import netcl_core as nc
 from netcl_core import config, errors, hookspecs
 from netcl_core.plugins.kinds import KINDS, SCAFFOLDS
 from netcl_core.plugins.market.failures import FAILURES
@@ -31,6 +38,7 @@ from netcl_core.testing import vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = "netcl_core/plugins/catalogue.json"
+RECORDS = ROOT / "benchmarks" / "records"
 SCHEMA = "netcl_core/plugins/market/manifest_schema.json"
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -100,13 +108,13 @@ def failures_table() -> Iterator[str]:
 
 
 def findings_table() -> Iterator[str]:
-    """Every kind of finding of the static check, with the faulty plugins that prove it."""
+    """Every kind of finding of a check, with the faulty plugins that prove it."""
     examples: dict[str, list[str]] = {}
     for row in FAULTY.values():
         examples.setdefault(row.code, []).append(row.what)
     yield "| code | check | what is wrong | what to do | proved with |"
     yield "|---|---|---|---|---|"
-    for code, kind in FINDINGS.items():
+    for code, kind in {**STATIC_FINDINGS, **NOTES, **RUN_FINDINGS}.items():
         proof = "; ".join(examples.get(code, []))
         anchor = f'<a id="{code.lower()}"></a>{code}'
         yield f"| {anchor} | `{kind.check}` | {kind.meaning} | {kind.remedy} | {proof} |"
@@ -159,6 +167,32 @@ def new_launch() -> Iterator[str]:
     yield from _fenced("py", text.partition("# -- how OpenCL")[2].partition("\n")[2].strip())
 
 
+def benchmarks_tables() -> Iterator[str]:
+    """The last benchmark record of each device, as tables."""
+    found = last_records(RECORDS)
+    if not found:
+        yield "None yet: `netcl bench --json benchmarks/records/NAME.json && make docs` makes one."
+    for name, record in found.items():
+        yield from section(record, f"../benchmarks/records/{name}.svg")
+
+
+def of_pytorch() -> Iterator[str]:
+    """How many of PyTorch's names there are."""
+    yield from beside_pytorch.here(nc)
+
+
+def not_of_pytorch() -> Iterator[str]:
+    """Which of PyTorch's names are not there."""
+    yield from beside_pytorch.absences(nc)
+
+
+def programs_list() -> Iterator[str]:
+    """The programs that run under PyTorch and netcl alike, by their first lines."""
+    for path in sorted((ROOT / "tests" / "programs").glob("*.py")):
+        said = path.read_text(encoding="utf-8").split('"""')[1]
+        yield f"- [`{path.name}`](../tests/programs/{path.name}): {said}"
+
+
 PACKAGE = "src/netcl_plugin_bump"
 
 
@@ -179,6 +213,7 @@ def _first_paragraph(thing: Any) -> str:
 
 
 PARTS: dict[str, Callable[[], Iterator[str]]] = {
+    "benchmarks": benchmarks_tables,
     "checks": checks_table,
     "settings": settings_table,
     "hooks": hooks_table,
@@ -192,6 +227,11 @@ PARTS: dict[str, Callable[[], Iterator[str]]] = {
     "new_primitive": new_primitive,
     "new_kernels": new_kernels,
     "new_launch": new_launch,
+    "api": api_reference.page,
+    "programs": programs_list,
+    "of_pytorch": of_pytorch,
+    "not_of_pytorch": not_of_pytorch,
+    "beside_pytorch": beside_pytorch.differences,
 }
 
 
@@ -225,6 +265,7 @@ def wanted() -> dict[Path, str]:
     files = {
         ROOT / CATALOGUE: json.dumps(manifests.catalogue(), indent=1) + "\n",
         ROOT / SCHEMA: json.dumps(manifest_schema(), indent=1) + "\n",
+        **{RECORDS / f"{name}.svg": svg(each) for name, each in last_records(RECORDS).items()},
     }
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = path.read_text(encoding="utf-8")
@@ -236,7 +277,9 @@ def wanted() -> dict[Path, str]:
 def outdated() -> dict[Path, str]:
     """The files that differ from what they ought to hold."""
     return {
-        path: text for path, text in wanted().items() if path.read_text(encoding="utf-8") != text
+        path: text
+        for path, text in wanted().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
     }
 
 

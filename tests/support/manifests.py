@@ -4,7 +4,7 @@
     python tests/support/manifests.py --check    name them and exit with 1 instead
 
 What a registration does not tell comes from the plugin's `pyproject.toml` (summary, licence) and
-from its conformance cases (dtypes and gradients of structured ops). The keys of
+from its conformance cases (dtypes, and gradients of structured ops). The keys of
 `[plugin]` and `[requires]` that a person wrote are kept.
 """
 
@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import renewal
-from netcl_plugin_workbench.check.registration import pairs, provided, toml
+from netcl_plugin_workbench.check.registration import pairs, provided, toml, unpromise
 
-from netcl_core.plugins.market.manifests import FILE, SCHEMA
-from netcl_core.plugins.registry import registry
+from netcl_core.plugins.loading import load_installed
+from netcl_core.plugins.market.finding import FILE
+from netcl_core.plugins.market.manifests import SCHEMA
 from netcl_core.testing import table_of
 from netcl_core.version import API_VERSION
 
@@ -41,7 +42,7 @@ def registered(distribution: str) -> list[dict[str, Any]]:
     """The rows of `[[provides]]` that follow from what a plugin registers, sorted."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        registry.load()
+        load_installed(unpromise)
     return provided(distribution, table_of(distribution).cases)
 
 

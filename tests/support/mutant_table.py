@@ -1,9 +1,10 @@
 """Writes the table of docs/mutants.md: which seeded faults of our ops the checks catch, from a run.
 
-    python tests/support/mutant_table.py
+    python tests/support/mutant_table.py [new]
 
 It breaks every op of every plugin in every way, which takes minutes, so that `make docs` leaves
-it alone and `make mutants` runs it. Exits with 1 if a plugin's cases catch too few.
+it alone and `make mutants` runs it. With `new` it breaks those alone that the page does not have,
+and adds their faults to it. Exits with 1 if a plugin's cases catch too few.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ import op_table
 from netcl_plugin_workbench.check.full import run_all
 from netcl_plugin_workbench.faults.expression_faults import Fault, expression_faults
 from netcl_plugin_workbench.faults.mutants import WANTED, MutantVerdict, by_kind, rows_of, summary
+from netcl_plugin_workbench.testing.collection import Table
+from netcl_plugin_workbench.testing.reference import torch_module
 
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.testing import usable_devices
-from netcl_core.testing.collection import Table
-from netcl_core.testing.reference import torch_module
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "mutants.md"
@@ -63,6 +64,50 @@ def lines(found: Sequence[tuple[str, list[MutantVerdict]]]) -> Iterator[str]:
         yield from (f"- `{each.op}`, {each.kind}: `{_short(each.text)}`" for each in missed)
 
 
+def added(page: str, found: Sequence[tuple[str, list[MutantVerdict]]]) -> str:
+    """The generated part of a page with the verdicts of further ops."""
+    match = _PART.search(page)
+    assert match is not None  # it has been written before
+    old = match[0].removeprefix(match[1]).removesuffix(match[2]).rstrip("\n")
+    fresh = [(provider, verdicts) for provider, verdicts in found if verdicts]
+    kinds = by_kind([verdict for _, verdicts in fresh for verdict in verdicts])
+    head, *sections = re.split(r"^(?=## )", old, flags=re.MULTILINE)
+    for kind, (good, total) in kinds.items():
+        row = re.compile(rf"^\| {re.escape(kind)} \| ([\d,]+) of ([\d,]+) \|$", re.MULTILINE)
+        before = row.search(head)
+        if before is None:
+            head = f"{head.rstrip()}\n| {kind} | {good} of {total} |\n\n"
+        else:
+            text = f"| {kind} | {int(before[1]) + good} of {int(before[2]) + total} |"
+            head = head.replace(before[0], text)
+    by_provider = {re.match(r"## (\S+)", each)[1]: each for each in sections}  # type: ignore[index]
+    for provider, verdicts in fresh:
+        rows = "\n".join(
+            f"| `{row.op}` | {row.caught} of {row.total} |" for row in summary(verdicts)
+        )
+        missed = [f"- `{v.op}`, {v.kind}: `{_short(v.text)}`" for v in verdicts if not v.caught_by]
+        section = by_provider.get(
+            provider, f"## {provider}\n\n| op | caught |\n|---|---|\n"
+        ).rstrip()
+        table, *rest = section.split("\n\nMissed:\n\n")
+        told = "\n".join([*rest, *missed])
+        by_provider[provider] = f"{table}\n{rows}" + (f"\n\nMissed:\n\n{told}" if told else "")
+    text = "\n\n".join(
+        [head.rstrip(), *(by_provider[name].rstrip() for name in sorted(by_provider))]
+    )
+    caught, total = (sum(each) for each in zip(*map(_counted, _ROW.findall(text)), strict=True))
+    return re.sub(
+        r"^[\d,]+ of [\d,]+ faults were caught \([\d.]+ %\) on \S+",
+        f"{caught:,} of {total:,} faults were caught ({100 * caught / total:.1f} %) on "
+        f"{date.today().isoformat()}",
+        text,
+    )
+
+
+def _counted(row: tuple[str, str, str]) -> tuple[int, int]:
+    return int(row[1]), int(row[2])
+
+
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
@@ -92,15 +137,17 @@ def main() -> None:
         sys.exit("mutant_table: PyTorch is not installed, and the figure is one with it")
     start = time.monotonic()
     found: list[tuple[str, list[MutantVerdict]]] = []
+    known = published() if sys.argv[1:] == ["new"] else {}
     warnings.simplefilter("ignore")
     for table in op_table.tables():
 
         def say(what: str, done: int, total: int, who: str = table.provider) -> None:
             print(f"{time.monotonic() - start:6.1f} s  {who}: {what} ({done} of {total})")
 
-        found.append((table.provider, run_all(rows_of(table), table, usable_devices(), say)))
-    text = "\n".join(lines(found))
+        rows = [row for row in rows_of(table) if row.record.name not in known]
+        found.append((table.provider, run_all(rows, table, usable_devices(), say) if rows else []))
     page = PAGE.read_text(encoding="utf-8")
+    text = added(page, found) if known else "\n".join(lines(found))
     PAGE.write_text(_PART.sub(lambda part: f"{part[1]}{text}\n{part[2]}", page), encoding="utf-8")
     weak = [
         provider

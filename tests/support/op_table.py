@@ -16,10 +16,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
-from netcl_core.device.device import Device
+from netcl_plugin_workbench.testing.records import Outcome
+from netcl_plugin_workbench.testing.reference import torch_module
+
+from netcl_core.hardware.device import Device
+from netcl_core.plugins.registry import registry
 from netcl_core.testing import Table, run_level, table_of, usable_devices
-from netcl_core.testing.records import Outcome
-from netcl_core.testing.reference import torch_module
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "ops.md"
@@ -28,6 +30,7 @@ SHORT = {
     "uint8": "u8",
     "int32": "i32",
     "int64": "i64",
+    "bfloat16": "bf16",
     "float16": "f16",
     "float32": "f32",
     "float64": "f64",
@@ -78,7 +81,7 @@ def _section(table: Table, outcomes: Sequence[Outcome], devices: Sequence[Device
     yield f"\n## {table.provider}\n"
     yield f"| op | gradient | {' | '.join(device.platform for device in devices)} |"
     yield "|---" * (2 + len(devices)) + "|"
-    for op in sorted(table.ops):
+    for op in sorted(filter(registry.op_rows, table.ops)):  # patterns are no ops
         own = [outcome for outcome in outcomes if outcome.op == op]
         gradient = any(case.differentiable for case in table.cases_of(op))
         cells = (_cell(each for each in own if each.device == d.id) for d in devices)
@@ -115,16 +118,11 @@ def _reasons(outcomes: Sequence[Outcome], devices: Sequence[Device]) -> Iterator
 
 
 def _replaced(old: str, new: str) -> str:
-    """The old page with the new page's sections in the places of its own."""
+    """The old page with the new page's sections in the places of its own, or at new ones."""
     head, *sections = re.split(r"(?m)^(?=## )", old)
-    fresh = {each.split("\n", 1)[0]: each for each in re.split(r"(?m)^(?=## )", new)[1:]}
-    return (
-        head
-        + "".join(
-            fresh.get(each.split("\n", 1)[0], each).rstrip() + "\n\n" for each in sections
-        ).rstrip()
-        + "\n"
-    )
+    fresh = re.split(r"(?m)^(?=## )", new)[1:]
+    found = {each.split("\n", 1)[0]: each.rstrip() for each in (*sections, *fresh)}
+    return head + "\n\n".join(found[title] for title in sorted(found)) + "\n"
 
 
 def main() -> None:

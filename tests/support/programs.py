@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from netcl_plugin_workbench.testing.reference import torch_module
+
 from netcl_core.tensors.host_data import Shape
-from netcl_core.testing.reference import torch_module
 
 Choose = Callable[[int], int]
 
-FLOATS: Final = ("float32", "float64", "float16")
+FLOATS: Final = ("float32", "float64", "float16", "bfloat16")
 WHOLE: Final = ("int32", "int64", "uint8", "bool")
 _DIMS: Final = (1, 2, 3, 4, 17, 5)
 _LARGEST: Final = 4000
@@ -101,7 +102,9 @@ class Program:
         dtypes |= {each.name: each.dtype for each in self.lines}
         names = dtypes if line is None else (*line.operands, line.name)
         found = {dtypes.get(name) for name in names}
-        return next((name for name in ("float16", "float32") if name in found), "float64")
+        return next(
+            (name for name in ("bfloat16", "float16", "float32") if name in found), "float64"
+        )
 
     def __str__(self) -> str:
         given = "\n".join(f"# x{i}: {each}" for i, each in enumerate(self.inputs))

@@ -31,7 +31,7 @@ def repack(name: str, folder: Path) -> Path:
     files = [each for each in installed.files or () if _belongs(each.parts)]
     tags = (installed.read_text("WHEEL") or "").split("Tag: ")[1:]
     stem = installed.metadata["Name"].replace("-", "_")
-    path = folder / f"{stem}-{installed.version}-{tags[0].split()[0]}.whl"
+    path = folder / f"{stem}-{installed.version}-{tags[-1].split()[0]}.whl"  # py2 comes first
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:  # stored, since it is unpacked at once
         for each in files:

@@ -24,7 +24,7 @@ GIVEN: Final[list[tuple[bool, ...]]] = []
 
 
 def _wide(dtype: str) -> str:
-    return "float32" if dtype == "float16" else dtype
+    return DTYPES[dtype].wide
 
 
 def _infer(x: Spec, w: Spec) -> tuple[Spec, ...]:
@@ -45,7 +45,7 @@ def _plan(request: Request) -> Kernels:
 
 
 def _reference(x: Any, w: Any) -> Any:
-    wide = x.astype(np.float32) if x.dtype == np.float16 else x
+    wide = nc.widened(x)
     length = np.sqrt(1 + (wide * wide * w.astype(wide.dtype)).sum(1))
     place = wide.argmax(1)
     return length, place, wide[np.arange(len(x)), place], 1 / length

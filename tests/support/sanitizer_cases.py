@@ -1,4 +1,4 @@
-"""What the sanitizer runs: calls of every op that launches kernels of its own.
+"""What the sanitizer runs: calls of every op of users that launches kernels of its own.
 
 A call names shapes, not data: `made` makes the tensors, with all elements in (0, 1)
 unless values are given. Sizes such as 31 and 47 leave one element less than a vector of
@@ -8,75 +8,20 @@ unless values are given. Sizes such as 31 and 47 leave one element less than a v
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
+import sanitizer_pictures as pictures
+from sanitizer_calls import LABELS, Call, T, call, each, index
 
-import netcl_core as nc
 import netcl_core.autograd as ag
-
-
-@dataclass(frozen=True)
-class T:
-    """A tensor to be made: shape, dtype ("" is the floating dtype of the run), values."""
-
-    shape: tuple[int, ...]
-    dtype: str = ""
-    values: Sequence[int] | None = None
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of an op; `everywhere`: in each floating dtype, not in float32 alone."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    everywhere: bool = False
-
-
-def made(value: Any, dtype: str = "float32") -> Any:
-    """An argument with its tensors made; floating ones are leaves that need a gradient."""
-    if isinstance(value, tuple) and any(isinstance(item, T) for item in value):
-        return [made(item, dtype) for item in value]
-    if not isinstance(value, T):
-        return value
-    name = value.dtype or dtype
-    size = int(np.prod(value.shape))
-    if value.values is not None:
-        flat = np.asarray(value.values)
-    elif name.startswith("float"):
-        flat = (np.arange(size) % 7 + 1) / 8
-    else:
-        flat = np.arange(size) % 2
-    tensor = nc.tensor(flat[:size].astype(name).reshape(value.shape))
-    return tensor.requires_grad_() if name.startswith("float") else tensor
-
-
-def call(*args: Any, **kwargs: Any) -> Call:
-    """A call in float32."""
-    return Call(args, kwargs)
-
-
-def each(*args: Any, **kwargs: Any) -> Call:
-    """A call in float16, float32 and float64."""
-    return Call(args, kwargs, everywhere=True)
-
-
-def index(size: int, *values: int, dtype: str = "int64") -> T:
-    """A 1-D index tensor."""
-    return T((size,), dtype, values)
-
-
-LABELS: Final = index(5, 0, 2, -100, 30, 2)
-#: Beyond the classes on both sides: kernels that no check protects must not read there.
-WRONG: Final = index(5, 0, 31, -1, 2**62, -(2**62))
 
 #: Operators, and those composites that give kernels arguments that no other call gives.
 STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
     # casts, which are the core's
     "astype": (
         call(T((3, 31)), "float16"),
+        call(T((3, 31)), "bfloat16"),
+        call(T((1031,), "bfloat16"), "float16"),
         call(T((1031,), "uint8"), "float64"),
         call(T((3, 31), "float16"), "bool"),
         call(T((31,), "int64"), "uint8"),
@@ -90,12 +35,6 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((1,), "bool"), (1030,)),
     ),
     "broadcast_to": (call(T((5, 1)), (5, 31)),),
-    "getitem": (
-        call(T((5, 7)), (slice(None, None, -2), slice(1, 6, 3))),
-        call(T((5, 7)), (4, None, ...)),
-        call(T((5, 7)), (slice(3, 1),)),
-        call(T((3, 4, 5), "float16"), (..., -1)),
-    ),
     "cat": (
         each((T((3, 5)), T((3, 0)), T((3, 19))), 1),
         call((T((1, 2, 3), "bool"), T((4, 2, 3), "bool"))),
@@ -106,6 +45,11 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((3, 5)), (-1, 2, -2, -1), value=1.5),
         call(T((2, 3, 4), "int32"), (0, 1)),
         call(T((3, 2)), (-2, 5)),
+    ),
+    "roll": (
+        each(T((5, 7)), (2, -3), (0, 1)),
+        call(T((3, 5, 2), "uint8"), 1, 1),
+        call(T((31,), "int64"), -40),
     ),
     "stack": (call((T((5, 7)), T((5, 7)), T((5, 7))), 2),),
     "split": (call(T((3, 7)), (2, 0, 5), 1), call(T((7,)), 3)),
@@ -147,7 +91,28 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
     "amin": (each(T((5, 31)), 1), call(T((20, 3), "uint8"), 0)),
     "max": (each(T((5, 31)), 0), call(T((3, 19, 5), "int64"), 1), call(T((31,)))),
     "min": (each(T((5, 31)), 1, True), call(T((20, 3), "uint8"), 0)),
-    "topk": (each(T((5, 31)), 3, 1), call(T((3, 19, 5), "int32"), 19, 1), call(T((31,)), 0)),
+    "topk": (
+        each(T((5, 31)), 3, 1),
+        call(T((3, 19, 5), "int32"), 19, 1),
+        call(T((31,)), 0),
+        call(T((2, 70)), 33),
+    ),
+    "sort": (
+        each(T((5, 31)), 1),
+        call(T((3, 70, 5), "int32"), 1, True),
+        call(T((67,), "bool")),
+        call(T((33,), "int64")),
+    ),
+    "scatter": (
+        each(T((5, 7)), 1, T((3, 2), "int64", (6, 0, 1, 1, 6, 6)), T((3, 2))),
+        call(T((4,), "int32"), 0, index(3, 0, 3, 3), 7),
+    ),
+    "multinomial": (
+        each(T((3, 7)), 5, True),
+        call(T((31,)), 300, replacement=True),
+        call(T((2, 5)), 3),
+    ),
+    "scatter_add": (each(T((5, 7)), 0, T((3, 2), "int32", (4, 0, 1, 1, 4, 0)), T((4, 3))),),
     "prod": (each(T((5, 31)), 1), call(T((0, 3)), 0), call(T((7, 5), "int32"), 0)),
     # scans and softmax
     "argmax": (each(T((5, 31)), 1), call(T((5, 7), "uint8")), call(T((3, 5, 2)), 1, True)),
@@ -160,11 +125,13 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((4, 3))),
         each(T((3, 64))),
         call(T((2, 4500))),
+        call(T((300, 19))),
     ),
     "log_softmax": (each(T((3, 31)), 1), each(T((2, 5, 31)), 1), call(T((40, 1)), 0)),
-    # rows standardised: shared work-groups, tails of teams, rows too long for registers
+    # rows standardised: shared work-groups, tails of teams, rows too long for registers, blocks
     "layer_norm": (
         each(T((5, 31)), (31,), T((31,)), T((31,))),
+        each(T((300, 19)), (19,), T((19,)), T((19,))),
         each(T((3, 64)), (64,), T((64,))),
         call(T((2, 4500)), (4500,), T((4500,)), T((4500,))),
         call(T((31,)), 31),
@@ -179,6 +146,7 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         each(T((31, 19)), T((19, 67))),
         call(T((19, 31)), T((67, 19)), True, True),
         call(T((9, 5)), T((5, 63))),
+        call(T((3, 200)), T((200, 5))),
         call(T((19,)), T((19, 5))),
         call(T((5, 19)), T((19,))),
         call(T((19,)), T((19,))),
@@ -196,76 +164,58 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((2, 3, 5)), T((4, 5))),
         call(T((5,)), T((33, 5)), T((33,))),
     ),
+    # gates of recurrent steps: several vectors for an item, and tails
+    "lstm_gates": (each(*[T((5, 12))] * 2, T((5, 3))), call(*[T((67, 64))] * 2, T((67, 16)))),
+    "gru_gates": (each(*[T((5, 9))] * 2, T((5, 3))), call(*[T((67, 48))] * 2, T((67, 16)))),
+    # their kernels are those of products and gates, which run in all dtypes: half a minute for each
+    "lstm_steps": (
+        call(T((3, 5, 12)), T((5, 3)), T((5, 3)), T((12, 3)), T((12,))),
+        call(T((2, 67, 64)), T((67, 16)), T((67, 16)), T((64, 16)), None, True),
+    ),
+    "gru_steps": (
+        call(T((3, 5, 9)), T((5, 3)), T((9, 3)), T((9,))),
+        call(T((2, 67, 48)), T((67, 16)), T((48, 16)), None, True),
+    ),
+    # attention: tails of blocks and of vectors, masks of both kinds, words of random bits
+    "scaled_dot_product_attention": (
+        each(T((2, 5, 3)), T((2, 7, 3)), T((2, 7, 5))),
+        call(T((19, 16)), T((67, 16)), T((67, 16)), is_causal=True),
+        call(T((2, 5, 3)), T((7, 3)), T((7, 5)), T((5, 7)), dropout_p=0.5),
+        call(T((2, 5, 3)), T((1, 7, 3)), T((1, 7, 5)), T((1, 7), "bool"), enable_gqa=True),
+        call(T((5, 3)), T((0, 3)), T((0, 5))),
+    ),
+    # convolutions: tails of tiles, panels and vectors, groups, positions that no tap reaches
+    "conv1d": (call(T((2, 3, 9)), T((4, 3, 3)), T((4,)), 2, 1),),
+    "conv2d": (
+        each(T((2, 3, 5, 6)), T((5, 3, 3, 2)), T((5,)), (1, 2), 1),
+        call(T((1, 17, 3, 5)), T((33, 17, 1, 1))),
+        call(T((3, 2, 4, 4)), T((3, 2, 6, 6)), padding=3),
+        call(T((0, 2, 4, 4)), T((3, 2, 2, 2))),
+        call(T((1, 16, 3, 17)), T((33, 16, 3, 3)), T((33,)), 1, 1),
+        each(T((1, 4, 3, 19)), T((8, 1, 3, 3)), padding=1, groups=4),
+    ),
+    "conv3d": (call(T((1, 2, 3, 4, 3)), T((2, 2, 2, 3, 1)), padding=(0, 1, 0)),),
+    "depthwise_conv2d": (each(T((2, 3, 5, 7)), T((3, 1, 2, 3)), T((3,)), 2, 1),),
+    "conv_transpose1d": (call(T((2, 3, 5)), T((3, 2, 3)), T((2,)), 2),),
+    "conv_transpose2d": (
+        each(T((2, 3, 4, 3)), T((3, 5, 2, 3)), T((5,)), (3, 2), 1),
+        call(T((1, 4, 3, 3)), T((4, 2, 3, 3)), padding=1, groups=2, dilation=2),
+    ),
+    "conv_transpose3d": (call(T((1, 2, 2, 2, 3)), T((2, 3, 2, 1, 2)), stride=(1, 2, 1)),),
     "cross_entropy": (
         call(T((5, 31)), T((5, 31))),
         each(T((5, 31)), LABELS, T((31,))),
         call(T((5, 31)), LABELS, reduction="sum"),
         call(T((5, 31)), LABELS, label_smoothing=0.1, reduction="none"),
         call(T((9000, 2)), T((9000,), "int32"), T((2,))),
+        each(T((50, 100)), T((50,), "int32"), label_smoothing=0.1),
+        call(T((3, 4000)), T((3,), "int32"), reduction="sum"),
     ),
     "nll_loss": (
         each(T((5, 31)), LABELS, T((31,))),
         call(T((2, 19, 3)), T((2, 3), "uint8", (0, 18, 5, 5, 1, 2))),
     ),
-    "batch_norm": (call(T((4, 3, 5)), None, None, T((3,)), T((3,)), training=True),),
-}
-
-#: Calls of the ops that exist for others alone: gradients, rows of losses, masks.
-PARTS: Final[dict[str, tuple[Call, ...]]] = {
-    "getitem_backward": (call(T((3, 2)), (5, 7), (("slice", 4, -2, 3), ("slice", 1, 3, 2))),),
-    "add_at_index": (
-        each(T((4, 7)), index(4, 4, 0, 4, 2), 0, "gather", True, (5, 7)),
-        call(T((0, 7)), index(0), 0, "gather", True, (5, 7)),
-    ),
-    "softmax_backward": (each(T((3, 31)), T((3, 31)), 1), call(T((3, 5, 2)), T((3, 5, 2)), 1)),
-    "log_softmax_backward": (each(T((3, 31)), T((3, 31)), 1), call(T((9, 19)), T((9, 19)), 0)),
-    "max_along": (each(T((5, 31)), 0), call(T((3, 19, 5), "int64"), 1)),
-    "min_along": (call(T((20, 3), "uint8"), 0),),
-    "norm_rows_backward": (
-        each(T((5, 31)), T((5, 31)), T((31,)), 1, 1e-5, True, ("weight", "bias")),
-        call(T((3, 64)), T((3, 64)), None, 1, 1e-5, False, ()),
-    ),
-    "random_mask": (
-        each(T((3, 31)), T((2,), "int64", (7, 3)), 0.5),
-        call(T((1031,)), T((2,), "int64", (7, 3)), 1.0),
-    ),
-    "cross_entropy_rows": (
-        each(T((5, 31)), LABELS),
-        each(T((5, 31)), LABELS, T((31,)), -100, 0.1),
-        call(T((5, 31)), LABELS, None, -100, 0.1),
-        call(T((2, 19, 3)), T((2, 3), "uint8", (0, 18, 5, 5, 1, 2)), T((19,)), 5, 0.1),
-        call(T((19,)), T((), "int32", (4,)), T((19,))),
-    ),
-    "cross_entropy_rows_backward": (
-        each(T((5, 31)), LABELS, T((5,)), T((31,)), None, -100, 0.1),
-        call(T((2, 19, 3)), T((2, 3), "uint8", (0, 18, 5, 5, 1, 2)), T((2, 3)), None, None, 5, 0.0),
-        call(T((5, 31)), WRONG, T(()), T((31,)), T(()), -100, 0.1),
-    ),
-    "nll_rows": (
-        each(T((5, 31)), LABELS, T((31,)), -100),
-        call(T((2, 19, 3)), T((2, 3), "int32", (0, 18, 5, 5, 1, 2)), None, 5),
-    ),
-    "nll_rows_backward": (
-        each(LABELS, T((5,)), T((31,)), None, -100, (5, 31)),
-        call(T((2, 3), "int32", (0, 18, 5, 5, 1, 2)), T((2, 3)), None, None, 5, (2, 19, 3)),
-        call(WRONG, T(()), T((31,)), T(()), -100, (5, 31)),
-    ),
-    "linear_parameter_gradients": (
-        each(T((9, 5)), T((9, 3))),
-        call(T((300, 9)), T((300, 40))),
-        call(T((0, 5)), T((0, 3))),
-    ),
-    "class_mean": (
-        each(T((5,)), LABELS, T((31,)), -100),
-        call(T((9000,)), T((9000,), "int32"), None, -100),
-        call(T((0,)), T((0,), "uint8"), None, -100),
-        call(T((5,)), WRONG, T((31,)), -100),
-    ),
-    "class_weight_rows": (
-        call(LABELS, T((31,)), -100, "float32"),
-        call(LABELS, None, -100, "float16"),
-        call(WRONG, T((31,)), -100, "float32"),
-    ),
+    **pictures.STRUCTURED,
 }
 
 #: Steps of each optimizer: settings, the parameters' sizes (with tails; more than one launch
@@ -287,6 +237,11 @@ OPTIMIZERS: Final[dict[str, tuple[tuple[dict[str, Any], Sequence[int], Sequence[
         ({"lr": 0.1}, MANY, FLOATING[:1]),
         ({"lr": 0.1, "momentum": 0.9, "centered": True, "weight_decay": 0.1}, SIZES, FLOATING),
     ),
+    **dict.fromkeys(
+        ("Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "Lion", "ASGD"),
+        (({"lr": 0.1, "weight_decay": 0.1}, SIZES, FLOATING),),
+    ),
+    "Rprop": (({"lr": 0.1}, SIZES, FLOATING),),
 }
 #: Calls that clip gradients of all sizes together.
 CLIPPING: Final[tuple[tuple[str, dict[str, Any], Sequence[int], Sequence[str]], ...]] = (
@@ -298,12 +253,44 @@ CLIPPING: Final[tuple[tuple[str, dict[str, Any], Sequence[int], Sequence[str]], 
 
 #: Composites without a call of their own: their kernels are those of the ops that they name.
 COMPOSITES: Final = {
+    "getitem": "basic_getitem, take_along or pick_elements",
+    "index_put": "put_elements",
+    "bitwise_not": "bitwise_xor or logical_not",
+    **dict.fromkeys(
+        ("rand", "randn", "randint", "rand_like", "randn_like", "randint_like"), "random_numbers"
+    ),
+    "randperm": "the host's order",
     "masked_fill": "where with a scalar",
     "var": "mean, square and sum",
     "std": "sqrt of var",
     "logsumexp": "amax, exp, sum and log",
     "l2_normalize": "square, sum, sqrt, clamp and div",
-    "group_norm": "layer_norm after a reshape",
+    **dict.fromkeys(("any", "all"), "ne and a reduction"),
+    **dict.fromkeys(("tril", "triu"), "le or ge, and where"),
+    "diff": "basic_getitem and sub",
+    "unique": "the host's order",
+    "bincount": "add_at_index",
+    **dict.fromkeys(("mm", "mv"), "matmul"),
+    "outer": "mul",
+    "dot": "mul and sum",
+    "addmm": "matmul, mul and add",
+    "cross": "roll, mul and sub",
+    "linear_relu": "linear and relu",
+    "bias_add": "add",
+    "einsum": "permute, sum, mul and matmul",
+    "margin_ranking_loss": "sub, mul, clamp and a reduction",
+    "soft_margin_loss": "mul, logsigmoid and a reduction",
+    "hinge_embedding_loss": "sub, clamp, where and a reduction",
+    "cosine_embedding_loss": "sums, a division, where and a reduction",
+    "gaussian_nll_loss": "clamp, log, div and a reduction",
+    "poisson_nll_loss": "exp, mul, log and a reduction",
+    "triplet_margin_loss": "pairwise_distance, clamp and a reduction",
+    "argsort": "sort",
+    "norm": "square or pow, a reduction, and norm_root or norm_power",
+    "cosine_similarity": "norm, div and sum",
+    "normalize": "norm and div",
+    "pairwise_distance": "sub and norm",
+    "glu": "basic_getitem, sigmoid and mul",
     "dropout": "random_mask with a fresh state",
     "mse_loss": "squared_error_elements and a reduction",
     "l1_loss": "absolute_error_elements and a reduction",
@@ -314,23 +301,52 @@ COMPOSITES: Final = {
     "kl_div": "kl_div_elements or kl_div_log_elements and a reduction",
     "weighted_bce": "weighted_bce_elements and a reduction",
     "weighted_smooth_l1": "weighted_smooth_l1_elements and a reduction",
-    "fused_weighted_bce_smooth_l1_loss": "weighted_bce_smooth_l1_elements and sum",
+    "fused_weighted_bce_smooth_l1_loss": "weighted_bce_smooth_l1_total",
 }
 
 #: Implementations that launch no kernel, or that no simulator runs, with the reason.
 NOT_SIMULATED: Final = {
     "host BLAS": "NumPy's product on mapped buffers",
+    "tensor cores": "NVIDIA's instructions, which the simulator does not know",
 }
 
 #: Templates that no case renders, with the reason.
 NOT_RENDERED: Final = {
     "core/kernels/probe.cl.j2": "run by the search for devices, before the first case",
     "core/kernels/macros.cl.j2": "macros for the expressions of primitives; no kernel",
+    "tensorcore/probe.cl.j2": "NVIDIA's instructions, which the simulator does not know",
+    "tensorcore/products.cl.j2": "the same; the plugin's own tests emulate them",
+    "tensorcore/attention.cl.j2": "the same",
+    "tensorcore/attention_gradients.cl.j2": "the same",
+    "tensorcore/attention_sums.cl.j2": "the same",
 }
 #: Templates that one kind of device never gets.
 OF_THE_OTHER_KIND: Final = {
-    "cpu": {"core/kernels/reduce_gpu.cl.j2", "tensor/softmax_rows.cl.j2"},
-    "gpu": {"core/kernels/reduce.cl.j2"},
+    "cpu": {
+        "conv/conv_gpu.cl.j2",
+        "core/kernels/reduce_gpu.cl.j2",
+        "core/kernels/rows.cl.j2",
+        "linalg/attention_ahead.cl.j2",
+        "linalg/attention_groups.cl.j2",
+        "linalg/device_fence.cl.j2",
+        "linalg/gemm_gpu.cl.j2",
+        "losses/cross_entropy_teams.cl.j2",
+        "tensor/residual_norm_teams.cl.j2",
+        "tensor/norm_rows.cl.j2",
+        "tensor/softmax_rows.cl.j2",
+    },
+    "gpu": {
+        "core/kernels/reduce.cl.j2",
+        "linalg/attention.cl.j2",
+        "linalg/attention_backward.cl.j2",
+        "tensor/norm_blocks.cl.j2",
+        "tensor/residual_norm.cl.j2",
+        "tensor/softmax_blocks.cl.j2",
+        "conv/conv.cl.j2",
+        "conv/conv_direct.cl.j2",
+        "conv/conv_pad.cl.j2",
+        "conv/conv_winograd.cl.j2",
+    },
 }
 
 #: Attribute choices of primitives that change the kernel; others run with their defaults.
@@ -346,6 +362,7 @@ FUSED: Final[tuple[tuple[Callable[..., Any], tuple[T, ...]], ...]] = (
     (lambda x, w, y: (x @ w) * y - y, (T((3, 5, 31)), T((31, 32)), T((3, 5, 32)))),
     (lambda x, w, c: ag.exp(x @ w) + c, (T((7, 5)), T((5, 3)), T((1,)))),
     (lambda x, w, b: ag.gelu(ag.linear(x, w, b)) * 0.5, (T((9, 31)), T((47, 31)), T((47,)))),
+    (lambda x, w: ag.relu(ag.conv2d(x, w, None, 2, 1)) + 1.0, (T((2, 3, 5, 5)), T((4, 3, 3, 3)))),
     (lambda x, t, y: ag.cross_entropy(x * y, t), (T((5, 31)), LABELS, T((31,)))),
     (lambda x, y: ag.sum(ag.exp(x) * y), (T((5, 31)), T((5, 31)))),
     (lambda x, y: ag.mean(ag.exp(x) * y, -1) * 2.0, (T((5, 47)), T((47,)))),
@@ -378,12 +395,17 @@ LAYOUTS: Final = (
 )
 
 
+#: Elementwise ops that take no floats.
+OF_INTEGERS: Final = ("bitwise_and", "bitwise_or", "bitwise_xor")
+
+
 def primitive_calls(name: str, arity: int) -> list[Call]:
     """The calls of an elementwise op of this many inputs."""
     found = []
     for choice in CHOICES.get(name, ({},)):
         for shapes in SHAPES_OF.get(name, SHAPES if arity > 1 else SHAPES[:1]):
-            inputs = tuple(T(shapes[i % len(shapes)]) for i in range(arity))
+            dtype = "int64" if name in OF_INTEGERS else ""
+            inputs = tuple(T(shapes[i % len(shapes)], dtype) for i in range(arity))
             found.append(Call(inputs, choice))
     return found
 

@@ -17,20 +17,18 @@ from typing import Any
 
 from netcl_plugin_workbench.faults import simulated
 from netcl_plugin_workbench.faults.simulated import candidates_of, choose
+from sanitizer_calls import Call, T, made
 from sanitizer_cases import (
     CLIPPING,
     FLOATING,
     FUSED,
     OPTIMIZERS,
-    PARTS,
+    SIZES,
     STRUCTURED,
-    WRONG,
-    Call,
-    T,
     layout_calls,
-    made,
     primitive_calls,
 )
+from sanitizer_parts import PARTS, WRONG
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -52,14 +50,14 @@ class Recorder:
         self.findings: dict[str, str] = {}
 
     def note_templates(self) -> None:
-        loader = rendering.environment().loader
-        load = loader.load
+        environment: Any = rendering.environment()
+        get = environment.get_template
 
-        def noted(environment: Any, name: str, *rest: Any) -> Any:
+        def noted(name: str, *rest: Any, **more: Any) -> Any:
             self.templates.add(name)
-            return load(environment, name, *rest)
+            return get(name, *rest, **more)
 
-        loader.load = noted
+        environment.get_template = noted
 
     def note_choice(self, candidates: Any, found: Any) -> None:
         self.idle |= {each.label for each in candidates}
@@ -90,7 +88,7 @@ def run(name: str, each: Call, dtype: str) -> None:
         result = function(*args, **each.kwargs)
     for part in result if isinstance(result, tuple) else (result,):
         if part.requires_grad:
-            part.backward(nc.Tensor.ones(part.shape, part.dtype))
+            part.backward(nc.Tensor.ones(part.shape, part.dtype), retain_graph=True)
 
 
 def calls() -> Iterator[tuple[str, Call]]:
@@ -149,7 +147,7 @@ def fused(device: Any, recorder: Recorder) -> None:
             results = compiled(*args)
             for part in results if isinstance(results, tuple) else (results,):
                 if part.requires_grad:
-                    part.backward(nc.Tensor.ones(part.shape, part.dtype))
+                    part.backward(nc.Tensor.ones(part.shape, part.dtype), retain_graph=True)
             recorder.end(device, "jit_compile", f"fused function {number} in {dtype}")
 
 
@@ -162,40 +160,62 @@ def with_gradients(sizes: Any, dtype: str) -> list[nc.Tensor]:
 
 
 def optimizers(device: Any, recorder: Recorder) -> None:
-    """A step of every optimizer with its settings, and the clipping of gradients."""
+    """Steps of every optimizer with its settings, averages, clipping of gradients, and a scaler."""
     optim = nc.optim
     known = {
         name: value
         for name, value in vars(optim).items()
         if isinstance(value, type) and issubclass(value, optim.Optimizer)
     }
-    for name in known.keys() - {"Optimizer"}:
+    for name in known.keys() - {"Optimizer", "LBFGS"}:  # the latter's vectors lie on the host
         for settings, sizes, dtypes in OPTIMIZERS[name]:
             for dtype in dtypes:
-                known[name](with_gradients(sizes, dtype), **settings).step()
+                optimizer = known[name](with_gradients(sizes, dtype), **settings)
+                optimizer.step()
+                for skipped in (0, 1):
+                    optimizer.step(found_inf=nc.tensor([skipped]))
                 recorder.end(device, f"optim.{name}", f"optim.{name} {settings} {dtype}")
     for name, settings, sizes, dtypes in CLIPPING:
         for dtype in dtypes:
             getattr(optim, name)(with_gradients(sizes, dtype), **settings)
             recorder.end(device, f"optim.{name}", f"optim.{name} {settings} {dtype}")
+    for dtype in FLOATING:
+        optim.EMA(with_gradients(SIZES, dtype)).update()
+        recorder.end(device, "optim.EMA", f"optim.EMA {dtype}")
+        captured_scaler(with_gradients(SIZES, dtype))
+        recorder.end(device, "amp.GradScaler", f"amp.GradScaler {dtype}")
+
+
+def captured_scaler(params: list[nc.Tensor]) -> None:
+    """A captured step of a scaler, whose gradients are judged in two parts."""
+    optimizer, scaler = nc.optim.SGD(params), nc.amp.GradScaler()
+
+    def step(x: Any) -> Any:
+        scaler.unscale_grads(params[:1])
+        scaler.unscale_grads(params[1:])
+        scaler.step(optimizer)
+        return scaler.scale(x)
+
+    ag.capture(step, nc.Tensor.ones((3,)))
 
 
 def seeded(device: Any, recorder: Recorder) -> None:
-    """One faulty kernel after the other."""
+    """A kernel without a fault in the first buffers, then one faulty kernel after the other."""
     rendering.add_prefix("seeded", Path(__file__).with_name("templates"))
-    whole, target = nc.Tensor.ones((37,)), nc.Tensor.zeros((37,))
-    untouched = nc.Tensor.empty((37,))
+    whole, fresh = nc.Tensor.ones((37,)), nc.Tensor.empty((37,))
+    target, untouched = nc.Tensor.zeros((37,)), nc.Tensor.empty((37,))
     both: tuple[Any, ...] = (("in", 0), ("out", 0))
-    faults: tuple[tuple[str, Any, Any], ...] = (
-        ("overrun", whole, {"args": (*both, ("ulong", 37)), "global_size": (40,)}),
-        ("race", whole, {"args": both[1:], "global_size": (37,)}),
-        ("divergence", whole, {"args": both, "global_size": (32,), "local_size": (32,),
+    faults: tuple[tuple[str, Any, Any, Any], ...] = (
+        ("overrun", whole, target, {"args": (*both, ("ulong", 37)), "global_size": (40,)}),
+        ("race", whole, target, {"args": both[1:], "global_size": (37,)}),
+        ("divergence", whole, target, {"args": both, "global_size": (32,), "local_size": (32,),
                                "context": {"local": 32}}),
-        ("uninitialized", untouched, {"args": both, "global_size": (37,)}),
+        ("uninitialized", untouched, target, {"args": both, "global_size": (37,)}),
     )  # fmt: skip
-    for name, source, launch in faults:
+    faultless = ("faultless", whole, fresh, {"args": both, "global_size": (37,)})
+    for name, source, into, launch in (faultless, *faults):
         kernel = Kernel(f"seeded/{name}.cl.j2", name, **launch)
-        Bound(device, Kernels((kernel,)), (), ())((source.buffer,), (target.buffer,))
+        Bound(device, Kernels((kernel,)), (), ())((source.buffer,), (into.buffer,))
         recorder.end(device, name, name)
 
 
@@ -214,6 +234,8 @@ def main(log: str, what: str) -> None:
             sample(device, recorder)
         else:
             device.kind = what
+            if what == "gpu":  # a simulated work-item takes as long as any other, used or not
+                device.max_work_group_size = 64
             every_op(device, recorder)
             engine(device, recorder)
             fused(device, recorder)

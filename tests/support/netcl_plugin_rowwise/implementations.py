@@ -18,7 +18,7 @@ from netcl_core.autograd import Implementation, Operator, Request, Requirements,
 
 TEMPLATE = "rowwise/rowwise.cl.j2"
 LABEL = "row per item"
-FLOATS = ("float16", "float32", "float64")
+FLOATS = tuple(name for name, dtype in DTYPES.items() if dtype.floating)
 
 
 def launch(
@@ -30,11 +30,6 @@ def launch(
     buffers += [("out", i) for i in range(outputs)]
     context = {"storage": dtype.storage, "acc": dtype.compute, "keep": request.keep, **more}
     return Kernel(TEMPLATE, entry, (*buffers, *numbers), (rows,), None, context)
-
-
-def wide(dtype: str) -> str:
-    """float16 is computed in float32."""
-    return "float32" if dtype == "float16" else dtype
 
 
 # -- layer_norm --------------------------------------------------------------------------
@@ -72,7 +67,7 @@ def plan_norm(request: Request) -> Kernels:
 def norm_residuals(request: Request) -> tuple[Spec, ...]:
     """The mean of each row, and one by its deviation."""
     x = request.inputs[0]
-    each = Spec((rows_of(x, request.attrs)[0],), wide(x.dtype))
+    each = Spec((rows_of(x, request.attrs)[0],), DTYPES[x.dtype].wide)
     return each, each
 
 
@@ -143,14 +138,14 @@ def plan_entropy(request: Request) -> Kernels:
     counted = ("out", 2) if request.keep else ("scratch", 2)
     args = (("in", 1), loss, ("out", 0), counted, ("ulong", rows), ignored)
     total = Kernel(TEMPLATE, "rowwise_entropy_total", args, (1,), None, each.context)
-    nbytes = DTYPES[wide(x.dtype)].itemsize
+    nbytes = DTYPES[DTYPES[x.dtype].wide].itemsize
     return Kernels((each, total), (rows * nbytes, rows * nbytes, nbytes))
 
 
 def entropy_residuals(request: Request) -> tuple[Spec, ...]:
     """The logarithm of each row's sum, and by what the losses were divided."""
     x = request.inputs[0]
-    return Spec(x.shape[:1], wide(x.dtype)), Spec((1,), wide(x.dtype))
+    return Spec(x.shape[:1], DTYPES[x.dtype].wide), Spec((1,), DTYPES[x.dtype].wide)
 
 
 def entropy_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:

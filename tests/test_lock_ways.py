@@ -1,0 +1,42 @@
+"""Under a strict lock, whatever changes in an environment is refused, or changes no result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from other_ways import WAYS
+from place import STRICT, Place, Started
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Started, Any]]:
+    """An environment with its lock, a process there, and what a program gets in it."""
+    place = Place(tmp_path_factory.mktemp("locked"))
+    place.fill()
+    place.lock_it()
+    started = Started(place)
+    yield place, started, place.result(**STRICT)[0]
+    started.close()
+
+
+def test_there_are_fifty_ways() -> None:
+    assert len(WAYS) >= 50
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_it_is_refused_or_changes_nothing(
+    name: str, locked: tuple[Place, Started, Any], tmp_path: Path
+) -> None:
+    before, started, expected = locked
+    code, way = WAYS[name]
+    place = before.copy(tmp_path)
+    variables = way(place) or {}
+    result, said = place.result(started, **{**STRICT, **variables})
+    if code:
+        assert result is None and code in said, said
+        assert "NP509: " in said or not code.startswith("NP")
+    else:
+        assert result == expected, said

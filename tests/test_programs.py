@@ -1,0 +1,64 @@
+"""Programs of the kinds that PyTorch's tutorials teach run under netcl, and their losses follow.
+
+Each file in `programs/` is written against PyTorch's names. Nothing but its import lines is
+changed, and its numbers are compared with those that PyTorch gives.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import netcl_core as nc
+
+torch = pytest.importorskip("torch")
+
+PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
+#: How far a number may be from PyTorch's: both compute in float32, in another order.
+CLOSE = 2e-3
+_IMPORT = re.compile(r"^(import|from) torch\b(.*)$", re.MULTILINE)
+
+
+def under_netcl(source: str) -> str:
+    """The source with its import lines changed."""
+
+    def changed(found: re.Match[str]) -> str:
+        bare = found[1] == "import" and not found[2]
+        return f"{found[1]} netcl_core{found[2]}" + (" as torch" if bare else "")
+
+    return _IMPORT.sub(changed, source)
+
+
+def numbers(path: Path, source: str) -> list[float]:
+    names: dict[str, object] = {"__name__": path.stem}
+    exec(compile(source, str(path), "exec"), names)
+    return names["main"]()  # type: ignore[operator]
+
+
+@cache
+def expected(path: Path) -> list[float]:
+    return numbers(path, path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_its_losses_follow_pytorchs(path: Path, either: nc.Device) -> None:
+    source = path.read_text(encoding="utf-8")
+    changed = under_netcl(source)
+    pairs = zip(source.splitlines(), changed.splitlines(), strict=True)
+    differing = [one for one, other in pairs if one != other]
+    assert differing and all(line.startswith(("import ", "from ")) for line in differing)
+    found, right = numbers(path, changed), expected(path)
+    assert len(found) == len(right) and np.isfinite(right).all()
+    np.testing.assert_allclose(found, right, rtol=CLOSE, atol=CLOSE)
+
+
+def test_only_the_imports_are_changed() -> None:
+    text = "import torch\nimport torch.nn as nn\nfrom torch.utils.data import Dataset\ntorch.x()\n"
+    assert under_netcl(text) == (
+        "import netcl_core as torch\nimport netcl_core.nn as nn\n"
+        "from netcl_core.utils.data import Dataset\ntorch.x()\n"
+    )
