@@ -19,9 +19,9 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.region import PrimitiveStep, Region, Signature
-from netcl_core.device.device import opencl_module
+from netcl_core.hardware import programs as cache
+from netcl_core.hardware.device import opencl_module
 from netcl_core.plugins.registry import registry
-from netcl_core.runtime import programs as cache
 
 CALLS, ROUNDS = 1000, 25
 

@@ -3,7 +3,8 @@
     python benchmarks/rows.py [device] [--size LOG2]
 
 LOG2 is that of the number of float32 elements (26 on a GPU, else 22). Prints the best of
-several runs in milliseconds, the ratio to a copy of the same tensor, and the ratio of our time
+several runs, which take turns, in milliseconds,
+the ratio to a copy of the same tensor, and the ratio of our time
 to PyTorch's (on CUDA if the device is a GPU and CUDA is there, else skipped).
 """
 
@@ -13,17 +14,17 @@ import argparse
 import importlib
 import importlib.util
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from bandwidth import best
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.device.device import opencl_module
+from netcl_core.hardware.device import opencl_module
 
-ROW = 1024
+ROW, RUNS, CALLS = 1024, 12, 8
 Calls = dict[str, Callable[[], Any]]
 
 
@@ -56,10 +57,10 @@ def ours(device: nc.Device, data: Any) -> Calls:
     w, b = (nc.tensor(data[:ROW], requires_grad=True) for _ in range(2))
 
     def backward(y: Any) -> None:
-        ag.grad(y, [x], grad)
+        ag.grad(y, [x], grad, retain_graph=True)
 
     def backward_affine(y: Any) -> None:
-        ag.grad(y, [x, w, b], grad)
+        ag.grad(y, [x, w, b], grad, retain_graph=True)
 
     calls: Calls = {}
     if device.queue is not None:
@@ -104,20 +105,28 @@ def shapes(size: int) -> tuple[tuple[int, int], tuple[int, int]]:
     return (size // side, side), (size // ROW, ROW)
 
 
-def measured(calls: Calls, finish: Callable[[], Any]) -> dict[str, float]:
-    """Milliseconds per call."""
-    return {name: best(call, finish) for name, call in calls.items()}
+def measured(calls: dict[str, Callable[[], Any]], finish: dict[str, Callable[[], Any]]) -> Any:
+    """Milliseconds per call of each side, the best of several runs of several calls, in turn."""
+    best = dict.fromkeys(calls, math.inf)
+    for run in range(RUNS):
+        for side, call in calls.items():
+            start = time.perf_counter()
+            for _ in range(CALLS if run else 1):  # the first run builds the kernels
+                call()
+            finish[side]()
+            if run:
+                best[side] = min(best[side], (time.perf_counter() - start) / CALLS * 1e3)
+    return best
 
 
-def peer(gpu: bool, data: Any) -> dict[str, float]:
-    """PyTorch's times; none if it is missing, or has no CUDA where we have a GPU."""
+def peer(gpu: bool, data: Any) -> tuple[Calls, Callable[[], Any]]:
+    """PyTorch's calls; none if it is missing, or has no CUDA where we have a GPU."""
     if importlib.util.find_spec("torch") is None:
-        return {}
+        return {}, int
     torch = importlib.import_module("torch")
     if gpu and not torch.cuda.is_available():
-        return {}
-    finish = torch.cuda.synchronize if gpu else (lambda: None)
-    return measured(theirs("cuda" if gpu else "cpu", data), finish)
+        return {}, int
+    return theirs("cuda" if gpu else "cpu", data), torch.cuda.synchronize if gpu else int
 
 
 def main() -> None:
@@ -132,15 +141,19 @@ def main() -> None:
     gpu = device.kind == "gpu"
     exponent = max(10, given.size or (26 if gpu else 22))
     data = np.random.default_rng(0).standard_normal(1 << exponent, dtype=np.float32)
-    finish = device.queue.finish if device.queue is not None else lambda: None
-    mine, other = measured(ours(device, data), finish), peer(gpu, data)
-    copy = mine.get("copy") or other.get("copy") or float("nan")
+    mine, (other, wait) = ours(device, data), peer(gpu, data)
+    finish = {"ours": device.queue.finish if device.queue is not None else int, "PyTorch": wait}
     square, rows = shapes(data.size)
     print(f"{device!r}, sums of {square}, rows {rows}, float32, ms (ratio to a copy)")
-    for name, time_ms in mine.items():
-        line = f"{name:16} {time_ms:9.4f} ({time_ms / copy:5.2f})"
+    copy = math.nan
+    for name, call in mine.items():
+        sides = {"ours": call} | ({"PyTorch": other[name]} if name in other else {})
+        times = measured(sides, finish)
+        copy = times["ours"] if name == "copy" else copy
+        line = f"{name:16} {times['ours']:9.4f} ({times['ours'] / copy:5.2f})"
         if name in other:
-            line += f"   PyTorch {other[name]:9.4f}   ours / PyTorch {time_ms / other[name]:5.2f}"
+            ratio = times["ours"] / times["PyTorch"]
+            line += f"   PyTorch {times['PyTorch']:9.4f}   ours / PyTorch {ratio:5.2f}"
         print(line)
 
 
