@@ -253,10 +253,12 @@ def test_on_the_tensor_cores_themselves() -> None:
     device = next((d for d in OPENCL if each.unmet_everywhere(d) is None), None)
     if device is None:
         pytest.skip("no device here has tensor cores: the instructions were not run")
-    with nc.use_device(device), nc.prefer(*CHOICES):
+    with nc.use_device(device):
         for dtype in BOUNDS:
             for shapes, attrs in FORMS:
-                check_on_device(shapes, dtype, attrs_of(**attrs))
+                narrow = max(shape[-1] for shape in shapes) <= max(attention.OF_QUERIES)
+                with nc.prefer(*CHOICES[: 1 + narrow]):  # of wide heads other kernels' gradients
+                    check_on_device(shapes, dtype, attrs_of(**attrs))
 
 
 def check_on_device(shapes: Sequence[Any], dtype: str, attrs: dict[str, Any]) -> None:
