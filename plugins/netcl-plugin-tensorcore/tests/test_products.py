@@ -1,8 +1,8 @@
 """Products by tensor cores: their kernels with emulated instructions, and when they serve.
 
-No test here has run the instructions themselves. What they do is written down in
-`templates/emulated.j2` by the PTX ISA, so that layouts, borders, stages and epilogues are tried on
-any device that has local memory.
+What they do is written down in `templates/emulated.j2` by the PTX ISA, so that layouts, borders,
+stages and epilogues are tried on any device that has local memory; the last test runs the
+instructions themselves, where there are tensor cores.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from netcl_plugin_tensorcore.products import TILES, Tile, multiplied, unsuited
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_core.autograd import Requirements
 from netcl_core.hardware.device import stand_in
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime import rendering
@@ -200,7 +201,7 @@ def request_of(m: int, n: int, dtype: str, **fields: Any) -> ag.Request:
         ((4096, 4096, 4098), {}, "no multiples of"),
         ((128, 512, 784), {}, "too few to occupy"),
         ((4096, 4096, 4096), {"max_work_group_size": 64}, "no work-groups of"),
-        ((4096, 4096, 4096), {"local_mem_bytes": 32768}, "no 49152 bytes"),
+        ((4096, 4096, 4096), {"local_mem_bytes": 16384}, "bytes of local memory"),
     ],
 )
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -226,8 +227,11 @@ def test_other_devices_are_told_why_not(device: nc.Device, monkeypatch: pytest.M
     assert "does not compile tensorcore/probe.cl.j2" in reason()
 
 
-def test_tiles_by_size() -> None:
-    """Smaller ones where larger ones would leave units idle."""
+@pytest.mark.parametrize("groups", [True, False])
+def test_tiles_by_size(groups: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Smaller ones where larger ones would leave units idle; groups of warps where they run."""
+    unmet = None if groups else "no compute capability 9.0a"
+    monkeypatch.setattr(Requirements, "unmet_everywhere", lambda self, device: unmet)
     found = {
         (n, dtype): str(
             products.default_tile(request_of(n, n, dtype), product_of(n, n, n, (False, False)))
@@ -235,18 +239,19 @@ def test_tiles_by_size() -> None:
         for n in (4096, 1024, 512)
         for dtype in ("float32", "float16")
     }
+    as_one = " groups" if groups else ""
     assert found == {
         (4096, "float32"): "128x128x16",
-        (4096, "float16"): "128x128x32",
+        (4096, "float16"): f"128x128x32{as_one}",
         (1024, "float32"): "None",
-        (1024, "float16"): "64x128x32",
+        (1024, "float16"): f"64x128x32{as_one}",
         (512, "float32"): "None",
         (512, "float16"): "64x64x32",
     }
 
 
 def test_on_the_tensor_cores_themselves() -> None:
-    """Where there are some."""
+    """Where there are some: whole tiles and borders, a batch, a bias, and a slot for a ReLU."""
     each = products.IMPLEMENTATIONS[0].requires
     device = next((d for d in OPENCL if each.unmet_everywhere(d) is None), None)
     if device is None:
@@ -254,8 +259,17 @@ def test_on_the_tensor_cores_themselves() -> None:
     with nc.use_device(device), nc.prefer("netcl-plugin-tensorcore:matmul"):
         for dtype in DTYPES:
             for trans_a, trans_b in LAYOUTS:
-                a, b = drawn((2048, 2048), dtype), drawn((2048, 2048), dtype)
-                found = ag.matmul(nc.tensor(a), nc.tensor(b), trans_a, trans_b)
-                first, second = (a.T if trans_a else a), (b.T if trans_b else b)
-                right = first.astype("f8") @ second.astype("f8")
-                check(found.to_host().astype("f8"), right, dtype)
+                for m, n, k in ((2048, 2048, 2048), (2040, 1992, 1048), (1016, 1032, 40)):
+                    a = drawn((k, m) if trans_a else (m, k), dtype)
+                    b = drawn((n, k) if trans_b else (k, n), dtype)
+                    found = ag.matmul(nc.tensor(a), nc.tensor(b), trans_a, trans_b)
+                    first, second = (a.T if trans_a else a), (b.T if trans_b else b)
+                    right = first.astype("f8") @ second.astype("f8")
+                    check(found.to_host().astype("f8"), right, dtype)
+    with nc.use_device(device), nc.prefer("netcl-plugin-tensorcore:linear"):
+        layer = ag.jit_compile(lambda x, w, b: ag.relu(ag.linear(x, w, b)))
+        for dtype in DTYPES:
+            x, w, b = drawn((3, 1000, 520), dtype), drawn((1032, 520), dtype), drawn((1032,), dtype)
+            found = layer(nc.tensor(x), nc.tensor(w), nc.tensor(b)).to_host().astype("f8")
+            right = x.astype("f8") @ w.T.astype("f8") + b.astype("f8")
+            check(found, np.maximum(right, 0), dtype)

@@ -57,8 +57,8 @@ class Tile:
 
 #: For heads of so many features at most, what fits 48 KB of local memory and 255 registers an item.
 FORWARD: Final = {64: Tile(4, 2, 64, 2), 128: Tile(4, 1, 32, 2), 256: Tile(4, 1, 16, 2)}
-OF_QUERIES: Final = {64: Tile(4, 1, 32, 2), 128: Tile(4, 1, 32, 2)}
-OF_KEYS: Final = {64: Tile(4, 1, 32, 2), 128: Tile(4, 1, 16, 2)}
+OF_QUERIES: Final = {64: Tile(4, 2, 32, 2), 128: Tile(4, 1, 32, 2)}
+OF_KEYS: Final = {64: Tile(4, 2, 16, 2), 128: Tile(4, 1, 16, 2)}
 #: Of each query of a tile, its two numbers in float32.
 _SUMS: Final = 8
 
@@ -197,7 +197,7 @@ IMPLEMENTATIONS: Final = (
         "tensor cores",
         _plan,
         _requirements(reject),
-        priority=-1,
+        priority=2,
         backward=backward,
         residuals=kept_for_gradients,
     ),
@@ -206,6 +206,6 @@ IMPLEMENTATIONS: Final = (
         "tensor cores",
         _plan_gradients,
         _requirements(reject_gradients),
-        priority=-1,
+        priority=2,
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final, final
 
@@ -82,8 +82,7 @@ class Tile:
 
 #: What a device needs for tiles whose warps multiply by fours.
 GROUPS: Final = Requirements(compiles="tensorcore/probe_groups.cl.j2", rewrite=UNMARKED)
-#: What may be tried; 48 KB of local memory is all that there is. Those of groups were not run on a
-#: device yet: `netcl tune` takes one where its results are right and it is faster.
+#: What may be tried; 48 KB of local memory is all that there is.
 TILES: Final = {
     str(tile): tile
     for tile in (
@@ -98,22 +97,33 @@ TILES: Final = {
         Tile(64, 64, 64, 3, 4, 1, groups=True),
     )
 }
-#: By default the first one of which there are enough. Of floats smaller tiles were not measured; of
-#: 16-bit floats they are ten times as fast as kernels without tensor cores, so that a third of the
-#: device is enough.
+#: By default the first one that the device can run and of which there are enough. Of floats smaller
+#: tiles were not measured; of 16-bit floats they are ten times as fast as kernels without tensor
+#: cores, so that a third of the device is enough. Groups of warps gain a quarter on large products
+#: (H200), nothing on the smallest.
 _TAKEN: Final = {
     "float32": (("128x128x16", _FILLED),),
-    "16 bits": (("128x128x32", _FILLED), ("64x128x32", _FILLED), ("64x64x32", 0.3)),
+    "16 bits": (
+        ("128x128x32 groups", _FILLED),
+        ("128x128x32", _FILLED),
+        ("64x128x32 groups", _FILLED),
+        ("64x128x32", _FILLED),
+        ("64x64x32", 0.3),
+    ),
 }
 
 
-def default_tile(request: Request, product: Product) -> Tile | None:
-    """The largest tile of which there are enough to occupy the device, or None."""
+def _enough(request: Request, product: Product) -> Iterator[Tile]:
+    """The tiles to take by default of which there are enough, the first one first."""
     dtype = request.output.dtype
     for name, filled in _TAKEN["float32" if dtype == "float32" else "16 bits"]:
         if TILES[name].count(product) >= filled * request.device.compute_units:
-            return TILES[name]
-    return None
+            yield TILES[name]
+
+
+def default_tile(request: Request, product: Product) -> Tile | None:
+    """The largest tile that fits and of which there are enough to occupy the device, or None."""
+    return next((t for t in _enough(request, product) if t.misfit(request) is None), None)
 
 
 def on_tensor_cores(operator: str, product_of: Callable[[Request], Product]) -> Implementation:
@@ -143,11 +153,9 @@ def on_tensor_cores(operator: str, product_of: Callable[[Request], Product]) -> 
 def unsuited(request: Request, product: Product) -> str | None:
     """Why other kernels serve a product, or None."""
     chunk = 16 // DTYPES[request.output.dtype].itemsize
-    tile = default_tile(request, product)
-    if tile is None:
-        return "tiles are too few to occupy the device"
-    if (reason := tile.misfit(request)) is not None:
-        return reason
+    if default_tile(request, product) is None:
+        misfits = [tile.misfit(request) for tile in _enough(request, product)]
+        return misfits[-1] if misfits else "tiles are too few to occupy the device"
     strides = [stride for _, *both in product.batch for stride in both]
     if any(number % chunk for number in (*_lines(product), *strides)):
         return f"the lines of an operand are no multiples of {chunk} elements"
