@@ -439,6 +439,23 @@ def test_detach_and_no_grad_cut_the_gradient(device: Any) -> None:
     assert [each.requires_grad for each in results] == [True, False, False]
 
 
+def test_detach_alone_launches_nothing(device: Any) -> None:
+    """An op that detaches its operands costs a compiled function no copies of them."""
+
+    def function(x: Any, y: Any) -> Any:
+        return ag.sum(x.detach()), ag.matmul(y.detach(), y).detach(), x.detach()
+
+    compiled = agree(function, data(6), data(4, 4, seed=1))
+    for size in (6, 7, 6):
+        x = leaf(data(size))
+        results = compiled(x, leaf(data(4, 4, seed=1)))
+        assert [each.requires_grad for each in results] == [False, False, False]
+        np.testing.assert_array_equal(host(results[2]), host(x))
+    kernels = 0 if device.queue is None else 2
+    assert compiled.lower(leaf(data(6)), leaf(data(4, 4))).launches == kernels
+    assert ": detach" not in compiled.explain(leaf(data(6)), leaf(data(4, 4)))
+
+
 def test_dropout_is_fresh_at_each_call_and_its_gradient_has_the_mask(device: Any) -> None:
     compiled = ag.jit_compile(lambda x: (ag.dropout(x * 3, 0.5), ag.dropout(x, 0.5)))
     masks = []

@@ -10,6 +10,7 @@ from netcl_core.codegen.lowering import Plan
 from netcl_core.dtypes import DTYPES
 from netcl_core.jit.partition import is_fusible
 from netcl_core.jit.program import (
+    DetachStep,
     Executable,
     FusedOperatorStep,
     OperatorStep,
@@ -133,7 +134,7 @@ def describe(
         )
     count = program.trace.written
     lines = [f"{name}: {count} ops in {program.launches} forward launches"]
-    told = [step for step in program.steps if not isinstance(step, PickStep)]
+    told = [step for step in program.steps if not isinstance(step, (PickStep, DetachStep))]
     for number, step in enumerate(told, start=1):
         lines += _told(number, step)
     lines += [f"  {line}" for line in _near_misses(program)]

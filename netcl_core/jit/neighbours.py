@@ -50,7 +50,9 @@ def _take_before(unit: Unit, units: list[Unit]) -> None:
     if sum(x is source for x in node.inputs) != 1:
         return
     group = next((each for each in units if each.elementwise and each.outputs == [source]), None)
-    if group is None or not _movable(group, unit, implementation) or _users(source, units) != 1:
+    if group is None or group.detaches or _users(source, units) != 1:
+        return
+    if not _movable(group, unit, implementation):
         return
     if implementation.rereads and not is_cheap(group):
         return
@@ -71,7 +73,7 @@ def _take_after(unit: Unit, units: list[Unit]) -> None:
     if not DTYPES[node.dtype].floating or _users(node, units) != 1 or node not in unit.outputs:
         return
     group = next((each for each in units if each is not unit and node in each.inputs), None)
-    if group is None or not group.elementwise or group.shape != node.shape:
+    if group is None or not group.elementwise or group.detaches or group.shape != node.shape:
         return
     if _movable(group, unit, implementation) and not _depends(group, unit, units):
         unit.after = group

@@ -47,6 +47,11 @@ class Unit:
         return max((node.shape for node in self.nodes), key=_extent)
 
     @property
+    def detaches(self) -> bool:
+        """Whether it computes nothing: its results share the data of its inputs."""
+        return all(node.op_name == "detach" for node in self.nodes)
+
+    @property
     def inputs(self) -> list[TraceNode]:
         """What the nodes read from elsewhere, in order of first use."""
         own = {node.number for node in self.nodes}

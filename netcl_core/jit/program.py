@@ -212,6 +212,24 @@ class PickStep:
 
 
 @final
+class DetachStep:
+    """`detach` by itself: other tensors for the same data."""
+
+    launches = 0
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+
+    def resized(self, sizes: Sizes) -> DetachStep:
+        """The same for tensors of other sizes."""
+        return DetachStep(self.unit.resized(sizes))
+
+    def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
+        for node in self.unit.nodes:
+            values[node.number] = values[node.inputs[0].number].detach()
+
+
+@final
 class FusedOperatorStep:
     """A structured op with the groups beside it in its kernel."""
 
@@ -303,7 +321,8 @@ class Program:
         made = object.__new__(Program)
         made.__dict__.update(self.__dict__)
         made._sizes = sizes
-        made.steps = [step.resized(sizes) for step in self.steps if isinstance(step, RegionStep)]
+        elementwise = (RegionStep, DetachStep)
+        made.steps = [step.resized(sizes) for step in self.steps if isinstance(step, elementwise)]
         made.direct = made._direct()
         return made
 
@@ -357,6 +376,8 @@ def _last_uses(units: Sequence[Unit], results: Sequence[int]) -> list[list[int]]
 def _step(unit: Unit) -> Executable:
     device = unit.nodes[0].device
     assert device is not None  # its operands lie there
+    if unit.detaches:
+        return DetachStep(unit)
     if unit.elementwise:
         return RegionStep(unit, device)
     if unit.nodes[0].pick is not None:

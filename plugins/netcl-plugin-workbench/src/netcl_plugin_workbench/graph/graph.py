@@ -8,6 +8,7 @@ from typing import Any, Final, final
 
 from netcl_core.jit.explanation import why_alone
 from netcl_core.jit.program import (
+    DetachStep,
     Executable,
     FusedOperatorStep,
     OperatorStep,
@@ -210,7 +211,7 @@ def _at(names: Sequence[str], i: int, otherwise: str) -> str:
 def _kind(step: Executable) -> str:
     if isinstance(step, FusedOperatorStep):
         return "operator"
-    if isinstance(step, OperatorStep) and step.call.operator.view:
+    if isinstance(step, DetachStep) or (isinstance(step, OperatorStep) and step.call.operator.view):
         return "view"
     return "region" if isinstance(step, RegionStep) and len(step.unit.nodes) > 1 else "op"
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, final
 import netcl_core.autograd as ag
 from netcl_core.jit.arguments import Arguments
 from netcl_core.jit.jit import Jitted, traced
-from netcl_core.jit.program import Executable, OperatorStep, PickStep, Scalars
+from netcl_core.jit.program import DetachStep, Executable, OperatorStep, PickStep, Scalars
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.apply import apply
 from netcl_core.tape.node import describe_frame as where
@@ -85,7 +85,7 @@ def step_times(compiled: Jitted, /, *args: Any, **kwargs: Any) -> list[StepTime]
 
 def _computes(step: Executable) -> bool:
     view = isinstance(step, OperatorStep) and step.call.view
-    return not (view or isinstance(step, PickStep))
+    return not (view or isinstance(step, (PickStep, DetachStep)))
 
 
 def _timed(step: Executable, values: Values, numbers: Sequence[Any], budget: float) -> StepTime:
