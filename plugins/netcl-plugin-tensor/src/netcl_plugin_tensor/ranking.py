@@ -14,8 +14,9 @@ from netcl_core import Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, reduced, shape_of
+from netcl_plugin_tensor.merge_sort import order_of, plan_sort
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX
-from netcl_plugin_tensor.sorting import RESULTS, best, order_of, plan_sort, ranked_backward
+from netcl_plugin_tensor.sorting import RESULTS, best, ranked_backward
 
 TEMPLATE: Final = "tensor/ranking.cl.j2"
 #: How many elements are worth being moved up for each one that is read.
