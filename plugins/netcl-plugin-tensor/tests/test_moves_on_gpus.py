@@ -229,3 +229,26 @@ def test_indices_from_behind_count_as_equal(device: nc.Device) -> None:
         wanted = np.zeros((5, 2))
         wanted[[4, 0]] = [[2 * count], [count]]
         np.testing.assert_array_equal(x.grad.to_host(), wanted)
+
+
+@pytest.mark.parametrize("shape", [(9000,), (2, 5000), (4097, 3)], ids=str)
+def test_the_best_of_few_lines_is_found_by_many(
+    device: nc.Device, launched: list[Any], shape: tuple[int, ...]
+) -> None:
+    """Of equal ones the first, and NaN before all others."""
+    dim = int(np.argmax(shape))
+    x = np.random.default_rng(5).integers(0, 50, shape).astype("float32")
+    for spoilt in (False, True):
+        if spoilt:
+            x[tuple([-7 if i == dim else 0 for i in range(x.ndim)])] = np.nan
+        given = nc.tensor(x)
+        np.testing.assert_array_equal(ag.argmax(given, dim).to_host(), x.argmax(dim))
+        np.testing.assert_array_equal(ag.argmin(given, dim).to_host(), x.argmin(dim))
+        values, places = ag.max(given, dim)
+        np.testing.assert_array_equal(values.to_host(), x.max(dim))
+        np.testing.assert_array_equal(places.to_host(), x.argmax(dim))
+        first = ag.topk(given, 3, dim).values.to_host()
+        ordered = np.flip(np.sort(x, dim), dim)
+        np.testing.assert_array_equal(first, np.take(ordered, range(3), dim))
+    assert ag.argmax(given).item() == x.argmax()
+    assert not {entry for entry, _ in launched} & {"best", "argmax", "argmin"}
