@@ -1,4 +1,4 @@
-"""Strided copies by every tile and chunk: any view of any shape, forward and backward."""
+"""Strided copies by all settings of each form: any view of any shape, forward and backward."""
 
 from __future__ import annotations
 
@@ -6,38 +6,60 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from netcl_plugin_tensor import strided
+from netcl_plugin_tensor import strided_cpu, strided_gpu
+from netcl_plugin_tensor.views import View, whole
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.ops.tuning import forced
 
 OPENCL = [each for each in nc.devices() if each.backend == "opencl" and not each.simulator]
-CHOICES: Any = strided._space(lambda request: strided.View((1,), (1,), 0)).choices
-WAY = "netcl-plugin-tensor:{}:strided {}"
+NOTHING = (View((1,), (1,), 0), whole((1,)))
+FORMS: Any = {"cpu": (strided_cpu, ""), "gpu": (strided_gpu, " by neighbours")}
 
 shapes = st.lists(st.integers(1, 40), min_size=1, max_size=3).map(tuple)
 steps = st.sampled_from([-3, -1, 1, 2])
+MANY = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
+@pytest.mark.parametrize("kind", FORMS)
 @pytest.mark.parametrize("device", OPENCL, ids=str)
-@given(shapes, st.randoms(), st.data())
-@settings(max_examples=40, deadline=None)
-def test_any_view(device: nc.Device, shape: Any, random: Any, data: Any) -> None:
-    chosen = {name: data.draw(st.sampled_from(values)) for name, values in CHOICES.items()}
+@given(shape=shapes, random=st.randoms(), data=st.data())
+@MANY
+def test_any_view(
+    device: nc.Device,
+    kind: str,
+    shape: Any,
+    random: Any,
+    data: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    form, where = FORMS[kind]
+    choices = form.space(lambda request: NOTHING).choices
+    chosen = {name: data.draw(st.sampled_from(values)) for name, values in choices.items()}
     dtype = data.draw(st.sampled_from(["bool", "float16", "float32", "int64"]))
     x = np.random.default_rng(5).integers(0, 9, shape).astype(dtype)
     dims = random.sample(range(x.ndim), x.ndim)
     index = tuple(slice(None, None, data.draw(steps)) for _ in shape)
-    with nc.use_device(device):
-        with forced(WAY.format("permute", "copy"), chosen):
+
+    def way(op: str, label: str) -> Any:
+        return forced(f"netcl-plugin-tensor:{op}:strided {label}{where}", chosen)
+
+    with monkeypatch.context() as patch, nc.use_device(device):
+        patch.setattr(device, "kind", kind)
+        with way("permute", "copy"):
             np.testing.assert_array_equal(ag.permute(x, dims).numpy(), x.transpose(dims))
-        with forced(WAY.format("flip", "copy"), chosen):
+        with way("flip", "copy"):
             np.testing.assert_array_equal(ag.flip(x, dims[:2]).numpy(), np.flip(x, dims[:2]))
+        with way("expand", "copy"):
+            wide = np.broadcast_to(x[..., :1], x.shape)
+            np.testing.assert_array_equal(ag.expand(x[..., :1], x.shape).numpy(), wide)
         if dtype.startswith("float"):
-            with forced(WAY.format("getitem_backward", "scatter"), chosen):
+            with way("getitem_backward", "scatter"):
                 leaf = nc.tensor(x, requires_grad=True)
                 ag.sum(ag.mul(leaf[index], leaf[index])).backward()
             wanted = np.zeros(shape, dtype)
@@ -60,8 +82,9 @@ def test_tiles_are_the_default_where_rows_lie_across(device: nc.Device) -> None:
     assert "tile=1" in said(8, 16, 4, 32, dims=(0, 2, 1, 3))  # whole rows move
 
 
-def test_classes_tell_views_apart() -> None:
-    space = strided._space(lambda request: strided.View((5, 3), (-1, 20), 0))
+@pytest.mark.parametrize("form", [strided_cpu, strided_gpu], ids=FORMS)
+def test_classes_tell_views_apart(form: Any) -> None:
+    space = form.space(lambda request: (View((5, 3), (-1, 20), 0), whole((5, 3))))
     spec = nc.Spec((3, 5), "int64")
     request = ag.Request("any", nc.get_device("cpu"), (spec,), (spec,), {})
     assert space.shape_class is not None

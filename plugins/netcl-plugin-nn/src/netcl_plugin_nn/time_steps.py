@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from netcl_plugin_tensor.strided import View, copy
+from netcl_plugin_tensor.strided import copy
+from netcl_plugin_tensor.views import View, whole
 
 import netcl_core.autograd as ag
 from netcl_core import Kernels, Spec, Tensor
@@ -18,7 +19,13 @@ def _plan(request: Request) -> Kernels:
     x = request.inputs[0]
     size = math.prod(x.shape[1:])
     found = [
-        copy(x.dtype, View((size,), (1,), i * size), "gather", (("in", 0), ("out", i)))
+        copy(
+            request.device,
+            x.dtype,
+            View((size,), (1,), i * size),
+            whole((size,)),
+            (("in", 0), ("out", i)),
+        )
         for i in range(x.shape[0])
     ]
     return Kernels(tuple(found) if size else ())

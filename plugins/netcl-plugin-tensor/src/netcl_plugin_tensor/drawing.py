@@ -11,10 +11,11 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, widened
 from netcl_core.autograd import Implementation, Operator, Request, composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
+from netcl_plugin_tensor import geometry
 from netcl_plugin_tensor.axes import whole
 from netcl_plugin_tensor.random import RANDOM_NUMBERS, rand
 
-_CHUNK: Final = {"cpu": 256, "gpu": 1}
+_CHUNK: Final = 256
 
 
 def multinomial(input: Any, num_samples: int, replacement: bool = False) -> Any:
@@ -86,12 +87,12 @@ def _infer(sums: Spec, parts: Spec) -> Spec:
 def _plan(request: Request) -> Kernels:
     sums, parts = request.inputs
     dtype = DTYPES[sums.dtype]
-    chunk = _CHUNK["cpu" if request.device.kind == "cpu" else "gpu"]
+    chunk = geometry.chunk(request.device, _CHUNK)
     numbers = (sums.shape[1], parts.shape[1], parts.size, chunk)
     args = (("in", 0), ("in", 1), ("out", 0), *(("ulong", number) for number in numbers))
     context = {"storage": dtype.storage, "compute": dtype.compute}
-    items = (-(-parts.size // chunk),)
-    return Kernels((Kernel("tensor/draw.cl.j2", "draw", args, items, None, context),))
+    sizes = geometry.groups(request.device, -(-parts.size // chunk))
+    return Kernels((Kernel("tensor/draw.cl.j2", "draw", args, *sizes, context),))
 
 
 def _reference(sums: Any, parts: Any) -> Any:

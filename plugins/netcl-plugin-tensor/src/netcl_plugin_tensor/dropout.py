@@ -13,9 +13,10 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
-from netcl_plugin_tensor import philox
+from netcl_plugin_tensor import geometry, philox
 
-_CHUNK: Final = 1024  # elements per work-item, a multiple of 4
+#: Elements per work-item of a CPU, a multiple of those of a block.
+_CHUNK: Final = 1024
 
 
 def dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
@@ -63,16 +64,17 @@ def threshold(p: float) -> int:
 def _plan(request: Request) -> Kernels:
     x, p = request.output, request.attrs["p"]
     dtype = DTYPES[x.dtype]
+    chunk = geometry.chunk(request.device, _CHUNK, 4)
     numbers: list[tuple[str, Any]] = [
         ("ulong", x.size),
-        ("ulong", _CHUNK),
+        ("ulong", chunk),
         ("ulong", threshold(p)),
     ]
     numbers.append((dtype.compute, 1 / (1 - p) if p < 1 else 0.0))
     args = (("in", 0), ("in", 1), ("out", 0), *numbers)
     context = {"storage": dtype.storage, "compute": dtype.compute}
-    items = (-(-x.size // _CHUNK),)
-    return Kernels((Kernel("tensor/dropout.cl.j2", "random_mask", args, items, None, context),))
+    sizes = geometry.groups(request.device, -(-x.size // chunk))
+    return Kernels((Kernel("tensor/dropout.cl.j2", "random_mask", args, *sizes, context),))
 
 
 def _reference(x: Any, state: Any, p: float) -> Any:

@@ -18,12 +18,15 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import ArgumentError, DeviceError, ShapeError, message
+from netcl_plugin_tensor import geometry
 from netcl_plugin_tensor.indexing import BASIC, is_basic
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX, TAKE
-from netcl_plugin_tensor.strided import BITS, View, copy, strides_of
+from netcl_plugin_tensor.strided import copy
+from netcl_plugin_tensor.views import BITS, strides_of, whole
 
 _TEMPLATE: Final = "tensor/elements.cl.j2"
-_CHUNK: Final = 256  # elements per work-item
+#: Elements per work-item of a CPU.
+_CHUNK: Final = 256
 _INTEGERS: Final = ("uint8", "int32", "int64")
 
 
@@ -32,9 +35,11 @@ _INTEGERS: Final = ("uint8", "int32", "int64")
 
 def _kernel(request: Request, entry: str, source: int, places: int, out: Spec) -> Kernel:
     count = request.inputs[places].size
-    args = (("in", source), ("in", places), ("out", 0), ("ulong", count), ("ulong", _CHUNK))
+    chunk = geometry.chunk(request.device, _CHUNK)
+    args = (("in", source), ("in", places), ("out", 0), ("ulong", count), ("ulong", chunk))
     context = {"bits": BITS[DTYPES[out.dtype].itemsize]}
-    return Kernel(_TEMPLATE, entry, args, (-(-count // _CHUNK),), None, context)
+    sizes = geometry.groups(request.device, -(-count // chunk))
+    return Kernel(_TEMPLATE, entry, args, *sizes, context)
 
 
 def _bind_pick(x: Any, places: Any, unique: bool) -> Any:
@@ -80,8 +85,7 @@ def _infer_put(x: Spec, places: Spec, values: Spec) -> Spec:
 
 def _plan_put(request: Request) -> Kernels:
     x = request.inputs[0]
-    whole = View((x.size,), (1,), 0)
-    first = copy(x.dtype, whole, "gather", (("in", 0), ("out", 0)))
+    first = copy(request.device, x.dtype, whole(x.shape), whole(x.shape))
     if not request.inputs[1].size:
         return Kernels((first,))
     return Kernels((first, _kernel(request, "put_elements", 2, 1, x)))

@@ -12,6 +12,7 @@ from netcl_core.autograd import Operator, Request, Saved
 from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.axes import plain_shape, shape_of
+from netcl_plugin_tensor.views import View, strides_of
 
 #: ("int", position) | ("slice", start, step, length) | ("new", size), one per entry of the index;
 #: a new dimension has size 1, that of False 0
@@ -105,8 +106,8 @@ def _entry(item: Any, size: int, axis: int) -> Entry:
     return "int", number % size
 
 
-def _view(shape: Sequence[int], index: Sequence[Entry]) -> strided.View:
-    own = iter(strided.strides_of(shape))
+def _view(shape: Sequence[int], index: Sequence[Entry]) -> View:
+    own = iter(strides_of(shape))
     sizes: list[int] = []
     strides: list[int] = []
     offset = 0
@@ -120,7 +121,7 @@ def _view(shape: Sequence[int], index: Sequence[Entry]) -> strided.View:
         if entry[0] == "slice":
             sizes.append(entry[3])
             strides.append(entry[2] * stride)
-    return strided.View(tuple(sizes), tuple(strides), offset)
+    return View(tuple(sizes), tuple(strides), offset)
 
 
 def _numpy_index(index: Sequence[Entry]) -> tuple[Any, ...]:
@@ -183,7 +184,7 @@ def _reference_backward(grad: Any, shape: Sequence[int], index: Sequence[Entry])
     return out
 
 
-def _backward_view(request: Request) -> strided.View:
+def _backward_view(request: Request) -> View:
     return _view(request.output.shape, request.attrs["index"])
 
 
@@ -198,7 +199,7 @@ GETITEM_BACKWARD: Final = Operator(
     reference=_reference_backward,
     backward=_picked_again,
     saves=(),
-    implementations=(strided.scatter("getitem_backward", _backward_view),),
+    implementations=strided.scatter("getitem_backward", _backward_view),
     doc="getitem_backward(grad, shape, index): zeros of a shape with grad at index.",
 )
 BASIC: Final = Operator(
@@ -208,8 +209,8 @@ BASIC: Final = Operator(
     reference=_reference,
     backward=_backward,
     saves=(),
-    implementations=(
-        strided.gather("basic_getitem", lambda x, attrs: _view(x.shape, attrs["index"])),
+    implementations=strided.gather(
+        "basic_getitem", lambda x, attrs: _view(x.shape, attrs["index"])
     ),
     parts=(GETITEM_BACKWARD,),
     doc="basic_getitem(x, index): x[index] for ints, slices, None, Ellipsis and a bool.",

@@ -16,6 +16,7 @@ from netcl_core.autograd import Implementation, Operator, Request, Saved, compos
 from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.axes import axes, axis, shape_of
+from netcl_plugin_tensor.views import View, strides_of, whole
 
 # -- cat -------------------------------------------------------------------------------
 
@@ -55,12 +56,14 @@ def _infer_cat(*specs: Spec, dim: int) -> Spec:
 
 
 def _plan_cat(request: Request) -> Kernels:
-    dim, strides = request.attrs["dim"], strided.strides_of(request.output.shape)
+    dim, strides = request.attrs["dim"], strides_of(request.output.shape)
     launches, start = [], 0
     for i, spec in enumerate(request.inputs):
         if spec.size:
-            view = strided.View(spec.shape, strides, start * strides[dim])
-            launches.append(strided.copy(spec.dtype, view, "scatter", (("in", i), ("out", 0))))
+            view = View(spec.shape, strides, start * strides[dim])
+            buffers = (("in", i), ("out", 0))
+            source = whole(spec.shape)
+            launches.append(strided.copy(request.device, spec.dtype, source, view, buffers))
         start += spec.shape[dim]
     return Kernels(tuple(launches))
 
@@ -123,11 +126,11 @@ def _bind_flip(x: Any, dims: Any) -> Any:
     return (x,), {"dims": axes("flip", dims, len(shape_of(x)))}
 
 
-def _flip_view(x: Spec, dims: Sequence[int]) -> strided.View:
-    own = strided.strides_of(x.shape)
+def _flip_view(x: Spec, dims: Sequence[int]) -> View:
+    own = strides_of(x.shape)
     strides = tuple(-stride if i in dims else stride for i, stride in enumerate(own))
     offset = sum((x.shape[i] - 1) * own[i] for i in dims)
-    return strided.View(x.shape, strides, offset)
+    return View(x.shape, strides, offset)
 
 
 def _bind_pad(x: Any, pad: Sequence[int], mode: str = "constant", value: Any = 0.0) -> Any:
@@ -173,20 +176,16 @@ def _plan_pad(request: Request) -> Kernels:
     x, out = request.inputs[0], request.output
     pairs, value = request.attrs["pairs"], request.attrs["value"]
     dtype = DTYPES[out.dtype]
-    whole = not dtype.floating
-    number = ("long", _whole(value, out.dtype)) if whole else (dtype.compute, value)
-    launches = [strided.fill(out, "filled", number)]
+    number = (dtype.compute, value) if dtype.floating else ("long", _whole(value, out.dtype))
+    launches = [strided.fill(request.device, out, "filled", number)]
     inside, outside = _kept(x.shape, pairs)
     sizes = tuple(max(0, part.stop - part.start) for part in inside)
     if x.size and min(sizes, default=1) > 0:
-        source, target = strided.strides_of(x.shape), strided.strides_of(out.shape)
+        source, target = strides_of(x.shape), strides_of(out.shape)
         start = sum(part.start * step for part, step in zip(inside, source, strict=True))
         place = sum(part.start * step for part, step in zip(outside, target, strict=True))
-        launches.append(
-            strided.copy_between(
-                x.dtype, strided.View(sizes, source, start), strided.View(sizes, target, place)
-            )
-        )
+        views = (View(sizes, source, start), View(sizes, target, place))
+        launches.append(strided.copy(request.device, x.dtype, *views))
     return Kernels(tuple(launches))
 
 
@@ -221,7 +220,7 @@ OPERATORS = (
         reference=lambda x, dims: np.flip(x, dims),
         backward=lambda saved, grad: [ag.flip(grad, saved.attrs["dims"])],
         saves=(),
-        implementations=(strided.gather("flip", lambda x, attrs: _flip_view(x, attrs["dims"])),),
+        implementations=strided.gather("flip", lambda x, attrs: _flip_view(x, attrs["dims"])),
         doc="flip(x, dims): the order of the elements reversed along axes.",
     ),
     Operator(

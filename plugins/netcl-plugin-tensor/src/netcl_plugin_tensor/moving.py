@@ -15,6 +15,7 @@ from netcl_core.autograd import Implementation, Operator, Request, Saved, compos
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.axes import axis, shape_of, whole
+from netcl_plugin_tensor.views import View, strides_of
 
 # -- roll --------------------------------------------------------------------------------
 
@@ -52,7 +53,7 @@ def _plan_roll(request: Request) -> Kernels:
     shape, shifts, dims = x.shape, request.attrs["shifts"], request.attrs["dims"]
     if dims is None:
         shape, shifts, dims = (x.size,), (shifts[0] % x.size,), (0,)
-    strides = strided.strides_of(shape)
+    strides = strides_of(shape)
     launches = []
     for moved in itertools.product((False, True), repeat=len(dims)):
         sizes, source, target = list(shape), 0, 0
@@ -60,9 +61,9 @@ def _plan_roll(request: Request) -> Kernels:
             sizes[dim] = shift if wraps else shape[dim] - shift
             source += (shape[dim] - shift) * strides[dim] if wraps else 0
             target += 0 if wraps else shift * strides[dim]
-        views = [strided.View(tuple(sizes), strides, start) for start in (source, target)]
+        views = [View(tuple(sizes), strides, start) for start in (source, target)]
         if min(sizes, default=1):
-            launches.append(strided.copy_between(x.dtype, *views))
+            launches.append(strided.copy(request.device, x.dtype, *views))
     return Kernels(tuple(launches))
 
 

@@ -14,10 +14,11 @@ import netcl_core as nc
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, message
-from netcl_plugin_tensor import philox
+from netcl_plugin_tensor import geometry, philox
 from netcl_plugin_tensor.axes import plain_shape, whole
 
-_CHUNK: Final = 1024  # elements per work-item, a multiple of 4
+#: Elements per work-item of a CPU, a multiple of those of a block.
+_CHUNK: Final = 1024
 #: The bits of a uniform number: as many as the dtype holds for all of [0, 1).
 _BITS: Final = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 _INTEGERS: Final = ("uint8", "int32", "int64")
@@ -172,11 +173,12 @@ def _per_block(kind: str, dtype: str) -> int:
 def _plan(request: Request) -> Kernels:
     out, kind = request.output, request.attrs["kind"]
     dtype = DTYPES[out.dtype]
+    chunk = geometry.chunk(request.device, _CHUNK, 4)
     args: tuple[tuple[str, Any], ...] = (
         ("in", 0),
         ("out", 0),
         ("ulong", out.size),
-        ("ulong", _CHUNK),
+        ("ulong", chunk),
     )
     if kind == "integers":
         low, high = request.attrs["low"], request.attrs["high"]
@@ -188,8 +190,8 @@ def _plan(request: Request) -> Kernels:
         "per_block": _per_block(kind, out.dtype),
         "bits": _BITS.get(out.dtype, 0),
     }
-    items = (-(-out.size // _CHUNK),)
-    return Kernels((Kernel("tensor/random.cl.j2", "random_numbers", args, items, None, context),))
+    sizes = geometry.groups(request.device, -(-out.size // chunk))
+    return Kernels((Kernel("tensor/random.cl.j2", "random_numbers", args, *sizes, context),))
 
 
 def _long_words(state: Any, count: int) -> Any:

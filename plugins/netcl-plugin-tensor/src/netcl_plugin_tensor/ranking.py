@@ -14,8 +14,9 @@ from netcl_core import Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, reduced, shape_of
+from netcl_plugin_tensor.merge_sort import is_sorted_sooner, order_of, plan_sort
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX
-from netcl_plugin_tensor.sorting import RESULTS, best, order_of, plan_sort, ranked_backward
+from netcl_plugin_tensor.sorting import RESULTS, best, ranked_backward
 
 TEMPLATE: Final = "tensor/ranking.cl.j2"
 #: How many elements are worth being moved up for each one that is read.
@@ -23,9 +24,11 @@ _FEW: Final = 32
 
 
 def _plan(request: Request) -> Kernels:
-    """One work-item per line; it keeps the best so far in the line of the results."""
+    """An item per line keeps the best so far, if few; else lines are sorted."""
     (x,), dim, attrs = request.inputs, request.attrs["dim"], request.attrs
     size = x.shape[dim] if x.shape else 1
+    if attrs["k"] > _FEW or is_sorted_sooner(request.device, x.size // size, size):
+        return plan_sort(request)
     inner = math.prod(x.shape[dim + 1 :])
     args = (("in", 0), ("out", 0), ("out", 1), ("ulong", size), ("ulong", attrs["k"]),
             ("ulong", inner))  # fmt: skip
@@ -141,11 +144,6 @@ def _infer_topk(x: Spec, k: int, dim: int, **rest: Any) -> tuple[Spec, Spec]:
     return Spec(shape, x.dtype), Spec(shape, "int64")
 
 
-def _plan_topk(request: Request) -> Kernels:
-    """Few are kept in order as a line is walked; for more of them the line is sorted."""
-    return _plan(request) if request.attrs["k"] <= _FEW else plan_sort(request)
-
-
 TOPK: Final = Operator(
     name="topk",
     bind=_bind_topk,
@@ -153,7 +151,7 @@ TOPK: Final = Operator(
     reference=best,
     backward=ranked_backward,
     saves=(),
-    implementations=(Implementation("topk", "line per item or merge sort", _plan_topk),),
+    implementations=(Implementation("topk", "line per item or merge sort", _plan),),
     results=RESULTS,
     parts=(ADD_AT_INDEX,),
     doc="topk(x, k, dim=-1, largest=True, sorted=True): a named tuple of the k largest (or "

@@ -105,7 +105,9 @@ def _plan(combine: Combine, mean: bool = False) -> Callable[[Request], Kernels]:
     def plan(request: Request) -> Kernels:
         (source,), out = request.inputs, request.output
         if not source.size:
-            return Kernels((fill(out, "empty", ("float", math.nan if mean else 0.0)),))
+            return Kernels(
+                (fill(request.device, out, "empty", ("float", math.nan if mean else 0.0)),)
+            )
         dim = request.attrs["dim"]
         scale = 1.0 / _over(source, dim) if mean else 1.0
         device, slots = request.device, request.slots

@@ -13,6 +13,7 @@ from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import ShapeError, message
 from netcl_plugin_tensor.axes import axis, reduced, shape_of
+from netcl_plugin_tensor.merge_sort import is_sorted_sooner, plan_sort
 from netcl_plugin_tensor.reductions import converted, widest
 
 TEMPLATE: Final = "tensor/scan.cl.j2"
@@ -24,6 +25,8 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
         size = x.shape[dim] if dim is not None and x.shape else x.size
         inner = math.prod(x.shape[dim + 1 :]) if dim is not None else 1
         lines = x.size // max(size, 1)
+        if entry.startswith("arg") and is_sorted_sooner(request.device, lines, size):
+            return _best_of(x, request, entry == "argmax", (lines // inner, size, inner))
         given, out = DTYPES[x.dtype], DTYPES[request.output.dtype]
         exact = out.floating and request.device.supports_fp64
         widest = "double" if exact else out.compute
@@ -39,6 +42,16 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
         return Kernels((Kernel(TEMPLATE, entry, args, (lines,), None, context),))
 
     return plan
+
+
+def _best_of(x: Spec, request: Request, largest: bool, shape: tuple[int, ...]) -> Kernels:
+    """The places alone of the first elements of sorted lines."""
+    given, lines = Spec(shape, x.dtype), request.output.size
+    order = {"dim": 1, "k": 1, "largest": largest, "nan_first": True}
+    found = (Spec((lines,), x.dtype), request.output)
+    launches = plan_sort(Request("sort", request.device, (given,), found, order))
+    values = Kernels((), (lines * DTYPES[x.dtype].itemsize,))
+    return values.then(launches, {("out", 0): ("scratch", 0), ("out", 1): ("out", 0)})
 
 
 def _bind_arg(name: str) -> Callable[..., Any]:

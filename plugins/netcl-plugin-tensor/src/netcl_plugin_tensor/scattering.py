@@ -13,8 +13,9 @@ from netcl_core import Kernels, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis
-from netcl_plugin_tensor.selecting import ADD_AT_INDEX, check_index, lines
-from netcl_plugin_tensor.strided import View, copy
+from netcl_plugin_tensor.selecting import ADD_AT_INDEX, check_index, collected
+from netcl_plugin_tensor.strided import copy
+from netcl_plugin_tensor.views import whole
 
 _INDICES: Final = ("uint8", "int32", "int64")
 
@@ -24,13 +25,9 @@ def _bind(x: Any, index: Any, src: Any, dim: int) -> Any:
 
 
 def _plan(request: Request) -> Kernels:
-    x, _, src = request.inputs
-    whole = View((x.size,), (1,), 0)
-    first = copy(x.dtype, whole, "gather", (("in", 0), ("out", 0)))
-    if not src.size:
-        return Kernels((first,))
-    buffers = (("in", 2), ("in", 1), ("out", 0))
-    return Kernels((first, lines("put_lines", request, buffers, src, x)))
+    x = request.inputs[0]
+    first = copy(request.device, x.dtype, whole(x.shape), whole(x.shape))
+    return collected(request, "put", first, 2)
 
 
 def _reference(x: Any, index: Any, src: Any, dim: int, **rest: Any) -> Any:

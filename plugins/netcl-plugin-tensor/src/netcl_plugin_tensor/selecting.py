@@ -1,8 +1,9 @@
 """Selecting by index tensors: index_select, gather, embedding, one_hot, masked_fill.
 
-All three gathers are one pair of kernels over lines: a line is what stays when
-every axis but one is fixed. The gradient adds up along each line in order, so
-that equal indices neither race nor change the result from run to run.
+All three gathers are one pair of kernels over lines on CPUs: a line is what stays when
+every axis but one is fixed; `lines_gpu` has those for other devices. The gradient adds
+up along each line in order, so that equal indices neither race nor change the result
+from run to run.
 """
 
 from __future__ import annotations
@@ -16,13 +17,23 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
-from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
+from netcl_core.autograd import (
+    Implementation,
+    Operator,
+    Request,
+    Requirements,
+    Saved,
+    composite,
+)
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
+from netcl_plugin_tensor import geometry, lines_gpu
 from netcl_plugin_tensor.axes import axis, plain_shape, shape_of
 from netcl_plugin_tensor.strided import fill
 
 TEMPLATE: Final = "tensor/lines.cl.j2"
 _INDICES: Final = ("uint8", "int32", "int64")
+#: Ops that found the places themselves: none is out of range, and no device is asked for them.
+_FOUND: Final = ("max", "sort")
 #: More classes than any memory holds are a mistake.
 _MOST_CLASSES: Final = 1 << 31
 
@@ -30,6 +41,11 @@ _MOST_CLASSES: Final = 1 << 31
 def check_index(inputs: Sequence[Any], attrs: Any) -> None:
     """Raise AttributeValueError if an index is out of range."""
     _check_range(inputs[1], inputs[0].shape[attrs["dim"]], attrs)
+
+
+def _check_added(inputs: Sequence[Any], attrs: Any) -> None:
+    if attrs["who"] not in _FOUND:
+        _check_range(inputs[1], attrs["shape"][attrs["dim"]], attrs)
 
 
 def _check_range(index: Any, size: int, attrs: Any) -> None:
@@ -81,22 +97,39 @@ def _infer(x: Spec, index: Spec, dim: int, who: str, whole: bool, wraps: bool = 
     return Spec(index.shape, x.dtype)
 
 
-def _plan(entry: str) -> Callable[[Request], Kernels]:
-    """Picking from a tensor, or adding up in one of zeros."""
-
-    def plan(request: Request) -> Kernels:
-        buffers = (("in", 0), ("in", 1), ("out", 0))
-        if entry == "take_lines":
-            return Kernels((lines(entry, request, buffers, request.output, request.inputs[0]),))
-        picked = request.inputs[0]
-        first = fill(request.output, "zeros", ("int", 0))
-        kernel = lines(entry, request, buffers, picked, request.output)
-        return Kernels((first, kernel) if picked.size else (first,))
-
-    return plan
+def _take(request: Request) -> Kernels:
+    buffers = (("in", 0), ("in", 1), ("out", 0))
+    return Kernels((_lines("take_lines", request, buffers, request.output, request.inputs[0]),))
 
 
-def lines(entry: str, request: Request, buffers: Any, picked: Spec, full: Spec) -> Kernel:
+def _add(request: Request) -> Kernels:
+    first = fill(request.device, request.output, "zeros", ("int", 0))
+    return collected(request, "add", first, 0)
+
+
+def _implementations(
+    operator: str, cpu: Callable[[Request], Kernels], others: Callable[[Request], Kernels]
+) -> tuple[Implementation, ...]:
+    kinds = Requirements(device_kinds=("gpu", "accelerator"))
+    return (
+        Implementation(operator, "line per item", cpu, Requirements(device_kinds=("cpu",))),
+        Implementation(operator, "element per item", others, kinds),
+    )
+
+
+def collected(request: Request, entry: str, first: Kernel, source: int) -> Kernels:
+    """A launch that fills the output, and those that add or put input `source` at the index 1."""
+    picked, full = request.inputs[source], request.output
+    if not picked.size:
+        return Kernels((first,))
+    along = lines_gpu.lines_of(request, picked, full)
+    if request.device.kind == "cpu" or lines_gpu.is_line_per_item(request, along):
+        buffers = (("in", source), ("in", 1), ("out", 0))
+        return Kernels((first, _lines(f"{entry}_lines", request, buffers, picked, full)))
+    return Kernels((first,)).then(lines_gpu.collect(request, entry, picked, full, source), {})
+
+
+def _lines(entry: str, request: Request, buffers: Any, picked: Spec, full: Spec) -> Kernel:
     """A launch that goes along the lines of `picked` and of `full`, of which it holds parts."""
     dim, whole = request.attrs["dim"], request.attrs["whole"]
     inner = math.prod(picked.shape[dim + 1 :])
@@ -115,7 +148,8 @@ def lines(entry: str, request: Request, buffers: Any, picked: Spec, full: Spec) 
         for i, size in enumerate(picked.shape):
             numbers += [size, math.prod(full.shape[i + 1 :])]
     args = (*buffers, *(("ulong", n) for n in numbers))
-    return Kernel(TEMPLATE, entry, args, (max(1, outer * inner),), None, context)
+    sizes = geometry.groups(request.device, max(1, outer * inner))
+    return Kernel(TEMPLATE, entry, args, *sizes, context)
 
 
 def _reference(x: Any, index: Any, dim: int, who: str, whole: bool, wraps: bool) -> Any:
@@ -175,8 +209,8 @@ ADD_AT_INDEX: Final = Operator(
     reference=_reference_back,
     backward=_taken_again,
     saves=(1,),
-    check=lambda inputs, attrs: _check_range(inputs[1], attrs["shape"][attrs["dim"]], attrs),
-    implementations=(Implementation("add_at_index", "line per item", _plan("add_lines")),),
+    check=_check_added,
+    implementations=_implementations("add_at_index", _add, _add),
     doc="add_at_index(grad, index, dim, ...): zeros with grad added up at the indices.",
 )
 
@@ -190,7 +224,7 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
         backward=_backward,
         saves=(1,),
         check=check_index,
-        implementations=(Implementation(name, "line per item", _plan("take_lines")),),
+        implementations=_implementations(name, _take, lines_gpu.take),
         parts=(ADD_AT_INDEX,),
         doc=doc,
     )

@@ -13,6 +13,7 @@ from netcl_core.autograd import Operator, Saved
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.axes import axis, plain_shape, shape_of, target_shape
+from netcl_plugin_tensor.views import View, strides_of
 
 # -- views -------------------------------------------------------------------------
 
@@ -77,9 +78,9 @@ def _permutation(dims: Sequence[int]) -> list[int]:
     return inverse
 
 
-def _permute_view(x: Spec, dims: Sequence[int]) -> strided.View:
-    strides = strided.strides_of(x.shape)
-    return strided.View(tuple(x.shape[i] for i in dims), tuple(strides[i] for i in dims), 0)
+def _permute_view(x: Spec, dims: Sequence[int]) -> View:
+    strides = strides_of(x.shape)
+    return View(tuple(x.shape[i] for i in dims), tuple(strides[i] for i in dims), 0)
 
 
 def _permute(name: str, bind: Any, doc: str) -> Operator:
@@ -90,7 +91,7 @@ def _permute(name: str, bind: Any, doc: str) -> Operator:
         reference=lambda x, dims: np.transpose(x, dims),
         backward=lambda saved, grad: [ag.permute(grad, _permutation(saved.attrs["dims"]))],
         saves=(),
-        implementations=(strided.gather(name, lambda x, attrs: _permute_view(x, attrs["dims"])),),
+        implementations=strided.gather(name, lambda x, attrs: _permute_view(x, attrs["dims"])),
         doc=doc,
     )
 
@@ -133,13 +134,13 @@ def _bind_expand(name: str) -> Callable[..., Any]:
     return bind
 
 
-def _expand_view(x: Spec, shape: Sequence[int]) -> strided.View:
+def _expand_view(x: Spec, shape: Sequence[int]) -> View:
     lead = len(shape) - x.ndim
-    own = strided.strides_of(x.shape)
+    own = strides_of(x.shape)
     strides = (0,) * lead + tuple(
         0 if size == 1 else stride for size, stride in zip(x.shape, own, strict=True)
     )
-    return strided.View(tuple(shape), strides, 0)
+    return View(tuple(shape), strides, 0)
 
 
 def _expand_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
@@ -157,7 +158,7 @@ def _expand(name: str) -> Operator:
         reference=lambda x, shape: np.broadcast_to(x, shape),
         backward=_expand_backward,
         saves=(),
-        implementations=(strided.gather(name, lambda x, attrs: _expand_view(x, attrs["shape"])),),
+        implementations=strided.gather(name, lambda x, attrs: _expand_view(x, attrs["shape"])),
         doc="expand(x, shape): x repeated along dimensions of size 1 and new leading ones.",
     )
 

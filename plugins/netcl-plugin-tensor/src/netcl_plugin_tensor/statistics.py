@@ -44,7 +44,7 @@ def _infer_prod(x: Spec, dim: Sequence[int], keepdim: bool) -> Spec:
 def _plan_prod(request: Request) -> Kernels:
     (source,), out = request.inputs, request.output
     if not source.size:
-        return Kernels((fill(out, "empty", ("int", 1)),))
+        return Kernels((fill(request.device, out, "empty", ("int", 1)),))
     dim = request.attrs["dim"]
     return reduction_kernels(PRODUCT, request.device, source, dim, out.dtype)
 

@@ -1,0 +1,141 @@
+"""Picking from lines, and adding up or putting into them, where one item per line is too few.
+
+Picking takes an item for each element. What comes to one place is found in one of two ways, and
+added up in the order of the index in both. Of few indices a work-group each looks whether it is the
+first of its kind, and then for the others. More are sorted first, so that those of one place are a
+run, of which its first item takes care.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple, dataclass
+from typing import Any, Final, final
+
+from netcl_core import DTYPES, Kernel, Kernels, Spec
+from netcl_core.autograd import Request
+from netcl_plugin_tensor import geometry
+from netcl_plugin_tensor.merge_sort import plan_sort
+from netcl_plugin_tensor.views import BITS
+
+TEMPLATE: Final = "tensor/lines_gpu.cl.j2"
+#: Elements up to which 32 bits count items, those of the last group included.
+_INT_MAX: Final = (1 << 32) - (1 << 16)
+#: Bytes of an access.
+_BYTES: Final = 16
+#: So many lines keep a GPU busy with an item each, and so short ones are done at once.
+_MANY: Final = 1 << 14
+_SHORT: Final = 8
+#: Comparisons of an index with another that are cheaper than to sort.
+_COMPARED: Final = 1 << 28
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """How the picked elements lie: `outer` x `count` x `inner` of them, `size` in a full line."""
+
+    outer: int
+    count: int
+    inner: int
+    size: int
+
+
+def lines_of(request: Request, picked: Spec, full: Spec) -> Lines:
+    """The lines along the axis of a request."""
+    dim = request.attrs["dim"]
+    outer, inner = math.prod(picked.shape[:dim]), math.prod(picked.shape[dim + 1 :])
+    return Lines(outer, picked.shape[dim], inner, full.shape[dim])
+
+
+def _counter(picked: Spec, full: Spec) -> str:
+    return "uint" if max(picked.size, full.size) <= _INT_MAX else "ulong"
+
+
+def _context(request: Request, picked: Spec, full: Spec, width: int) -> dict[str, Any]:
+    attrs, dtype, whole = request.attrs, DTYPES[full.dtype], request.attrs["whole"]
+    return {
+        "storage": dtype.storage,
+        "compute": dtype.compute,
+        "bits": BITS[dtype.itemsize],
+        "index": DTYPES[request.inputs[1].dtype].storage,
+        "counter": _counter(picked, full),
+        "whole": whole,
+        "wraps": attrs["wraps"],
+        "dim": attrs["dim"],
+        "dims": 0 if whole else picked.ndim,
+        "width": width,
+        "group": geometry.GROUP,
+    }
+
+
+def _numbers(request: Request, picked: Spec, full: Spec) -> list[tuple[str, int]]:
+    found: list[int] = [
+        *astuple(lines_of(request, picked, full)),
+        math.prod(full.shape[request.attrs["dim"] + 1 :]),
+    ]
+    if not request.attrs["whole"]:
+        for i, size in enumerate(picked.shape):
+            found += [size, math.prod(full.shape[i + 1 :])]
+    counter = _counter(picked, full)
+    return [(counter, number) for number in found]
+
+
+def _width(request: Request, picked: Spec) -> int:
+    """Neighbours that one index picks together."""
+    inner = math.prod(picked.shape[request.attrs["dim"] + 1 :])
+    most = _BYTES // DTYPES[picked.dtype].itemsize
+    return math.gcd(most, inner) if request.attrs["whole"] else 1
+
+
+def take(request: Request) -> Kernels:
+    """Each item picks neighbours by one index."""
+    picked, full = request.output, request.inputs[0]
+    width = _width(request, picked)
+    args = (("in", 0), ("in", 1), ("out", 0), *_numbers(request, picked, full))
+    sizes = geometry.groups(request.device, picked.size // width)
+    context = _context(request, picked, full, width)
+    return Kernels((Kernel(TEMPLATE, "take_elements", args, *sizes, context),))
+
+
+def is_line_per_item(request: Request, lines: Lines) -> bool:
+    """Whether there is enough to do for an item per line, or too little for anything else."""
+    busy = lines.outer * lines.inner >= _MANY and not request.attrs["whole"]
+    return busy or lines.count <= _SHORT
+
+
+def collect(request: Request, entry: str, picked: Spec, full: Spec, source: int) -> Kernels:
+    """Input `source` goes to places by index 1: `add` sums it up, `put` keeps the last."""
+    lines = lines_of(request, picked, full)
+    width = _width(request, picked) if entry == "add" else 1
+    columns = -(-lines.inner // (geometry.GROUP * width))
+    compared = lines.outer * columns * lines.count**2
+    fits = request.device.max_work_group_size >= geometry.GROUP
+    if entry == "add" and request.attrs["whole"] and compared <= _COMPARED and fits:
+        args = (("in", source), ("in", 1), ("out", 0), *_numbers(request, picked, full))
+        items = lines.outer * lines.count * columns * geometry.GROUP
+        context = _context(request, picked, full, width)
+        kernel = Kernel(TEMPLATE, "add_firsts", args, (items,), (geometry.GROUP,), context)
+        return Kernels((kernel,))
+    return _by_runs(request, entry, picked, full, source)
+
+
+def _by_runs(request: Request, entry: str, picked: Spec, full: Spec, source: int) -> Kernels:
+    """The places are sorted, each with where it stood: a stable sort, so that order is kept."""
+    attrs, index = request.attrs, request.inputs[1]
+    context = _context(request, picked, full, 1)
+    places = Spec(index.shape, "int64")
+    size = ("ulong", full.shape[attrs["dim"]])
+    numbers = (("ulong", index.size), size)
+    first = Kernel(TEMPLATE, "places", (("in", 1), ("scratch", 0), *numbers),
+                   *geometry.groups(request.device, index.size), context)  # fmt: skip
+    along = 0 if attrs["whole"] else attrs["dim"]
+    order = {"dim": along, "k": index.shape[along], "largest": False, "nan_first": False}
+    sort = plan_sort(Request("sort", request.device, (places,), (places, places), order))
+    args = (("in", source), ("scratch", 1), ("scratch", 2), ("out", 0),
+            *_numbers(request, picked, full))  # fmt: skip
+    last = Kernel(TEMPLATE, f"{entry}_runs", args,
+                  *geometry.groups(request.device, picked.size), context)  # fmt: skip
+    bytes_each = 8 * index.size
+    moved: Any = {("in", 0): ("scratch", 0), ("out", 0): ("scratch", 1), ("out", 1): ("scratch", 2)}
+    return Kernels((first,), (bytes_each,) * 3).then(sort, moved).then(Kernels((last,)), {})

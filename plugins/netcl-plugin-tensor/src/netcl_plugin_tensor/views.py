@@ -1,0 +1,84 @@
+"""Views: which elements of a contiguous tensor are copied, and how those of two go together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from netcl_core import DTYPES
+from netcl_core.autograd import Request
+
+#: What elements of so many bytes are copied as.
+BITS: Final = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
+
+
+class View(NamedTuple):
+    """Elements of a contiguous tensor: strides and offset count elements, strides may be < 0."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+class Dim(NamedTuple):
+    """A dimension of a copy: its size, and from one element to the next in source and target."""
+
+    size: int
+    source: int
+    target: int
+
+
+def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor."""
+    found = [1] * len(shape)
+    for axis in range(len(shape) - 1, 0, -1):
+        found[axis - 1] = found[axis] * shape[axis]
+    return tuple(found)
+
+
+def whole(shape: Sequence[int]) -> View:
+    """All elements of a contiguous tensor in order."""
+    return View(tuple(shape), strides_of(shape), 0)
+
+
+def joined(source: View, target: View) -> tuple[Dim, ...]:
+    """The dimensions of a copy between views of one shape, as few as possible, at least one."""
+    found: list[Dim] = []
+    for size, first, second in zip(source.shape, source.strides, target.strides, strict=True):
+        if size == 1:
+            continue
+        if found and found[-1][1:] == (first * size, second * size):
+            found[-1] = Dim(found[-1].size * size, first, second)
+        else:
+            found.append(Dim(size, first, second))
+    return tuple(found) or (Dim(1, 1, 1),)
+
+
+def merged(view: View) -> View:
+    """The same elements in the same order with as few dimensions as possible."""
+    dims = joined(view, view)
+    return View(tuple(dim.size for dim in dims), tuple(dim.source for dim in dims), view.offset)
+
+
+def is_whole(view: View) -> bool:
+    """Whether a view is its tensor from the first element on, in order."""
+    return merged(view) == View((math.prod(view.shape),), (1,), 0)
+
+
+def other_than_whole(source: View, target: View) -> View:
+    """Of two views of which one is whole the other, merged."""
+    return merged(source if is_whole(target) else target)
+
+
+def class_of(request: Request, view: View) -> str:
+    """Which copies between a whole tensor and a view share a record of tuned settings."""
+    bits = BITS[DTYPES[request.output.dtype].itemsize]
+    sizes, steps = "x".join(map(_rounded, view.shape)), ",".join(map(_rounded, view.strides))
+    return f"{bits}[{sizes}] by {steps}"
+
+
+def _rounded(number: int) -> str:
+    """A size or stride, away from 0 to the next power of two."""
+    power = 1 << (abs(number) - 1).bit_length() if number else 0
+    return str(-power if number < 0 else power)
