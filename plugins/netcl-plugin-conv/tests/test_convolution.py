@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_conv import conv_gpu
+from netcl_plugin_conv.conv_tiles import SLICES, TILES
+from netcl_plugin_conv.convolution import CONVOLUTIONS, WEIGHTS
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError
+from netcl_core.plugins.registry import registry
 from netcl_core.testing import TOLERANCE, usable_devices
 
 DEVICES = usable_devices()
@@ -126,6 +130,7 @@ def test_the_form_for_gpus(
     """Run by a CPU, with the work-groups of several vendors."""
     monkeypatch.setattr(device, "kind", "gpu")
     monkeypatch.setattr(device, "max_work_group_size", group)
+    monkeypatch.setattr(device, "compute_units", 132)
     random = np.random.default_rng(0)
     with nc.use_device(device):
         for op, shapes, attrs in SETTINGS:
@@ -141,6 +146,77 @@ def test_small_local_memory_gets_small_tiles(
     monkeypatch.setattr(device, "local_mem_bytes", 4096)
     with nc.use_device(device):
         compare("conv2d", [np.ones((1, 2, 5, 5)), np.ones((3, 2, 2, 2)), None], {"stride": 2})
+
+
+#: Borders in every extent, steps within one tap and across taps, quads and none, groups.
+TILED: list[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any]]] = [
+    ("conv2d", ((3, 16, 6, 7), (20, 16, 3, 3), (20,)), {"padding": 1}),
+    ("conv2d", ((2, 6, 9, 8), (10, 3, 3, 2)),
+     {"stride": (2, 1), "padding": (1, 2), "groups": 2, "dilation": (1, 2)}),
+    ("conv_transpose2d", ((2, 16, 5, 4), (16, 6, 3, 3), (6,)), {"stride": 2, "padding": 1}),
+]  # fmt: skip
+
+
+def tried() -> list[Any]:
+    """All problems by small tiles, and one by each large one, which takes a CPU long to build."""
+    small = [(tile, slices, TILED) for tile in ("16x16x8", "32x32x16") for slices in (1, 3)]
+    large = [(tile, 1 + 2 * (i % 2), TILED[i % 2 : i % 2 + 1]) for i, tile in enumerate(TILES)][:4]
+    others = [(tile, slices, TILED) for tile in list(TILES)[:4] for slices in (1, 3)]
+    return [*small, *large, *[pytest.param(*each, marks=pytest.mark.release) for each in others]]
+
+
+@pytest.mark.parametrize(("tile", "slices", "problems"), tried())
+@pytest.mark.parametrize("device", OPENCL[:1], ids=str)
+def test_every_tile_of_a_gpu(
+    device: nc.Device, tile: str, slices: int, problems: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "kind", "gpu")
+    monkeypatch.setattr(conv_gpu, "chosen", lambda *_: {"tile": tile, "slices": slices})
+    if (tile, slices) == ("16x16x8", 3):
+        monkeypatch.setattr(conv_gpu, "_INT_MAX", 0)  # as if there were too many for an int
+    registry.renew()
+    with nc.use_device(device):
+        for op, shapes, attrs in problems:
+            arrays = [drawn(np.random.default_rng(0), *shape) for shape in shapes]
+            compare(op, [*arrays, *[None] * (3 - len(arrays))], attrs)
+    registry.renew()
+
+
+#: ResNet-18's layers on 32 x 32: channels, outputs, size, stride.
+LAYERS = [(64, 64, 32, 1), (64, 128, 32, 2), (128, 128, 16, 1), (256, 256, 8, 1), (512, 512, 4, 1)]
+
+
+@pytest.mark.parametrize("batch", [32, 128])
+@pytest.mark.parametrize("layer", LAYERS, ids=str)
+def test_a_large_gpu_is_filled(
+    layer: tuple[int, ...], batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small pictures with many channels are few tiles: then their terms are divided."""
+    device, (channels, outputs, size, stride) = ANY[0], layer
+    limits = {"kind": "gpu", "compute_units": 132, "max_work_group_size": 1024,
+              "local_mem_bytes": 49152}  # fmt: skip
+    for name, value in limits.items():
+        monkeypatch.setattr(device, name, value)
+    x, w = nc.Spec((batch, channels, size, size), "float32"), (outputs, channels, 3, 3)
+    weight, above = nc.Spec(w, "float32"), (batch, outputs, size // stride, size // stride)
+    grad = nc.Spec(above, "float32")
+    attrs = {"stride": (stride,) * 2, "padding": ((1, 1),) * 2, "dilation": (1, 1), "groups": 1}
+    wanted = [(CONVOLUTIONS[1], (x, weight), grad, attrs),
+              (WEIGHTS[1], (x, grad), weight, {"kernel": (3, 3), **attrs})]  # fmt: skip
+    for record, inputs, output, each in wanted:
+        (found,) = [i for i in record.implementations if i.label == "tiles in local memory"]
+        bare = ag.Request(record.name, device, inputs, (output,), each, (True, True))
+        settings_ = found.space.default(bare)
+        assert not found.space.fault(settings_) and not found.space.fits(bare, settings_)
+        assert settings_["slices"] in SLICES
+        request = ag.Request(record.name, device, inputs, (output,), each, (True, True),
+                             settings=settings_)  # fmt: skip
+        (main,) = [k for k in found.plan(request).launches if k.local_size[0] == k.global_size[0]
+                   or k.entry in ("conv_gather", "conv_weigh")]  # fmt: skip
+        groups = main.global_size[0] // main.local_size[0]
+        assert groups > 1.5 * device.compute_units
+        assert main.context["bm"] >= 64 and main.context["bn"] >= 64
+        assert main.context["bm"] == 64 or outputs > 64
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=str)

@@ -309,16 +309,19 @@ def _implementations(
 ) -> tuple[Implementation, ...]:
     """The forms of an op: by what a problem is laid out, and who plans it."""
 
-    def form(label: str, module: Any, requires: Requirements, priority: int = 0) -> Implementation:
+    def form(
+        label: str, module: Any, requires: Requirements, priority: int = 0, **more: Any
+    ) -> Implementation:
         plan = partial(_plan, problem, getattr(module, function))
-        return Implementation(name, label, plan, requires, priority, **slots)
+        return Implementation(name, label, plan, requires, priority, **slots, **more)
 
     few = Requirements(device_kinds=("cpu",), reject=partial(_reject, problem))
     return (
         form("packed panels", conv_cpu, Requirements(device_kinds=("cpu",))),
         form("sums over taps", conv_direct, few, priority=1),
-        form("tiles in local memory", conv_gpu, Requirements(device_kinds=("gpu", "accelerator"))),
-    )
+        form("tiles in local memory", conv_gpu, Requirements(device_kinds=("gpu", "accelerator")),
+             space=conv_gpu.space(function, problem)),
+    )  # fmt: skip
 
 
 def _weights(dims: int) -> Operator:
