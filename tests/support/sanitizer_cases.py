@@ -326,6 +326,7 @@ OF_THE_OTHER_KIND: Final = {
     "cpu": {
         "conv/conv_gpu.cl.j2",
         "conv/conv_sums.cl.j2",
+        "conv/conv_taps.cl.j2",
         "conv/conv_weights.cl.j2",
         "core/kernels/reduce_gpu.cl.j2",
         "core/kernels/rows.cl.j2",

@@ -16,9 +16,9 @@ TEMPLATE: Final = "conv/conv_gpu.cl.j2"
 ARRANGE: Final = "conv/conv_weights.cl.j2"
 SUMS: Final = "conv/conv_sums.cl.j2"
 #: Items of a work-group where they have nothing in common.
-_LOCAL: Final = 64
+LOCAL: Final = 64
 #: Elements up to which an int counts them, those of a last tile included.
-_INT_MAX: Final = (1 << 31) - (1 << 20)
+INT_MAX: Final = (1 << 31) - (1 << 20)
 
 
 def _size(request: Request) -> int:
@@ -74,7 +74,7 @@ class _Product:
         self.packed = problem.groups * self.padded_terms * self.padded_rows
         largest = max(self.packed, self.elements * self.slices, request.output.size,
                       *(each.size for each in request.inputs))  # fmt: skip
-        self.index = "int" if largest < _INT_MAX else "long"
+        self.index = "int" if largest < INT_MAX else "long"
         # Steps within one tap where channels are enough of them; else terms in the weights' order.
         self.whole = problem.channels % tile.bk == 0
         self.size = _size(request)
@@ -106,8 +106,8 @@ class _Product:
         """The launch that adds the slices up."""
         numbers = {"width": self.width, "slices": self.slices, "elements": self.elements}
         return self.launcher(SUMS).kernel(
-            phase, buffers, -(-self.elements // _LOCAL) * _LOCAL, self.axes,
-            {"bias": bias}, numbers, slots, _LOCAL)  # fmt: skip
+            phase, buffers, -(-self.elements // LOCAL) * LOCAL, self.axes,
+            {"bias": bias}, numbers, slots, LOCAL)  # fmt: skip
 
     @property
     def scratch(self) -> tuple[int, int]:
@@ -164,8 +164,8 @@ def _arranged(product: _Product, padded: Mapping[str, int]) -> Kernel:
     elements = problem.groups * (problem.channels + 1) * product.padded_rows
     buffers = [*made.operands(1), made.scratch(0, "packed", written=True)]
     flags = {"taps": product.taps, "whole": product.whole}
-    return made.kernel("arrange", buffers, -(-elements // _LOCAL) * _LOCAL, product.axes, flags,
-                       {**padded, "elements": elements}, local=_LOCAL)  # fmt: skip
+    return made.kernel("arrange", buffers, -(-elements // LOCAL) * LOCAL, product.axes, flags,
+                       {**padded, "elements": elements}, local=LOCAL)  # fmt: skip
 
 
 def weights(request: Request, problem: Problem) -> Kernels:
