@@ -193,6 +193,7 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((0, 2, 4, 4)), T((3, 2, 2, 2))),
         call(T((1, 16, 3, 17)), T((33, 16, 3, 3)), T((33,)), 1, 1),
         each(T((1, 4, 3, 19)), T((8, 1, 3, 3)), padding=1, groups=4),
+        call(T((1, 1200, 1, 3)), T((2, 1200, 1, 2)), T((2,))),  # terms that are divided
     ),
     "conv3d": (call(T((1, 2, 3, 4, 3)), T((2, 2, 2, 3, 1)), padding=(0, 1, 0)),),
     "depthwise_conv2d": (each(T((2, 3, 5, 7)), T((3, 1, 2, 3)), T((3,)), 2, 1),),
@@ -324,6 +325,9 @@ NOT_RENDERED: Final = {
 OF_THE_OTHER_KIND: Final = {
     "cpu": {
         "conv/conv_gpu.cl.j2",
+        "conv/conv_sums.cl.j2",
+        "conv/conv_taps.cl.j2",
+        "conv/conv_weights.cl.j2",
         "core/kernels/reduce_gpu.cl.j2",
         "core/kernels/rows.cl.j2",
         "linalg/attention_ahead.cl.j2",

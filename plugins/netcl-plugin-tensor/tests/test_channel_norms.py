@@ -132,6 +132,32 @@ def test_the_forms_of_gpus(
     assert divided == (set() if whole else {"norm_runs_apply", "norm_runs_backward_apply"})
 
 
+@pytest.mark.parametrize(("shape", "groups", "launches"), [
+    ((128, 64, 32, 32), 1024, ("parts", "apply")), ((128, 512, 4, 4), 512, ("",)),
+])  # fmt: skip
+@pytest.mark.parametrize("back", [False, True], ids=["forward", "backward"])
+def test_a_large_gpu_is_filled(
+    back: bool, shape: tuple[int, ...], groups: int, launches: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """By both launches of each direction, which read 16 bytes at a time."""
+    device = ANY[0]
+    for name, value in {"kind": "gpu", "compute_units": 132, "max_work_group_size": 1024}.items():
+        monkeypatch.setattr(device, name, value)
+    x, team, channel = (nc.Spec(s, "float32") for s in (shape, shape[1:2], shape[1:2]))
+    given_ = (x, x, team, team, channel) if back else (x, channel, channel)
+    attrs = {"groups": 0, "eps": 1e-5, **({"sums": "float32"} if back else {"momentum": 0.1})}
+    present = (True,) * len(given_) + (() if back else (False,) * 3)
+    name = "norm_runs_backward" if back else "norm_runs"
+    request = ag.Request(name, device, given_, (x, channel, channel), attrs, present)
+    record = norm_runs.NORM_RUNS_BACKWARD if back else norm_runs.NORM_RUNS
+    made = record.implementations[0].plan(request).launches
+    assert [each.entry for each in made] == [f"{name}_{end}" if end else name for end in launches]
+    for each in made:
+        assert each.global_size == (groups * 256,) and each.local_size == (256,)
+        assert each.context["width"] == 4
+
+
 @everywhere
 def test_statistics_far_from_zero_are_accurate(device: Device) -> None:
     """float32 keeps what a sum of squares would lose: a mean of 1e4 and a deviation of 1."""

@@ -3,85 +3,193 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from netcl_core import Device, Kernel, Kernels
-from netcl_core.autograd import Request
+from netcl_core import DTYPES, Kernel, Kernels
+from netcl_core.autograd import NO_SLOTS, Request, Space
 from netcl_plugin_conv.conv_geometry import Axis, Problem
-from netcl_plugin_conv.conv_launch import Launcher
+from netcl_plugin_conv.conv_launch import Buffer, Launcher
+from netcl_plugin_conv.conv_tiles import SLICES, TILES, Tile, chosen
 
 TEMPLATE: Final = "conv/conv_gpu.cl.j2"
-#: Elements of a tile each way that one item computes.
-_ITEM: Final = 4
-#: Terms that are gathered at a time.
-_DEPTH: Final = 16
-#: Items each way of a work-group, the largest that the device can run.
-_SIDES: Final = (16, 8, 4)
-#: Work-groups per compute unit that a weight's gradient is split for, and terms of each at least.
-_GROUPS: Final = 8
-_TERMS: Final = 512
+ARRANGE: Final = "conv/conv_weights.cl.j2"
+SUMS: Final = "conv/conv_sums.cl.j2"
+#: Items of a work-group where they have nothing in common.
+LOCAL: Final = 64
+#: Elements up to which an int counts them, those of a last tile included.
+INT_MAX: Final = (1 << 31) - (1 << 20)
 
 
-def _side(device: Device, size: int) -> int:
-    """The side of a work-group that fits the device's work-groups and local memory."""
-
-    def fits(side: int) -> bool:
-        local = 2 * (side * _ITEM + 1) * _DEPTH * size
-        return side * side <= device.max_work_group_size and local <= device.local_mem_bytes
-
-    return next((side for side in _SIDES if fits(side)), _SIDES[-1])
+def _size(request: Request) -> int:
+    return 8 if DTYPES[request.output.dtype].compute == "double" else 4
 
 
-def _flags(device: Device, axes: Sequence[Axis], compute: str) -> dict[str, Any]:
-    side = _side(device, 8 if compute == "double" else 4)
-    return {
-        "rows": side * _ITEM, "columns": side * _ITEM, "depth": _DEPTH, "group": side * side,
-        "item_rows": _ITEM, "item_columns": _ITEM,
-        "taps": tuple(max(1, axis.taps) for axis in axes),
-    }  # fmt: skip
-
-
-def _tiles(flags: dict[str, Any], rows: int, columns: int) -> int:
-    return -(-rows // int(flags["rows"])) * -(-columns // int(flags["columns"]))
+def _positions(problem: Problem, axes: Sequence[Axis]) -> int:
+    return problem.batch * math.prod(axis.count for axis in axes)
 
 
 def _inner(problem: Problem, axes: Sequence[Axis]) -> int:
     return problem.channels * math.prod(axis.taps for axis in axes)
 
 
+# -- what may be tuned -----------------------------------------------------------------------
+
+
+def space(function: str, problem_of: Callable[[Request], Problem]) -> Space:
+    """The tiles and slices of `gather` or `weights`."""
+
+    def default(request: Request) -> Mapping[str, Any]:
+        problem = problem_of(request)
+        axes = max(problem.walks, key=lambda axes: _inner(problem, axes))
+        columns, terms = _positions(problem, axes), _inner(problem, axes)
+        if function == "weights":
+            columns, terms = terms, columns
+        size = _size(request)
+        return chosen(problem.outputs, columns, terms, problem.groups, request.device, size)
+
+    def misfit(request: Request, settings: Mapping[str, Any]) -> str | None:
+        return TILES[settings["tile"]].misfit(request.device, _size(request))
+
+    return Space({"tile": tuple(TILES), "slices": SLICES}, default, misfit)
+
+
+# -- launches --------------------------------------------------------------------------------
+
+
+class _Product:
+    """The launches for one walk, as a product of `rows` x `width` results with `extent` terms."""
+
+    def __init__(
+        self, request: Request, problem: Problem, axes: Sequence[Axis], width: int, extent: int
+    ) -> None:
+        self.request, self.problem, self.axes = request, problem, axes
+        self.tile: Tile = TILES[request.settings["tile"]]
+        self.width, self.extent, tile = width, extent, self.tile
+        self.length = -(-extent // (request.settings["slices"] * tile.bk)) * tile.bk or tile.bk
+        self.slices = max(1, -(-extent // self.length))
+        self.elements = problem.groups * problem.outputs * width
+        self.padded_rows = -(-problem.outputs // tile.bm) * tile.bm
+        self.padded_terms = -(-_inner(problem, axes) // tile.bk) * tile.bk
+        self.packed = problem.groups * self.padded_terms * self.padded_rows
+        largest = max(self.packed, self.elements * self.slices, request.output.size,
+                      *(each.size for each in request.inputs))  # fmt: skip
+        self.index = "int" if largest < INT_MAX else "long"
+        # Steps within one tap where channels are enough of them; else terms in the weights' order.
+        self.whole = problem.channels % tile.bk == 0
+        self.size = _size(request)
+
+    def launcher(self, template: str, width: int = 1) -> Launcher:
+        return Launcher(self.request, self.problem, template, (), width, self.index)
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        return tuple(max(1, axis.taps) for axis in self.axes)
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        tile = self.tile
+        shape = {name: getattr(tile, name) for name in ("bm", "bn", "bk", "tm", "tn", "lm", "ln")}
+        return {**shape, "items": tile.items, "taps": self.taps, "whole": self.whole,
+                "sliced": self.slices > 1}  # fmt: skip
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        return {"width": self.width, "extent": self.extent, "slice_length": self.length}
+
+    @property
+    def items(self) -> int:
+        tiles = self.tile.count(self.problem.outputs, self.width) * self.problem.groups
+        return tiles * self.slices * self.tile.items
+
+    def finish(self, phase: str, buffers: Sequence[Buffer], bias: bool, slots: Any) -> Kernel:
+        """The launch that adds the slices up."""
+        numbers = {"width": self.width, "slices": self.slices, "elements": self.elements}
+        return self.launcher(SUMS).kernel(
+            phase, buffers, -(-self.elements // LOCAL) * LOCAL, self.axes,
+            {"bias": bias}, numbers, slots, LOCAL)  # fmt: skip
+
+    @property
+    def scratch(self) -> tuple[int, int]:
+        """Bytes of the arranged weights and of the slices' sums."""
+        sums = self.elements * self.slices if self.slices > 1 else 0
+        return self.packed * self.size, sums * self.size
+
+
 def gather(request: Request, problem: Problem) -> Kernels:
     """A convolution or a transposed one, by its walks."""
-    return Kernels(tuple(_walk(request, problem, axes) for axes in problem.walks))
+    launches, scratch = list[Kernel](), (0, 0)
+    for axes in problem.walks:
+        width, extent = _positions(problem, axes), _inner(problem, axes)
+        product = _Product(request, problem, axes, width, extent)
+        launches += _walk(product)
+        scratch = max(scratch[0], product.scratch[0]), max(scratch[1], product.scratch[1])
+    return Kernels(tuple(launches), scratch)
 
 
-def _walk(request: Request, problem: Problem, axes: Sequence[Axis]) -> Kernel:
-    made = Launcher(request, problem, TEMPLATE, (), 1)
-    flags = _flags(request.device, axes, made.compute)
-    bias = len(request.inputs) == 3
-    positions = problem.batch * math.prod(axis.count for axis in axes)
-    groups = problem.groups * _tiles(flags, problem.outputs, positions)
-    buffers = [*made.operands(0, 1, *([2] if bias else [])), made.result()]
-    return made.kernel(
-        "gather", buffers, groups * flags["group"], axes, {**flags, "bias": bias},
-        {"terms": _inner(problem, axes)}, request.slots, flags["group"])  # fmt: skip
+def _walk(product: _Product) -> list[Kernel]:
+    made, request = product.launcher(TEMPLATE, 4), product.request
+    bias = [2] if len(request.inputs) == 3 else []
+    padded = {"padded_rows": product.padded_rows, "padded_terms": product.padded_terms}
+    packed = ("scratch", 0, f"__global const {made.compute}4 *packed")
+    sums = made.scratch(1, "sums")
+    launches = [_arranged(product, padded)] if product.extent else []
+    if product.slices > 1:
+        buffers = [*made.operands(0), packed, made.scratch(1, "sums", written=True)]
+        flags = {**product.flags, "even": product.width % 4 == 0}
+        launches.append(
+            made.kernel("gather", buffers, product.items, product.axes, flags,
+                        product.numbers | padded, local=product.tile.items)
+        )  # fmt: skip
+        buffers = [sums, *made.operands(*bias), made.result()]
+        return [*launches, product.finish("finish", buffers, bool(bias), request.slots)]
+    buffers = [*made.operands(0), packed, *made.operands(*bias), made.result()]
+    flags = {**product.flags, "even": _adjoining(product.axes), "bias": bool(bias)}
+    launches.append(
+        made.kernel("gather", buffers, product.items, product.axes, flags,
+                    product.numbers | padded, request.slots, product.tile.items)
+    )  # fmt: skip
+    return launches
+
+
+def _adjoining(axes: Sequence[Axis]) -> bool:
+    """Whether a walk writes every position of an image, and these make whole quads."""
+    all_of_it = all(axis.count == axis.out for axis in axes)
+    return all_of_it and math.prod(axis.count for axis in axes) % 4 == 0
+
+
+def _arranged(product: _Product, padded: Mapping[str, int]) -> Kernel:
+    """The launch that lays out the weights of a walk."""
+    made, problem = product.launcher(ARRANGE), product.problem
+    elements = problem.groups * (problem.channels + 1) * product.padded_rows
+    buffers = [*made.operands(1), made.scratch(0, "packed", written=True)]
+    flags = {"taps": product.taps, "whole": product.whole}
+    return made.kernel("arrange", buffers, -(-elements // LOCAL) * LOCAL, product.axes, flags,
+                       {**padded, "elements": elements}, local=LOCAL)  # fmt: skip
 
 
 def weights(request: Request, problem: Problem) -> Kernels:
     """The gradient of a convolution's weight, from its source and the upstream gradient."""
-    axes, device = problem.walks[0], request.device
-    made = Launcher(request, problem, TEMPLATE, (), 1)
-    flags, inner = _flags(device, axes, made.compute), _inner(problem, axes)
-    tiles = problem.groups * _tiles(flags, problem.outputs, inner)
-    positions = problem.batch * math.prod(axis.count for axis in axes)
-    wanted = min(-(-_GROUPS * device.compute_units // tiles), -(-positions // _TERMS))
-    numbers = {"terms": inner, "parts": max(1, wanted), "elements": request.output.size}
-    group = flags["group"]
-    buffers = [*made.operands(0, 1), made.scratch(0, "sums", written=True)]
-    items = tiles * numbers["parts"] * group
-    weigh = made.kernel("weigh", buffers, items, axes, flags, numbers, local=group)
-    total = made.kernel(
-        "total", [made.scratch(0, "sums"), made.result()], request.output.size, axes, flags, numbers
-    )
-    size = 8 if made.compute == "double" else 4
-    return Kernels((weigh, total), (numbers["parts"] * request.output.size * size,))
+    (axes,) = problem.walks
+    width, extent = _inner(problem, axes), _positions(problem, axes)
+    product = _Product(request, problem, axes, width, extent)
+    made = product.launcher(TEMPLATE)
+    flags = {**product.flags, "even": width % 4 == 0}
+    numbers = product.numbers | _steps(product.tile.bk, axes)
+    whole = product.slices == 1
+    target = made.result() if whole else made.scratch(0, "sums", written=True)
+    weigh = made.kernel("weigh", [*made.operands(0, 1), target], product.items, axes, flags,
+                        numbers, local=product.tile.items)  # fmt: skip
+    if whole:
+        return Kernels((weigh,))
+    total = product.finish("total", [made.scratch(0, "sums"), made.result()], False, NO_SLOTS)
+    return Kernels((weigh, total), (product.scratch[1],))
+
+
+def _steps(count: int, axes: Sequence[Axis]) -> dict[str, int]:
+    """So many positions further: images, and elements of each dimension."""
+    found = {}
+    for i in (2, 1, 0):
+        each = max(1, axes[i].count)
+        found[f"ahead{i}"], count = count % each, count // each
+    return {**found, "ahead_images": count}

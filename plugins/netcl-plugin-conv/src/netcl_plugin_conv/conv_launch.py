@@ -25,12 +25,19 @@ Buffer = tuple[str, int, str]
 class Launcher:
     """The launches of one problem from one template; `sizes` are those of the source that it reads.
 
-    `width` is the vector that the template stores at once.
+    `width` is the vector that the template stores at once, `index` the type of its numbers.
     """
 
     def __init__(
-        self, request: Request, problem: Problem, template: str, sizes: Sequence[int], width: int
+        self,
+        request: Request,
+        problem: Problem,
+        template: str,
+        sizes: Sequence[int],
+        width: int,
+        index: str = "long",
     ) -> None:
+        self.index = index
         self.request, self.problem, self.template, self.width = request, problem, template, width
         dtype = DTYPES[request.output.dtype]
         self.storage, self.compute = dtype.storage, dtype.compute
@@ -59,13 +66,13 @@ class Launcher:
         }
         declared = [each for each in buffers if each[0] != "out" or slots.epilogue is None]
         context = {
-            "phase": phase, "storage": self.storage, "compute": self.compute,
+            "phase": phase, "storage": self.storage, "compute": self.compute, "index": self.index,
             "numbers": tuple(numbers), "buffers": tuple(text for _, _, text in declared),
             "bias": False, **flags, **slots.context(self.width),
         }  # fmt: skip
         args = slots.args(
             [(kind, index) for kind, index, _ in buffers],
-            [("long", number) for number in numbers.values()],
+            [(self.index, number) for number in numbers.values()],
         )
         where = None if local is None else (local,)
         return Kernel(self.template, f"conv_{phase}", args, (max(1, items),), where, context)

@@ -18,7 +18,14 @@ from netcl_core import Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved
 from netcl_core.errors import AttributeValueError, message
 from netcl_plugin_conv import conv_arguments as arguments
-from netcl_plugin_conv import conv_cpu, conv_direct, conv_geometry, conv_gpu, conv_winograd
+from netcl_plugin_conv import (
+    conv_cpu,
+    conv_direct,
+    conv_geometry,
+    conv_gpu,
+    conv_taps,
+    conv_winograd,
+)
 from netcl_plugin_conv import conv_reference as reference
 from netcl_plugin_conv.conv_geometry import Problem
 
@@ -289,6 +296,10 @@ def _reject(problem: Any, request: Request) -> str | None:
     return f"{found.groups} groups of {found.outputs} output channels; it is for few in many groups"
 
 
+def _reject_taps(problem: Any, request: Request) -> str | None:
+    return conv_taps.unfit(request, problem(request))
+
+
 def _reject_filtering(problem: Any, request: Request) -> str | None:
     return conv_winograd.unfit(request, problem(request))
 
@@ -309,16 +320,22 @@ def _implementations(
 ) -> tuple[Implementation, ...]:
     """The forms of an op: by what a problem is laid out, and who plans it."""
 
-    def form(label: str, module: Any, requires: Requirements, priority: int = 0) -> Implementation:
+    def form(
+        label: str, module: Any, requires: Requirements, priority: int = 0, **more: Any
+    ) -> Implementation:
         plan = partial(_plan, problem, getattr(module, function))
-        return Implementation(name, label, plan, requires, priority, **slots)
+        return Implementation(name, label, plan, requires, priority, **slots, **more)
 
     few = Requirements(device_kinds=("cpu",), reject=partial(_reject, problem))
+    gpus = ("gpu", "accelerator")
+    taps = Requirements(device_kinds=gpus, reject=partial(_reject_taps, problem))
     return (
         form("packed panels", conv_cpu, Requirements(device_kinds=("cpu",))),
         form("sums over taps", conv_direct, few, priority=1),
-        form("tiles in local memory", conv_gpu, Requirements(device_kinds=("gpu", "accelerator"))),
-    )
+        form("tiles in local memory", conv_gpu, Requirements(device_kinds=gpus),
+             space=conv_gpu.space(function, problem)),
+        form("taps in registers", conv_taps, taps, priority=1),
+    )  # fmt: skip
 
 
 def _weights(dims: int) -> Operator:

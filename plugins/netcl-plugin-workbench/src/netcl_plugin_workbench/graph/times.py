@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias, final
@@ -21,6 +21,8 @@ from netcl_plugin_workbench.bench.measuring import Timed, best_times
 Values: TypeAlias = dict[int, Any]
 #: Computes results of some values, and adds them there.
 Run: TypeAlias = Callable[[Values], None]
+#: Results of ops that have several, by the op's node and the result's place.
+Picked: TypeAlias = Set[tuple[int, int | None]]
 #: Seconds for all steps together, and for each at least.
 _BUDGET: Final = 1.0
 _LEAST: Final = 0.02
@@ -75,10 +77,11 @@ def step_times(compiled: Jitted, /, *args: Any, **kwargs: Any) -> list[StepTime]
     values = program.given(given.tensors)
     steps = [each for each in program.steps if _computes(each)]
     budget = max(_BUDGET / max(len(steps), 1), _LEAST)
+    picked = {(each.source, each.index) for each in program.steps if isinstance(each, PickStep)}
     found = []
     for step in program.steps:
         if _computes(step):
-            found.append(_timed(step, values, given.numbers, budget))
+            found.append(_timed(step, values, given.numbers, budget, picked))
         step.run(values, given.numbers)
     return found
 
@@ -88,12 +91,14 @@ def _computes(step: Executable) -> bool:
     return not (view or isinstance(step, (PickStep, DetachStep)))
 
 
-def _timed(step: Executable, values: Values, numbers: Sequence[Any], budget: float) -> StepTime:
+def _timed(
+    step: Executable, values: Values, numbers: Sequence[Any], budget: float, picked: Picked
+) -> StepTime:
     leaves = {x.number: _leaf(values[x.number]) for x in step.unit.inputs}
     device = step.unit.nodes[0].device
     assert device is not None  # it computes there
     finish = stream_of(device).finish
-    calls = _calls(step, leaves, numbers)
+    calls = _calls(step, leaves, numbers, picked)
     timed = {name: Timed(call, lambda _: finish(), False) for name, call in calls.items()}
     best, failed = best_times(timed, budget)
     for error in failed.values():
@@ -109,7 +114,7 @@ def _timed(step: Executable, values: Values, numbers: Sequence[Any], budget: flo
 
 
 def _calls(
-    step: Executable, leaves: Values, numbers: Sequence[Any]
+    step: Executable, leaves: Values, numbers: Sequence[Any], picked: Picked
 ) -> dict[str, Callable[[], Any]]:
     """What is timed of a step: `apart` only where that is something else."""
     unit = step.unit
@@ -117,7 +122,8 @@ def _calls(
     def both(run: Run) -> None:
         found = dict(leaves)
         run(found)
-        _take_gradients([found[node.number] for node in unit.outputs], leaves.values())
+        results = [x for node in unit.outputs for x in _used(found[node.number], node, picked)]
+        _take_gradients(results, leaves.values())
 
     calls: dict[str, Callable[[], Any]] = {
         "forward": lambda: step.run(dict(leaves), numbers),
@@ -132,10 +138,16 @@ def _leaf(value: Any) -> Any:
     return value.detach().requires_grad_(value.requires_grad)
 
 
+def _used(value: Any, node: TraceNode, picked: Picked) -> list[Any]:
+    """The results of a node that the function reads: of the others no gradient is ever asked."""
+    if not isinstance(value, list):
+        return [value]
+    return [each for i, each in enumerate(value) if (node.number, i) in picked]
+
+
 def _take_gradients(results: Iterable[Any], leaves: Iterable[Any]) -> None:
     """Those of what a step computes, from ones."""
-    nodes = [x for each in results for x in (each if isinstance(each, list) else [each])]
-    roots = [each for each in nodes if each.requires_grad]
+    roots = [each for each in results if each.requires_grad]
     wanted = [each for each in leaves if each.requires_grad]
     if roots and wanted:
         ag.grad(roots, wanted, [ag.ones_like(each) for each in roots], allow_unused=True)

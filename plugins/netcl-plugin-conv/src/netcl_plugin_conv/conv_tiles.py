@@ -1,0 +1,117 @@
+"""Which tiles a convolution has on a GPU, and in how many slices its terms are summed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, final
+
+from netcl_core import Device
+
+#: Bytes of results that an item keeps, and of what is kept of a column in local memory.
+_REGISTERS: Final = 512
+_COLUMN: Final = 24
+#: Work-groups that a compute unit runs beside each other, so that one waits while another works.
+_BESIDE: Final = 2
+#: Terms in whose time a result of one slice is written and read again.
+_SUM: Final = 40
+#: Terms in whose time a group begins and stores what it has.
+_START: Final = 64
+#: Products that a compute unit would have made in the time of the launch that adds slices up.
+_LAUNCH: Final = 1 << 19
+#: How many slices of its terms a convolution may be summed in.
+SLICES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A work-group's `bm` x `bn` results, `bk` terms deep, of which an item has `tm` x `tn`.
+
+    `lm` x `ln` items make a patch whose quads of results adjoin (as in netcl-plugin-linalg).
+    `speed` is what an item reaches, of what the largest tile does: it reads less from local memory
+    for each product.
+    """
+
+    bm: int
+    bn: int
+    bk: int
+    tm: int
+    tn: int
+    lm: int
+    ln: int
+    speed: float
+
+    def __str__(self) -> str:
+        return f"{self.bm}x{self.bn}x{self.bk}"
+
+    @property
+    def items(self) -> int:
+        """Work-items of a group."""
+        return self.bm * self.bn // (self.tm * self.tn)
+
+    def count(self, rows: int, columns: int) -> int:
+        """Tiles that cover a result."""
+        return max(1, -(-rows // self.bm) * -(-columns // self.bn))
+
+    def misfit(self, device: Device, size: int) -> str | None:
+        """Why a device cannot have such work-groups for elements of `size` bytes, or None."""
+        local = 2 * (self.bm + self.bn + 8) * self.bk * size + _COLUMN * self.bn
+        if local > device.local_mem_bytes:
+            return f"{local} bytes of local memory, where {device} has {device.local_mem_bytes}"
+        if self.items > device.max_work_group_size:
+            return f"groups of {self.items} items, where {device} has {device.max_work_group_size}"
+        if self.tm * self.tn * size > _REGISTERS:
+            return f"{self.tm * self.tn} results of {size} bytes in an item's registers"
+        return None
+
+
+TILES: Final[Mapping[str, Tile]] = {
+    str(tile): tile
+    for tile in (
+        Tile(128, 128, 8, 16, 8, 8, 4, 1.0),
+        Tile(128, 64, 16, 8, 8, 4, 8, 0.9),
+        Tile(64, 128, 16, 8, 8, 4, 8, 0.9),
+        Tile(64, 64, 16, 8, 4, 4, 8, 0.75),
+        Tile(32, 32, 16, 4, 4, 4, 8, 0.45),
+        Tile(16, 16, 8, 4, 4, 4, 4, 0.2),
+    )
+}
+
+
+@cache
+def chosen(
+    rows: int, columns: int, terms: int, groups: int, device: Device, size: int
+) -> Mapping[str, Any]:
+    """The tile and the slices that should take the least time for `groups` products of a size."""
+    best, least = {"tile": str(_LAST), "slices": 1}, math.inf
+    for name, tile in TILES.items():
+        if tile.misfit(device, size) is not None:
+            continue
+        for slices in SLICES:
+            if slices > 1 and slices * tile.bk * 4 > terms:
+                break
+            time = _time(tile, slices, rows, columns, terms, groups, device.compute_units)
+            if time < least:
+                best, least = {"tile": name, "slices": slices}, time
+    return best
+
+
+_LAST: Final = list(TILES.values())[-1]
+
+
+def _time(
+    tile: Tile, slices: int, rows: int, columns: int, terms: int, groups: int, units: int
+) -> float:
+    """In no unit: what the busiest compute unit multiplies, and the sums of the slices."""
+    tiles = tile.count(rows, columns) * groups
+    turns = -(-tiles * slices // units)
+    idle = math.sqrt(max(1.0, _BESIDE / turns))
+    steps = -(-terms // (slices * tile.bk))
+    each = tile.bm * tile.bn * (steps * tile.bk + _START) / tile.speed
+    multiplied = turns * each * idle
+    if slices == 1:
+        return multiplied
+    return multiplied + _LAUNCH + _SUM * slices * rows * columns * groups / units
