@@ -19,7 +19,7 @@ from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, plain_shape, shape_of
-from netcl_plugin_tensor.strided import fill
+from netcl_plugin_tensor.strided import fill, narrow
 
 TEMPLATE: Final = "tensor/lines.cl.j2"
 _INDICES: Final = ("uint8", "int32", "int64")
@@ -88,21 +88,34 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
         buffers = (("in", 0), ("in", 1), ("out", 0))
         if entry == "take_lines":
             return Kernels((lines(entry, request, buffers, request.output, request.inputs[0]),))
-        picked = request.inputs[0]
-        first = fill(request.output, "zeros", ("int", 0))
-        kernel = lines(entry, request, buffers, picked, request.output)
+        picked, full = request.inputs[0], request.output
+        if _rounded(full) and picked.size:
+            sums = Spec(full.shape, "float32")
+            first = fill(sums, "zeros", ("int", 0), ("scratch", 0))
+            adding = lines(entry, request, (*buffers[:2], ("scratch", 0)), picked, full)
+            return Kernels((first, adding, narrow(full)), scratch=(4 * full.size,))
+        first = fill(full, "zeros", ("int", 0))
+        kernel = lines(entry, request, buffers, picked, full)
         return Kernels((first, kernel) if picked.size else (first,))
 
     return plan
 
 
+def _rounded(full: Spec) -> bool:
+    """Whether a sum that is stored after each step loses digits: that of 16-bit floats."""
+    dtype = DTYPES[full.dtype]
+    return dtype.compute == "float" and dtype.storage != "float"
+
+
 def lines(entry: str, request: Request, buffers: Any, picked: Spec, full: Spec) -> Kernel:
     """A launch that goes along the lines of `picked` and of `full`, of which it holds parts."""
     dim, whole = request.attrs["dim"], request.attrs["whole"]
+    sums = entry == "add_lines" and _rounded(full)
     inner = math.prod(picked.shape[dim + 1 :])
     outer = math.prod(picked.shape[:dim])
     context = {
         "storage": DTYPES[full.dtype].storage,
+        "total": DTYPES[full.dtype].compute if sums else DTYPES[full.dtype].storage,
         "compute": DTYPES[full.dtype].compute,
         "index": DTYPES[request.inputs[1].dtype].storage,
         "whole": whole,

@@ -168,10 +168,20 @@ def scatter(operator: str, view: Callable[[Request], View]) -> Implementation:
     return Implementation(operator, "strided scatter", plan, space=_space(view))
 
 
-def fill(out: Spec, entry: str, value: tuple[str, Any]) -> Kernel:
-    """A launch that sets all elements of output 0 to a number."""
+def narrow(out: Spec) -> Kernel:
+    """A launch that rounds scratch buffer 0, of floats, to output 0."""
+    dtype = DTYPES[out.dtype]
+    context = {"storage": dtype.storage, "compute": dtype.compute}
+    args = (("scratch", 0), ("out", 0), ("ulong", out.size), ("ulong", _CHUNK))
+    return Kernel("tensor/narrow.cl.j2", "narrow", args, (-(-out.size // _CHUNK),), None, context)
+
+
+def fill(
+    out: Spec, entry: str, value: tuple[str, Any], buffer: tuple[str, int] = ("out", 0)
+) -> Kernel:
+    """A launch that sets all elements of output 0, or of another buffer, to a number."""
     dtype = DTYPES[out.dtype]
     context = {"storage": dtype.storage, "compute": dtype.compute, "value_type": value[0]}
     items = -(-out.size // _CHUNK)
-    args = (("out", 0), ("ulong", out.size), ("ulong", _CHUNK), value)
+    args = (buffer, ("ulong", out.size), ("ulong", _CHUNK), value)
     return Kernel("tensor/fill.cl.j2", entry, args, (items,), None, context)
