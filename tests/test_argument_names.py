@@ -26,6 +26,12 @@ def test_operands_by_pytorchs_names() -> None:
     )
 
 
+def test_numpys_axis_of_ops_that_take_dims() -> None:
+    x = nc.tensor([[1.0, 2.0], [3.0, 4.0]])
+    np.testing.assert_array_equal(ag.flip(x, axis=0), np.flip(x.numpy(), axis=0))
+    np.testing.assert_array_equal(ag.roll(x, 1, axis=1), np.roll(x.numpy(), 1, axis=1))
+
+
 def test_two_names_of_one_argument() -> None:
     with pytest.raises(ArgumentError, match="sum: axis and dim were given"):
         ag.sum(nc.ones(2), axis=0, dim=0)

@@ -32,10 +32,12 @@ PLAIN: Final = Dialect("plain", {})
 #: None of a runtime's native functions: how exact they are depends on the processor (Intel's
 #: native_exp2 is 1e-6 off with AVX-512, and 7.5e-5 with AVX2).
 _VECTORIZED: Final = Dialect("cpu", {"exp": "exp_polynomial", "tanh": "tanh_rational"})
+#: PoCL's sin, cos and tan of a vector are those of its largest lane.
+_LANES_APART: Final = {name: f"{name}_apart" for name in ("sin", "cos", "tan")}
 #: What CPU platforms speak, by the beginning of their name.
 ON_CPUS: Final[Mapping[str, Dialect]] = {
     "Intel": _VECTORIZED,
-    "Portable Computing Language": _VECTORIZED,
+    "Portable Computing Language": Dialect("pocl", {**_VECTORIZED.helpers, **_LANES_APART}),
 }
 #: The same on GPUs.
 ON_GPUS: Final[Mapping[str, Dialect]] = {

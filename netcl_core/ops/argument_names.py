@@ -9,7 +9,7 @@ from netcl_core.errors import ArgumentError, message
 
 #: What a caller may say -> what the parameter may be called.
 _NAMES: Final = {
-    "axis": ("dim",),
+    "axis": ("dim", "dims"),
     "keepdims": ("keepdim",),
     "input": ("x", "a"),
     "other": ("y", "b"),

@@ -27,6 +27,26 @@ def test_equal_indices_add_up_in_the_gradient(device: nc.Device) -> None:
     assert weight.grad.to_host().tolist() == [[1, 1], [3, 3], [0, 0]]
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_many_equal_indices_add_up(device: nc.Device, dtype: str) -> None:
+    """In bfloat16 256 + 1 is 256, so that sums must not be rounded at each step."""
+    with nc.use_device(device):
+        places = nc.tensor(np.zeros(4096, np.int64))
+        for take in (
+            lambda x: x[places],
+            lambda x: ag.index_select(x, 0, places),
+            lambda x: ag.gather(x, 0, places),
+            lambda x: ag.embedding(places, ag.reshape(x, (3, 1))),
+        ):
+            x = nc.ones(3, dtype=dtype, requires_grad=True)
+            take(x).sum().backward()
+            assert x.grad is not None and x.grad.astype("float32").tolist() == [4096, 0, 0]
+        ones = nc.ones(4096, dtype=dtype)
+        found = ag.scatter_add(nc.ones(3, dtype=dtype), 0, places, ones)
+        np.testing.assert_allclose(found.astype("float32"), [4097, 1, 1], rtol=4e-3)
+
+
 @pytest.mark.parametrize("device", usable_devices(), ids=str)
 def test_one_hot(device: nc.Device) -> None:
     index = nc.Tensor.from_host(np.array([[0, 2]]), device)

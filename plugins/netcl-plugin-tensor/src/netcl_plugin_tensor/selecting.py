@@ -28,7 +28,7 @@ from netcl_core.autograd import (
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor import geometry, lines_gpu
 from netcl_plugin_tensor.axes import axis, plain_shape, shape_of
-from netcl_plugin_tensor.strided import fill
+from netcl_plugin_tensor.strided import fill, narrow
 
 TEMPLATE: Final = "tensor/lines.cl.j2"
 _INDICES: Final = ("uint8", "int32", "int64")
@@ -124,18 +124,39 @@ def collected(request: Request, entry: str, first: Kernel, source: int) -> Kerne
         return Kernels((first,))
     along = lines_gpu.lines_of(request, picked, full)
     if request.device.kind == "cpu" or lines_gpu.is_line_per_item(request, along):
+        if entry == "add" and _rounded(full):
+            return _added_in_float(request, picked, full)
         buffers = (("in", source), ("in", 1), ("out", 0))
         return Kernels((first, _lines(f"{entry}_lines", request, buffers, picked, full)))
     return Kernels((first,)).then(lines_gpu.collect(request, entry, picked, full, source), {})
 
 
+def _rounded(full: Spec) -> bool:
+    """Whether a sum that is stored after each step loses digits: that of 16-bit floats."""
+    dtype = DTYPES[full.dtype]
+    return dtype.compute == "float" and dtype.storage != "float"
+
+
+def _added_in_float(request: Request, picked: Spec, full: Spec) -> Kernels:
+    """Sums in scratch memory, which are rounded once."""
+    sums, scratch = Spec(full.shape, "float32"), ("scratch", 0)
+    launches = (
+        fill(request.device, sums, "zeros", ("int", 0), scratch),
+        _lines("add_lines", request, (("in", 0), ("in", 1), scratch), picked, full),
+        narrow(request.device, full),
+    )
+    return Kernels(launches, (4 * full.size,))
+
+
 def _lines(entry: str, request: Request, buffers: Any, picked: Spec, full: Spec) -> Kernel:
     """A launch that goes along the lines of `picked` and of `full`, of which it holds parts."""
     dim, whole = request.attrs["dim"], request.attrs["whole"]
+    sums = entry == "add_lines" and _rounded(full)
     inner = math.prod(picked.shape[dim + 1 :])
     outer = math.prod(picked.shape[:dim])
     context = {
         "storage": DTYPES[full.dtype].storage,
+        "total": DTYPES[full.dtype].compute if sums else DTYPES[full.dtype].storage,
         "compute": DTYPES[full.dtype].compute,
         "index": DTYPES[request.inputs[1].dtype].storage,
         "whole": whole,

@@ -78,12 +78,28 @@ def _implementations(
     )
 
 
-def fill(device: Device, out: Spec, entry: str, value: tuple[str, Any]) -> Kernel:
-    """A launch that sets all elements of output 0 to a number."""
+def narrow(device: Device, out: Spec) -> Kernel:
+    """A launch that rounds scratch buffer 0, of floats, to output 0."""
+    dtype = DTYPES[out.dtype]
+    context = {"storage": dtype.storage, "compute": dtype.compute}
+    chunk = geometry.chunk(device, _CHUNK)
+    args = (("scratch", 0), ("out", 0), ("ulong", out.size), ("ulong", chunk))
+    sizes = geometry.groups(device, -(-out.size // chunk))
+    return Kernel("tensor/narrow.cl.j2", "narrow", args, *sizes, context)
+
+
+def fill(
+    device: Device,
+    out: Spec,
+    entry: str,
+    value: tuple[str, Any],
+    buffer: tuple[str, int] = ("out", 0),
+) -> Kernel:
+    """A launch that sets all elements of output 0, or of another buffer, to a number."""
     dtype = DTYPES[out.dtype]
     width = geometry.chunk(device, 1, strided_gpu.BYTES // dtype.itemsize)
     context = {"storage": dtype.storage, "compute": dtype.compute, "value_type": value[0]}
     chunk = geometry.chunk(device, _CHUNK, width)
-    args = (("out", 0), ("ulong", out.size), ("ulong", chunk), value)
+    args = (buffer, ("ulong", out.size), ("ulong", chunk), value)
     sizes = geometry.groups(device, -(-out.size // chunk))
     return Kernel("tensor/fill.cl.j2", entry, args, *sizes, {**context, "width": width})
