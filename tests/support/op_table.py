@@ -136,7 +136,8 @@ def added(old: str, new: str) -> str:
         rows = re.compile(r"(?m)(?:^\| `.*\n)+").search(section)
         more = re.compile(r"(?m)(?:^\| `.*\n)+").search(fresh.get(section.split("\n", 1)[0], ""))
         if rows is not None and more is not None:
-            both = sorted({*rows[0].splitlines(), *more[0].splitlines()})
+            lines = {*rows[0].splitlines(), *more[0].splitlines()}
+            both = sorted(lines, key=lambda line: line.split("`")[1])
             section = section.replace(rows[0], "\n".join(both) + "\n")
         found.append(section)
     return "".join(found)
