@@ -294,7 +294,8 @@ class _NumpyPrinter:
 
     What is used once stands where it is used: NumPy then computes in place of a large array that
     nothing else refers to, and lets go of the others at once. What is used more often is deleted
-    after its last use. So a function of many values touches no more memory than its ops one by one.
+    after its last use, so that a function of many values touches about as much memory as its ops
+    one by one.
     """
 
     def __init__(self, block: Block, roots: Sequence[int]) -> None:
