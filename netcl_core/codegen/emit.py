@@ -284,15 +284,62 @@ def numpy_source(block: Block, roots: Sequence[int], slots: Sequence[str], name:
     The arguments are the slots in order; each is an array or a NumPy scalar of the
     type that the block expects. Names `np_<function>` are NUMPY_FUNCTIONS.
     """
-    lines = [f"def {name}({', '.join(slots)}):"]
-    for number in block.live(roots):
-        lines.append(f"    v{number} = {_numpy_expression(block.values[number])}")
-    lines.append(f"    return ({''.join(f'v{root}, ' for root in roots)})")
-    return "\n".join(lines) + "\n"
+    printer = _NumpyPrinter(block, roots)
+    result = "".join(f"{printer.text[root]}, " for root in roots)
+    body = [*printer.body(), f"return ({result})"]
+    return "\n".join([f"def {name}({', '.join(slots)}):", *(f"    {each}" for each in body)]) + "\n"
 
 
-def _numpy_expression(value: Value) -> str:
-    args = [f"v{arg}" for arg in value.args]
+@final
+class _NumpyPrinter:
+    """Prints the live values of a block as few statements.
+
+    What is used once stands where it is used: NumPy then computes in place of a large array that
+    nothing else refers to, and lets go of the others at once. What is used more often is deleted
+    after its last use, so that a function of many values touches about as much memory as its ops
+    one by one.
+    """
+
+    def __init__(self, block: Block, roots: Sequence[int]) -> None:
+        self.block = block
+        order = block.live(roots)
+        self.uses = Counter(arg for number in order for arg in block.values[number].args)
+        self.roots = frozenset(roots)
+        self.text: dict[int, str] = {}
+        self.nested: Counter[int] = Counter()
+        self.names: dict[int, set[int]] = {}  # of the statements that a text refers to
+        self.statements: dict[int, tuple[str, set[int]]] = {}
+        for number in order:
+            self._define(number)
+
+    def _define(self, number: int) -> None:
+        value = self.block.values[number]
+        text = _numpy_expression(value, [self.text[arg] for arg in value.args])
+        read = {name for arg in value.args for name in self.names[arg]}
+        depth = 1 + max((self.nested[arg] for arg in value.args), default=0)
+        if value.op in {"load", "scalar"}:
+            self.text[number], self.names[number] = text, set()
+        elif self.uses[number] == 1 and number not in self.roots and depth <= _NESTED:
+            self.text[number], self.names[number] = f"({text})", read
+            self.nested[number] = depth
+        else:
+            self.statements[number] = f"v{number} = {text}", read
+            self.text[number], self.names[number] = f"v{number}", {number}
+
+    def body(self) -> list[str]:
+        """The statements, each followed by the deletion of what nothing reads any more."""
+        seen = set(self.roots)
+        lines: list[str] = []
+        for line, read in reversed(self.statements.values()):
+            dead = sorted(read - seen)
+            if dead and lines:  # a function lets go of all when it returns
+                lines.append(f"del {', '.join(f'v{each}' for each in dead)}")
+            lines.append(line)
+            seen |= read
+        return lines[::-1]
+
+
+def _numpy_expression(value: Value, args: Sequence[str]) -> str:
     if value.op == "const":
         return f"{NUMPY_OF_COMPUTE[value.ctype].name}({_python_number(value)})"
     if value.op in {"load", "scalar"}:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, final
+from functools import cache
+from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from netcl_core.hardware.device import Device
 from netcl_core.runtime.opencl_stream import Launch, fill_pattern
 
 Array: TypeAlias = np.ndarray[Any, Any]
+#: The largest block from which glibc learns (32 MiB with what it adds), less some pages.
+_LEARNT: Final = (1 << 25) - (1 << 16)
 
 
 @final
@@ -21,6 +24,7 @@ class NumpyStream:
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        _keep_freed_pages()
 
     def allocate(self, size: int, dtype: Dtype) -> Array:
         return np.empty(size, dtype.numpy)
@@ -57,3 +61,17 @@ class NumpyStream:
 
     def finish(self) -> None:
         """Nothing is ever under way."""
+
+
+@cache
+def _keep_freed_pages() -> None:
+    """Teach the C library to keep the memory of freed arrays, so that the next ones find it.
+
+    glibc gives memory at the end of its heap back to the system as soon as twice the largest
+    block that a program has freed lies there, and takes larger blocks from the system one by one.
+    The system clears every page that it gives out again, which takes longer than most ops. From
+    a block of nearly 32 MiB, of which no page is touched, it learns to keep up to 64 MiB, and to
+    do this for all smaller ones. Elsewhere, and where the environment sets its thresholds
+    (`MALLOC_TRIM_THRESHOLD_`), this does nothing.
+    """
+    np.empty(_LEARNT, np.uint8)
