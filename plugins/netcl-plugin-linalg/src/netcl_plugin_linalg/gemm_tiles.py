@@ -36,6 +36,11 @@ class Tile:
     def __str__(self) -> str:
         return f"{self.rows}x{self.vectors}x{self.vector_bytes}"
 
+    @property
+    def registers(self) -> int:
+        """The registers of a core with such vectors: twice as many where they have 64 bytes."""
+        return 32 if self.vector_bytes == 64 else 16
+
     def width(self, dtype: str) -> int:
         """The elements of a vector of what `dtype` is computed in."""
         return self.vector_bytes // size_of(dtype)
