@@ -33,6 +33,7 @@ def fake(name: str, platform: str = "P", kind: int = TYPES.CPU, **more: Any) -> 
         "max_work_group_size": 256,
         "max_compute_units": 4,
         "local_mem_size": 32768,
+        "native_vector_width_float": 8,
         "opencl_c_version": "OpenCL C 1.2 V",
         "host_unified_memory": True,
     }
@@ -117,6 +118,14 @@ def test_order(machine: Machine) -> None:
 def test_devices_of_one_platform_keep_the_drivers_order(machine: Machine) -> None:
     machine.platforms = [FakePlatform("P", [fake("b", kind=4), fake("a", kind=4)])]
     assert names() == ["b", "a", "NumPy"]
+
+
+def test_vectors(machine: Machine) -> None:
+    """As the driver says; 4 bytes where it says nothing."""
+    widths = {"none": 0, "one": 1, "neon": 4, "avx2": 8, "avx512": 16}
+    machine.add(*(fake(name, native_vector_width_float=n) for name, n in widths.items()))
+    found = {each.name: each.vector_bytes for each in device_table.all_devices()}
+    assert found == {"none": 4, "one": 4, "neon": 16, "avx2": 32, "avx512": 64, "NumPy": 4}
 
 
 def test_default_probes_only_what_it_needs(machine: Machine) -> None:

@@ -26,6 +26,7 @@ _MAPPED = Path("/proc/self/maps")
 _FACTS = (
     "id", "backend", "kind", "name", "platform", "vendor", "driver_version", "simulator",
     "supports_fp16", "supports_fp64", "compute_units", "max_work_group_size", "local_mem_bytes",
+    "vector_bytes",
 )  # fmt: skip
 
 

@@ -29,6 +29,8 @@ Backend = Literal["opencl", "numpy"]
 
 
 _NO_CACHE: Final = "PYOPENCL_NO_CACHE"
+#: The size of a float.
+_FLOAT: Final = 4
 #: The room above that allocates, once somebody asks for a device's memory.
 _MEMORY: Final = "netcl_core.runtime.memory"
 
@@ -99,6 +101,7 @@ class Device:
         "platform",
         "queue",
         "simulator",
+        "vector_bytes",
         "vendor",
     )
 
@@ -113,6 +116,9 @@ class Device:
     max_work_group_size: int
     compute_units: int
     local_mem_bytes: int
+    #: Bytes of the vectors that it computes floats in: 64 with AVX-512, 32 with AVX2, 16 with
+    #: NEON; 4 where each work-item computes single floats, and on the NumPy path.
+    vector_bytes: int
     simulator: bool
     opencl_c: tuple[int, int]
     cl_device: pyopencl.Device | None
@@ -137,7 +143,7 @@ class Device:
         self.name = self.platform = self.vendor = "NumPy"
         self.driver_version, self.extensions = np.__version__, ()
         self.max_work_group_size, self.local_mem_bytes, self.opencl_c = 1, 0, (0, 0)
-        self.compute_units = os.cpu_count() or 1
+        self.compute_units, self.vector_bytes = os.cpu_count() or 1, _FLOAT
 
     def _describe_opencl(self, found: pyopencl.Device) -> None:
         self.id, self.backend = "opencl", "opencl"  # the table appends the index
@@ -150,6 +156,7 @@ class Device:
         self.max_work_group_size = found.max_work_group_size
         self.compute_units = found.max_compute_units
         self.local_mem_bytes = found.local_mem_size
+        self.vector_bytes = _FLOAT * max(1, found.native_vector_width_float)
         self.opencl_c = _language(found.opencl_c_version)
 
     def __getattr__(self, name: str) -> Any:

@@ -62,6 +62,25 @@ def same(found: Any, wanted: Any, dtype: str) -> None:
     np.testing.assert_allclose(found.astype("float64"), wanted, 0, SLACK * TOLERANCE[dtype] * scale)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("vector_bytes", "outputs"), [(64, 37), (32, 38), (16, 39), (4, 40)])
+def test_vectors_of_every_width(
+    vector_bytes: int, outputs: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a CPU; a plan is kept by sizes, so that each has its own."""
+    with nc.use_device(ANY[0]) as device:
+        if dtype == "float64" and not device.supports_fp64:
+            pytest.skip("no float64")
+        monkeypatch.setattr(device, "vector_bytes", vector_bytes)
+        random = np.random.default_rng(0)
+        arrays = [
+            drawn(random, 2, 9, 13, 13),
+            drawn(random, outputs, 9, 3, 3),
+            drawn(random, outputs),
+        ]
+        compare("conv2d", arrays, {"stride": 2, "padding": 1}, dtype)
+
+
 def problem(draw: Any, transposed: bool) -> tuple[str, list[Any], dict[str, Any]]:
     """An op with arrays and settings that PyTorch takes."""
     dims = draw(st.sampled_from((1, 2, 2, 2, 3)))

@@ -123,6 +123,22 @@ def test_dtypes(form: str, opencl: nc.Device, dtype: str) -> None:
     compare([(3, 37, 20), (3, 53, 20), (3, 53, 12)], dtype, scale=SCALES[form])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize(("vector_bytes", "queries"), [(64, 70), (32, 71), (16, 72)])
+def test_vectors_of_every_width(
+    vector_bytes: int,
+    queries: int,
+    dtype: str,
+    opencl: nc.Device,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a CPU; a plan is kept by sizes, so that each has its own."""
+    if dtype == "float64" and not opencl.supports_fp64:
+        pytest.skip("no float64")
+    monkeypatch.setattr(opencl, "vector_bytes", vector_bytes)
+    compare([(2, queries, 48), (2, 53, 48), (2, 53, 16)], dtype, is_causal=True, scale=0.3)
+
+
 @spread(
     "form, size", [((256, 256),), ((1, 3),)],
     [("cpu", (256, 256)), ("large", (256, 256)), ("cpu", (1, 3)), ("small", (1, 3))],

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_linalg import gemm_tiles
+from netcl_plugin_linalg.gemm_tiles import SPACE, TILES, default_tile
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -85,6 +87,69 @@ def test_any_sizes(
     a, left = operand((rows, inner), layout[0], dtype)
     b, right = operand((inner, columns), layout[1], dtype)
     check(ag.matmul(a, b, *layout), left @ right, dtype)
+
+
+@pytest.fixture(params=[*TILES])
+def tile(request: Any, device: nc.Device, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Each register tile, on a device with one core, so that items are as large as they get; a
+    number of its own: a plan is kept by sizes.
+    """
+    if device.kind != "cpu" or device.backend == "numpy":
+        pytest.skip("no kernel of CPUs")
+    monkeypatch.setattr(device, "compute_units", 1)
+    monkeypatch.setattr(gemm_tiles, "default_tile", lambda device: TILES[request.param])
+    return [*TILES].index(request.param)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+@pytest.mark.parametrize("rows", [301, 91])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_blocks_of_each_tile(
+    layout: tuple[bool, bool], rows: int, dtype: str, tile: int, device: nc.Device
+) -> None:
+    """Three blocks of the inner dimension, several of the others, all of them ragged; twice."""
+    a, left = operand((2, rows + tile, 601), layout[0], dtype)
+    b, right = operand((601, 410), layout[1], dtype)
+    first, second = (ag.matmul(a, b, *layout) for _ in range(2))
+    check(first, left @ right, dtype)
+    np.testing.assert_array_equal(first.to_host(), second.to_host())
+
+
+@pytest.mark.parametrize("out", [300, 10])
+def test_gradients_of_a_layer_by_each_tile(out: int, tile: int, device: nc.Device) -> None:
+    """Also the sums of rows, for which the gradient is packed whatever its size."""
+    x, exact_x = operand((270 + tile, 99), False, "float32")
+    grad, exact_grad = operand((270 + tile, out), False, "float32")
+    weight, bias = nc.Tensor.zeros((out, 99), "float32"), nc.Tensor.zeros((out,), "float32")
+    for each in (weight, bias):
+        each.requires_grad = True
+    ag.linear(x, weight, bias).backward(grad)
+    check(weight.grad.value, exact_grad.T @ exact_x, "float32")
+    check(bias.grad.value, exact_grad.sum(0), "float32")
+
+
+@pytest.mark.parametrize("name", [*TILES])
+def test_a_tile_stays_in_registers(name: str) -> None:
+    """Its results, a row of B and an element of A; whole tiles fill a block."""
+    tile = TILES[name]
+    registers = 32 if tile.vector_bytes == 64 else 16
+    assert tile.rows * tile.vectors + tile.vectors + 1 <= registers
+    assert not tile.depth or tile.span % tile.rows == tile.span % tile.vectors == 0
+
+
+@pytest.mark.parametrize(
+    ("vector_bytes", "name"),
+    [(64, "8x2x64"), (32, "6x2x32"), (16, "6x2x16"), (4, "6x2x16"), (256, "8x2x64")],
+)
+def test_the_device_says_which_tile(
+    vector_bytes: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = nc.get_device("cpu")
+    monkeypatch.setattr(device, "vector_bytes", vector_bytes)
+    spec = nc.Spec((8, 8), "float32")
+    request = ag.Request("matmul", device, (spec, spec), (spec,), {})
+    assert str(default_tile(device)) == name
+    assert SPACE.default(request) == {"tile": name}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)

@@ -12,8 +12,9 @@ from netcl_plugin_conv.conv_geometry import Axis, Problem
 from netcl_plugin_conv.conv_launch import Launcher, Padded
 
 TEMPLATE: Final = "conv/conv.cl.j2"
-#: Rows of a register tile, which are stored together.
-_ROWS: Final = 8
+#: Rows of a register tile of two vectors, by the bytes of a vector: with 64 a core has 32
+#: registers, with fewer 16. Rows are stored together: a vector has as many elements at least.
+_ROWS: Final = {64: 8, 32: 4, 16: 4}
 #: Positions that a work-item multiplies with one panel.
 _ITEM_ROWS: Final = 64
 #: Rows of a panel that an item packs.
@@ -38,9 +39,11 @@ class _Packed:
     def __init__(self, request: Request, problem: Problem) -> None:
         self.request, self.problem = request, problem
         self.padded = Padded(request, problem)
-        self.width = 64 // self.padded.size
+        vector_bytes = min(_ROWS, key=lambda each: abs(each - request.device.vector_bytes))
+        self.rows = _ROWS[vector_bytes]
+        self.width = max(self.rows, vector_bytes // self.padded.size)
         self.tile = 2 * self.width
-        self.launcher = Launcher(request, problem, TEMPLATE, self.padded.sizes, _ROWS)
+        self.launcher = Launcher(request, problem, TEMPLATE, self.padded.sizes, self.rows)
         #: The panels of all groups.
         self.panels = problem.groups * -(-problem.outputs // self.tile)
 
@@ -48,7 +51,7 @@ class _Packed:
     def flags(self) -> dict[str, Any]:
         """The template's constants."""
         return {
-            "width": self.width, "tile": self.tile, "rows": _ROWS, "item_rows": _ITEM_ROWS,
+            "width": self.width, "tile": self.tile, "rows": self.rows, "item_rows": _ITEM_ROWS,
             "rounds": self.width.bit_length() - 1, "block": _BLOCK,
             "chunk": _CHUNK, "unroll": _UNROLL, "terms": _TERMS,
         }  # fmt: skip

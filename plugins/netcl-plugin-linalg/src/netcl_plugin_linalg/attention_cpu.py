@@ -11,14 +11,17 @@ from typing import Any, Final
 from netcl_core import DTYPES, Kernels, Spec
 from netcl_core.autograd import SUM, Request, reduction_kernels
 from netcl_plugin_linalg.attention_kernels import Job, job_of
+from netcl_plugin_linalg.gemm_tiles import default_tile
 
 TEMPLATE: Final = "linalg/attention.cl.j2"
 BACKWARD: Final = "linalg/attention_backward.cl.j2"
-#: Vectors of queries in a block, where there are so many.
-_VECTORS: Final = 4
-#: Rows of a register tile, and keys that are scored before their values are weighed, by vectors.
-_FORWARD: Final = {1: (8, 64), 2: (8, 64), 3: (6, 48), 4: (6, 48)}
-#: The same of the backward, where rows are also queries: they divide a block.
+#: By the registers of a core and the vectors of queries in a block, of which there are no more:
+#: rows of a register tile, and keys that are scored before their values are weighed.
+_FORWARD: Final = {
+    32: {1: (8, 64), 2: (8, 64), 3: (6, 48), 4: (6, 48)},
+    16: {1: (8, 64), 2: (6, 48), 3: (4, 48)},
+}
+#: The same of the backward, where rows are also queries: they divide a block, and a vector.
 _BACKWARD: Final = (4, 64)
 #: Bytes of a block's features at most: it stays in the cache of its core.
 _BLOCK_BYTES: Final = 1 << 15
@@ -29,12 +32,13 @@ _PER_UNIT: Final = 4
 def _settings(job: Job, back: bool) -> dict[str, Any]:
     """The sizes of blocks and tiles."""
     size = DTYPES[DTYPES[job.request.inputs[0].dtype].wide].itemsize
-    width = 64 // size
+    fitting = default_tile(job.request.device)
+    width, tiles = max(_BACKWARD[0], fitting.vector_bytes // size), _FORWARD[fitting.registers]
     widest = max(job.shape.size, job.shape.value_size)
     most = _BLOCK_BYTES // (widest * size * width)
-    vectors = max(1, min(_VECTORS, most, -(-job.shape.queries // width)))
-    rows, tile = _BACKWARD if back else _FORWARD[vectors]
-    return {"width": width, "vectors": vectors, "rows": rows, "tile": tile}
+    vectors = max(1, min(max(tiles), most, -(-job.shape.queries // width)))
+    rows, tile = _BACKWARD if back else tiles[vectors]
+    return {"width": width, "vectors": vectors, "rows": rows, "tile": tile, "most": max(tiles)}
 
 
 def plan_on_cpus(request: Request) -> Kernels:

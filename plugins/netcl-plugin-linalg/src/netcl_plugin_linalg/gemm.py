@@ -1,8 +1,9 @@
 """The plan of a general matrix product: pack B into panels, then one register-tiled kernel.
 
-Shapes that reach the hardware's limits on CPUs: a register tile of some rows by two vectors of
-columns, B packed as [columns / tile][K][tile], A read where it lies, or packed as
-[rows / 8][K][8] where its rows do not lie together or are narrower than what is computed in.
+Shapes that reach the hardware's limits on CPUs: a register tile of some rows by some vectors of
+columns (gemm_tiles.py), B packed as [columns / tile][K][tile], A read where it lies, or packed as
+[rows / tile][K][tile's rows] where its rows do not lie together, are narrower than what is computed
+in, or are read by many panels.
 With few rows each item packs the panel that it multiplies with, and the product is one launch.
 Both operands may be stored transposed; batches have strides of their own, so that a broadcast
 batch is read without a copy.
@@ -11,19 +12,17 @@ batch is read without a copy.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from netcl_core import DTYPES, Kernel, Kernels, Spec
-from netcl_core.autograd import NO_SLOTS, Request
+from netcl_core.autograd import NO_SLOTS, Implementation, Request
+from netcl_plugin_linalg.gemm_tiles import SPACE, Tile, size_of, tile_of
 
 TEMPLATE: Final = "linalg/gemm.cl.j2"
-_BYTES: Final = {"float": 4, "int": 4, "double": 8, "long": 8}
 #: Rows of A that one work-item multiplies with one panel, usually.
 _ITEM_ROWS: Final = 64
-#: Vectors of columns in a register tile.
-_VECTORS: Final = 2
 #: Rows of A up to which, and products up to which contiguous rows of B are read where they lie:
 #: to pack them would take longer than it saves.
 _FEW_ROWS: Final = 48
@@ -32,8 +31,12 @@ _FEW_PRODUCTS: Final = 1 << 20
 #: must have before one owns so many rows; otherwise several pack the same panel for themselves.
 _OWN_ROWS: Final = 128
 _PER_UNIT: Final = 2
-#: Panels of B from which on A is packed, if its rows are not read as they lie.
+#: Panels of B from which on A is packed, if its rows are not read as they lie; and if they could
+#: be, with a tile that goes by blocks: then so many panels read them.
 _PANELS: Final = 2
+_MANY_PANELS: Final = 24
+#: Items per core below which they are made smaller than the tile's span.
+_ITEMS: Final = 8
 #: Columns up to which contiguous rows of A are multiplied with contiguous columns of B.
 _DOT: Final = 16
 #: Elements of B up to which each tile gathers its own.
@@ -70,26 +73,31 @@ def gemm(
     A, of which there is one batch then. With `often` somebody repeats the last launch for other A,
     and what is packed of B is packed before it.
     """
-    dtype = DTYPES[request.output.dtype]
-    size = _BYTES[dtype.compute]
-    width = 64 // size
-    tile, rows = _VECTORS * width, 8
+    dtype, chosen = DTYPES[request.output.dtype], tile_of(request)
+    size, width = size_of(request.output.dtype), chosen.width(request.output.dtype)
+    tile, rows = chosen.vectors * width, chosen.rows
     phase = "multiply" if row_sums else _phase(product, tile)
     panels = -(-product.columns // tile)
     groups = -(-product.rows // rows)
     count = math.prod(size for size, _, _ in product.batch)
+    few, units = product.rows <= _OWN_ROWS, request.device.compute_units
+    blocked = chosen.depth > 0 and phase == "multiply"
     apart = product.a_inner != 1 or dtype.storage != dtype.compute
-    a_packed = row_sums or (phase == "multiply" and apart and panels >= _PANELS)
-    own = phase == "multiply" and not a_packed and not often and product.rows <= _OWN_ROWS
-    many = count * panels >= _PER_UNIT * request.device.compute_units
-    item_rows = _OWN_ROWS if own and many else _ITEM_ROWS
+    again = blocked and not few and not often and panels >= _MANY_PANELS
+    a_packed = row_sums or (phase == "multiply" and ((apart and panels >= _PANELS) or again))
+    own = phase == "multiply" and not a_packed and few and not often
+    many = count * panels >= _PER_UNIT * units
+    item_rows = _item_rows(product, chosen, _OWN_ROWS if own and many else 0)
     blocks = -(-product.rows // item_rows)
+    strip = 1
+    if blocked and not own:  # several panels, as long as there is something to do for all cores
+        strip = max(1, min(chosen.span // tile, count * blocks * panels // (_ITEMS * units)))
     context = {
         "storage": dtype.storage,
         "mask": request.output.dtype == "bool",
         "compute": dtype.compute,
         "width": width,
-        "vectors": _VECTORS,
+        "vectors": chosen.vectors,
         "tile": tile,
         "rows": rows,
         "batch_dims": len(product.batch),
@@ -99,10 +107,12 @@ def gemm(
         "a_packed": a_packed,
         "own": own,
         "narrow": phase == "direct" and product.columns < tile,
+        "depth": chosen.depth if blocked else 0,
+        "held": max(chosen.span**2, (_OWN_ROWS + rows) * tile) if blocked else 0,
     }
     numbers = [("ulong", getattr(product, name)) for name in (
         "rows", "columns", "inner", "a_row", "a_inner", "b_inner", "b_column")]  # fmt: skip
-    numbers += [("ulong", item_rows)]
+    numbers += [("ulong", item_rows), *([("ulong", strip)] if blocked else [])]
     numbers += [("ulong", number) for triple in product.batch for number in triple]
     slots = request.slots
     packed = phase == "multiply"
@@ -111,7 +121,7 @@ def gemm(
     buffers += [("scratch", 0)] if packed else []
     buffers += [("in", 2)] if bias else []
     buffers += [("out", 0)]
-    items = groups if phase == "dot" else panels * blocks
+    items = groups if phase == "dot" else -(-panels // strip) * blocks
     multiply = Kernel(TEMPLATE, f"gemm_{phase}", slots.args(buffers, numbers), (count * items,),
                       None, {**context, **slots.context(width), "phase": phase})  # fmt: skip
     each = count * max(1, product.inner) * size
@@ -126,6 +136,29 @@ def gemm(
                   None, {**context, **NO_SLOTS.context(width), "phase": "pack"})  # fmt: skip
     scratch = (each * panels * tile, each * groups * rows)[: 1 + a_packed]
     return Kernels((pack, multiply), scratch)
+
+
+def _item_rows(product: Product, tile: Tile, own: int) -> int:
+    """The rows of an item, in whole tiles: `own` if it is given, else equal shares of all rows."""
+    if own or not tile.depth:
+        return -(-(own or _ITEM_ROWS) // tile.rows) * tile.rows
+    blocks = max(1, -(-product.rows // tile.span))
+    return max(1, -(-product.rows // (blocks * tile.rows))) * tile.rows
+
+
+def on_cpus(
+    operator: str,
+    label: str,
+    product_of: Callable[[Request], Product],
+    row_sums: bool = False,
+) -> Implementation:
+    """The implementation for CPUs of an op that is a product; a third input is its bias."""
+
+    def plan(request: Request) -> Kernels:
+        return gemm(request, product_of(request), len(request.inputs) == 3, row_sums)
+
+    return Implementation(operator, label, plan, epilogue=not row_sums, space=SPACE,
+                          stretch=None if row_sums else columns_of)  # fmt: skip
 
 
 def _phase(product: Product, tile: int) -> str:

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Kernels, Spec, Tensor, widened
-from netcl_core.autograd import Implementation, Operator, Request, Saved
+from netcl_core import Spec, Tensor, widened
+from netcl_core.autograd import Operator, Request, Saved
 from netcl_core.errors import DtypeError, ShapeError, message
-from netcl_plugin_linalg.gemm import Product, columns_of, gemm
+from netcl_plugin_linalg.gemm import Product, on_cpus
 from netcl_plugin_linalg.gemm_gpu import on_gpus
 
 
@@ -43,10 +43,6 @@ def product_of(request: Request) -> Product:
     x, weight = request.inputs[:2]
     out, inner = weight.shape
     return Product(math.prod(x.shape[:-1]), out, inner, inner, 1, 1, inner)
-
-
-def _plan(request: Request) -> Kernels:
-    return gemm(request, product_of(request), len(request.inputs) == 3)
 
 
 def _reference(x: Any, weight: Any, bias: Any) -> Any:
@@ -87,10 +83,6 @@ def _product_of_gradients(request: Request) -> Product:
     return Product(out, inner, rows, 1, out, inner, 1)
 
 
-def _plan_gradients(request: Request) -> Kernels:
-    return gemm(request, _product_of_gradients(request), row_sums=True)
-
-
 #: The gradients of weight and bias, which read the upstream gradient in one kernel.
 PARAMETER_GRADIENTS: Final = ag.composite(
     _parameter_gradients,
@@ -99,7 +91,9 @@ PARAMETER_GRADIENTS: Final = ag.composite(
     infer=_infer_gradients,
     results=("weight", "bias"),
     implementations=(
-        Implementation("linear_parameter_gradients", "register tiles", _plan_gradients),
+        on_cpus(
+            "linear_parameter_gradients", "register tiles", _product_of_gradients, row_sums=True
+        ),
         on_gpus("linear_parameter_gradients", _product_of_gradients, row_sums=True),
     ),
 )
@@ -113,9 +107,7 @@ OPERATORS = (
         backward=_backward,
         saves=(0, 1),
         implementations=(
-            Implementation(
-                "linear", "packed register tiles", _plan, epilogue=True, stretch=columns_of
-            ),
+            on_cpus("linear", "packed register tiles", product_of),
             on_gpus("linear", product_of),
         ),
         parts=(PARAMETER_GRADIENTS,),

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import HostCall, Kernels, Spec, Tensor, widened
+from netcl_core import HostCall, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved
 from netcl_core.errors import DtypeError, ShapeError, message
-from netcl_plugin_linalg.gemm import Product, batches, columns_of, gemm
+from netcl_plugin_linalg.gemm import Product, batches, on_cpus
 from netcl_plugin_linalg.gemm_gpu import on_gpus
 
 
@@ -74,10 +74,6 @@ def product_of(request: Request) -> Product:
     a_strides = (1, a.shape[-1]) if trans_a else (a.shape[-1], 1)
     b_strides = (1, b.shape[-1]) if trans_b else (b.shape[-1], 1)
     return Product(rows, columns, inner, *a_strides, *b_strides, batches(a, b, lead))
-
-
-def _plan(request: Request) -> Kernels:
-    return gemm(request, product_of(request))
 
 
 def _reference(a: Any, b: Any, trans_a: bool, trans_b: bool) -> Any:
@@ -149,7 +145,7 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
         reference=_reference,
         backward=_backward,
         implementations=(
-            Implementation(name, "packed register tiles", _plan, epilogue=True, stretch=columns_of),
+            on_cpus(name, "packed register tiles", product_of),
             on_gpus(name, product_of),
             Implementation(name, "host BLAS", _host_product, _HOST, priority=HOST_PRIORITY),
         ),
