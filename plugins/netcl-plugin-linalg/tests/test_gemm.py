@@ -128,6 +128,31 @@ def test_gradients_of_a_layer_by_each_tile(out: int, tile: int, device: nc.Devic
     check(bias.grad.value, exact_grad.sum(0), "float32")
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "layout"),
+    [
+        (1, 1, (False, True)),  # dot
+        (4, 3, (False, False)),  # narrow
+        (4, 40, (False, False)),  # direct
+        (33, 40, (False, True)),  # own panels
+        (33, 40, (True, False)),  # A packed
+        (140, 40, (False, True)),
+    ],
+)
+def test_long_sums_are_sums_of_runs(
+    rows: int, columns: int, layout: tuple[bool, bool], tile: int
+) -> None:
+    """Equal terms one after another lose 1e-3 here; and each term comes once."""
+    inner = (1 << 17) + 37 + tile
+    for number in (0.1, 1.0):
+        sizes = [(inner, rows) if layout[0] else (rows, inner)]
+        sizes += [(columns, inner) if layout[1] else (inner, columns)]
+        a, b = nc.tensor(np.full(sizes[0], number, np.float32)), nc.ones(*sizes[1])
+        found = ag.matmul(a, b, *layout).to_host()
+        bound = 2e-5 if number < 1 else 0
+        np.testing.assert_allclose(found, float(np.float32(number)) * inner, bound)
+
+
 @pytest.mark.parametrize("name", [*TILES])
 def test_a_tile_stays_in_registers(name: str) -> None:
     """Its results, a row of B and an element of A; whole tiles fill a block."""

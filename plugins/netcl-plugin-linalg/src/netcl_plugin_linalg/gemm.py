@@ -39,6 +39,9 @@ _MANY_PANELS: Final = 24
 _ITEMS: Final = 8
 #: Columns up to which contiguous rows of A are multiplied with contiguous columns of B.
 _DOT: Final = 16
+#: Terms that are added up before they are added to others, where there are more than twice as many
+#: and a tile does not go by blocks: of a million equal terms one after another 1 % is lost.
+_RUN: Final = 2048
 #: Elements of B up to which each tile gathers its own.
 _GATHER: Final = 1 << 10
 
@@ -108,6 +111,7 @@ def gemm(
         "own": own,
         "narrow": phase == "direct" and product.columns < tile,
         "depth": chosen.depth if blocked else 0,
+        "run": _RUN if product.inner > 2 * _RUN and not blocked else 0,
         "held": max(chosen.span**2, (_OWN_ROWS + rows) * tile) if blocked else 0,
     }
     numbers = [("ulong", getattr(product, name)) for name in (

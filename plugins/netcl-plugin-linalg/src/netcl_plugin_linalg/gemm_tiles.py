@@ -2,7 +2,7 @@
 
 A register tile of some rows by some vectors of columns takes a register per vector of results, one
 per vector of a row of B and one for an element of A. A tile that takes more than there are is kept
-in memory, which costs two thirds of the speed.
+in memory, which costs half of the speed.
 """
 
 from __future__ import annotations
