@@ -2,64 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
+from convolved import ANY, DEVICES, OPENCL, SETTINGS, compare, drawn, same
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from netcl_plugin_conv import conv_gpu
-from netcl_plugin_conv.conv_tiles import TILES
-from netcl_plugin_conv.convolution import CONVOLUTIONS, WEIGHTS
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError
-from netcl_core.plugins.registry import registry
-from netcl_core.testing import TOLERANCE, usable_devices
-from netcl_core.testing.streams import recorded
+from netcl_core.testing import TOLERANCE
 
-DEVICES = usable_devices()
-OPENCL = [device for device in DEVICES if device.backend == "opencl"]
-ANY = OPENCL[:1] or DEVICES[:1]
-H200 = {"kind": "gpu", "compute_units": 132, "max_work_group_size": 1024, "local_mem_bytes": 49152}
 FEW = settings(
     max_examples=15,  # each builds a handful of kernels
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
 )
-#: Sums of a few hundred products, judged by the largest of them.
-SLACK = 8
-
-
-def drawn(random: np.random.Generator, *shape: int) -> Any:
-    return random.standard_normal(shape)
-
-
-def compare(op: str, arrays: list[Any], attrs: dict[str, Any], dtype: str = "float32") -> None:
-    """The result and all gradients of an op beside PyTorch's in float64."""
-    torch = pytest.importorskip("torch")
-    given = [None if x is None else nc.tensor(x, dtype=dtype, requires_grad=True) for x in arrays]
-    exact = [x if x is None else torch.tensor(x.to_host().astype("float64"), requires_grad=True)
-             for x in given]  # fmt: skip
-    wanted = getattr(torch.nn.functional, op)(*exact, **attrs)
-    result = getattr(ag, op)(*given, **attrs)
-    above = np.random.default_rng(1).standard_normal(wanted.shape)
-    above = nc.tensor(above, dtype=dtype)
-    wanted.backward(torch.tensor(above.to_host().astype("float64")))
-    ag.backward(result, above)
-    same(result.to_host(), wanted.detach().numpy(), dtype)
-    for ours, theirs in zip(given, exact, strict=True):
-        if ours is not None:
-            same(ours.grad.to_host(), theirs.grad.numpy(), dtype)
-
-
-def same(found: Any, wanted: Any, dtype: str) -> None:
-    assert found.shape == wanted.shape
-    scale = max(1.0, float(np.abs(wanted).max(initial=0)))
-    np.testing.assert_allclose(found.astype("float64"), wanted, 0, SLACK * TOLERANCE[dtype] * scale)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -127,164 +88,6 @@ def test_any_settings(data: st.DataObject, transposed: bool, dtype: str, device:
     if fits(op, arrays, attrs):
         with nc.use_device(device):
             compare(op, arrays, attrs, dtype)
-
-
-SETTINGS: list[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any]]] = [
-    ("conv2d", ((2, 3, 9, 11), (70, 3, 3, 3), (70,)), {"padding": 1}),
-    ("conv2d", ((3, 40, 6, 7), (34, 20, 3, 2), (34,)),
-     {"stride": 2, "padding": (2, 1), "groups": 2}),
-    ("conv2d", ((2, 5, 4, 4), (5, 1, 7, 7)), {"padding": 5, "groups": 5, "dilation": 2}),
-    ("conv2d", ((2, 5, 4, 4), (3, 5, 1, 1)), {"stride": 3}),
-    ("conv_transpose2d", ((2, 6, 5, 4), (6, 3, 4, 3), (6,)),
-     {"stride": (3, 2), "padding": 1, "groups": 2, "output_padding": (2, 0)}),
-    ("conv_transpose2d", ((1, 3, 2, 2), (3, 2, 2, 2)), {"stride": 5}),
-    ("conv2d", ((1, 32, 3, 35), (40, 16, 3, 3), (40,)), {"padding": 1, "groups": 2}),
-    ("conv3d", ((1, 2, 4, 5, 6), (3, 2, 2, 3, 1)), {"stride": (2, 1, 1), "padding": (0, 1, 2)}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("group", "dtype"), [(64, "float32"), (256, "float16")])
-@pytest.mark.parametrize("device", OPENCL, ids=str)
-def test_the_form_for_gpus(
-    device: nc.Device, dtype: str, group: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Run by a CPU, with the work-groups of several vendors."""
-    monkeypatch.setattr(device, "kind", "gpu")
-    monkeypatch.setattr(device, "max_work_group_size", group)
-    monkeypatch.setattr(device, "compute_units", 132)
-    random = np.random.default_rng(0)
-    with nc.use_device(device):
-        for op, shapes, attrs in SETTINGS:
-            arrays = [drawn(random, *shape) for shape in shapes]
-            compare(op, [*arrays, *[None] * (3 - len(arrays))], attrs, dtype)
-
-
-@pytest.mark.parametrize("device", ANY, ids=str)
-def test_small_local_memory_gets_small_tiles(
-    device: nc.Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(device, "kind", "gpu")
-    monkeypatch.setattr(device, "local_mem_bytes", 4096)
-    with nc.use_device(device):
-        compare("conv2d", [np.ones((1, 2, 5, 5)), np.ones((3, 2, 2, 2)), None], {"stride": 2})
-
-
-#: Borders in every extent, steps within one tap and across taps, quads and none, groups.
-TILED: list[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any]]] = [
-    ("conv2d", ((3, 16, 6, 7), (20, 16, 3, 3), (20,)), {"padding": 1}),
-    ("conv2d", ((2, 6, 9, 8), (10, 3, 3, 2)),
-     {"stride": (2, 1), "padding": (1, 2), "groups": 2, "dilation": (1, 2)}),
-    ("conv_transpose2d", ((2, 16, 5, 4), (16, 6, 3, 3), (6,)), {"stride": 2, "padding": 1}),
-]  # fmt: skip
-
-
-def tried() -> list[Any]:
-    """All problems by small tiles, and one by each large one, which takes a CPU long to build."""
-    small = [(tile, slices, TILED) for tile in ("16x16x8", "32x32x16") for slices in (1, 3)]
-    large = [(tile, 1 + 2 * (i % 2), TILED[i % 2 : i % 2 + 1]) for i, tile in enumerate(TILES)][:4]
-    others = [pytest.param(tile, slices, TILED, marks=pytest.mark.release)
-              for tile in list(TILES)[:4] for slices in (1, 3)]  # fmt: skip
-    return [*small, *large, *others]
-
-
-@pytest.mark.parametrize(("tile", "slices", "problems"), tried())
-@pytest.mark.parametrize("device", OPENCL[:1], ids=str)
-def test_every_tile_of_a_gpu(
-    device: nc.Device, tile: str, slices: int, problems: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(device, "kind", "gpu")
-    monkeypatch.setattr(conv_gpu, "chosen", lambda *_: {"tile": tile, "slices": slices})
-    if (tile, slices) == ("16x16x8", 3):
-        monkeypatch.setattr(conv_gpu, "INT_MAX", 0)  # as if there were too many for an int
-    registry.renew()
-    with nc.use_device(device):
-        for op, shapes, attrs in problems:
-            arrays = [drawn(np.random.default_rng(0), *shape) for shape in shapes]
-            compare(op, [*arrays, *[None] * (3 - len(arrays))], attrs)
-    registry.renew()
-
-
-#: Strides, dilations and walks without a tap, in one, two and three dimensions.
-GROUPED: list[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any]]] = [
-    ("conv2d", ((3, 8, 30, 31), (8, 1, 3, 3), (8,)), {"padding": 1, "groups": 8}),
-    ("conv2d", ((2, 6, 9, 11), (12, 2, 5, 2)),
-     {"padding": (3, 1), "groups": 3, "stride": (2, 1), "dilation": (1, 2)}),
-    ("conv2d", ((1, 5, 4, 4), (5, 1, 1, 1)), {"groups": 5, "stride": 3}),
-    ("conv_transpose2d", ((2, 6, 5, 4), (6, 2, 3, 2), (6,)),
-     {"stride": (3, 2), "padding": 1, "groups": 3, "output_padding": (2, 0)}),
-    ("conv1d", ((2, 4, 19), (4, 1, 5)), {"groups": 4, "padding": 2}),
-    ("conv3d", ((2, 4, 5, 6, 3), (4, 2, 3, 2, 1)), {"groups": 2, "stride": 2, "padding": 1}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("device", OPENCL, ids=str)
-def test_few_channels_on_a_gpu(device: Any, dtype: str, monkeypatch: Any) -> None:
-    for name, value in {**H200, "max_work_group_size": 64}.items():
-        monkeypatch.setattr(device, name, value)
-    registry.renew()
-    with nc.use_device(device), recorded(device) as stream:
-        for op, shapes, attrs in GROUPED:
-            arrays = [drawn(np.random.default_rng(0), *shape) for shape in shapes]
-            compare(op, [*arrays, *[None] * (3 - len(arrays))], attrs, dtype)
-    registry.renew()
-    found = {name for name in stream.launched if name.startswith("conv")}
-    assert found == {"conv_few", "conv_few_weigh", "conv_total"}
-
-
-def planned(
-    record: Any, label: str, inputs: tuple[nc.Spec, ...], output: nc.Spec, attrs: dict[str, Any]
-) -> nc.Kernels:
-    """The launches of one form of an op, by its own settings."""
-    (found,) = [each for each in record.implementations if each.label == label]
-    request = ag.Request(record.name, ANY[0], inputs, (output,), attrs, (True, True))
-    assert found.requires.reject is None or found.requires.reject(request) is None
-    if found.space is not None:
-        chosen = found.space.default(request)
-        assert not found.space.fault(chosen) and not found.space.fits(request, chosen)
-        request = dataclasses.replace(request, settings=chosen)
-    made: nc.Kernels = found.plan(request)
-    return made
-
-
-def test_depthwise_kernels_fill_a_large_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An item for each four results, and hundreds for each weight."""
-    for name, value in H200.items():
-        monkeypatch.setattr(ANY[0], name, value)
-    x, weight = nc.Spec((16, 128, 28, 28), "float32"), nc.Spec((128, 1, 3, 3), "float32")
-    attrs = {"stride": (1, 1), "padding": ((1, 1),) * 2, "dilation": (1, 1), "groups": 128}
-    (few,) = planned(CONVOLUTIONS[1], "taps in registers", (x, weight), x, attrs).launches
-    assert few.global_size == (x.size // 4,)
-    weigh, total = planned(WEIGHTS[1], "taps in registers", (x, x), weight,
-                           {"kernel": (3, 3), **attrs}).launches  # fmt: skip
-    assert weigh.global_size == (128 * 3 * 2 * 256,) and total.global_size == (128 * 9,)
-
-
-#: ResNet-18's layers on 32 x 32: channels, outputs, size, stride.
-LAYERS = [(64, 64, 32, 1), (64, 128, 32, 2), (128, 128, 16, 1), (256, 256, 8, 1), (512, 512, 4, 1)]
-
-
-@pytest.mark.parametrize("batch", [32, 128])
-@pytest.mark.parametrize("layer", LAYERS, ids=str)
-def test_a_large_gpu_is_filled(
-    layer: tuple[int, ...], batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Small pictures with many channels are few tiles: then their terms are divided."""
-    device, (channels, outputs, size, stride) = ANY[0], layer
-    for name, value in H200.items():
-        monkeypatch.setattr(device, name, value)
-    x, w = nc.Spec((batch, channels, size, size), "float32"), (outputs, channels, 3, 3)
-    weight, above = nc.Spec(w, "float32"), (batch, outputs, size // stride, size // stride)
-    grad = nc.Spec(above, "float32")
-    attrs = {"stride": (stride,) * 2, "padding": ((1, 1),) * 2, "dilation": (1, 1), "groups": 1}
-    wanted = [(CONVOLUTIONS[1], (x, weight), grad, attrs),
-              (WEIGHTS[1], (x, grad), weight, {"kernel": (3, 3), **attrs})]  # fmt: skip
-    for record, inputs, output, each in wanted:
-        launches = planned(record, "tiles in local memory", inputs, output, each).launches
-        (main,) = [k for k in launches if k.entry in ("conv_gather", "conv_weigh")]
-        groups = main.global_size[0] // main.local_size[0]
-        assert groups > 1.5 * device.compute_units
-        assert min(main.context["bm"], main.context["bn"]) >= 64
 
 
 @pytest.mark.parametrize("device", DEVICES, ids=str)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final, final
 
 from netcl_core import Device
@@ -81,7 +81,7 @@ TILES: Final[Mapping[str, Tile]] = {
 }
 
 
-@cache
+@lru_cache(maxsize=4096)
 def chosen(
     rows: int, columns: int, terms: int, groups: int, device: Device, size: int
 ) -> Mapping[str, Any]:
