@@ -7,8 +7,6 @@ from typing import Any
 from netcl_core import hookimpl
 from netcl_plugin_tensor import (
     channel_norms,
-    closeness,
-    compositions,
     counting,
     distances,
     drawing,
@@ -52,8 +50,6 @@ _MODULES = (
     scattering,
     counting,
     drawing,
-    closeness,
-    compositions,
 )
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.testing import FLOATS, INTEGERS, Case, indices, masks, normal, uniform, whole
-from netcl_plugin_tensor.composed_cases import COMPOSED
 from netcl_plugin_tensor.more_cases import MORE
 
 X = normal()
@@ -332,7 +331,6 @@ PATTERNS: Sequence[Case] = [
 CASES = [
     *PATTERNS,
     *MORE,
-    *COMPOSED,
     *SHAPES,
     *INDEXING,
     *JOINING,
