@@ -137,7 +137,7 @@ WITHOUT_EXAMPLE = {
     "netcl_core.autograd": "Combine RowTeams Slots TraceNode get_current_tape "
     "reduction_kernels row_teams set_detect_anomaly",
     "netcl_core.plugins": "Explanation Plugin PluginWarning add_templates doctor_checks "
-    "load_installed plugin_commands sources unlocked unregister",
+    "load_installed plugin_commands unlocked unregister",
     "netcl_core.testing": "CheckRecord RunResult table_of",
 }
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from environments import ROOT
 from netcl_plugin_rowwise.implementations import LABEL
+from netcl_plugin_workbench.kernels.sources import sources_of
 from netcl_plugin_workbench.new.names import Names
 from netcl_plugin_workbench.new.project import create
 
@@ -29,7 +30,6 @@ from netcl_core.errors import (
     PluginError,
     RegistrationError,
 )
-from netcl_core.ops.sources import sources
 from netcl_core.plugins.kinds import SCAFFOLDS
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
@@ -185,13 +185,13 @@ def test_it_is_shown(device: nc.Device, rowwise: None) -> None:
         assert (last.provider, last.label) == (f"netcl-plugin-{owner}", "decomposition")
     specs = [Spec((6, 10), "float32"), Spec((10,), "float32"), Spec((10,), "float32")]
     attrs = {"normalized_shape": (10,)}
-    shown = sources("layer_norm", inputs=specs, attrs=attrs)
+    shown = sources_of("layer_norm", inputs=specs, attrs=attrs)
     assert [each.entry for each in shown.sources] == ["rowwise_norm"]
     assert shown.implementation == LABEL
-    shown = sources("layer_norm", inputs=specs, attrs=attrs, backward=True)
+    shown = sources_of("layer_norm", inputs=specs, attrs=attrs, backward=True)
     assert [each.entry for each in shown.sources] == ["norm_backward"]
     with pytest.raises(ArgumentError, match="layer_norm: it was given"):
-        sources("layer_norm", inputs=specs)
+        sources_of("layer_norm", inputs=specs)
 
 
 def test_its_parts_are_no_ops(rowwise: None) -> None:

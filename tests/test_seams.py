@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from netcl_plugin_workbench.check.subject import canonical
+from netcl_plugin_workbench.kernels.sources import sources_of
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.errors import MissingOpError
 from netcl_core.ops.operators import Operator
-from netcl_core.ops.sources import sources
 from netcl_core.plugins.registry import Row, registry
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -245,7 +245,7 @@ def test_parts_are_private() -> None:
         with pytest.raises(MissingOpError):
             nc.plugins.why(row.record.name)
         with pytest.raises(MissingOpError):
-            sources(row.record.name)
+            sources_of(row.record.name)
 
 
 def test_no_public_op_is_another_ones_gradient() -> None:

@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_tunable import DEFAULT, space
+from netcl_plugin_workbench.kernels.sources import sources_of
 from tuned import BETTER, CLASS, NAME, Offer, X, here, offering, own_folder
 
 import netcl_core as nc
@@ -378,7 +379,7 @@ def test_where_nothing_is_to_be_tuned_records_do_not_count(
     scaled = offer()
     tuning_records.write(here(), BETTER, 2.0)
     with untuned():
-        said = nc.plugins.sources("scaled", inputs=[nc.Spec(X.shape, "float32")])
+        said = sources_of("scaled", inputs=[nc.Spec(X.shape, "float32")])
         scaled(X)
     assert "settings: span=16, waste=400 (as they are tried)" in said.why
     scaled(X)

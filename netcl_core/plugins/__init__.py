@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from netcl_core.plugins.market.survey import Plugin
 
     Explanation: Any
-    sources: Any
     why: Any
 
 #: name -> the module that has it; of an op's, `ops` does
@@ -43,7 +42,6 @@ _NAMES: Final = {
     "namespace": "netcl_core.plugins.manager",
     "plugin_commands": "netcl_core.plugins.commands",
     "register": "netcl_core.plugins.by_hand",
-    "sources": "netcl_core.ops.sources",
     "unlocked": "netcl_core.plugins.locking",
     "unregister": "netcl_core.plugins.by_hand",
     "why": "netcl_core.ops.why",
@@ -60,7 +58,6 @@ __all__ = [
     "namespace",
     "plugin_commands",
     "register",
-    "sources",
     "unlocked",
     "unregister",
     "why",

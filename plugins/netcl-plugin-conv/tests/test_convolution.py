@@ -9,6 +9,7 @@ import pytest
 from convolved import ANY, DEVICES, OPENCL, SETTINGS, compare, drawn, same
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_workbench.kernels.sources import sources_of
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -211,7 +212,7 @@ def test_filtering_serves_wide_small_kernels_alone(device: nc.Device) -> None:
 
     def label(x: tuple[int, ...], w: tuple[int, ...], **attrs: Any) -> str:
         specs = [nc.Spec(shape, "float32") for shape in (x, w)]
-        found = nc.plugins.sources("conv2d", device=device, inputs=specs, attrs=attrs)
+        found = sources_of("conv2d", device=device, inputs=specs, attrs=attrs)
         return str(found.implementation)
 
     wide, kernel = (1, 16, 4, 20), (16, 16, 3, 3)

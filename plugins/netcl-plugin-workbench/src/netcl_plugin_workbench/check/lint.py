@@ -28,12 +28,12 @@ from netcl_core.errors import PrimitiveError, TemplateError
 from netcl_core.hardware.device import Kind, stand_in
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import record_region
-from netcl_core.ops.sources import record_signature, sources_of
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.rendering import environment, get_template
 from netcl_core.testing.cases import Case
 from netcl_core.testing.samples import FLOATS
 from netcl_plugin_workbench.check.findings import CheckFinding
+from netcl_plugin_workbench.kernels.sources import record_signature, sources_of
 from netcl_plugin_workbench.testing.verification import Use, uses
 
 SUFFIX: Final = ".cl.j2"

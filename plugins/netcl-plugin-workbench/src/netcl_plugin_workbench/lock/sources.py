@@ -26,6 +26,7 @@ from netcl_core.errors import (
     ShapeError,
 )
 from netcl_core.testing import Case
+from netcl_plugin_workbench.kernels.sources import sources_of
 from netcl_plugin_workbench.testing.collection import table_of
 
 #: What an op raises where there is nothing to render: no gradient, not this dtype, not this device.
@@ -74,13 +75,8 @@ def _shown(
     for direction in _DIRECTIONS:
         for specs, attrs in inputs:
             try:
-                found = nc.plugins.sources(
-                    op,
-                    device=device,
-                    dtype=dtype,
-                    inputs=specs,
-                    attrs=attrs,
-                    backward=direction == "backward",
+                found = sources_of(
+                    op, device, dtype, specs, attrs, backward=direction == "backward"
                 )
             except _NOTHING:
                 continue

@@ -6,6 +6,7 @@ import inspect
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, final
 
 from netcl_core.codegen.lowering import Plan
@@ -14,7 +15,7 @@ from netcl_core.codegen.region import Signature
 from netcl_core.dtypes import DTYPES, category_of_scalar
 from netcl_core.errors import ArgumentError, message
 from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import default_device, get_device
+from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.functions import missing
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operators import Operator
@@ -29,6 +30,7 @@ from netcl_core.tensors.host_data import check_dtype
 
 OPENCL: Final = "OpenCL C"
 PYTHON: Final = "Python"
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _DEFAULT_SHAPE: Final = (1024,)
 
 
@@ -69,34 +71,20 @@ class OpSources:
     implementation: str = ""
 
 
-def sources(
-    op: str,
-    *,
-    device: Any = None,
-    dtype: str = "float32",
-    inputs: Sequence[Spec] | None = None,
-    attrs: Mapping[str, Any] | None = None,
-    backward: bool = False,
-) -> OpSources:
-    """The rendered sources of an op as `netcl kernels show` prints them; see `sources_of`."""
-    target = default_device() if device is None else get_device(device)
-    return sources_of(op, target, dtype, inputs, attrs or {}, backward=backward)
-
-
 def sources_of(
     op: str,
-    device: Device,
-    dtype: str,
-    inputs: Sequence[Spec] | Spec | None,
-    attrs: Mapping[str, Any],
+    device: Device | None = None,
+    dtype: str = "float32",
+    inputs: Sequence[Spec] | Spec | None = None,
+    attrs: Mapping[str, Any] = _NONE,
     *,
     backward: bool = False,
 ) -> OpSources:
-    """The rendered sources of an op.
+    """The rendered sources of an op, as `netcl kernels show` prints them.
 
     Args:
         op: The op's name.
-        device: Where it would run.
+        device: Where it would run; None: on the default device.
         dtype: The dtype of inputs that are not given.
         inputs: Shape and dtype of each input, or one for all; None: 1024 elements each.
         attrs: The op's attributes by name.
@@ -112,6 +100,7 @@ def sources_of(
     row = registry.find_op(op, thread.chosen)
     if row is None:
         raise missing(op)
+    device = device or default_device()
     if isinstance(row.record, AutogradPrimitive):
         given = _inputs_of(row.record, dtype, inputs)
         return _of_primitive(row, device, dtype, given, attrs, backward)
