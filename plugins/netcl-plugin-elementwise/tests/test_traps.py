@@ -51,6 +51,15 @@ def test_the_gradient_at_nan_is_nan(device: Any, op: str) -> None:
     same(run(op, [NAN, 1.0] * 20)[1][0][::2], [NAN] * 20)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gelu_far_out_has_the_gradients_1_and_0(device: Any, dtype: str) -> None:
+    far = [1e3, 1e5, 1e13, 1e19, 3e38]
+    for approximate in ("tanh", "none"):
+        kind = {"dtype": dtype, "approximate": approximate}
+        assert run("gelu", far, **kind)[1] == [[1.0] * 5]
+        assert run("gelu", [-x for x in far], **kind)[1] == [[0.0] * 5]
+
+
 def test_ties_share_the_gradient(device: Any) -> None:
     for op in ("maximum", "minimum"):
         assert run(op, [1.0, 2.0], [1.0, 2.0])[1] == [[0.5, 0.5], [0.5, 0.5]]
