@@ -265,7 +265,7 @@ def test_on_the_tensor_cores_themselves() -> None:
     with nc.use_device(device), nc.prefer("netcl-plugin-tensorcore:matmul"):
         for dtype in DTYPES:
             for trans_a, trans_b in LAYOUTS:
-                for m, n, k in ((2048, 2048, 2048), (2040, 1992, 1048), (1016, 1032, 40)):
+                for m, n, k in ((2048, 2048, 2048), (2040, 1992, 1048), (1400, 1432, 40)):
                     a = drawn((k, m) if trans_a else (m, k), dtype)
                     b = drawn((n, k) if trans_b else (k, n), dtype)
                     found = ag.matmul(nc.tensor(a), nc.tensor(b), trans_a, trans_b)
@@ -275,7 +275,7 @@ def test_on_the_tensor_cores_themselves() -> None:
     with nc.use_device(device), nc.prefer("netcl-plugin-tensorcore:linear"):
         layer = ag.jit_compile(lambda x, w, b: ag.relu(ag.linear(x, w, b)))
         for dtype in DTYPES:
-            x, w, b = drawn((3, 1000, 520), dtype), drawn((1032, 520), dtype), drawn((1032,), dtype)
+            x, w, b = drawn((3, 1000, 520), dtype), drawn((1040, 520), dtype), drawn((1040,), dtype)
             found = layer(nc.tensor(x), nc.tensor(w), nc.tensor(b)).to_host().astype("f8")
             right = x.astype("f8") @ w.T.astype("f8") + b.astype("f8")
             check(found, np.maximum(right, 0), dtype)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 from netcl_core import Device
 
@@ -15,12 +15,6 @@ _REGISTERS: Final = 512
 _COLUMN: Final = 24
 #: Work-groups that a compute unit runs beside each other, so that one waits while another works.
 _BESIDE: Final = 2
-#: Terms in whose time a result of one slice is written and read again.
-_SUM: Final = 40
-#: Terms in whose time a group begins and stores what it has.
-_START: Final = 64
-#: Products that a compute unit would have made in the time of the launch that adds slices up.
-_LAUNCH: Final = 1 << 19
 #: How many slices of its terms a convolution may be summed in.
 SLICES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
@@ -86,32 +80,80 @@ def chosen(
     rows: int, columns: int, terms: int, groups: int, device: Device, size: int
 ) -> Mapping[str, Any]:
     """The tile and the slices that should take the least time for `groups` products of a size."""
-    best, least = {"tile": str(_LAST), "slices": 1}, math.inf
-    for name, tile in TILES.items():
-        if tile.misfit(device, size) is not None:
-            continue
-        for slices in SLICES:
-            if slices > 1 and slices * tile.bk * 4 > terms:
-                break
-            time = _time(tile, slices, rows, columns, terms, groups, device.compute_units)
-            if time < least:
-                best, least = {"tile": name, "slices": slices}, time
-    return best
+    fitting = [tile for tile in TILES.values() if tile.misfit(device, size) is None]
+    return fastest(fitting or [_LAST], rows, columns, terms, groups, device.compute_units)
 
 
 _LAST: Final = list(TILES.values())[-1]
 
 
+class Candidate(Protocol):
+    """A tile whose work-groups have `bm` x `bn` results, in steps of `bk` terms."""
+
+    @property
+    def bm(self) -> int: ...
+    @property
+    def bn(self) -> int: ...
+    @property
+    def bk(self) -> int: ...
+    @property
+    def speed(self) -> float:
+        """Its products in a time, of those that the fastest tile makes."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What else takes time, by what the fastest tile would multiply in it.
+
+    `start`: terms while a group begins and stores what it has. `launch`: products of a compute unit
+    during the launch that adds slices up. `sum`: terms while a result of a slice is written and
+    read again.
+    """
+
+    start: int = 64
+    launch: int = 1 << 19
+    sum: int = 40
+
+
+def fastest(
+    tiles: Sequence[Candidate],
+    rows: int,
+    columns: int,
+    terms: int,
+    groups: int,
+    units: int,
+    costs: Costs = Costs(),
+) -> Mapping[str, Any]:
+    """The tile and the slices that should take the least time on so many compute units."""
+    best, least = {"tile": str(tiles[0]), "slices": 1}, math.inf
+    for tile in tiles:
+        for slices in SLICES:
+            if slices > 1 and slices * tile.bk * 4 > terms:
+                break
+            time = _time(tile, slices, rows, columns, terms, groups, units, costs)
+            if time < least:
+                best, least = {"tile": str(tile), "slices": slices}, time
+    return best
+
+
 def _time(
-    tile: Tile, slices: int, rows: int, columns: int, terms: int, groups: int, units: int
+    tile: Candidate,
+    slices: int,
+    rows: int,
+    columns: int,
+    terms: int,
+    groups: int,
+    units: int,
+    costs: Costs,
 ) -> float:
     """In no unit: what the busiest compute unit multiplies, and the sums of the slices."""
-    tiles = tile.count(rows, columns) * groups
+    tiles = -(-rows // tile.bm) * -(-columns // tile.bn) * groups
     turns = -(-tiles * slices // units)
-    idle = math.sqrt(max(1.0, _BESIDE / turns))
+    idle = math.sqrt(max(1.0, _BESIDE / max(1, turns)))
     steps = -(-terms // (slices * tile.bk))
-    each = tile.bm * tile.bn * (steps * tile.bk + _START) / tile.speed
+    each = tile.bm * tile.bn * (steps * tile.bk + costs.start) / tile.speed
     multiplied = turns * each * idle
     if slices == 1:
         return multiplied
-    return multiplied + _LAUNCH + _SUM * slices * rows * columns * groups / units
+    return multiplied + costs.launch + costs.sum * slices * rows * columns * groups / units

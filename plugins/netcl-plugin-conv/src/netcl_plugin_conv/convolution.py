@@ -268,18 +268,20 @@ def _backward_weights(dims: int, saved: Saved, grad: Tensor) -> Sequence[Any]:
 # -- the operators ---------------------------------------------------------------------------
 
 
-def _problem(request: Request) -> Problem:
+def problem_of(request: Request) -> Problem:
     """What a convolution computes."""
     x, weight = request.inputs[:2]
     return conv_geometry.forward(x, weight, request.output, request.attrs)
 
 
-def _problem_transposed(request: Request) -> Problem:
+def problem_of_transposed(request: Request) -> Problem:
+    """What a transposed convolution computes."""
     x, weight = request.inputs[:2]
     return conv_geometry.transposed(x, weight, request.output, request.attrs)
 
 
-def _problem_weights(request: Request) -> Problem:
+def problem_of_weights(request: Request) -> Problem:
+    """Whose weight's gradient is computed."""
     x, grad = request.inputs
     return conv_geometry.forward(x, request.output, grad, request.attrs)
 
@@ -346,7 +348,7 @@ def _weights(dims: int) -> Operator:
         infer=partial(_infer_weights, dims),
         reference=partial(_reference_weights, dims),
         backward=partial(_backward_weights, dims),
-        implementations=_implementations(name, _problem_weights, "weights"),
+        implementations=_implementations(name, problem_of_weights, "weights"),
         doc="The gradient of a convolution's weight.",
     )
 
@@ -359,7 +361,7 @@ def _convolution(name: str, dims: int, bind: Any, arguments: str) -> Operator:
         reference=partial(_reference, dims),
         backward=partial(_backward, dims),
         saves=(0, 1),
-        implementations=_gathering(name, dims, _problem),
+        implementations=_gathering(name, dims, problem_of),
         parts=(WEIGHTS[dims - 1],),
         doc=f"{name}({arguments}): the cross-correlation of x (N, in, ...) with weight (out, "
         "in / groups, ...), plus bias (out,).",
@@ -375,7 +377,7 @@ def _transposed(dims: int) -> Operator:
         reference=partial(_reference_transposed, dims),
         backward=partial(_backward_transposed, dims),
         saves=(0, 1),
-        implementations=_gathering(name, dims, _problem_transposed),
+        implementations=_gathering(name, dims, problem_of_transposed),
         parts=(WEIGHTS[dims - 1],),
         doc=f"{name}(x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, "
         "dilation=1): the gradient of a convolution's input, with weight (in, out / groups, ...).",

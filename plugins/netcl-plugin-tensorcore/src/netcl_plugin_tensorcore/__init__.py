@@ -1,27 +1,31 @@
-"""Matrix products and attention by the tensor cores of NVIDIA's GPUs."""
+"""Matrix products, convolutions and attention by the tensor cores of NVIDIA's GPUs."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from netcl_plugin_conv.convolution import WEIGHTS
 from netcl_plugin_linalg.attention_gradients import BACKWARD
 
 from netcl_core import hookimpl
-from netcl_plugin_tensorcore import attention, products
+from netcl_plugin_tensorcore import attention, convolutions, products
 
 
 class TensorCorePlugin:
-    """Registers kernels for the products and the attention of netcl-plugin-linalg."""
+    """Registers kernels for products, attention and convolutions."""
 
     @hookimpl
     def netcl_register_operators(self, registry: Any) -> None:
-        for record in (*products.IMPLEMENTATIONS, *attention.IMPLEMENTATIONS):
-            registry.add(record)
+        for module in (products, attention, convolutions):
+            for record in module.IMPLEMENTATIONS:
+                registry.add(record)
 
     @hookimpl
     def netcl_conformance_cases(self, op: str) -> Any:
         if op == BACKWARD:
             return "the gradients of scaled_dot_product_attention, whose cases take them"
+        if op in {each.name for each in WEIGHTS}:
+            return "the gradients of convolutions, whose cases take them"
         return ()
 
 

@@ -1,0 +1,390 @@
+"""Convolutions by tensor cores: which requests they serve, and the launches."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import lru_cache, partial
+from typing import Any, Final, final
+
+from netcl_plugin_conv.conv_geometry import Axis, Problem
+from netcl_plugin_conv.conv_gpu import INT_MAX, LOCAL, SUMS
+from netcl_plugin_conv.conv_launch import Buffer, Launcher
+from netcl_plugin_conv.conv_tiles import SLICES, Costs, fastest
+from netcl_plugin_conv.convolution import (
+    CONVOLUTIONS,
+    TRANSPOSED,
+    WEIGHTS,
+    positions_of,
+    problem_of,
+    problem_of_transposed,
+    problem_of_weights,
+)
+
+from netcl_core import DTYPES, Device, Kernel, Kernels, Spec
+from netcl_core.autograd import Implementation, Request, Requirements, Space
+from netcl_plugin_tensorcore.products import (
+    INSTRUCTIONS,
+    LOOPS,
+    TILES,
+    TYPES,
+    UNMARKED,
+    Tile,
+)
+
+TEMPLATE: Final = "tensorcore/convolutions.cl.j2"
+OPERANDS: Final = "tensorcore/convolution_operands.cl.j2"
+#: Output channels and terms of a group below which tiles are mostly empty, and products (16-bit
+#: ones, and those of floats) below which the packing costs more than it gains.
+_CHANNELS: Final = 16
+_TERMS: Final = 16
+_LEAST: Final = {2: 1 << 24, 4: 1 << 26}
+#: What a tile reaches, of what the fastest does (NVIDIA H200).
+_SPEEDS: Final[Mapping[int, Mapping[str, float]]] = {
+    2: {"128x128x32 groups": 1.0, "64x128x32 groups": 0.8, "128x128x32": 0.8, "64x128x32": 0.65,
+        "64x64x32": 0.45},
+    4: {"128x128x16": 1.0},
+}  # fmt: skip
+_COSTS: Final = {2: Costs(300, 1 << 23, 500), 4: Costs(100, 1 << 20, 80)}
+#: Of the launch that packs pixels: pixels and channels of a work-group, and its items.
+_PIXELS: Final = 64
+_BLOCK: Final = 32
+_PACKERS: Final = 256
+
+
+@final
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Rated:
+    """A tile and its speed, for an estimate."""
+
+    tile: Tile
+    speed: float
+
+    def __str__(self) -> str:
+        return str(self.tile)
+
+    @property
+    def bm(self) -> int:
+        return self.tile.bm
+
+    @property
+    def bn(self) -> int:
+        return self.tile.bn
+
+    @property
+    def bk(self) -> int:
+        return self.tile.bk
+
+
+class _Shape:
+    """How a problem is laid out for tensor cores: channels in whole chunks."""
+
+    def __init__(self, request: Request, problem: Problem, weighs: bool) -> None:
+        self.size = DTYPES[request.output.dtype].itemsize
+        self.problem, self.weighs = problem, weighs
+        self.chunk = 16 // self.size
+        self.channels = _raised(problem.channels, self.chunk)
+        self.above = _raised(problem.outputs, self.chunk)
+
+    def sizes(self, axes: Sequence[Axis]) -> tuple[int, int]:
+        """Columns and terms of a walk's product."""
+        positions = self.problem.batch * math.prod(axis.count for axis in axes)
+        inner = self.channels * math.prod(axis.taps for axis in axes)
+        return (inner, positions) if self.weighs else (positions, inner)
+
+    @property
+    def largest(self) -> tuple[int, int]:
+        """Columns and terms of the largest walk."""
+        return max((self.sizes(axes) for axes in self.problem.walks), key=math.prod)
+
+    @property
+    def elements(self) -> int:
+        """The most elements that a buffer has."""
+        problem, axes = self.problem, self.problem.walks[0]
+        source = problem.batch * problem.groups * self.channels
+        source *= math.prod(axis.padded for axis in axes)
+        columns, terms = self.largest
+        results = problem.groups * _raised(problem.outputs, 128) * max(columns, terms + 64)
+        return max(source, results)
+
+
+def _raised(number: int, unit: int) -> int:
+    return -(-number // unit) * unit
+
+
+# -- which requests --------------------------------------------------------------------------
+
+
+def unsuited(
+    weighs: bool, problem_of: Callable[[Request], Problem], request: Request
+) -> str | None:
+    """Why other kernels serve a request, or None."""
+    problem = problem_of(request)
+    shape = _Shape(request, problem, weighs)
+    columns, terms = shape.largest
+    inner = columns if weighs else terms
+    if problem.outputs < _CHANNELS or inner < _TERMS:
+        return f"groups of {problem.outputs} output channels and {inner} terms are too few"
+    if problem.groups * problem.outputs * columns * terms < _LEAST[shape.size]:
+        return "so few products are not worth the packing"
+    if shape.elements >= INT_MAX:
+        return "the sizes are no ints"
+    misfits = [TILES[name].misfit(request) for name in _SPEEDS[shape.size]]
+    return None if None in misfits else misfits[-1]
+
+
+def _default(
+    weighs: bool, problem_of: Callable[[Request], Problem], request: Request
+) -> Mapping[str, Any]:
+    problem = problem_of(request)
+    shape = _Shape(request, problem, weighs)
+    return _chosen(shape.size, problem.outputs, *shape.largest, problem.groups, request.device,
+                   request.output.dtype)  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _chosen(
+    size: int, rows: int, columns: int, terms: int, groups: int, device: Device, dtype: str
+) -> Mapping[str, Any]:
+    request = Request("conv2d", device, (), (Spec((), dtype),), {})
+    rated = [_Rated(TILES[name], speed) for name, speed in _SPEEDS[size].items()]
+    fitting = [each for each in rated if each.tile.misfit(request) is None]
+    units = device.compute_units
+    return fastest(fitting or rated[-1:], rows, columns, terms, groups, units, _COSTS[size])
+
+
+# -- launches --------------------------------------------------------------------------------
+
+
+class _Plan:
+    """The launches of one request; `instructions` are a template's macros."""
+
+    def __init__(
+        self, request: Request, problem: Problem, weighs: bool, tile: Tile, slices: int,
+        instructions: str,
+    ) -> None:  # fmt: skip
+        self.request, self.problem, self.tile = request, problem, tile
+        self.shape = _Shape(request, problem, weighs)
+        self.slices, self.instructions = slices, instructions
+        size = self.shape.size
+        self.word = "ushort" if size == 2 else "uint"
+        #: Terms come in steps, two at least where a loop is written out twice.
+        self.depth = max(tile.bk, 16 if size == 4 else 32)
+        self.padded = [axis.padded for axis in problem.walks[0]]
+        self.rows = _raised(problem.outputs, tile.bm)
+
+    def launcher(self, template: str, width: int = 1) -> Launcher:
+        return Launcher(self.request, self.problem, template, self.padded, width, "int")
+
+    def words(self, kind: str, index: int, name: str, written: bool = False) -> Buffer:
+        """A buffer of elements as they are stored."""
+        return kind, index, f"__global {'' if written else 'const '}{self.word} *{name}"
+
+    def length(self, terms: int) -> int:
+        """Terms of a slice."""
+        return max(self.depth, _raised(-(-terms // self.slices), self.depth))
+
+    def pack(self, index: int, target: int, axes: Sequence[Axis], tabled: bool = False) -> Kernel:
+        """The launch that packs the source, or the upstream gradient of a weight's gradient."""
+        problem, source = self.problem, index == 0
+        own, padded = ((problem.channels, self.shape.channels) if source else
+                       (problem.outputs, self.shape.above))  # fmt: skip
+        ends = [(axis.source, axis.padded, axis.before) if source else (axis.count, axis.count, 0)
+                for axis in axes]  # fmt: skip
+        numbers = {
+            "own_channels": own, "padded_channels": padded, "behind": self.depth + self.tile.bk,
+            "other_channels": self.shape.channels,
+            **{f"from{i}": each for i, (each, _, _) in enumerate(ends)},
+            **{f"to{i}": each for i, (_, each, _) in enumerate(ends)},
+            **{f"shift{i}": each for i, (_, _, each) in enumerate(ends)},
+        }  # fmt: skip
+        volume = math.prod(each for _, each, _ in ends)
+        blocks = -(-problem.groups * padded // _BLOCK)
+        count = problem.batch * -(-volume // _PIXELS) * blocks
+        buffers = [self.words("in", index, "given"),
+                   self.words("scratch", target, "packed", True)]  # fmt: skip
+        if tabled:
+            buffers.append(("scratch", 2, "__global int *table"))
+        flags = {"size": self.shape.size, "pixels": _PIXELS, "block": _BLOCK, "local": _PACKERS,
+                 "tabled": tabled}  # fmt: skip
+        return self.launcher(OPERANDS).kernel(
+            "pack", buffers, count * _PACKERS, axes, flags, numbers, local=_PACKERS
+        )
+
+    def multiply(
+        self, phase: str, axes: Sequence[Axis], buffers: Sequence[Buffer], columns: int,
+        terms: int, along: bool, sliced: bool, bias: bool = False,
+    ) -> Kernel:  # fmt: skip
+        """The launch over all tiles and slices."""
+        tile, problem = self.tile, self.problem
+        whole = sliced or _adjoining(axes)
+        positions = columns if sliced else math.prod(axis.count for axis in axes)
+        width = 4 if whole and positions % 4 == 0 else 1
+        slices = max(1, -(-terms // self.length(terms)))
+        flags = {
+            **asdict(tile), "multiply": LOOPS[tile.groups], "width": width,
+            "type": TYPES[self.request.output.dtype], "size": self.shape.size,
+            "a_along": along, "b_along": phase == "gather", "sliced": sliced, "bias": bias,
+            "adjoining": whole, "instructions": self.instructions,
+            "edge": bool(problem.outputs % tile.bm or columns % tile.bn),
+        }  # fmt: skip
+        numbers = {
+            "width": columns, "terms": terms, "slice_length": self.length(terms),
+            "padded_rows": self.rows, "source_channels": self.shape.channels,
+            "above_channels": self.shape.above,
+        }  # fmt: skip
+        tiles = -(-problem.outputs // tile.bm) * -(-columns // tile.bn) * problem.groups
+        slots = {} if sliced else {"slots": self.request.slots}
+        kernel = self.launcher(TEMPLATE, width).kernel(
+            phase,
+            buffers,
+            tiles * slices * tile.items,
+            axes,
+            flags,
+            numbers,
+            local=tile.items,
+            **slots,
+        )
+        marked = tile.groups and self.instructions == INSTRUCTIONS
+        return dataclasses.replace(kernel, rewrite=UNMARKED if marked else None)
+
+    def gathered(self) -> Kernels:
+        """A convolution or a transposed one, by its walks."""
+        launches = [self.pack(0, 0, self.problem.walks[0])]
+        packed = table = sums = 0
+        for axes in self.problem.walks:
+            columns, inner = self.shape.sizes(axes)
+            terms = _raised(inner, self.depth)
+            chunks = (terms + self.tile.bk) // self.shape.chunk
+            weights = self.problem.groups * self.rows * terms
+            slices = max(1, -(-terms // self.length(terms)))
+            launches.append(self.arranged(axes, terms, chunks, weights))
+            launches += self.walk(axes, columns, terms, slices > 1)
+            packed, table = max(packed, weights), max(table, chunks)
+            if slices > 1:
+                sums = max(sums, slices * self.problem.groups * self.problem.outputs * columns)
+        size = self.shape.size
+        return Kernels(tuple(launches), (self.source * size, packed * size, table * 4, sums * 4))
+
+    @property
+    def source(self) -> int:
+        """Elements of the packed source."""
+        pixels = self.problem.batch * math.prod(self.padded)
+        return pixels * self.problem.groups * self.shape.channels
+
+    def arranged(self, axes: Sequence[Axis], terms: int, chunks: int, weights: int) -> Kernel:
+        """The launch that lays out the weights of a walk."""
+        numbers = {
+            "padded_channels": self.shape.channels, "padded_rows": self.rows, "terms": terms,
+            "chunks": chunks, "elements": weights,
+        }  # fmt: skip
+        buffers = [self.words("in", 1, "given"), self.words("scratch", 1, "packed", True),
+                   ("scratch", 2, "__global int *table")]  # fmt: skip
+        items = _raised(max(weights, chunks), LOCAL)
+        flags = {"size": self.shape.size, "a_along": self.along, "pixels": _PIXELS,
+                 "block": _BLOCK}  # fmt: skip
+        return self.launcher(OPERANDS).kernel(
+            "arrange", buffers, items, axes, flags, numbers, local=LOCAL
+        )
+
+    @property
+    def along(self) -> bool:
+        """Whether the weights of a channel adjoin term by term, so that they are packed so."""
+        return self.problem.weight_channel == 1
+
+    def walk(self, axes: Sequence[Axis], columns: int, terms: int, sliced: bool) -> list[Kernel]:
+        bias = [2] if len(self.request.inputs) == 3 else []
+        made, problem = self.launcher(SUMS), self.problem
+        read = [self.words("scratch", 0, "source"), self.words("scratch", 1, "weights"),
+                ("scratch", 2, "__global const int *table")]  # fmt: skip
+        if not sliced:
+            read += [*made.operands(*bias), made.result()]
+            return [
+                self.multiply("gather", axes, read, columns, terms, self.along, False, bool(bias))
+            ]
+        written = ("scratch", 3, "__global float *sums")
+        product = self.multiply("gather", axes, [*read, written], columns, terms, self.along, True)
+        elements = problem.groups * problem.outputs * columns
+        numbers = {"width": columns, "slices": -(-terms // self.length(terms)),
+                   "elements": elements}  # fmt: skip
+        buffers = [made.scratch(3, "sums"), *made.operands(*bias), made.result()]
+        finish = made.kernel("finish", buffers, _raised(elements, LOCAL), axes,
+                             {"bias": bool(bias)}, numbers, self.request.slots, LOCAL)  # fmt: skip
+        return [product, finish]
+
+    def weighed(self) -> Kernels:
+        """The gradient of a convolution's weight, from its source and the upstream gradient."""
+        (axes,), problem, shape = self.problem.walks, self.problem, self.shape
+        columns, terms = shape.sizes(axes)
+        slices = max(1, -(-terms // self.length(terms)))
+        buffers = [self.words("scratch", 0, "source"), self.words("scratch", 1, "above"),
+                   ("scratch", 2, "__global const int *table"),
+                   ("scratch", 3, "__global float *sums")]  # fmt: skip
+        weigh = self.multiply("weigh", axes, buffers, columns, terms, False, True)
+        elements, made = self.request.output.size, self.launcher(OPERANDS)
+        numbers = {"padded_channels": shape.channels, "slices": slices, "elements": elements}
+        flags = {"size": shape.size, "pixels": _PIXELS, "block": _BLOCK}
+        buffers = [made.scratch(3, "sums"), made.result()]
+        items = _raised(elements, LOCAL)
+        total = made.kernel("total", buffers, items, axes, flags, numbers, local=LOCAL)
+        above = terms * problem.groups * shape.above
+        sums = slices * problem.groups * problem.outputs * columns
+        scratch = (self.source * shape.size, above * shape.size,
+                   (terms + self.depth + self.tile.bk) * 4, sums * 4)  # fmt: skip
+        packs = (self.pack(0, 0, axes), self.pack(1, 1, axes, tabled=True))
+        return Kernels((*packs, weigh, total), scratch)
+
+
+def _adjoining(axes: Sequence[Axis]) -> bool:
+    """Whether a walk writes every position of an image."""
+    return all(axis.count == axis.out for axis in axes)
+
+
+def convolved(
+    request: Request, problem: Problem, weighs: bool, tile: Tile, slices: int,
+    instructions: str = INSTRUCTIONS,
+) -> Kernels:  # fmt: skip
+    """The launches of a problem that is not `unsuited`."""
+    plan = _Plan(request, problem, weighs, tile, slices, instructions)
+    return plan.weighed() if weighs else plan.gathered()
+
+
+def _on_tensor_cores(
+    operator: str, problem_of: Callable[[Request], Problem], weighs: bool, **slots: Any
+) -> Implementation:
+    def plan(request: Request) -> Kernels:
+        settings = request.settings
+        tile = TILES[settings["tile"]]
+        return convolved(request, problem_of(request), weighs, tile, settings["slices"])
+
+    def misfit(request: Request, settings: Mapping[str, Any]) -> str | None:
+        return TILES[settings["tile"]].misfit(request)
+
+    requires = Requirements(
+        device_kinds=("gpu",), dtypes=tuple(TYPES), reject=partial(unsuited, weighs, problem_of),
+        compiles="tensorcore/probe.cl.j2",
+    )  # fmt: skip
+    space = Space(
+        {"tile": tuple(TILES), "slices": SLICES}, partial(_default, weighs, problem_of), misfit
+    )
+    return Implementation(operator, "tensor cores", plan, requires, priority=2, space=space,
+                          **slots)  # fmt: skip
+
+
+def _implementations() -> Sequence[Implementation]:
+    found = list[Implementation]()
+    for dims in (1, 2, 3):
+        slots: dict[str, Any] = {"epilogue": True, "stretch": partial(positions_of, dims)}
+        for operator, problem, more in (
+            (CONVOLUTIONS, problem_of, slots),
+            (TRANSPOSED, problem_of_transposed, slots),
+            (WEIGHTS, problem_of_weights, {}),
+        ):
+            name = operator[dims - 1].name
+            found.append(_on_tensor_cores(name, problem, operator is WEIGHTS, **more))
+    return found
+
+
+IMPLEMENTATIONS: Final = tuple(_implementations())

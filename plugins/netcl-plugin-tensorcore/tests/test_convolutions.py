@@ -1,0 +1,221 @@
+"""Convolutions by tensor cores: their kernels with emulated instructions, and when they serve."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from netcl_plugin_conv import conv_reference as reference
+from netcl_plugin_conv.convolution import (
+    CONVOLUTIONS,
+    TRANSPOSED,
+    WEIGHTS,
+    problem_of,
+    problem_of_transposed,
+    problem_of_weights,
+)
+from netcl_plugin_tensorcore import convolutions
+from netcl_plugin_tensorcore.convolutions import convolved, unsuited
+from netcl_plugin_tensorcore.products import TYPES, Tile
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.hardware.device import stand_in
+from netcl_core.plugins.registry import registry
+from netcl_core.runtime import rendering
+from netcl_core.testing import usable_devices
+
+registry.load()  # which makes the templates known
+OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
+#: As the real ones, with fewer products: each of them has two barriers when it is emulated.
+SMALL = {
+    "float32": Tile(32, 32, 16, 3, 2, 2),
+    "float16": Tile(64, 64, 16, 4, 2, 2),
+    "bfloat16": Tile(64, 64, 16, 4, 2, 2),
+}
+GROUPED = Tile(128, 64, 32, 3, 4, 1, groups=True)
+#: The norm of the difference to that of the result: sums in float, and the result's rounding.
+BOUNDS = {"float32": 2e-6, "float16": 1e-3, "bfloat16": 8e-3}
+RANDOM = np.random.default_rng(5)
+
+#: The op's dimensions, x, the weight, whether there is a bias, and the attributes.
+ONE = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
+UNEVEN = {"stride": (2, 1), "padding": ((0, 2), (1, 0)), "dilation": (1, 2), "groups": 2}
+NO_TAPS = {"stride": (2, 2), "padding": ((0, 0), (0, 0)), "dilation": (1, 1), "groups": 1}
+LINE = {"stride": (3,), "padding": ((2, 2),), "dilation": (1,), "groups": 1}
+SOLID = {"stride": (1,) * 3, "padding": ((1, 0),) * 3, "dilation": (1,) * 3, "groups": 1}
+PROBLEMS: dict[str, tuple[tuple[int, ...], tuple[int, ...], bool, dict[str, Any]]] = {
+    "padding": ((3, 20, 8, 6), (70, 20, 3, 3), True, ONE),
+    "strides, dilation, groups": ((2, 6, 9, 7), (34, 3, 2, 3), True, UNEVEN),
+    "fewer taps than strides": ((2, 16, 7, 7), (24, 16, 1, 1), False, NO_TAPS),
+    "one dimension": ((2, 3, 50), (16, 3, 7), False, LINE),
+    "three dimensions": ((1, 9, 3, 4, 5), (16, 9, 2, 3, 2), False, SOLID),
+}
+
+
+@pytest.fixture(
+    params=[*OPENCL[:1], *(pytest.param(x, marks=pytest.mark.release) for x in OPENCL[1:])], ids=str
+)
+def device(request: Any) -> Iterator[nc.Device]:
+    """A device, and the emulated instructions."""
+    rendering.add_prefix("emulated", Path(__file__).with_name("templates"))
+    with nc.use_device(request.param) as found:
+        yield found
+    rendering.drop_prefix("emulated")
+
+
+def drawn(shape: tuple[int, ...], dtype: str) -> Any:
+    """Random numbers of a dtype."""
+    return RANDOM.standard_normal(shape).astype(nc.DTYPES[dtype].numpy)
+
+
+def run(
+    device: nc.Device, function: Any, weighs: bool, operator: ag.Operator, arrays: list[Any],
+    out: tuple[int, ...], attrs: dict[str, Any], dtype: str, tile: Tile, slices: int,
+) -> Any:  # fmt: skip
+    """The result by emulated instructions."""
+    tensors = [nc.tensor(np.ascontiguousarray(x), dtype=dtype) for x in arrays]
+    specs = tuple(nc.Spec(each.shape, dtype) for each in tensors)
+    outs = (nc.Spec(out, dtype),)
+    request = ag.Request(operator.name, device, specs, outs, attrs)
+    kernels = convolved(request, function(request), weighs, tile, slices, "emulated/emulated.j2")
+    result = nc.Tensor.full(out, np.nan, dtype)
+    nc.Bound(device, kernels, specs, outs)([each.buffer for each in tensors], [result.buffer])
+    return result.to_host().astype("float64")
+
+
+def check_all(
+    device: nc.Device, name: str, dtype: str, tile: Tile | None = None, slices: int = 1
+) -> None:
+    """A convolution, the transposed one and the weight's gradient."""
+    x_shape, w_shape, biased, attrs = PROBLEMS[name]
+    dims, tile = len(x_shape) - 2, tile or SMALL[dtype]
+    x, weight = drawn(x_shape, dtype), drawn(w_shape, dtype)
+    exact = [each.astype("f8") for each in (x, weight)]
+    forward = CONVOLUTIONS[dims - 1]
+    specs = [nc.Spec(each.shape, dtype) for each in (x, weight)]
+    out = forward.infer(*specs, None, **attrs).shape
+    above = drawn(out, dtype)
+    bias = [drawn((w_shape[0],), dtype)] if biased else []
+    found = run(
+        device, problem_of, False, forward, [x, weight, *bias], out, attrs, dtype, tile, slices
+    )
+    wanted = reference.forward(*exact, out, attrs)
+    if biased:
+        wanted = wanted + bias[0].astype("f8").reshape(-1, *(1,) * dims)
+    same(found, wanted, dtype)
+    found = run(device, problem_of_weights, True, WEIGHTS[dims - 1], [x, above], w_shape,
+                {"kernel": w_shape[2:], **attrs}, dtype, tile, slices)  # fmt: skip
+    same(found, reference.weights(exact[0], above.astype("f8"), w_shape, attrs), dtype)
+    back = TRANSPOSED[dims - 1]
+    shape = back.infer(nc.Spec(out, dtype), specs[1], None, **attrs).shape
+    found = run(device, problem_of_transposed, False, back, [above, weight], shape, attrs, dtype,
+                tile, slices)  # fmt: skip
+    same(found, reference.transposed(above.astype("f8"), exact[1], shape, attrs), dtype)
+
+
+def same(given: Any, right: Any, dtype: str) -> None:
+    """Whole, and near float64."""
+    assert np.isfinite(given).all()
+    assert np.linalg.norm(given - right) <= BOUNDS[dtype] * np.linalg.norm(right)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "slices"),
+    [
+        ("padding", "float16", 1),
+        ("padding", "bfloat16", 3),
+        ("padding", "float32", 2),
+        ("strides, dilation, groups", "float16", 2),
+        ("strides, dilation, groups", "float32", 1),
+        ("fewer taps than strides", "float16", 1),
+        ("one dimension", "float32", 1),
+        ("three dimensions", "bfloat16", 1),
+    ],
+)
+def test_a_convolution_and_its_gradients(
+    device: nc.Device, name: str, dtype: str, slices: int
+) -> None:
+    check_all(device, name, dtype, None, slices)
+
+
+@pytest.mark.parametrize("name", ["padding", "strides, dilation, groups"])
+def test_four_warps_as_one(device: nc.Device, name: str) -> None:
+    check_all(device, name, "float16", GROUPED, 2)
+
+
+# -- which requests --------------------------------------------------------------------------
+
+
+def request_of(x: tuple[int, ...], weight: tuple[int, ...], **fields: Any) -> ag.Request:
+    """A request for a convolution in float16 on a device like an H200."""
+    device = stand_in("gpu")
+    device.compute_units, device.local_mem_bytes, device.max_work_group_size = 132, 49152, 1024
+    for name, value in fields.items():
+        setattr(device, name, value)
+    specs = (nc.Spec(x, "float16"), nc.Spec(weight, "float16"))
+    attrs = {**ONE, "groups": x[1] // weight[1]}
+    out = CONVOLUTIONS[1].infer(*specs, None, **attrs)
+    return ag.Request("conv2d", device, specs, (out,), attrs)
+
+
+@pytest.mark.parametrize(
+    ("x", "weight", "fields", "reason"),
+    [
+        ((32, 64, 32, 32), (64, 64, 3, 3), {}, None),
+        ((32, 64, 32, 32), (64, 1, 3, 3), {}, "groups of 1 output channels and 72 terms"),
+        ((1, 64, 8, 8), (64, 64, 3, 3), {}, "so few products"),
+        ((1 << 12, 64, 128, 128), (64, 64, 3, 3), {}, "the sizes are no ints"),
+        ((32, 64, 32, 32), (64, 64, 3, 3), {"local_mem_bytes": 16384}, "no 32768 bytes of local"),
+    ],
+)
+def test_who_serves(x: Any, weight: Any, fields: Any, reason: Any) -> None:
+    found = unsuited(False, problem_of, request_of(x, weight, **fields))
+    assert found is None if reason is None else reason in str(found)
+
+
+def test_on_the_tensor_cores_themselves() -> None:
+    """Where there are some: whole tiles and borders, strides, groups, a bias and all gradients."""
+    each = convolutions.IMPLEMENTATIONS[0].requires
+    device = next((d for d in OPENCL if each.unmet_everywhere(d) is None), None)
+    if device is None:
+        pytest.skip("no device here has tensor cores: the instructions were not run")
+    ops = ("conv2d", "conv_transpose2d", "conv2d_weight_gradient")
+    problems = [
+        ((8, 64, 32, 32), (128, 64, 3, 3), ONE),
+        ((16, 80, 27, 25), (72, 40, 3, 3), {**ONE, "stride": (2, 1), "groups": 2}),
+        ((64, 64, 28, 28), (128, 64, 1, 1), NO_TAPS),
+    ]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(nc.use_device(device))
+        for op in ops:
+            stack.enter_context(nc.prefer(f"netcl-plugin-tensorcore:{op}"))
+        for dtype in TYPES:
+            for x_shape, w_shape, attrs in problems:
+                arrays = [drawn(each, dtype) for each in (x_shape, w_shape, w_shape[:1])]
+                x, weight, bias = (nc.tensor(each, requires_grad=True) for each in arrays)
+                found = ag.conv2d(x, weight, bias, **attrs)
+                above = drawn(found.shape, dtype)
+                ag.backward(found, nc.tensor(above))
+                exact = [each.astype("f8") for each in (*arrays, above)]
+                right = reference.forward(exact[0], exact[1], found.shape, attrs)
+                same(found.to_host().astype("f8"), right + exact[2][:, None, None], dtype)
+                right = reference.weights(exact[0], exact[3], w_shape, attrs)
+                same(weight.grad.to_host().astype("f8"), right, dtype)
+                back = {**attrs, "padding": left(x_shape, w_shape, found.shape, attrs)}
+                right = reference.transposed(exact[3], exact[1], x_shape, back)
+                same(x.grad.to_host().astype("f8"), right, dtype)
+
+
+def left(x: Any, weight: Any, out: Any, attrs: Any) -> list[tuple[int, int]]:
+    """The padding of the transposed convolution that is the gradient of x."""
+    found = []
+    for size, kernel, count, step, (before, after) in zip(
+        x[2:], weight[2:], out[2:], attrs["stride"], attrs["padding"], strict=True
+    ):
+        found.append((before, after - (size + before + after - kernel - (count - 1) * step)))
+    return found
