@@ -1,9 +1,10 @@
 """conv2d and depthwise_conv2d beside PyTorch in one run: forward, and forward with all gradients.
 
-    python benchmarks/conv.py [device]
+    python benchmarks/conv.py [device [dtype]]
 
 Prints the best of several interleaved runs in milliseconds, and the ratio of our time to PyTorch's
-(on CUDA if the device is a GPU and CUDA is there, else on the CPU).
+(on CUDA if the device is a GPU and CUDA is there, else on the CPU), which may not round float32 to
+TF32. The dtype is float32 unless another is named.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class Shape(NamedTuple):
         return f"{x} -> {self.outputs}, {kind}"
 
 
-#: The shape that the targets name (a smaller batch on CPUs), and those of ResNet-18 on 32 x 32.
+#: How many times as large batches are on GPUs.
+SCALE = {"cpu": 1, "gpu": 8}
+#: The shape that the targets name, and those of ResNet-18 on 32 x 32.
 SHAPES = (
     Shape(8, 64, 56, 64, 3, 1, 1),
     Shape(32, 3, 32, 64, 3, 1, 1),
@@ -57,9 +60,9 @@ SHAPES = (
 )
 
 
-def ours(shape: Shape, arrays: list[Any], device: nc.Device) -> list[Callable[[], Any]]:
+def ours(shape: Shape, arrays: list[Any], device: nc.Device, dtype: str) -> list[Callable[[], Any]]:
     """Our forward alone, and with gradients; `x` gets one if it is no picture."""
-    x, w, b, above = (nc.Tensor.from_host(each, device) for each in arrays)
+    x, w, b, above = (nc.tensor(each, dtype=dtype, device=device) for each in arrays)
     wanted = [each.requires_grad_() for each in ([x, w, b] if shape.channels > 3 else [w, b])]
     assert device.queue is not None  # not measured on NumPy's path
 
@@ -78,9 +81,12 @@ def ours(shape: Shape, arrays: list[Any], device: nc.Device) -> list[Callable[[]
     return [alone, both]
 
 
-def theirs(shape: Shape, arrays: list[Any], torch: Any, cuda: bool) -> list[Callable[[], Any]]:
+def theirs(
+    shape: Shape, arrays: list[Any], torch: Any, cuda: bool, dtype: str
+) -> list[Callable[[], Any]]:
     """The same by PyTorch."""
-    x, w, b, above = (torch.from_numpy(each).to("cuda" if cuda else "cpu") for each in arrays)
+    place = {"device": "cuda" if cuda else "cpu", "dtype": getattr(torch, dtype)}
+    x, w, b, above = (torch.from_numpy(each).to(**place) for each in arrays)
     wanted = [each.requires_grad_() for each in ([x, w, b] if shape.channels > 3 else [w, b])]
     finish = torch.cuda.synchronize if cuda else lambda: None
 
@@ -114,10 +120,13 @@ def main() -> None:
     """Measure and print."""
     torch = importlib.import_module("torch")
     device = nc.get_device(sys.argv[1]) if len(sys.argv) > 1 else nc.default_device()
+    dtype = sys.argv[2] if len(sys.argv) > 2 else "float32"
     cuda = device.kind == "gpu" and torch.cuda.is_available()
+    torch.backends.cudnn.allow_tf32 = False
     random = np.random.default_rng(0)
-    print(f"{device!r}: milliseconds, and ours / PyTorch's ({torch.__version__})")
-    for shape in SHAPES:
+    print(f"{device!r}, {dtype}: milliseconds, and ours / PyTorch's ({torch.__version__})")
+    for each in SHAPES:
+        shape = each._replace(batch=each.batch * SCALE.get(device.kind, 1))
         side = (shape.size + 2 * shape.padding - shape.kernel) // shape.stride + 1
         forms = [
             (shape.batch, shape.channels, shape.size, shape.size),
@@ -126,7 +135,8 @@ def main() -> None:
             (shape.batch, shape.outputs, side, side),
         ]
         arrays = [random.standard_normal(form).astype(np.float32) for form in forms]
-        times = fastest([*ours(shape, arrays, device), *theirs(shape, arrays, torch, cuda)])
+        times = fastest([*ours(shape, arrays, device, dtype),
+                         *theirs(shape, arrays, torch, cuda, dtype)])  # fmt: skip
         columns = [f"{name} {times[i]:7.2f} {times[i] / times[i + 2]:5.2f}"
                    for i, name in enumerate(("forward", "f+b"))]  # fmt: skip
         print(f"{shape!s:42}", *columns, sep="  ", flush=True)

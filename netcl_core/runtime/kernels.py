@@ -34,7 +34,7 @@ from netcl_core.runtime.rendering import program
 from netcl_core.runtime.stream import stream_of
 
 #: ("in" | "out" | "scratch", index), ("zeros", 0), ("scalar", index), or
-#: ("ulong" | "long" | "uint" | "int" | "float" | "double", number)
+#: ("ulong" | "long" | "uint" | "int" | "float" | "double", number) or ("int16" | "long8", tuple)
 Arg: TypeAlias = tuple[str, Any]
 _BUFFERS = ("in", "out", "scratch", "zeros")
 _RANK = {**dict.fromkeys(_BUFFERS, 0), "scalar": 1}  # all others, the constant numbers: 2

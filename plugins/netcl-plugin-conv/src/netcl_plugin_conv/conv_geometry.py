@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -130,3 +130,25 @@ def _transposed_axes(
              apart, out, r, stride)
         for r, start, taps, first, count in found
     ]  # fmt: skip
+
+
+def spread(
+    x: Spec, weight: Spec, out: Spec, attrs: Mapping[str, Any]
+) -> tuple[Problem, tuple[int, ...]]:
+    """A transposed convolution as a single walk, and how far apart that has the source's elements.
+
+    Between them it reads zeros: more products than `transposed` has, in one launch.
+    """
+    problem = transposed(x, weight, out, attrs)
+    settings = zip(
+        problem.walks[0], _raised(attrs["dilation"], 1), _raised(attrs["padding"], (0, 0)),
+        strict=True,
+    )  # fmt: skip
+    axes = tuple(_spread_axis(*each) for each in settings)
+    return replace(problem, walks=(axes,)), _raised(attrs["stride"], 1)
+
+
+def _spread_axis(axis: Axis, back: int, padding: tuple[int, int]) -> Axis:
+    reach = (axis.kernel - 1) * back
+    return Axis(axis.source, reach - padding[0], axis.out + reach, axis.out, 1, axis.kernel, reach,
+                -back, axis.kernel, 0, 1, axis.out, 0, 1)  # fmt: skip

@@ -18,6 +18,8 @@ _AXIS: Final = (
 )  # fmt: skip
 #: Elements that an item of the copy of a source writes at least: what a launch of it is worth.
 _COPIED: Final = 4096
+#: Numbers of a vector that kernels are given them in: each argument of a launch takes time.
+_LANES: Final = {"int": 16, "long": 8}
 #: Where a buffer comes from, and its declaration in the kernel.
 Buffer = tuple[str, int, str]
 
@@ -67,15 +69,32 @@ class Launcher:
         declared = [each for each in buffers if each[0] != "out" or slots.epilogue is None]
         context = {
             "phase": phase, "storage": self.storage, "compute": self.compute, "index": self.index,
-            "numbers": tuple(numbers), "buffers": tuple(text for _, _, text in declared),
+            "buffers": tuple(text for _, _, text in declared), **self._declared(list(numbers)),
             "bias": False, **flags, **slots.context(self.width),
         }  # fmt: skip
         args = slots.args(
             [(kind, index) for kind, index, _ in buffers],
-            [(self.index, number) for number in numbers.values()],
+            self._vectors(list(numbers.values())),
         )
         where = None if local is None else (local,)
         return Kernel(self.template, f"conv_{phase}", args, (max(1, items),), where, context)
+
+    def _vectors(self, numbers: list[int]) -> list[tuple[str, tuple[int, ...]]]:
+        """Arguments of so many numbers each, the last one with zeros behind them."""
+        lanes = _LANES[self.index]
+        padded = [*numbers, *[0] * (-len(numbers) % lanes)]
+        return [(f"{self.index}{lanes}", tuple(padded[i : i + lanes]))
+                for i in range(0, len(padded), lanes)]  # fmt: skip
+
+    def _declared(self, names: list[str]) -> dict[str, str]:
+        """The parameters that hold the numbers, and what gives these their names."""
+        lanes = _LANES[self.index]
+        count = -(-len(names) // lanes)
+        parts = [f"{name} = numbers{i // lanes}.s{i % lanes:x}" for i, name in enumerate(names)]
+        return {
+            "numbers": ", ".join(f"const {self.index}{lanes} numbers{i}" for i in range(count)),
+            "unpacked": f"const {self.index} {', '.join(parts)};",
+        }
 
     # -- buffers -------------------------------------------------------------------------
 

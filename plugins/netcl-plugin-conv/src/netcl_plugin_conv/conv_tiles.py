@@ -13,8 +13,6 @@ from netcl_core import Device
 #: Bytes of results that an item keeps, and of what is kept of a column in local memory.
 _REGISTERS: Final = 512
 _COLUMN: Final = 24
-#: Work-groups that a compute unit runs beside each other, so that one waits while another works.
-_BESIDE: Final = 2
 #: How many slices of its terms a convolution may be summed in.
 SLICES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
@@ -108,12 +106,14 @@ class Costs:
 
     `start`: terms while a group begins and stores what it has. `launch`: products of a compute unit
     during the launch that adds slices up. `sum`: terms while a result of a slice is written and
-    read again.
+    read again. And `beside` are the work-groups that a compute unit runs at a time: one waits while
+    another works.
     """
 
     start: int = 64
     launch: int = 1 << 19
     sum: int = 40
+    beside: int = 2
 
 
 def fastest(
@@ -150,7 +150,7 @@ def _time(
     """In no unit: what the busiest compute unit multiplies, and the sums of the slices."""
     tiles = -(-rows // tile.bm) * -(-columns // tile.bn) * groups
     turns = -(-tiles * slices // units)
-    idle = math.sqrt(max(1.0, _BESIDE / max(1, turns)))
+    idle = math.sqrt(max(1.0, costs.beside / max(1, turns)))
     steps = -(-terms // (slices * tile.bk))
     each = tile.bm * tile.bn * (steps * tile.bk + costs.start) / tile.speed
     multiplied = turns * each * idle

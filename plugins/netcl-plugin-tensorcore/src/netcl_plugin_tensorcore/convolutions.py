@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache, partial
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
-from netcl_plugin_conv.conv_geometry import Axis, Problem
+from netcl_plugin_conv.conv_geometry import DIMS, Axis, Problem, spread
 from netcl_plugin_conv.conv_gpu import INT_MAX, LOCAL, SUMS
 from netcl_plugin_conv.conv_launch import Buffer, Launcher
 from netcl_plugin_conv.conv_tiles import SLICES, Costs, fastest
@@ -36,22 +36,32 @@ from netcl_plugin_tensorcore.products import (
 
 TEMPLATE: Final = "tensorcore/convolutions.cl.j2"
 OPERANDS: Final = "tensorcore/convolution_operands.cl.j2"
-#: Output channels and terms of a group below which tiles are mostly empty, and products (16-bit
-#: ones, and those of floats) below which the packing costs more than it gains.
+#: Output channels and terms of a group below which tiles are mostly empty, and products below
+#: which the packing costs more than it gains.
 _CHANNELS: Final = 16
 _TERMS: Final = 16
-_LEAST: Final = {2: 1 << 24, 4: 1 << 26}
+_LEAST: Final = 1 << 29
+#: Products up to which a transposed convolution multiplies zeros, too, to be one launch.
+_SPREAD: Final = 1 << 33
+#: Local memory of the launch that packs weights.
+_TURNED: Final = 16384
 #: What a tile reaches, of what the fastest does (NVIDIA H200).
 _SPEEDS: Final[Mapping[int, Mapping[str, float]]] = {
     2: {"128x128x32 groups": 1.0, "64x128x32 groups": 0.8, "128x128x32": 0.8, "64x128x32": 0.65,
         "64x64x32": 0.45},
-    4: {"128x128x16": 1.0},
+    4: {"128x128x16": 1.0, "64x128x16": 0.85},
 }  # fmt: skip
-_COSTS: Final = {2: Costs(300, 1 << 23, 500), 4: Costs(100, 1 << 20, 80)}
+_COSTS: Final = {
+    2: Costs(start=300, launch=1 << 25, sum=500, beside=1),
+    4: Costs(start=100, launch=1 << 24, sum=80, beside=1),
+}
 #: Of the launch that packs pixels: pixels and channels of a work-group, and its items.
 _PIXELS: Final = 64
 _BLOCK: Final = 32
 _PACKERS: Final = 256
+_ARRANGERS: Final = 128
+#: What is computed, and how far apart the source's elements are in each dimension.
+Task: TypeAlias = tuple[Problem, tuple[int, ...]]
 
 
 @final
@@ -84,6 +94,7 @@ class _Shape:
     def __init__(self, request: Request, problem: Problem, weighs: bool) -> None:
         self.size = DTYPES[request.output.dtype].itemsize
         self.problem, self.weighs = problem, weighs
+        self.kernel = math.prod(axis.kernel for axis in problem.walks[0])
         self.chunk = 16 // self.size
         self.channels = _raised(problem.channels, self.chunk)
         self.above = _raised(problem.outputs, self.chunk)
@@ -98,6 +109,19 @@ class _Shape:
     def largest(self) -> tuple[int, int]:
         """Columns and terms of the largest walk."""
         return max((self.sizes(axes) for axes in self.problem.walks), key=math.prod)
+
+    @property
+    def run(self) -> int:
+        """Neighbours whose taps a work-group turns, 0 if those of one do not fit."""
+        return min(64, _TURNED // 4 // self.kernel)
+
+    @property
+    def products(self) -> int:
+        """Of all walks, without channels that are only there to fill chunks."""
+        problem = self.problem
+        pairs = problem.groups * problem.outputs * problem.channels
+        sizes = sum(math.prod(self.sizes(axes)) for axes in problem.walks)
+        return pairs * (sizes // self.channels)
 
     @property
     def elements(self) -> int:
@@ -117,28 +141,41 @@ def _raised(number: int, unit: int) -> int:
 # -- which requests --------------------------------------------------------------------------
 
 
-def unsuited(
-    weighs: bool, problem_of: Callable[[Request], Problem], request: Request
-) -> str | None:
+def plain_task(problem_of: Callable[[Request], Problem], request: Request) -> Task:
+    """By the walks of a problem."""
+    return problem_of(request), (1,) * DIMS
+
+
+def transposed_task(request: Request) -> Task:
+    """A transposed convolution in one walk, unless it is large and most terms would be zeros."""
+    x, weight = request.inputs[:2]
+    problem, apart = spread(x, weight, request.output, request.attrs)
+    if max(apart) > 1 and _Shape(request, problem, False).products > _SPREAD:
+        return plain_task(problem_of_transposed, request)
+    return problem, apart
+
+
+def unsuited(weighs: bool, task_of: Callable[[Request], Task], request: Request) -> str | None:
     """Why other kernels serve a request, or None."""
-    problem = problem_of(request)
+    problem, _ = task_of(request)
     shape = _Shape(request, problem, weighs)
-    columns, terms = shape.largest
-    inner = columns if weighs else terms
+    inner = problem.channels * shape.kernel
     if problem.outputs < _CHANNELS or inner < _TERMS:
         return f"groups of {problem.outputs} output channels and {inner} terms are too few"
-    if problem.groups * problem.outputs * columns * terms < _LEAST[shape.size]:
+    if shape.products < _LEAST:
         return "so few products are not worth the packing"
     if shape.elements >= INT_MAX:
         return "the sizes are no ints"
+    if not shape.run:
+        return f"{shape.kernel} taps are more than {_TURNED} bytes of local memory"
     misfits = [TILES[name].misfit(request) for name in _SPEEDS[shape.size]]
     return None if None in misfits else misfits[-1]
 
 
 def _default(
-    weighs: bool, problem_of: Callable[[Request], Problem], request: Request
+    weighs: bool, task_of: Callable[[Request], Task], request: Request
 ) -> Mapping[str, Any]:
-    problem = problem_of(request)
+    problem, _ = task_of(request)
     shape = _Shape(request, problem, weighs)
     return _chosen(shape.size, problem.outputs, *shape.largest, problem.groups, request.device,
                    request.output.dtype)  # fmt: skip
@@ -162,9 +199,10 @@ class _Plan:
     """The launches of one request; `instructions` are a template's macros."""
 
     def __init__(
-        self, request: Request, problem: Problem, weighs: bool, tile: Tile, slices: int,
+        self, request: Request, task: Task, weighs: bool, tile: Tile, slices: int,
         instructions: str,
     ) -> None:  # fmt: skip
+        problem, self.apart = task
         self.request, self.problem, self.tile = request, problem, tile
         self.shape = _Shape(request, problem, weighs)
         self.slices, self.instructions = slices, instructions
@@ -199,16 +237,17 @@ class _Plan:
             **{f"from{i}": each for i, (each, _, _) in enumerate(ends)},
             **{f"to{i}": each for i, (_, each, _) in enumerate(ends)},
             **{f"shift{i}": each for i, (_, _, each) in enumerate(ends)},
+            **{f"apart{i}": each for i, each in enumerate(self.apart)},
         }  # fmt: skip
         volume = math.prod(each for _, each, _ in ends)
-        blocks = -(-problem.groups * padded // _BLOCK)
+        blocks = problem.groups * -(-padded // _BLOCK)
         count = problem.batch * -(-volume // _PIXELS) * blocks
         buffers = [self.words("in", index, "given"),
                    self.words("scratch", target, "packed", True)]  # fmt: skip
         if tabled:
             buffers.append(("scratch", 2, "__global int *table"))
-        flags = {"size": self.shape.size, "pixels": _PIXELS, "block": _BLOCK, "local": _PACKERS,
-                 "tabled": tabled}  # fmt: skip
+        flags = {**self.flags, "local": _PACKERS,
+                 "tabled": tabled, "spread": source and max(self.apart) > 1}  # fmt: skip
         return self.launcher(OPERANDS).kernel(
             "pack", buffers, count * _PACKERS, axes, flags, numbers, local=_PACKERS
         )
@@ -260,7 +299,8 @@ class _Plan:
             chunks = (terms + self.tile.bk) // self.shape.chunk
             weights = self.problem.groups * self.rows * terms
             slices = max(1, -(-terms // self.length(terms)))
-            launches.append(self.arranged(axes, terms, chunks, weights))
+            if terms:
+                launches.append(self.arranged(axes, terms, chunks))
             launches += self.walk(axes, columns, terms, slices > 1)
             packed, table = max(packed, weights), max(table, chunks)
             if slices > 1:
@@ -274,20 +314,28 @@ class _Plan:
         pixels = self.problem.batch * math.prod(self.padded)
         return pixels * self.problem.groups * self.shape.channels
 
-    def arranged(self, axes: Sequence[Axis], terms: int, chunks: int, weights: int) -> Kernel:
+    def arranged(self, axes: Sequence[Axis], terms: int, chunks: int) -> Kernel:
         """The launch that lays out the weights of a walk."""
         numbers = {
             "padded_channels": self.shape.channels, "padded_rows": self.rows, "terms": terms,
-            "chunks": chunks, "elements": weights,
+            "chunks": chunks,
         }  # fmt: skip
         buffers = [self.words("in", 1, "given"), self.words("scratch", 1, "packed", True),
                    ("scratch", 2, "__global int *table")]  # fmt: skip
-        items = _raised(max(weights, chunks), LOCAL)
-        flags = {"size": self.shape.size, "a_along": self.along, "pixels": _PIXELS,
-                 "block": _BLOCK}  # fmt: skip
+        majors, minors = self.rows, self.shape.channels
+        if not self.along:
+            majors, minors = minors, majors
+        groups = self.problem.groups * majors * -(-minors // self.shape.run)
+        flags = {**self.flags, "a_along": self.along, "local": _ARRANGERS, "run": self.shape.run,
+                 "kernel_size": self.shape.kernel}  # fmt: skip
         return self.launcher(OPERANDS).kernel(
-            "arrange", buffers, items, axes, flags, numbers, local=LOCAL
+            "arrange", buffers, groups * _ARRANGERS, axes, flags, numbers, local=_ARRANGERS
         )
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """The constants of the template that packs."""
+        return {"size": self.shape.size, "pixels": _PIXELS, "block": _BLOCK}
 
     @property
     def along(self) -> bool:
@@ -323,12 +371,13 @@ class _Plan:
                    ("scratch", 2, "__global const int *table"),
                    ("scratch", 3, "__global float *sums")]  # fmt: skip
         weigh = self.multiply("weigh", axes, buffers, columns, terms, False, True)
-        elements, made = self.request.output.size, self.launcher(OPERANDS)
-        numbers = {"padded_channels": shape.channels, "slices": slices, "elements": elements}
-        flags = {"size": shape.size, "pixels": _PIXELS, "block": _BLOCK}
+        made, run = self.launcher(OPERANDS), shape.run
+        numbers = {"padded_channels": shape.channels, "slices": slices}
+        groups = problem.groups * problem.outputs * -(-problem.channels // run)
+        flags = {**self.flags, "local": _ARRANGERS, "run": run, "kernel_size": shape.kernel}
         buffers = [made.scratch(3, "sums"), made.result()]
-        items = _raised(elements, LOCAL)
-        total = made.kernel("total", buffers, items, axes, flags, numbers, local=LOCAL)
+        total = made.kernel("total", buffers, groups * _ARRANGERS, axes, flags, numbers,
+                            local=_ARRANGERS)  # fmt: skip
         above = terms * problem.groups * shape.above
         sums = slices * problem.groups * problem.outputs * columns
         scratch = (self.source * shape.size, above * shape.size,
@@ -343,31 +392,31 @@ def _adjoining(axes: Sequence[Axis]) -> bool:
 
 
 def convolved(
-    request: Request, problem: Problem, weighs: bool, tile: Tile, slices: int,
+    request: Request, task: Task, weighs: bool, tile: Tile, slices: int,
     instructions: str = INSTRUCTIONS,
 ) -> Kernels:  # fmt: skip
-    """The launches of a problem that is not `unsuited`."""
-    plan = _Plan(request, problem, weighs, tile, slices, instructions)
+    """The launches of a request that is not `unsuited`."""
+    plan = _Plan(request, task, weighs, tile, slices, instructions)
     return plan.weighed() if weighs else plan.gathered()
 
 
 def _on_tensor_cores(
-    operator: str, problem_of: Callable[[Request], Problem], weighs: bool, **slots: Any
+    operator: str, task_of: Callable[[Request], Task], weighs: bool, **slots: Any
 ) -> Implementation:
     def plan(request: Request) -> Kernels:
         settings = request.settings
         tile = TILES[settings["tile"]]
-        return convolved(request, problem_of(request), weighs, tile, settings["slices"])
+        return convolved(request, task_of(request), weighs, tile, settings["slices"])
 
     def misfit(request: Request, settings: Mapping[str, Any]) -> str | None:
         return TILES[settings["tile"]].misfit(request)
 
     requires = Requirements(
-        device_kinds=("gpu",), dtypes=tuple(TYPES), reject=partial(unsuited, weighs, problem_of),
+        device_kinds=("gpu",), dtypes=tuple(TYPES), reject=partial(unsuited, weighs, task_of),
         compiles="tensorcore/probe.cl.j2",
     )  # fmt: skip
     space = Space(
-        {"tile": tuple(TILES), "slices": SLICES}, partial(_default, weighs, problem_of), misfit
+        {"tile": tuple(TILES), "slices": SLICES}, partial(_default, weighs, task_of), misfit
     )
     return Implementation(operator, "tensor cores", plan, requires, priority=2, space=space,
                           **slots)  # fmt: skip
@@ -377,13 +426,13 @@ def _implementations() -> Sequence[Implementation]:
     found = list[Implementation]()
     for dims in (1, 2, 3):
         slots: dict[str, Any] = {"epilogue": True, "stretch": partial(positions_of, dims)}
-        for operator, problem, more in (
-            (CONVOLUTIONS, problem_of, slots),
-            (TRANSPOSED, problem_of_transposed, slots),
-            (WEIGHTS, problem_of_weights, {}),
+        for operator, task_of, more in (
+            (CONVOLUTIONS, partial(plain_task, problem_of), slots),
+            (TRANSPOSED, transposed_task, slots),
+            (WEIGHTS, partial(plain_task, problem_of_weights), {}),
         ):
             name = operator[dims - 1].name
-            found.append(_on_tensor_cores(name, problem, operator is WEIGHTS, **more))
+            found.append(_on_tensor_cores(name, task_of, operator is WEIGHTS, **more))
     return found
 
 

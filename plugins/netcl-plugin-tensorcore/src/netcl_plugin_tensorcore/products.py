@@ -68,6 +68,10 @@ class Tile:
         """The local memory that the stages take."""
         return self.stages * (self.bm + self.bn) * self.bk * size
 
+    def copied(self, size: int) -> bool:
+        """Whether each item has something of both operands to copy."""
+        return min(self.bm, self.bn) * self.bk * size >= 16 * self.items
+
     def misfit(self, request: Request) -> str | None:
         """Why a device cannot run such groups on elements of this dtype, or None."""
         device, size = request.device, DTYPES[request.output.dtype].itemsize
@@ -75,6 +79,8 @@ class Tile:
             return f"{device} has no work-groups of {self.items}"
         if self.local_bytes(size) > device.local_mem_bytes:
             return f"{device} has no {self.local_bytes(size)} bytes of local memory"
+        if not self.copied(size):
+            return f"{self.items} items have less than 16 bytes of an operand to copy"
         if self.groups and size == 4:
             return "groups of warps multiply 16-bit floats"
         return GROUPS.unmet_everywhere(device) if self.groups else None
@@ -87,6 +93,7 @@ TILES: Final = {
     str(tile): tile
     for tile in (
         Tile(128, 128, 16, 3, 2, 4),
+        Tile(64, 128, 16, 3, 2, 4),
         Tile(128, 128, 32, 3, 2, 2),
         Tile(64, 128, 32, 4, 2, 2),
         Tile(64, 64, 32, 4, 2, 2),
