@@ -35,8 +35,10 @@ class Peer:
 def library(name: str) -> Any:
     """A peer's module, which nothing else imports: it is a matter of seconds."""
     module = import_module(name)
-    if name == "jax":  # on GPUs its float32 products are of TF32 otherwise, and off by 1e-3
+    if name == "jax":  # on GPUs float32 products are of TF32 otherwise, and off by 1e-3
         module.config.update("jax_default_matmul_precision", "highest")
+    elif name == "torch":  # likewise convolutions
+        module.backends.cudnn.allow_tf32 = False
     return module
 
 
