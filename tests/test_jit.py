@@ -13,6 +13,7 @@ from threads import in_threads, turns
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_core import nn
 from netcl_core.autograd.compiler import register_primitive
 from netcl_core.errors import FusionError, FusionSkipped, GradientError, MutationError
 from netcl_core.hardware import programs as cache
@@ -22,6 +23,7 @@ from netcl_core.testing import usable_devices
 pytest.importorskip("netcl_plugin_elementwise")
 pytest.importorskip("netcl_plugin_tensor")
 pytest.importorskip("netcl_plugin_linalg")
+pytest.importorskip("netcl_plugin_nn")
 
 
 @pytest.fixture(params=usable_devices(), ids=lambda device: device.platform.split()[0])
@@ -363,11 +365,61 @@ def test_gradients_of_some_of_several_results(device: Any) -> None:
             np.testing.assert_allclose(grad, right, 1e-5, 1e-5)
 
 
-def test_an_unused_input_has_a_gradient_of_zero(device: Any) -> None:
-    x, y = leaf(data(7)), leaf(data(2, 3))
-    ag.sum(ag.jit_compile(lambda x, y: x * 2)(x, y)).backward()
-    assert host(x.grad) == [2] * 7
-    assert host(y.grad) == [[0] * 3] * 2
+#: Functions whose first result does not depend on their second argument, or not differentiably.
+INDEPENDENT = {
+    "unused": lambda x, y: (x * 2,),
+    "a comparison": lambda x, y: (ag.where(y > 0, x * x, x),),
+    "a step": lambda x, y: (ag.exp(x) + ag.zeros_like(y), y),
+    "another result": lambda x, y: (ag.exp(x), ag.exp(x) * y),
+    "another result of another kernel": lambda x, y: (ag.exp(x) * x, ag.sum(ag.exp(x) * y)),
+}
+
+
+@pytest.mark.parametrize("kind", INDEPENDENT)
+def test_an_unused_input_has_no_gradient(kind: str, device: Any) -> None:
+    function, (first, second) = INDEPENDENT[kind], (data(7), data(7, seed=1))
+    found = []
+    for each in (function, ag.jit_compile(function)):
+        x, y = leaf(first), leaf(second)
+        ag.sum(each(x, y)[0]).backward(retain_graph=True)
+        assert y.grad is None
+        total = ag.sum(each(x, y)[0])
+        for records in (False, True):
+            with pytest.raises(GradientError, match="allow_unused=True") as error:
+                ag.grad(total, [x, y], retain_graph=True, create_graph=records)
+            dx, dy = ag.grad(
+                total, [x, y], retain_graph=True, create_graph=records, allow_unused=True
+            )
+            assert dy is None
+            assert host(dx) == host(x.grad)
+        second_dx = [None, None]
+        if dx.requires_grad:
+            second_dx = ag.grad(ag.sum(dx), [x, y], allow_unused=True)
+            assert second_dx[1] is None
+        found.append((x.grad, second_dx[0], str(error.value)))
+    eager, compiled = found
+    assert compiled[2] == eager[2]
+    for one, other in zip(compiled[:2], eager[:2], strict=True):
+        assert (one is None) is (other is None)
+        if one is not None:
+            np.testing.assert_allclose(one.to_host(), other.to_host(), 1e-6, 1e-6)
+
+
+def test_an_unused_input_has_no_gradient_in_a_capture(device: Any) -> None:
+    compiled = ag.jit_compile(lambda x, y: x * 2)
+    x, y = nn.Parameter(nc.tensor(data(7))), nn.Parameter(nc.tensor(data(2, 3)))
+
+    def step(factor: Any) -> Any:
+        x.grad = y.grad = None
+        loss = ag.sum(compiled(x, y) * factor)
+        loss.backward()
+        return loss
+
+    graph = ag.capture(step, data(7), params=[x, y])
+    for seed in (1, 2):
+        graph(data(7, seed=seed))
+        np.testing.assert_allclose(x.grad.to_host(), 2 * data(7, seed=seed), 1e-6)
+        assert y.grad is None
 
 
 def test_requires_grad_of_some_inputs(device: Any) -> None:

@@ -25,12 +25,9 @@ from netcl_core.jit.pattern_rows import REGISTERED_ROWS, HasRows, PatternRows
 from netcl_core.jit.program import Program
 from netcl_core.jit.trace import Trace
 from netcl_core.tape.apply import apply
-from netcl_core.tape.function_call import apply_op
-from netcl_core.tape.node import Node
 from netcl_core.tape.node import describe_frame as where
 from netcl_core.tape.state import process, thread
 from netcl_core.tape.trace_node import TraceBreak
-from netcl_core.tensors.tensor import Tensor
 
 CacheInfo = namedtuple("CacheInfo", "hits misses maxsize currsize")
 
@@ -116,10 +113,7 @@ class Jitted:
         direct = program.direct
         if direct is not None and entry.structure[0] == "tensor":
             return apply(direct.call, given.tensors, direct.scalars.given(given.numbers))
-        results = program.run(given.tensors, given.numbers)
-        if program.unused:
-            results = _with_zero_gradients(results, [given.tensors[i] for i in program.unused])
-        return restored(entry.structure, results)
+        return restored(entry.structure, program.run(given.tensors, given.numbers))
 
     # -- the cache -----------------------------------------------------------------
 
@@ -260,23 +254,6 @@ def _at(module: str | None, path: str) -> Any:
     for name in path.split("."):
         found = getattr(found, name, None)
     return found
-
-
-def _with_zero_gradients(results: list[Any], unused: list[Any]) -> list[Any]:
-    """Results that give arguments which they do not depend on a gradient of zero."""
-    idle = [x for x in unused if x.requires_grad]
-    first = next((i for i, x in enumerate(results) if x.requires_grad), None)
-    if not idle or first is None:
-        return results
-
-    def gradients(grad: Any) -> list[Any]:
-        return [grad, *(Node(Tensor.zeros(x.shape, x.dtype, x.device)) for x in idle)]
-
-    tied = apply_op(
-        lambda value, *_: value.alias(value.shape),
-        gradients, results[first], *idle, op_name="unused", saves=(),
-    )  # fmt: skip
-    return [*results[:first], tied, *results[first + 1 :]]
 
 
 def jit_compile(

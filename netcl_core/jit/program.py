@@ -328,7 +328,7 @@ class Program:
 
     def _direct(self) -> RegionStep | None:
         """The one step, if it takes the function's tensors as they come and gives its result."""
-        if len(self.steps) != 1 or len(self.results) != 1 or self.unused or self.written:
+        if len(self.steps) != 1 or len(self.results) != 1 or self.written:
             return None
         step = self.steps[0]
         if isinstance(step, RegionStep) and step.inputs == self.inputs:

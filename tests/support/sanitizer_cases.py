@@ -117,8 +117,16 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
     # scans and softmax
     "argmax": (each(T((5, 31)), 1), call(T((5, 7), "uint8")), call(T((3, 5, 2)), 1, True)),
     "argmin": (each(T((5, 31)), 0), call(T((31,), "int64"))),
-    "cumsum": (each(T((5, 31)), 0), call(T((3, 5, 2), "bool"), 1), call(T(()), 0)),
+    "cumsum": (
+        each(T((5, 31)), 0),
+        call(T((3, 5, 2), "bool"), 1),
+        call(T(()), 0),
+        each(T((2, 70)), 1),
+        call(T((1100,)), 0, True),
+        call(T((2, 67, 3), "int32"), 1),
+    ),
     "softmax": (
+        each(T((2, 67, 5)), 1),
         each(T((3, 31)), 1),
         each(T((2, 5, 31)), 1),
         call(T(())),
@@ -127,7 +135,12 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((2, 4500))),
         call(T((300, 19))),
     ),
-    "log_softmax": (each(T((3, 31)), 1), each(T((2, 5, 31)), 1), call(T((40, 1)), 0)),
+    "log_softmax": (
+        each(T((1, 65, 3)), 1),
+        each(T((3, 31)), 1),
+        each(T((2, 5, 31)), 1),
+        call(T((40, 1)), 0),
+    ),
     # rows standardised: shared work-groups, tails of teams, rows too long for registers, blocks
     "layer_norm": (
         each(T((5, 31)), (31,), T((31,)), T((31,))),
@@ -337,6 +350,8 @@ OF_THE_OTHER_KIND: Final = {
         "losses/cross_entropy_teams.cl.j2",
         "tensor/residual_norm_teams.cl.j2",
         "tensor/norm_rows.cl.j2",
+        "tensor/scan_gpu.cl.j2",
+        "tensor/softmax_columns.cl.j2",
         "tensor/softmax_rows.cl.j2",
     },
     "gpu": {

@@ -19,6 +19,7 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
         each(T((4, 7)), index(4, 4, 0, 4, 2), 0, "gather", True, False, (5, 7)),
         call(T((3, 7)), index(3, -1, 0, -5), 0, "getitem", True, True, (5, 7)),
         call(T((0, 7)), index(0), 0, "gather", True, False, (5, 7)),
+        call(T((2100, 16)), index(2100, *[3] * 2099, 0), 0, "gather", True, False, (5, 16)),
     ),
     "take_along": (each(T((5, 7)), 0, index(4, -1, 0, -5, 4)),),
     "basic_getitem": (

@@ -76,6 +76,7 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
     "norm_runs": (
         each(T((4, 3, 5)), T((3,)), T((3,)), 0, 1e-5),
         call(T((2, 6, 19)), T((6,)), None, 2, 1e-5),
+        call(T((1, 6, 3000)), T((6,)), None, 2, 1e-5),
         each(T((4, 3, 5)), None, None, 0, 1e-5, T((3,)), T((3,)), 0.1),
         call(T((9, 19)), None, T((19,)), 0, 1e-5, T((19,)), T((19,)), T(())),
     ),
@@ -84,6 +85,7 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
         call(T((33, 1, 31)), T((33, 1, 31)), T((1,)), T((1,)), None, 0, 1e-5, ""),
         call(T((9, 19)), T((9, 19)), T((19,)), T((19,)), T((19,)), 0, 1e-5, "float32"),
         call(T((2, 6, 19)), T((2, 6, 19)), T((4,)), T((4,)), T((6,)), 2, 1e-5, "float32"),
+        call(T((1, 6, 3000)), T((1, 6, 3000)), T((2,)), T((2,)), T((6,)), 2, 1e-5, "float32"),
     ),
     "max_windows": (each(T((2, 7, 37)), BORDER), call(T((2, 5, 19)), APART)),
     "max_windows_backward": (

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_conv import max_windows, resampling
@@ -14,7 +18,9 @@ from netcl_plugin_conv import max_windows, resampling
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Device
+from netcl_core.cli import main
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError
+from netcl_core.ops.tuning import forced
 from netcl_core.testing import FLOATS, TOLERANCE, usable_devices
 
 torch = pytest.importorskip("torch")
@@ -189,12 +195,20 @@ def test_every_form_in_every_dtype(
         compare(ours, theirs, values(shape, dtype), device)
 
 
-@pytest.mark.parametrize("group", [64, 256])
+#: The forms of pooling that GPUs get, as records name them.
+PER_ITEM = [
+    f"netcl-plugin-conv:{each}"
+    for each in ("max_windows:window per item", "max_windows_backward:element per item",
+                 "resample:result per item")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("group", "each"), [(64, 1), (256, 4)])
 @pytest.mark.parametrize("device", OPENCL, ids=str)
 @forms
 def test_the_forms_of_gpus(
     name: str, ours: Function, theirs: Function, shape: tuple[int, ...], device: Device,
-    group: int, monkeypatch: pytest.MonkeyPatch,
+    group: int, each: int, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(device, "kind", "gpu")
     seen: list[Any] = []
@@ -204,12 +218,64 @@ def test_the_forms_of_gpus(
         return nc.Kernel(*args)
 
     for module in (max_windows, resampling):
-        monkeypatch.setattr(module, "_GROUP", group)
         monkeypatch.setattr(module, "Kernel", kernel)
     shape = (group // 16, *shape[1:])  # plans are kept by shapes, and no other test has these
-    for dtype in sorted(device_dtypes(device)):
-        compare(ours, theirs, values(shape, dtype), device)
+    with contextlib.ExitStack() as stack:
+        for label in PER_ITEM:
+            stack.enter_context(forced(label, {"group": group, "each": each}))
+        for dtype in sorted(device_dtypes(device)):
+            compare(ours, theirs, values(shape, dtype), device)
     assert set(seen) == {(group,)}
+
+
+@pytest.mark.parametrize("results", [512, 16384])
+@pytest.mark.parametrize("width", [1, 4, 16])
+@pytest.mark.parametrize("device", [each for each in OPENCL if each.kind == "cpu"], ids=str)
+def test_the_settings_of_cpus(device: Device, width: int, results: int) -> None:
+    x = values((3, 5, 37, 41), "float32")
+    most = {"results": min(results, 8192), "width": width}
+    average = {"results": max(results, 1024), "width": width}
+    with (
+        forced("netcl-plugin-conv:max_windows:lines of windows", most),
+        forced("netcl-plugin-conv:resample:lines by tables", average),
+    ):
+        compare(
+            lambda x: ag.max_pool2d(x, 3, 2, 1), lambda x: F().max_pool2d(x, 3, 2, 1), x, device
+        )
+        compare(
+            lambda x: ag.avg_pool2d(x, 3, 1, 1), lambda x: F().avg_pool2d(x, 3, 1, 1), x, device
+        )
+
+
+@pytest.mark.parametrize("device", OPENCL[:1], ids=str)
+def test_pooling_is_tuned(device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`netcl tune` measures and records it, and `netcl plugins why` shows the record."""
+    pytest.importorskip("netcl_plugin_workbench")
+    programs = Path(os.environ["NETCL_CACHE_DIR"]) / "programs"
+    (tmp_path / "programs").symlink_to(programs.resolve())
+    monkeypatch.setenv("NETCL_CACHE_DIR", str(tmp_path))
+    run = CliRunner().invoke
+    with nc.use_device(device):
+        for op, part in (("max_pool2d", "max_windows"), ("avg_pool2d", "resample")):
+            call = [op, "--shapes", "2x3x40x44", "--attr", "kernel_size=2"]
+            before = run(main.netcl, ["plugins", "why", *call]).output
+            assert f"settings of {part}" in before and "the default; no record" in before
+            tuned = run(main.netcl, ["tune", *call, "--budget", "2"])
+            assert tuned.exit_code == 0 and f":{part}:" in tuned.output
+            after = run(main.netcl, ["plugins", "why", *call]).output
+            assert f"settings of {part}" in after and "measured here on" in after
+            assert "no record" not in after
+            other = [
+                *call[:3],
+                "--attr",
+                "kernel_size=3",
+                "--attr",
+                "stride=2",
+                "--attr",
+                "padding=1",
+            ]
+            others = run(main.netcl, ["plugins", "why", *other]).output
+            assert f"settings of {part}" in others and "measured here" not in others
 
 
 # -- values ----------------------------------------------------------------------------------

@@ -210,3 +210,19 @@ def test_arguments_by_name_and_in_pytorchs_order(device: Any) -> None:
         ag.add(x, "1")
     with pytest.raises(nc.errors.AttributeValueError, match="negative_slope=None"):
         ag.leaky_relu(x, negative_slope=None)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_floor_divide_has_pytorch_s_signs_of_zero(device: Any, dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    some = [0.0, 0.25, 0.5, 1.0, 3.0, 7.25, 6e4, 1e-4, INF]
+    every = [*some, *(-each for each in some), NAN]
+    pairs = [(x, y) for x in every for y in every]
+    columns = [[pair[i] for pair in pairs] for i in (0, 1)]
+    given = [nc.tensor(np.array(each)).astype(dtype) for each in columns]
+    found = ag.floor_divide(*given).astype("float64").to_host()
+    kind = getattr(torch, dtype)
+    wanted = torch.floor_divide(*(torch.tensor(each, dtype=kind) for each in columns)).double()
+    np.testing.assert_array_equal(found, wanted.numpy())
+    zeros = found == 0
+    np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(wanted.numpy()[zeros]))

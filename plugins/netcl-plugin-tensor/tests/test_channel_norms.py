@@ -125,33 +125,41 @@ def test_the_forms_of_gpus(
     monkeypatch.setattr(norm_runs, "_WORTH", 1)
     for units in (1, 999):
         monkeypatch.setattr(device, "compute_units", units)
-        compare(groups, (group // 8 + units % 7, *shape[1:]), "float32", device)
+        for affine in ("wb", "w", ""):
+            compare(groups, (group // 8 + units % 7, *shape[1:]), "float32", device, affine)
     assert {size for _, size in seen} == {(group,)}
     divided = {entry for entry, _ in seen if entry.endswith("_apply")}
-    whole = groups or len(shape) == 2
+    whole = len(shape) == 2 or shape[1] == groups  # teams of one run are not divided
     assert divided == (set() if whole else {"norm_runs_apply", "norm_runs_backward_apply"})
 
 
-@pytest.mark.parametrize(("shape", "groups", "launches"), [
-    ((128, 64, 32, 32), 1024, ("parts", "apply")), ((128, 512, 4, 4), 512, ("",)),
+@pytest.mark.parametrize(("shape", "channels", "groups", "launches"), [
+    ((128, 64, 32, 32), 0, 1024, ("parts", "apply")), ((128, 512, 4, 4), 0, 512, ("",)),
+    ((8, 64, 56, 56), 8, 256, ("parts", "apply")), ((64, 256, 8, 8), 32, 2048, ("",)),
 ])  # fmt: skip
 @pytest.mark.parametrize("back", [False, True], ids=["forward", "backward"])
 def test_a_large_gpu_is_filled(
-    back: bool, shape: tuple[int, ...], groups: int, launches: tuple[str, ...],
+    back: bool, shape: tuple[int, ...], channels: int, groups: int, launches: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """By both launches of each direction, which read 16 bytes at a time."""
     device = ANY[0]
     for name, value in {"kind": "gpu", "compute_units": 132, "max_work_group_size": 1024}.items():
         monkeypatch.setattr(device, name, value)
-    x, team, channel = (nc.Spec(s, "float32") for s in (shape, shape[1:2], shape[1:2]))
+    teams = (shape[0] * channels,) if channels else shape[1:2]
+    x, team, channel = (nc.Spec(s, "float32") for s in (shape, teams, shape[1:2]))
     given_ = (x, x, team, team, channel) if back else (x, channel, channel)
-    attrs = {"groups": 0, "eps": 1e-5, **({"sums": "float32"} if back else {"momentum": 0.1})}
+    attrs = {
+        "groups": channels,
+        "eps": 1e-5,
+        **({"sums": "float32"} if back else {"momentum": 0.1}),
+    }
     present = (True,) * len(given_) + (() if back else (False,) * 3)
     name = "norm_runs_backward" if back else "norm_runs"
     request = ag.Request(name, device, given_, (x, channel, channel), attrs, present)
     record = norm_runs.NORM_RUNS_BACKWARD if back else norm_runs.NORM_RUNS
-    made = record.implementations[0].plan(request).launches
+    plan = record.implementations[0].plan(request)
+    made = [each for each in plan.launches if each.entry.startswith(name)]
     assert [each.entry for each in made] == [f"{name}_{end}" if end else name for end in launches]
     for each in made:
         assert each.global_size == (groups * 256,) and each.local_size == (256,)

@@ -12,6 +12,15 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import ShapeError, message
+from netcl_plugin_conv.window_settings import (
+    CPU,
+    LANES,
+    OTHERS,
+    in_groups,
+    items_space,
+    lines_space,
+    sizes_of,
+)
 from netcl_plugin_conv.windows import Axis, floating, padded
 
 TEMPLATE: Final = "conv/max_pool.cl.j2"
@@ -21,6 +30,7 @@ _WINDOWS: Final = 2048
 _BYTE: Final = 256
 #: Longer windows are read element by element: their kernel would be a long text.
 _UNROLLED: Final = 16
+#: Items of a group where a CPU looks for an element's windows.
 _GROUP: Final = 64
 
 
@@ -59,36 +69,70 @@ def _width(axes: Sequence[Axis]) -> int:
     if last.adaptive or last.kernel > _UNROLLED:
         return 1
     inner = last.count - 2 * -(-last.padding // last.stride)
-    return next((width for width in (16, 8, 4) if inner >= width), 1)
+    return next((width for width in LANES if inner >= width), 1)
 
 
 # -- launches --------------------------------------------------------------------------------
 
 
 def _plan(request: Request) -> Kernels:
-    axes, x, out = request.attrs["axes"], request.inputs[0], request.output
-    gpu, last = request.device.kind == "gpu", axes[-1].count
-    lines = out.size // last
-    rows = max(1, _WINDOWS // last)
-    items = -(-out.size // _GROUP) * _GROUP if gpu else -(-lines // rows)
+    """An item takes lines of windows."""
+    axes, out = request.attrs["axes"], request.output
+    last = axes[-1].count
+    lines, rows = out.size // last, max(1, request.settings["results"] // last)
+    flags = {"gpu": False, "width": request.settings["width"]}
+    return _launch(request, flags, lines, rows, (-(-lines // rows),), None)
+
+
+def _plan_each(request: Request) -> Kernels:
+    """An item takes windows one by one."""
+    out = request.output
+    sizes, flags = in_groups(request, out.size)
+    lines = out.size // request.attrs["axes"][-1].count
+    return _launch(request, {"gpu": True, "width": 1, **flags}, lines, 1, *sizes)
+
+
+def _launch(
+    request: Request, flags: dict[str, Any], lines: int, rows: int, items: Any, local: Any
+) -> Kernels:
+    axes = request.attrs["axes"]
     args = (("in", 0), ("out", 0), ("out", 1), *_sizes(axes), ("ulong", lines), ("ulong", rows))
-    context = {**_context(x, axes), "gpu": gpu, "width": 1 if gpu else _width(axes)}
-    local = (_GROUP,) if gpu else None
-    return Kernels((Kernel(TEMPLATE, "max_windows", args, (items,), local, context),))
+    context = {**_context(request.inputs[0], axes), **flags}
+    return Kernels((Kernel(TEMPLATE, "max_windows", args, items, local, context),))
 
 
 def _plan_backward(request: Request) -> Kernels:
-    """An item per plane where a CPU can add in place, else per element."""
+    """An item per plane where one can add in place, else per element."""
+    dtype = DTYPES[request.inputs[0].dtype]
+    if dtype.storage != dtype.compute:
+        items = -(-request.output.size // _GROUP) * _GROUP
+        flags = {"scatter": False, "group": _GROUP, "each": 1}
+        return _launch_backward(request, flags, (items,), (_GROUP,))
+    planes = request.output.size // max(1, _volume(request.attrs["axes"]))
+    return _launch_backward(request, {"scatter": True}, (planes,), None)
+
+
+def _plan_backward_each(request: Request) -> Kernels:
+    """An item looks who took an element."""
+    sizes, flags = in_groups(request, request.output.size)
+    return _launch_backward(request, {"scatter": False, **flags}, *sizes)
+
+
+def _launch_backward(request: Request, flags: dict[str, Any], items: Any, local: Any) -> Kernels:
     axes, grad, out = request.attrs["axes"], request.inputs[0], request.output
     planes = out.size // max(1, _volume(axes))
-    dtype = DTYPES[grad.dtype]
-    scatter = request.device.kind != "gpu" and dtype.storage == dtype.compute
-    items = planes if scatter else -(-out.size // _GROUP) * _GROUP
     args = (("in", 0), ("in", 1), ("out", 0), *_sizes(axes), ("ulong", planes))
-    context = {**_context(grad, axes), "scatter": scatter}
-    local = None if scatter else (_GROUP,)
-    kernel = Kernel(TEMPLATE, "max_windows_backward", args, (items,), local, context)
+    context = {**_context(grad, axes), **flags}
+    kernel = Kernel(TEMPLATE, "max_windows_backward", args, items, local, context)
     return Kernels((kernel,))
+
+
+def _class_of(request: Request) -> str:
+    """Which requests share settings: the sizes, and the windows."""
+    axes = request.attrs["axes"]
+    windows = ",".join(f"{a.kernel}/{a.stride}/{a.dilation}" for a in axes)
+    kind = "adaptive " if axes[-1].adaptive else ""
+    return f"{sizes_of(request.inputs[0])} by {kind}windows {windows}"
 
 
 # -- in NumPy --------------------------------------------------------------------------------
@@ -174,7 +218,16 @@ MAX_WINDOWS_BACKWARD: Final = Operator(
     reference=_reference_backward,
     backward=_taken,
     saves=(1,),
-    implementations=(Implementation("max_windows_backward", "gathered", _plan_backward),),
+    implementations=(
+        Implementation("max_windows_backward", "gathered", _plan_backward, CPU),
+        Implementation(
+            "max_windows_backward",
+            "element per item",
+            _plan_backward_each,
+            OTHERS,
+            space=items_space(_class_of),
+        ),
+    ),
     doc="max_windows_backward(grad, places, axes): each window's gradient at the place it took.",
 )
 MAX_WINDOWS: Final = Operator(
@@ -184,7 +237,23 @@ MAX_WINDOWS: Final = Operator(
     reference=_reference,
     backward=_backward,
     saves=(),
-    implementations=(Implementation("max_windows", "lines of windows", _plan),),
+    implementations=(
+        Implementation(
+            "max_windows",
+            "lines of windows",
+            _plan,
+            CPU,
+            space=lines_space(
+                (512, 2048, 8192),
+                _WINDOWS,
+                lambda request: _width(request.attrs["axes"]),
+                _class_of,
+            ),
+        ),
+        Implementation(
+            "max_windows", "window per item", _plan_each, OTHERS, space=items_space(_class_of)
+        ),
+    ),
     results=("values", "places"),
     parts=(MAX_WINDOWS_BACKWARD,),
     doc="max_windows(x, axes): the largest element of each window over the last axes, and its "

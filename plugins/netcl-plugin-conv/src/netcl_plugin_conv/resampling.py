@@ -14,6 +14,15 @@ from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import ShapeError, message
 from netcl_plugin_conv.tables import Resampling, Table, table_of
+from netcl_plugin_conv.window_settings import (
+    CPU,
+    LANES,
+    OTHERS,
+    in_groups,
+    items_space,
+    lines_space,
+    sizes_of,
+)
 from netcl_plugin_conv.windows import floating
 
 TEMPLATE: Final = "conv/resample.cl.j2"
@@ -22,8 +31,7 @@ NAME: Final = "resample"
 _STILL: Final = Resampling(1, 1, "nearest", scale=1.0)
 #: Results that an item of a CPU takes at least.
 _RESULTS: Final = 4096
-_GROUP: Final = 64
-_LANES: Final = 16
+_LANES: Final = LANES[0]
 Ways = tuple[Resampling, ...]
 
 
@@ -56,39 +64,67 @@ def _packed(ways: Ways, wide: str, backwards: bool, device: Device) -> Tensor:
 
 
 def _plan(request: Request) -> Kernels:
+    """An item takes lines of results, by way of a line of its own unless x has them as they are."""
     ways, backwards = request.attrs["ways"], request.attrs["backwards"]
-    x, out, gpu = request.inputs[0], request.output, request.device.kind == "gpu"
+    x, out = request.inputs[0], request.output
     outer, middle, last = _tables(ways, x.dtype, backwards)
     sizes, counts = _sizes(ways, backwards)
     lines = out.size // counts[2]
-    rows = max(1, min(lines, _RESULTS // counts[2]))
+    rows = max(1, min(lines, request.settings["results"] // counts[2]))
     items = -(-lines // rows)
     direct = outer.is_plain and middle.is_plain
     room = sizes[2] + 2 * _LANES
+    context = {"gpu": False, "direct": direct, "width": request.settings["width"]}
+    scratch: tuple[Any, ...] = () if direct else (("scratch", 0),)
+    nbytes = items * room * DTYPES[DTYPES[x.dtype].wide].itemsize
+    kernel = _kernel(
+        request, scratch, (lines, rows, room), (items,), None, {**context, **_line_form(last)}
+    )
+    return Kernels((kernel,), () if direct else (nbytes,))
+
+
+def _plan_each(request: Request) -> Kernels:
+    """An item takes results one by one."""
+    counts = _sizes(request.attrs["ways"], request.attrs["backwards"])[1]
+    sizes, flags = in_groups(request, request.output.size)
+    lines = request.output.size // counts[2]
+    flags |= {"gpu": True, "direct": False}
+    return Kernels((_kernel(request, (), (lines, 1, 0), *sizes, flags),))
+
+
+def _kernel(
+    request: Request, scratch: Any, split: tuple[int, ...], items: Any, local: Any, context: Any
+) -> Kernel:
+    ways, backwards = request.attrs["ways"], request.attrs["backwards"]
+    dtype = DTYPES[request.inputs[0].dtype]
+    outer, middle, _ = _tables(ways, request.inputs[0].dtype, backwards)
+    sizes, counts = _sizes(ways, backwards)
     places = [(2 + outer.taps) * counts[0]]
     places.append(places[0] + (2 + middle.taps) * counts[1])
-    numbers = [*sizes, *counts, *places, lines, rows, room]
-    buffers = [("in", 0), ("in", 1), ("out", 0)]
-    dtype = DTYPES[x.dtype]
-    context = {"storage": dtype.storage, "acc": dtype.compute, "gpu": gpu, "direct": direct}
-    context |= {} if gpu else _line_form(last, counts[2], direct)
-    args = tuple(("ulong", n) for n in numbers)
-    if gpu:
-        items = -(-out.size // _GROUP) * _GROUP
-        return Kernels((Kernel(TEMPLATE, NAME, (*buffers, *args), (items,), (_GROUP,), context),))
-    if direct:
-        return Kernels((Kernel(TEMPLATE, NAME, (*buffers, *args), (items,), None, context),))
-    nbytes = items * room * DTYPES[dtype.wide].itemsize
-    kernel = Kernel(TEMPLATE, NAME, (*buffers, ("scratch", 0), *args), (items,), None, context)
-    return Kernels((kernel,), (nbytes,))
+    numbers = [("ulong", n) for n in (*sizes, *counts, *places, *split)]
+    args = (("in", 0), ("in", 1), ("out", 0), *scratch, *numbers)
+    types = {"storage": dtype.storage, "acc": dtype.compute}
+    return Kernel(TEMPLATE, NAME, args, items, local, {**types, **context})
 
 
-def _line_form(table: Table, count: int, direct: bool) -> dict[str, Any]:
+def _widest(request: Request) -> int:
+    count = _sizes(request.attrs["ways"], request.attrs["backwards"])[1][2]
+    return next((width for width in LANES if count >= width), 1)
+
+
+def _class_of(request: Request) -> str:
+    """Which requests share settings: the sizes before and after, and the ways."""
+    ways = ",".join(f"{way.mode} {way.axis.kernel if way.axis else ''}".strip()
+                    for way in request.attrs["ways"])  # fmt: skip
+    back = " backwards" if request.attrs["backwards"] else ""
+    return f"{sizes_of(request.inputs[0])} to {sizes_of(request.output)} by {ways}{back}"
+
+
+def _line_form(table: Table) -> dict[str, Any]:
     """How a CPU takes the results of a line; past the end of x itself nothing may be read."""
     even = table.is_even
     step = table.step if even else 0
     return {
-        "width": next((width for width in (_LANES, 8, 4) if count >= width), 1),
         "taps": table.taps,
         "plain": table.is_plain,
         "even": even,
@@ -137,7 +173,16 @@ RESAMPLE: Final = Operator(
     reference=_reference,
     backward=_backward,
     saves=(),
-    implementations=(Implementation(NAME, "lines by tables", _plan),),
+    implementations=(
+        Implementation(
+            NAME,
+            "lines by tables",
+            _plan,
+            CPU,
+            space=lines_space((1024, 4096, 16384), _RESULTS, _widest, _class_of),
+        ),
+        Implementation(NAME, "result per item", _plan_each, OTHERS, space=items_space(_class_of)),
+    ),
     doc="resample(x, table, ways, backwards): the last axes of x resampled, each in its way; with "
     "`backwards` the gradient of that.",
 )

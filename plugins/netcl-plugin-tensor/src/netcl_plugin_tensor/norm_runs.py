@@ -87,8 +87,8 @@ def _division(device: Device, x: Spec, layout: Layout) -> _Division:
     gpu = device.kind == "gpu"
     wanted = device.compute_units * (_GROUPS if gpu else 1)
     worth = layout.runs * layout.length // _WORTH
-    most = 1 if layout.per_run else min(layout.runs, worth, wanted // max(1, layout.teams))
-    parts = max(1, most)
+    whole = layout.per_run and not gpu  # a CPU takes the runs of a group as one
+    parts = 1 if whole else max(1, min(layout.runs, worth, wanted // max(1, layout.teams)))
     per_part = -(-layout.runs // parts)
     parts = -(-layout.runs // per_part)
     if not gpu:
@@ -119,11 +119,19 @@ def _launches(request: Request, entry: str, inputs: int, outputs: Any, **flags: 
                "width": cut.width, "per_run": layout.per_run, **base, **flags}  # fmt: skip
     given = [("in", i) for i in range(inputs)]
     items = ((layout.teams * cut.parts * cut.group,), (cut.group,))
-    scratch = [("scratch", 0), ("scratch", 1)]
     if cut.parts == 1:
         return Kernels((Kernel(TEMPLATE, entry, (*given, *outputs, *tail), *items, context),))
-    read = [("in", i) for i in range(4 if "backward" in entry else 1)]
-    parts = Kernel(TEMPLATE, f"{entry}_parts", (*read, *scratch, *tail), *items, context | _PLAIN)
+    first = _PLAIN | {"weight_storage": context["weight_storage"]}
+    sums: list[Any] = []
+    if layout.per_run and "backward" in entry:  # parts have the weights and the sums of their runs
+        first |= {name: context[name] for name in ("weighted", "sums")}
+        sums, outputs, context = outputs[1:], outputs[:1], context | {"sums": ""}
+        read = given
+    else:
+        read = given[: 4 if "backward" in entry else 1]
+    scratch = [("scratch", len(sums)), ("scratch", len(sums) + 1)]
+    args = (*read, *scratch, *sums, *tail)
+    parts = Kernel(TEMPLATE, f"{entry}_parts", args, *items, context | first)
     args = (*given, *scratch, *outputs, *tail)
     apply = Kernel(TEMPLATE, f"{entry}_apply", args, *items, context)
     nbytes = layout.teams * cut.parts * DTYPES[dtype.wide].itemsize
@@ -156,7 +164,7 @@ def _plan_backward(request: Request) -> Kernels:
     found = _launches(request, BACKWARD, inputs, outputs, **flags, sums="wide")
     parts = Spec((x.shape[0], x.shape[1]), DTYPES[x.dtype].wide)
     nbytes = parts.size * DTYPES[parts.dtype].itemsize
-    found = Kernels(found.launches, (nbytes, nbytes))
+    found = Kernels(found.launches, (nbytes, nbytes, *found.scratch))
     for i in range(2):
         finish = reduction_kernels(SUM, request.device, parts, (0,), dtype)
         found = found.then(finish, {("in", 0): ("scratch", i), ("out", 0): ("out", 1 + i)})

@@ -1,4 +1,4 @@
-"""Along one axis, in order: argmax, argmin, cumsum."""
+"""Along one axis, in order: argmax, argmin, cumsum (`scans_gpu` has its form for GPUs)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import ShapeError, message
+from netcl_plugin_tensor import scans_gpu
 from netcl_plugin_tensor.axes import axis, reduced, shape_of
 from netcl_plugin_tensor.merge_sort import is_sorted_sooner, plan_sort
 from netcl_plugin_tensor.reductions import converted, widest
@@ -38,6 +39,8 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
             "reverse": bool(request.attrs.get("reverse")),
             "compensated": widest == "float",
         }
+        if entry == "cumsum" and scans_gpu.is_divided(request, lines, size, inner):
+            return scans_gpu.cumsum(request, lines, size, inner, context)
         args = (("in", 0), ("out", 0), ("ulong", size), ("ulong", inner))
         return Kernels((Kernel(TEMPLATE, entry, args, (lines,), None, context),))
 

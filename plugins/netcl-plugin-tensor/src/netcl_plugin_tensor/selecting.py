@@ -16,7 +16,7 @@ import numpy as np
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
+from netcl_core import Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import (
     Implementation,
     Operator,
@@ -28,7 +28,8 @@ from netcl_core.autograd import (
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor import geometry, lines_gpu
 from netcl_plugin_tensor.axes import axis, plain_shape, shape_of
-from netcl_plugin_tensor.strided import fill, narrow
+from netcl_plugin_tensor.line_sums import MOST, add_lines, line_context, line_numbers
+from netcl_plugin_tensor.strided import fill
 
 TEMPLATE: Final = "tensor/lines.cl.j2"
 _INDICES: Final = ("uint8", "int32", "int64")
@@ -124,53 +125,19 @@ def collected(request: Request, entry: str, first: Kernel, source: int) -> Kerne
         return Kernels((first,))
     along = lines_gpu.lines_of(request, picked, full)
     if request.device.kind == "cpu" or lines_gpu.is_line_per_item(request, along):
-        if entry == "add" and _rounded(full):
-            return _added_in_float(request, picked, full)
+        if entry == "add":
+            return add_lines(request, picked, full)
         buffers = (("in", source), ("in", 1), ("out", 0))
         return Kernels((first, _lines(f"{entry}_lines", request, buffers, picked, full)))
     return Kernels((first,)).then(lines_gpu.collect(request, entry, picked, full, source), {})
 
 
-def _rounded(full: Spec) -> bool:
-    """Whether a sum that is stored after each step loses digits: that of 16-bit floats."""
-    dtype = DTYPES[full.dtype]
-    return dtype.compute == "float" and dtype.storage != "float"
-
-
-def _added_in_float(request: Request, picked: Spec, full: Spec) -> Kernels:
-    """Sums in scratch memory, which are rounded once."""
-    sums, scratch = Spec(full.shape, "float32"), ("scratch", 0)
-    launches = (
-        fill(request.device, sums, "zeros", ("int", 0), scratch),
-        _lines("add_lines", request, (("in", 0), ("in", 1), scratch), picked, full),
-        narrow(request.device, full),
-    )
-    return Kernels(launches, (4 * full.size,))
-
-
 def _lines(entry: str, request: Request, buffers: Any, picked: Spec, full: Spec) -> Kernel:
     """A launch that goes along the lines of `picked` and of `full`, of which it holds parts."""
-    dim, whole = request.attrs["dim"], request.attrs["whole"]
-    sums = entry == "add_lines" and _rounded(full)
-    inner = math.prod(picked.shape[dim + 1 :])
-    outer = math.prod(picked.shape[:dim])
-    context = {
-        "storage": DTYPES[full.dtype].storage,
-        "total": DTYPES[full.dtype].compute if sums else DTYPES[full.dtype].storage,
-        "compute": DTYPES[full.dtype].compute,
-        "index": DTYPES[request.inputs[1].dtype].storage,
-        "whole": whole,
-        "dims": len(picked.shape) if not whole else 0,
-        "dim": dim,
-        "wraps": request.attrs["wraps"],
-    }
-    numbers = [outer, inner, picked.shape[dim], full.shape[dim], math.prod(full.shape[dim + 1 :])]
-    if not whole:
-        for i, size in enumerate(picked.shape):
-            numbers += [size, math.prod(full.shape[i + 1 :])]
-    args = (*buffers, *(("ulong", n) for n in numbers))
-    sizes = geometry.groups(request.device, max(1, outer * inner))
-    return Kernel(TEMPLATE, entry, args, *sizes, context)
+    lines = picked.size // max(1, picked.shape[request.attrs["dim"]])
+    args = (*buffers, *line_numbers(request, picked, full))
+    sizes = geometry.groups(request.device, max(1, lines))
+    return Kernel(TEMPLATE, entry, args, *sizes, line_context(request, picked, full))
 
 
 def _reference(x: Any, index: Any, dim: int, who: str, whole: bool, wraps: bool) -> Any:
@@ -184,14 +151,21 @@ def _reference(x: Any, index: Any, dim: int, who: str, whole: bool, wraps: bool)
 def _reference_back(grad: Any, index: Any, dim: int, who: str, whole: bool, wraps: bool,
                     shape: Sequence[int]) -> Any:  # fmt: skip
     grad = widened(grad)
-    out = np.zeros(shape, grad.dtype)
-    if whole:
-        np.add.at(out, (*[slice(None)] * dim, index.astype(np.int64)), grad)
-        return out
-    places = list(np.indices(index.shape))
-    places[dim] = index.astype(np.int64)
-    np.add.at(out, tuple(places), grad)
-    return out
+    places: list[Any] = [slice(None)] * dim if whole else list(np.indices(index.shape))
+    places[dim:] = [index.astype(np.int64), *places[dim + 1 :]]
+    wide = grad.dtype == np.float32 and _is_crowded(places[dim], dim, whole, shape)
+    out = np.zeros(shape, np.float64 if wide else grad.dtype)
+    np.add.at(out, tuple(places), grad.astype(out.dtype, copy=False))
+    return out.astype(grad.dtype, copy=False)
+
+
+def _is_crowded(index: Any, dim: int, whole: bool, shape: Sequence[int]) -> bool:
+    """Whether some place is named so often that a sum of floats would lose digits there."""
+    if index.shape[0 if whole else dim] <= MOST:
+        return False
+    lines = index if whole else np.moveaxis(index, dim, -1).reshape(-1, index.shape[dim])
+    first = 0 if whole else shape[dim] * np.arange(len(lines))[:, None]
+    return bool(np.bincount((lines % shape[dim] + first).reshape(-1)).max() > MOST)
 
 
 def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:

@@ -20,6 +20,7 @@ from netcl_core.autograd import (
     Request,
     Saved,
     Slots,
+    group_items,
     inlined,
     row_teams,
 )
@@ -28,10 +29,17 @@ from netcl_plugin_tensor.axes import axis, shape_of
 from netcl_plugin_tensor.reductions import converted
 from netcl_plugin_tensor.row_blocks import CPU_WIDTH, rows_of_an_item
 
-#: Lines whose elements stand apart, rows on GPUs, rows on CPUs.
+#: Lines whose elements stand apart, such long ones on GPUs, rows on GPUs, rows on CPUs.
 TEMPLATE: Final = "tensor/softmax.cl.j2"
+COLUMNS: Final = "tensor/softmax_columns.cl.j2"
 TEAMS: Final = "tensor/softmax_rows.cl.j2"
 BLOCKS: Final = "tensor/softmax_blocks.cl.j2"
+#: Elements of a line that several items share; neighbouring lines that a group serves, at most and
+#: at least (so many a GPU reads at once); and groups that keep a compute unit busy.
+_LONG: Final = 32
+_SIDE: Final = 32
+_LEAST: Final = 8
+_GROUPS: Final = 8
 
 
 def _bind(name: str) -> Callable[..., Any]:
@@ -90,7 +98,10 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
         size = spec.shape[dim] if spec.shape else 1
         inner = math.prod(spec.shape[dim + 1 :])
         lines = Lines(spec.size // (size * inner), size, inner)
-        form = _strided if inner > 1 else _teams if request.device.kind == "gpu" else _blocks
+        gpu = request.device.kind == "gpu"
+        form = _teams if gpu else _blocks
+        if inner > 1:
+            form = _columns if gpu and size >= _LONG else _strided
         return Kernels((form(entry, request, lines),))
 
     return plan
@@ -127,6 +138,18 @@ def _strided(entry: str, request: Request, lines: Lines) -> Kernel:
     width = 4 if request.device.kind == "gpu" else CPU_WIDTH
     items = lines.outer * -(-lines.inner // width)
     return _launch(TEMPLATE, entry, request, lines, (items, None), {"width": width})
+
+
+def _columns(entry: str, request: Request, lines: Lines) -> Kernel:
+    """A group takes neighbouring lines: fewer of them, with larger teams, where lines are few."""
+    device = request.device
+    group = group_items(device, DTYPES[DTYPES[request.inputs[0].dtype].wide].itemsize)
+    side = min(_SIDE, group, 1 << (lines.inner - 1).bit_length())
+    while side > _LEAST and lines.outer * -(-lines.inner // side) < _GROUPS * device.compute_units:
+        side //= 2
+    items = lines.outer * -(-lines.inner // side) * group
+    context = {"width": 1, "side": side, "members": group // side}
+    return _launch(COLUMNS, entry, request, lines, (items, group), context)
 
 
 def _teams(entry: str, request: Request, lines: Lines) -> Kernel:

@@ -78,10 +78,10 @@ def _implementations(
     )
 
 
-def narrow(device: Device, out: Spec) -> Kernel:
-    """A launch that rounds scratch buffer 0, of floats, to output 0."""
+def narrow(device: Device, out: Spec, total: str) -> Kernel:
+    """A launch that rounds scratch buffer 0, of the C type `total`, to output 0."""
     dtype = DTYPES[out.dtype]
-    context = {"storage": dtype.storage, "compute": dtype.compute}
+    context = {"storage": dtype.storage, "compute": dtype.compute, "total": total}
     chunk = geometry.chunk(device, _CHUNK)
     args = (("scratch", 0), ("out", 0), ("ulong", out.size), ("ulong", chunk))
     sizes = geometry.groups(device, -(-out.size // chunk))

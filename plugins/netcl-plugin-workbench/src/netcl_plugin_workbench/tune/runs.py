@@ -40,16 +40,17 @@ def tunable_ops() -> list[str]:
     for name in registry.op_names():
         rows = registry.op_rows(name)
         records = [row.record for row in rows if isinstance(row.record, Operator)]
-        if any(_has_space(each) for each in records):
+        if any(has_space(each) for each in records):
             found.add(name)
     return sorted(found)
 
 
-def _has_space(record: Operator) -> bool:
+def has_space(record: Operator) -> bool:
+    """Whether an implementation of an op has settings, or one of a part of it."""
     ways = [offer.item for offer in record.offers() if offer.item is not None]
     parts = [*record.parts, *(part for way in ways for part in way.parts)]
     own = any(way.space is not None for way in ways)
-    return own or any(_has_space(part) for part in parts if isinstance(part, Operator))
+    return own or any(has_space(part) for part in parts if isinstance(part, Operator))
 
 
 # -- an op ---------------------------------------------------------------------------------

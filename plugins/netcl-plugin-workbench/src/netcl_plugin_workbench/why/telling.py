@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from netcl_core.cli.tables import print_json, print_table
@@ -17,6 +17,7 @@ from netcl_core.plugins.commands import decision_on
 from netcl_plugin_workbench.shapes import attribute, specs
 from netcl_plugin_workbench.speed import records
 from netcl_plugin_workbench.speed.records import SpeedRecord
+from netcl_plugin_workbench.why.parts import settings_of_parts
 
 _WHO: Final = "plugins why"
 #: So many calls, the latest, are shown of an op.
@@ -45,6 +46,8 @@ def show(
             print(f"netcl: {error}", file=sys.stderr)
             return 1
         said = of_offers(op, offers, decision)
+    if shapes is not None and not said.settings:
+        said = replace(said, settings=settings_of_parts(op, place, shapes, dtype, named))
     found = _measured(said, place, dtype, shapes)
     if as_json:
         print_json(_data(said, found))
