@@ -7,6 +7,7 @@ from typing import Any
 
 import netcl_core.autograd as ag
 from netcl_core.testing import FLOATS, MILD, Case, masks, normal, uniform, whole
+from netcl_plugin_elementwise.more_cases import MORE
 
 WIDE = uniform(-6, 6)
 ALL = uniform(-3, 3)
@@ -178,4 +179,4 @@ CASES: Sequence[Case] = [
 
 def cases(op: str) -> Sequence[Case]:
     """The cases of an op."""
-    return [case for case in CASES if case.op == op]
+    return [case for case in (*CASES, *MORE) if case.op == op]

@@ -75,5 +75,4 @@ FORMS: Final[Mapping[str, Mapping[str, Form]]] = {
     "div": {"rounding_mode": _divided},
     "round": {"decimals": _rounded},
     "clamp": {"min": _within, "max": _within},
-    "clip": {"min": _within, "max": _within},
 }

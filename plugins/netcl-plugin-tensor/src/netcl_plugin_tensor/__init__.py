@@ -7,6 +7,8 @@ from typing import Any
 from netcl_core import hookimpl
 from netcl_plugin_tensor import (
     channel_norms,
+    closeness,
+    compositions,
     counting,
     distances,
     drawing,
@@ -50,6 +52,8 @@ _MODULES = (
     scattering,
     counting,
     drawing,
+    closeness,
+    compositions,
 )
 
 
