@@ -174,9 +174,10 @@ CASES: Sequence[Case] = [
     Case("clamp", (ALL,), "clamp", {"min": -1, "max": 1}, skip=WRAPPED),
     Case("clamp", (ALL,), "clamp", {"min": 0.5}),
     Case("clip", (normal(2),), "clamp", {"max": 0.5}),
+    *MORE,
 ]  # fmt: skip
 
 
 def cases(op: str) -> Sequence[Case]:
     """The cases of an op."""
-    return [case for case in (*CASES, *MORE) if case.op == op]
+    return [case for case in CASES if case.op == op]

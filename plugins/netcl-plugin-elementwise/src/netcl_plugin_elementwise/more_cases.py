@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netcl_core.testing import FLOATS, INTEGERS, MILD, Case, normal, uniform, whole
+from netcl_core.testing import FLOATS, INTEGERS, MILD, Case, uniform, whole
 
 WIDE = uniform(-6, 6)
 ALL = uniform(-3, 3)
@@ -25,7 +25,7 @@ AT_NAN = {
 COMPOSED: Sequence[Sequence[tuple[int, ...]]] = [[(4, 3, 5)], [(0,)], [()], [(1031,)]]
 
 ANGLES: Sequence[Case] = [
-    Case("tan", (uniform(-1.4, 1.4),), "tan", skip=SPOILED),
+    Case("tan", (uniform(-1.4, 1.4),), "tan"),
     Case("asin", (INSIDE,), "asin"),
     Case("acos", (INSIDE,), "acos"),
     Case("atan", (WIDE,), "atan"),
@@ -33,9 +33,7 @@ ANGLES: Sequence[Case] = [
     Case("sinh", (ALL,), "sinh"),
     Case("cosh", (ALL,), "cosh"),
     Case("asinh", (WIDE,), "asinh"),
-    Case("asinh", (normal(1e12),), "asinh", note="far"),
     Case("acosh", (uniform(1.1, 6),), "acosh"),
-    Case("acosh", (uniform(1e10, 1e12),), "acosh", note="far"),
     Case("atanh", (INSIDE,), "atanh"),
     Case("deg2rad", (WIDE,), "deg2rad"),
     Case("rad2deg", (WIDE,), "rad2deg"),

@@ -53,8 +53,9 @@ AXES: Sequence[Case] = [
     of("select", -2, -1, dtypes=ALL),
     of("narrow", 2, 1, 2, dtypes=ALL, shapes=[[(4, 3, 5)], [(0, 3, 5)], [(3, 17, 31)]]),
     of("narrow", 0, -3, 2, dtypes=ALL, shapes=[[(4, 3, 5)], [(3, 17, 31)]]),
-    of("unbind", 1, dtypes=ALL, shapes=[[(4, 3, 5)], [(0, 3, 5)], [(2, 1)]]),
-]
+    Case("unbind", (X,), lambda t, x: x.unbind(1)[-1], call=lambda x: ag.unbind(x, 1)[-1],
+         dtypes=ALL, shapes=[[(4, 3, 5)], [(0, 3, 5)], [(2, 1)]]),
+]  # fmt: skip
 TOGETHER: Sequence[Case] = [
     joined("concat", JOINED),
     joined("concatenate", SIDE[:1], 1),

@@ -62,6 +62,11 @@ def _places(who: str, given: int | Sequence[int], ndim: int) -> list[int]:
     return found
 
 
+def _some(who: str, shape: Sequence[int]) -> None:
+    if not shape:
+        raise ShapeError(message(who, "a tensor without dimensions", "at least one"))
+
+
 def ravel(input: Any) -> Any:
     """All elements in one dimension: `reshape(-1)`."""
     return ag.reshape(input, (-1,))
@@ -71,6 +76,7 @@ def unflatten(input: Any, dim: int, sizes: Sequence[int]) -> Any:
     """One dimension as several, of which one size may be -1."""
     shape = shape_of(input)
     place = axis("unflatten", dim, len(shape))
+    _some("unflatten", shape)
     made = target_shape("unflatten", shape[place : place + 1], sizes)
     return ag.reshape(input, (*shape[:place], *made, *shape[place + 1 :]))
 
@@ -81,7 +87,8 @@ def fliplr(input: Any) -> Any:
 
 
 def flipud(input: Any) -> Any:
-    """The order of the rows reversed, along dimension 0."""
+    """The order of the rows reversed, along dimension 0; raises ShapeError for a number."""
+    _some("flipud", shape_of(input))
     return ag.flip(input, (0,))
 
 
@@ -89,9 +96,13 @@ def flipud(input: Any) -> Any:
 
 
 def select(input: Any, dim: int, index: int) -> Any:
-    """What stands at one place of an axis, without that axis."""
-    place = axis("select", dim, len(shape_of(input)))
-    return ag.getitem(input, (*[slice(None)] * place, index))
+    """What stands at one place of an axis, without that axis; raises IndexError for none."""
+    shape = shape_of(input)
+    place, number = axis("select", dim, len(shape)), whole(index)
+    size = shape[place] if shape else 0
+    if number is None or not -size <= number < size:
+        raise IndexError(message("select", f"index={index!r}", f"-{size} to {size - 1}"))
+    return ag.getitem(input, (*[slice(None)] * place, number))
 
 
 def narrow(input: Any, dim: int, start: int, length: int) -> Any:
@@ -113,6 +124,7 @@ def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
     """All that stands along an axis, one by one, without that axis."""
     shape = shape_of(input)
     place = axis("unbind", dim, len(shape))
+    _some("unbind", shape)
     lead = [slice(None)] * place
     return tuple(ag.getitem(input, (*lead, i)) for i in range(shape[place]))
 
@@ -164,7 +176,7 @@ def tile(input: Any, dims: Sequence[int]) -> Any:
 
 def repeat(input: Any, *sizes: Any) -> Any:
     """The tensor so often along each axis: `x.repeat(2, 3)`, a number for every axis at least."""
-    times = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    times = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
     if len(times) < len(shape_of(input)):
         given = f"{len(times)} numbers for shape {shape_of(input)}"
         raise AttributeValueError(message("repeat", given, "one for every axis", "Use tile"))
@@ -179,15 +191,15 @@ def count_nonzero(input: Any, dim: Any = None) -> Any:
     return ag.sum(ag.ne(input, 0), dim)
 
 
-def nansum(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def nansum(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """The sum of what is not NaN; arguments as of `sum`."""
-    return ag.sum(ag.where(ag.isnan(input), 0, input), dim, keepdim)
+    return ag.sum(ag.where(ag.isnan(input), 0, input), dim, keepdim, dtype=dtype)
 
 
-def nanmean(input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def nanmean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """The mean of what is not NaN, NaN where there is nothing else; arguments as of `mean`."""
     count = ag.sum(ag.logical_not(ag.isnan(input)), dim, keepdim)
-    return ag.div(ag.nansum(input, dim, keepdim), count)
+    return ag.div(ag.nansum(input, dim, keepdim, dtype=dtype), count)
 
 
 def softmin(input: Any, dim: int = -1, *, dtype: Any = None) -> Any:
