@@ -26,6 +26,12 @@ ALIKE = [
     "t.count_nonzero(x, dim=(0, 1))", "x.nansum()", "x.nanmean(1, keepdim=True)",
     "t.nansum(t.where(x > 5, x, float('nan')), 0)", "t.nanmean(t.where(x > 9, x, float('nan')), 0)",
     "x.nansum(dim=1, dtype=t.float64)", "t.nanmean(x, -1, dtype=t.float64)",
+    "t.stack(t.meshgrid(x[0, 0], x[0, 1], indexing='xy'))",
+    "t.stack(t.meshgrid([x[0, 0], x[1, 1, :2], x[0, 0, 0]], indexing='ij'))",
+    "x.repeat_interleave(2)", "t.repeat_interleave(x, 3, dim=-2)",
+    "t.repeat_interleave(x, t.tensor([2, 0, 1]), 1)", "t.repeat_interleave(x, t.tensor([2]), 1)",
+    "x[0, 0].diag()", "t.diag(x[0, 0], -2)", "x[0].diag(1)", "t.diag(x[0], diagonal=-3)",
+    "x[0].trace()", "t.pixel_shuffle(t.cat([x, x]), 2)", "t.pixel_unshuffle(x[:, 1:], 2)",
     "t.t(x[0])", "t.t(x[0, 0])", "t.isclose(x, x + 1e-3, atol=1e-2)",
     "t.isclose(x, x * 1.001, 1e-2)", "t.isclose(x.int(), x.int() + 1)",
 ]  # fmt: skip
@@ -52,6 +58,19 @@ def test_values(text: str) -> None:
         ("x.sum().unflatten(0, (1, 1))", ShapeError, "unflatten: a tensor without dimensions"),
         ("x.sum().flipud()", ShapeError, "flipud: a tensor without dimensions"),
         ("x.unflatten(2, (3, -1))", ShapeError, "unflatten"),
+        (
+            "t.meshgrid(x, x, indexing='ij')",
+            ShapeError,
+            r"meshgrid: shape \(2, 3, 4\); expected ve",
+        ),
+        ("t.meshgrid(x[0, 0], x[0, 0].int(), indexing='ij')", DtypeError, "float32 and int32"),
+        ("t.meshgrid(x[0, 0], indexing='yx')", NetclError, "indexing='yx'; expected 'ij' or 'xy'"),
+        ("x.repeat_interleave(-1)", AttributeValueError, "repeat_interleave: repeats: -1"),
+        ("x.repeat_interleave(t.tensor([1, 2]), 1)", AttributeValueError, r"of shape \(2,\)"),
+        ("x.diag()", ShapeError, "diag: shape"),
+        ("x.trace()", ShapeError, r"trace: shape \(2, 3, 4\); expected a matrix"),
+        ("t.pixel_shuffle(x, 2)", ShapeError, "pixel_shuffle: x of shape"),
+        ("t.pixel_unshuffle(x, 0)", AttributeValueError, "pixel_unshuffle: downscale_factor=0"),
         ("x.tile((-1,))", AttributeValueError, "tile: dims="),
         ("x.repeat(2)", AttributeValueError, r"1 numbers for shape \(2, 3, 4\)"),
         ("t.hstack([])", NetclError, "at least one"),
@@ -65,6 +84,17 @@ def test_errors(text: str, error: type[Exception], match: str) -> None:
         eval(text, {"x": torch.tensor(ARRAY), "t": torch})
     with pytest.raises(error, match=match):
         eval(text, {"x": nc.tensor(ARRAY), "t": nc})
+
+
+def test_pixels_of_no_pictures() -> None:
+    """PyTorch's own gradient of these fails."""
+    x = nc.zeros((0, 4, 2, 4), requires_grad=True)
+    for y, shape in (
+        (nc.pixel_shuffle(x, 2), (0, 1, 4, 8)),
+        (nc.pixel_unshuffle(x, 2), (0, 16, 1, 2)),
+    ):
+        assert y.shape == shape
+        assert nc.autograd.grad(y.sum(), [x])[0].shape == x.shape
 
 
 def test_answers_are_pythons() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from netcl_core import hookimpl
 from netcl_plugin_tensor import (
+    arranging,
     channel_norms,
     closeness,
     compositions,
@@ -54,6 +55,7 @@ _MODULES = (
     drawing,
     closeness,
     compositions,
+    arranging,
 )
 
 

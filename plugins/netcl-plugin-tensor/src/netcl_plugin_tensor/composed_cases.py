@@ -1,4 +1,4 @@
-"""The cases of second names, of ops that are one or two others, and of closeness."""
+"""The cases of second names, of ops that are one or two others, of closeness and of grids."""
 
 from __future__ import annotations
 
@@ -88,4 +88,18 @@ CLOSE: Sequence[Case] = [
     told("allclose", (FEW, FEW)),
     told("equal", (FEW, FEW)),
 ]  # fmt: skip
-COMPOSED = (*AXES, *TOGETHER, *COUNTED, *SLOPES, *CLOSE)
+ARRANGED: Sequence[Case] = [
+    *(Case("meshgrid", (X, X), lambda t, x, y, i=i, how=how: t.meshgrid(x, y, indexing=how)[i],
+           call=lambda x, y, i=i, how=how: ag.meshgrid(x, y, indexing=how)[i], note=f"{i}-{how}",
+           gradients=[i], shapes=[[(4,), (3,)], [(1,), (17,)], [(0,), (5,)]], dtypes=ALL)
+      for i, how in ((0, "ij"), (1, "ij"), (0, "xy"))),
+    of("repeat_interleave", 3, dtypes=ALL),
+    of("repeat_interleave", 2, 1, dtypes=ALL),
+    of("diag", dtypes=ALL, shapes=[*MATRICES, [(5,)], [(1,)]]),
+    of("diag", 2, dtypes=ALL, shapes=[*MATRICES, [(5,)], [(0,)]]),
+    of("diag", -1, dtypes=ALL, shapes=[*MATRICES, [(5,)], [(0,)]]),
+    of("trace", dtypes=ALL[1:], shapes=MATRICES, skip={"refusal": "bools are counted"}),
+    of("pixel_shuffle", 2, dtypes=ALL, shapes=[[(1, 8, 3, 5)], [(4, 1, 1)]]),
+    of("pixel_unshuffle", 2, dtypes=ALL, shapes=[[(1, 3, 4, 6)], [(1, 2, 2)]]),
+]  # fmt: skip
+COMPOSED = (*AXES, *TOGETHER, *COUNTED, *SLOPES, *CLOSE, *ARRANGED)
