@@ -57,7 +57,7 @@ _RULES: Final[dict[str, tuple[str, ...]]] = {
     "fmax": ("a > b ? 1 : 0", "a > b ? 0 : 1"),
     "fmin": ("a < b ? 1 : 0", "a < b ? 0 : 1"),
     "fmod": ("1", "-trunc(a / b)"),
-    "copysign": ("sign(a) * sign(b)", "0"),
+    "copysign": ("sign(a) * copysign(1, b)", "0"),
     "fma": ("b", "a", "1"),
     **dict.fromkeys(STEPS, ("0",)),
 }

@@ -51,14 +51,6 @@ def _clone(x: Any) -> Any:
     return functions["clone"](x)
 
 
-def _t(x: Any) -> Any:
-    """The transpose of a matrix; a vector or a number as it is."""
-    if x.ndim > 2:
-        remedy = "Use transpose or permute"
-        raise ArgumentError(message("t", f"{x.ndim} dimensions", "at most 2", remedy))
-    return x if x.ndim < 2 else functions["transpose"](x)
-
-
 def _tolist(x: Any) -> Any:
     """The elements as Python numbers, in nested lists."""
     return x.to_host().tolist()
@@ -137,7 +129,6 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "new_ones": _new("ones"),
     "new_zeros": _new("zeros"),
     "reshape_as": _shaped_as("reshape"),
-    "t": _t,
     "tolist": _tolist,
     "type_as": lambda x, other: x.astype(other.dtype),
     "view": _view,

@@ -11,6 +11,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import amp, autodiff, data, nn, optim, testing
 from netcl_core.autograd import AutogradPrimitive, ops
+from netcl_core.codegen.primitives import REQUIRED
 from netcl_core.plugins.registry import registry
 from netcl_core.tensors.methods import METHODS
 
@@ -99,7 +100,8 @@ def _signature(thing: Any) -> str:
     primitive = _primitive(getattr(thing, "__name__", ""))
     if primitive is not None:
         given = primitive.inputs or [f"x{i}" for i in range(primitive.arity)]
-        attrs = [f"{name}={value!r}" for name, value in primitive.attrs.items()]
+        table = primitive.attrs.items()
+        attrs = [name if value is REQUIRED else f"{name}={value!r}" for name, value in table]
         return f"({', '.join([*given, *attrs])})"
     try:
         signature = inspect.signature(thing)

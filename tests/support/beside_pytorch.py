@@ -108,6 +108,24 @@ DIFFERENCES = (
         "something has, MutationError (a RuntimeError) names the line",
     ),
     Difference(
+        "torch.nn.functional.hardshrink(torch.tensor([0, 2])).tolist()",
+        "NotImplementedError",
+        "[0.0, 2.0]",
+        "an elementwise op of floats takes whole numbers too, and its result is floating",
+    ),
+    Difference(
+        "torch.nn.functional.threshold(torch.tensor([1, 5]), 2, 0.5).tolist()",
+        "[0, 5]",
+        "[0.5, 5.0]",
+        "a number with a fraction makes the result floating, as it does in `clamp`",
+    ),
+    Difference(
+        "torch.fmod(torch.tensor([5]), torch.tensor([0])).tolist()",
+        "RuntimeError",
+        "[0]",
+        "a tensor of divisors stays on its device and is not looked at; `%` and `//` alike",
+    ),
+    Difference(
         "torch.tensor([1 + 2j])",
         "tensor([1.+2.j])",
         "DtypeError",

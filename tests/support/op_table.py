@@ -1,8 +1,9 @@
 """Writes docs/ops.md: what every op does on every runtime here in every dtype, from a run.
 
-    python tests/support/op_table.py [distribution ...]
+    python tests/support/op_table.py [new | distribution ...]
 
-With distributions named, the sections of all others stay as they are. It runs the cases of all
+With distributions named, the sections of all others stay as they are; with `new` all rows do, and
+those of the ops that the page lacks are added. It runs the cases of all
 plugins on all devices, which takes minutes, so that `make docs` leaves it alone and `make op-table`
 runs it. Exits with 1 if anything fails, such as that an op has neither a case nor a reason.
 """
@@ -13,6 +14,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -125,13 +127,42 @@ def _replaced(old: str, new: str) -> str:
     return head + "\n\n".join(found[title] for title in sorted(found)) + "\n"
 
 
+def added(old: str, new: str) -> str:
+    """The old page with the new page's rows among those of its sections."""
+    head, *sections = re.split(r"(?m)^(?=## )", old)
+    fresh = {each.split("\n", 1)[0]: each for each in re.split(r"(?m)^(?=## )", new)[1:]}
+    found = [head]
+    for section in sections:
+        rows = re.compile(r"(?m)(?:^\| `.*\n)+").search(section)
+        more = re.compile(r"(?m)(?:^\| `.*\n)+").search(fresh.get(section.split("\n", 1)[0], ""))
+        if rows is not None and more is not None:
+            lines = {*rows[0].splitlines(), *more[0].splitlines()}
+            both = sorted(lines, key=lambda line: line.split("`")[1])
+            section = section.replace(rows[0], "\n".join(both) + "\n")
+        found.append(section)
+    return "".join(found)
+
+
+def lacking(table: Table) -> Table:
+    """The cases of those ops of a table that the page does not have."""
+    listed = set(re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    ops = [op for op in table.ops if op not in listed and registry.op_rows(op)]
+    known = {op: "it has its row" for op in (*table.ops, *table.missing()) if op not in ops}
+    cases = [case for case in table.cases if case.op in ops]
+    return replace(table, cases=cases, internal=known, problems={}, scenarios=(), policies=())
+
+
 def main() -> None:
     """Run all cases and write the page."""
     devices = usable_devices()
+    only_new = sys.argv[1:] == ["new"]
     found: list[tuple[Table, list[Outcome]]] = []
     start = time.monotonic()
 
-    for table in tables(sys.argv[1:]):
+    for whole in tables([] if only_new else sys.argv[1:]):
+        table = lacking(whole) if only_new else whole
+        if not table.cases:
+            continue
 
         def say(what: str, done: int, total: int, who: str = table.provider) -> None:
             if done % 500 == 0 or done == total:
@@ -139,7 +170,9 @@ def main() -> None:
 
         found.append((table, run_level(table, devices, say).outcomes))
     text = page(found, devices)
-    if sys.argv[1:]:
+    if only_new:
+        text = added(PAGE.read_text(encoding="utf-8"), text)
+    elif sys.argv[1:]:
         text = _replaced(PAGE.read_text(encoding="utf-8"), text)
     PAGE.write_text(text, encoding="utf-8")
     failed = [each for _, outcomes in found for each in outcomes if each.state == "failed"]

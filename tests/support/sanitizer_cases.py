@@ -270,6 +270,28 @@ COMPOSITES: Final = {
     "getitem": "basic_getitem, take_along or pick_elements",
     "index_put": "put_elements",
     "bitwise_not": "bitwise_xor or logical_not",
+    "celu": "continuous_elu",
+    "positive": "no kernel: it gives the tensor itself",
+    "nan_to_num": "isposinf, isneginf, isnan and where",
+    **dict.fromkeys(("swapaxes", "swapdims", "t"), "transpose"),
+    **dict.fromkeys(("movedim", "moveaxis"), "permute"),
+    **dict.fromkeys(("ravel", "unflatten"), "no kernel: a reshape is a view"),
+    **dict.fromkeys(("fliplr", "flipud"), "flip"),
+    **dict.fromkeys(("select", "narrow", "unbind"), "basic_getitem"),
+    **dict.fromkeys(("concat", "concatenate", "hstack", "vstack"), "cat"),
+    **dict.fromkeys(("tile", "repeat", "meshgrid"), "expand"),
+    "repeat_interleave": "expand or index_select",
+    "diag": "basic_getitem, or pad, sub, eq and where",
+    "trace": "diag and sum",
+    **dict.fromkeys(("pixel_shuffle", "pixel_unshuffle"), "permute"),
+    "count_nonzero": "ne and sum",
+    "nansum": "isnan, where and sum",
+    "nanmean": "nansum, isnan, logical_not, sum and div",
+    "softmin": "neg and softmax",
+    "rrelu": "leaky_relu, or random_numbers, mul, add and where",
+    "isclose": "sub, abs, mul, add, comparisons and logical ops",
+    "allclose": "isclose and all",
+    "equal": "eq and all",
     **dict.fromkeys(
         ("rand", "randn", "randint", "rand_like", "randn_like", "randint_like"), "random_numbers"
     ),
@@ -368,10 +390,13 @@ OF_THE_OTHER_KIND: Final = {
     },
 }
 
-#: Attribute choices of primitives that change the kernel; others run with their defaults.
+#: Attributes of primitives that have no default, and choices that change the kernel; all others
+#: run with their defaults.
 CHOICES: Final[dict[str, tuple[dict[str, Any], ...]]] = {
     "gelu": ({"approximate": "tanh"}, {"approximate": "none"}),
     "clamp": ({"min": 0.2, "max": 0.5}, {"min": 0.2}, {"max": 0.5}),
+    "logit": ({}, {"eps": 0.25}),
+    "threshold": ({"threshold": 0.5, "value": 0.25},),
 }
 
 #: Functions whose neighbours are rendered into structured kernels, with their arguments.

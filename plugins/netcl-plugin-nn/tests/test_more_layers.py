@@ -44,6 +44,8 @@ LAYERS: list[tuple[str, tuple[Any, ...], tuple[tuple[int, ...], ...]]] = [
     ("Hardshrink", (), ((5, 6),)),
     ("Softshrink", (0.25,), ((5, 6),)),
     ("Tanhshrink", (), ((5, 6),)),
+    ("RReLU", (0.25, 0.25), ((5, 6),)),
+    ("BatchNorm1d", (6,), ((5, 6),)),
     ("Softmin", (0,), ((5, 6),)),
     ("Softmax2d", (), ((2, 3, 4, 5),)),
     ("ReLU6", (), ((5, 6),)),

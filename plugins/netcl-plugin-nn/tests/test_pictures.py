@@ -106,9 +106,9 @@ def test_mistakes_are_named() -> None:
     x = nc.Tensor.ones((1, 4, 6, 6))
     with pytest.raises(AttributeValueError, match="PixelShuffle: 0"):
         nn.PixelShuffle(0)
-    with pytest.raises(ShapeError, match="PixelShuffle: x of shape"):
+    with pytest.raises(ShapeError, match="pixel_shuffle: x of shape"):
         nn.PixelShuffle(3)(x)
-    with pytest.raises(ShapeError, match="PixelUnshuffle: x of shape"):
+    with pytest.raises(ShapeError, match="pixel_unshuffle: x of shape"):
         nn.PixelUnshuffle(4)(x)
     with pytest.raises(ShapeError, match=r"InstanceNorm2d.*\(N, 3, H, W\)"):
         nn.InstanceNorm2d(3)(x)

@@ -6,24 +6,50 @@ from importlib import resources
 from typing import Any
 
 from netcl_core import hookimpl
-from netcl_core.autograd import composite
+from netcl_plugin_elementwise import composed
 from netcl_plugin_elementwise.forms import FORMS, part
 from netcl_plugin_elementwise.operands import (
     ALONG_CHANNELS,
-    bitwise_not,
     no_zero,
     powers,
     slopes_per_channel,
 )
 
 #: Further names by which PyTorch's users know an op.
-ALIASES = {"silu": "swish", "clip": "clamp", "hardtanh": "hard_tanh"}
+ALIASES = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "clip": "clamp",
+    "divide": "div",
+    "fix": "trunc",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "hardsigmoid": "hard_sigmoid",
+    "hardswish": "hard_swish",
+    "hardtanh": "hard_tanh",
+    "less": "lt",
+    "less_equal": "le",
+    "multiply": "mul",
+    "negative": "neg",
+    "not_equal": "ne",
+    "sgn": "sign",
+    "silu": "swish",
+    "subtract": "sub",
+    "true_divide": "div",
+}
 
 #: What looks at the operands of an op before they are broadcast.
 ALIGNED = {
     "pow": powers,
     "prelu": slopes_per_channel,
     "floor_divide": no_zero,
+    "fmod": no_zero,
     "remainder": no_zero,
 }
 
@@ -60,12 +86,17 @@ class ElementwisePlugin:
             )
         for alias, name in ALIASES.items():
             registry.add_template(
-                f"{name}.cl.j2", name=alias, alias_of=name, forms=FORMS.get(alias)
+                f"{name}.cl.j2",
+                name=alias,
+                alias_of=name,
+                parts=parts_of(name),
+                forms=FORMS.get(name),
             )
 
     @hookimpl
     def netcl_register_operators(self, registry: Any) -> None:
-        registry.add(composite(bitwise_not))
+        for record in composed.operators():
+            registry.add(record)
 
     @hookimpl
     def netcl_conformance_cases(self, op: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import netcl_core.autograd as ag
 from netcl_core.testing import FLOATS, MILD, Case, masks, normal, uniform, whole
+from netcl_plugin_elementwise.more_cases import MORE
 
 WIDE = uniform(-6, 6)
 ALL = uniform(-3, 3)
@@ -173,6 +174,7 @@ CASES: Sequence[Case] = [
     Case("clamp", (ALL,), "clamp", {"min": -1, "max": 1}, skip=WRAPPED),
     Case("clamp", (ALL,), "clamp", {"min": 0.5}),
     Case("clip", (normal(2),), "clamp", {"max": 0.5}),
+    *MORE,
 ]  # fmt: skip
 
 

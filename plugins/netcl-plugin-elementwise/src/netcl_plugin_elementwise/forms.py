@@ -1,4 +1,4 @@
-"""Arguments of ops that other ops compute: alpha, rounding_mode, decimals, bounds as tensors."""
+"""Arguments of ops that others compute: alpha, rounding_mode, decimals, bounds, inplace."""
 
 from __future__ import annotations
 
@@ -68,6 +68,20 @@ def _within(x: Any, *, min: Any = None, max: Any = None) -> Any:
     return raised if max is None else ag.clamp_max(raised, max)
 
 
+def _maybe_in_place(op: str) -> Form:
+    def form(x: Any, *, inplace: Any, **rest: Any) -> Any:
+        if inplace and isinstance(x, Tensor):
+            return getattr(x, f"{op}_")(**rest)
+        return getattr(ag, op)(x, **rest)
+
+    return form
+
+
+#: Activations that PyTorch's users have change their argument, by `inplace=True`.
+IN_PLACE: Final = (
+    "relu", "leaky_relu", "elu", "selu", "relu6", "hard_tanh", "hard_sigmoid", "hard_swish",
+    "swish", "mish", "threshold",
+)  # fmt: skip
 #: By op, what computes it where an argument of that name is given.
 FORMS: Final[Mapping[str, Mapping[str, Form]]] = {
     "add": {"alpha": _scaled("add")},
@@ -75,5 +89,5 @@ FORMS: Final[Mapping[str, Mapping[str, Form]]] = {
     "div": {"rounding_mode": _divided},
     "round": {"decimals": _rounded},
     "clamp": {"min": _within, "max": _within},
-    "clip": {"min": _within, "max": _within},
+    **{op: {"inplace": _maybe_in_place(op)} for op in IN_PLACE},
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import netcl_core.autograd as ag
 from netcl_core import DTYPES, Spec, Tensor
 from netcl_core.autograd import Operator, Saved
 from netcl_core.errors import AttributeValueError, ShapeError, message
@@ -30,19 +29,13 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int)
 
 
-def bitwise_not(x: Any) -> Any:
-    """All bits of integers turned round, -x - 1 of signed ones; of bools the logical not."""
-    dtype = getattr(x, "dtype", None)
-    return ag.logical_not(x) if dtype == "bool" or isinstance(x, bool) else ag.bitwise_xor(x, -1)
-
-
 def no_zero(x: Any, y: Any) -> tuple[Any, Any]:
     """x and y as they are; raises AttributeValueError for integers x by the number 0.
 
     A tensor y stays on its device and is not looked at: there an integer by 0 gives 0.
     """
     if isinstance(y, int) and y == 0 and _is_whole(x):
-        raise AttributeValueError(message("//, %", "integers by 0", "another divisor"))
+        raise AttributeValueError(message("//, %, fmod", "integers by 0", "another divisor"))
     return x, y
 
 

@@ -88,13 +88,10 @@ class ELU(_Activation):
 class CELU(_Activation):
     """`x` where positive, else `alpha * (exp(x / alpha) - 1)` (Barron 2017, arXiv:1704.07483)."""
 
+    op = "celu"
+
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__(inplace, alpha=alpha)
-
-    def forward(self, x: Any) -> Any:
-        """`x` of any shape to the same shape."""
-        alpha = self._settings["alpha"]
-        return ag.mul(ag.elu(ag.div(x, alpha)), alpha)
 
 
 class SELU(_Activation):
@@ -181,47 +178,56 @@ class Hardtanh(_Activation):
 class Threshold(_Activation):
     """`x` where it is above `threshold`, else `value`."""
 
+    op = "threshold"
+
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__(inplace, threshold=threshold, value=value)
 
+
+class RReLU(_Activation):
+    """`x` where positive, else `x` times a slope, drawn anew for each element in training.
+
+    The slopes are uniform in `lower` to `upper`; in `eval()` the slope is the mean of the two.
+    (Xu, Wang, Chen, Li 2015, arXiv:1505.00853)
+    """
+
+    op = "rrelu"
+
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
+        super().__init__(inplace, lower=lower, upper=upper)
+
     def forward(self, x: Any) -> Any:
         """`x` of any shape to the same shape."""
-        return ag.where(ag.gt(x, self._settings["threshold"]), x, self._settings["value"])
+        return ag.rrelu(x, **self._settings, training=self.training)
 
 
-class _Shrink(Module):
+class _Shrink(_Activation):
     """Small numbers become 0."""
 
     def __init__(self, lambd: float = 0.5) -> None:
-        self.lambd = lambd
+        super().__init__(lambd=lambd)
 
     def extra_repr(self) -> str:
         """The limit."""
-        return f"{self.lambd}"
+        return f"{self._settings['lambd']}"
 
 
 class Hardshrink(_Shrink):
     """`x` where its magnitude is above `lambd`, else 0."""
 
-    def forward(self, x: Any) -> Any:
-        """`x` of any shape to the same shape."""
-        return ag.where(ag.gt(ag.abs(x), self.lambd), x, 0.0)
+    op = "hardshrink"
 
 
 class Softshrink(_Shrink):
     """`x` moved towards 0 by `lambd`, and 0 where it would pass it."""
 
-    def forward(self, x: Any) -> Any:
-        """`x` of any shape to the same shape."""
-        return ag.sub(x, ag.clamp(x, -self.lambd, self.lambd))
+    op = "softshrink"
 
 
 class Tanhshrink(_Activation):
     """`x - tanh(x)`."""
 
-    def forward(self, x: Any) -> Any:
-        """`x` of any shape to the same shape."""
-        return ag.sub(x, ag.tanh(x))
+    op = "tanhshrink"
 
 
 class GLU(_Activation):
@@ -259,9 +265,7 @@ class LogSoftmax(Softmax):
 class Softmin(Softmax):
     """The softmax of `-x` along `dim`."""
 
-    def forward(self, x: Any) -> Any:
-        """`x` of any shape to the same shape."""
-        return super().forward(ag.neg(x))
+    op = "softmin"
 
 
 class Softmax2d(Softmax):

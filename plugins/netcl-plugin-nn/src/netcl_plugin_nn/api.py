@@ -27,6 +27,7 @@ from netcl_plugin_nn.activations import (
     PReLU,
     ReLU,
     ReLU6,
+    RReLU,
     Sigmoid,
     SiLU,
     Softmax,
@@ -68,6 +69,21 @@ from netcl_plugin_nn.dropout import Dropout, Dropout1d, Dropout2d, Dropout3d
 from netcl_plugin_nn.embedding import Embedding, EmbeddingBag
 from netcl_plugin_nn.files import load, save
 from netcl_plugin_nn.hooks import RemovableHandle
+from netcl_plugin_nn.lazy import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
+)
 from netcl_plugin_nn.linear import Bilinear, Flatten, Identity, Linear, Unflatten
 from netcl_plugin_nn.losses import (
     BCELoss,
@@ -136,10 +152,13 @@ from netcl_plugin_nn.state import LoadReport, StateError
 from netcl_plugin_nn.torch_states import TorchMissingError, from_torch_state_dict, torch_state_dict
 from netcl_plugin_nn.transformer import Transformer, TransformerDecoder, TransformerEncoder
 from netcl_plugin_nn.transformer_layers import TransformerDecoderLayer, TransformerEncoderLayer
+from netcl_plugin_nn.uninitialized import UninitializedBuffer, UninitializedParameter
 
 __all__ = [
     "Module",
     "Parameter",
+    "UninitializedParameter",
+    "UninitializedBuffer",
     "Sequential",
     "ModuleList",
     "ModuleDict",
@@ -184,6 +203,19 @@ __all__ = [
     "InstanceNorm1d",
     "InstanceNorm2d",
     "InstanceNorm3d",
+    "LazyLinear",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
@@ -238,6 +270,7 @@ __all__ = [
     "Hardshrink",
     "LogSigmoid",
     "ReLU6",
+    "RReLU",
     "SELU",
     "Softmax2d",
     "Softmin",

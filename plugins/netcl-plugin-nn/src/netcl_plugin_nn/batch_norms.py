@@ -34,6 +34,8 @@ class _RunningNorm(Module):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = "float32",
+        *,
+        bias: bool = True,
     ) -> None:
         if num_features < 1:
             given = f"num_features={num_features}"
@@ -43,7 +45,7 @@ class _RunningNorm(Module):
         self.momentum = momentum
         self.track_running_stats = track_running_stats
         shape = (num_features,)
-        self.weight, self.bias = ones_and_zeros(shape, affine, affine, dtype, device)
+        self.weight, self.bias = ones_and_zeros(shape, affine, affine and bias, dtype, device)
         if track_running_stats:
             self.register_buffer("running_mean", Tensor.zeros(shape, dtype, device))
             self.register_buffer("running_var", Tensor.ones(shape, dtype, device))
@@ -88,7 +90,8 @@ class _RunningNorm(Module):
         """The settings."""
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
-            f"affine={self.weight is not None}, track_running_stats={self.track_running_stats}"
+            f"affine={self.weight is not None}, bias={self.bias is not None}, "
+            f"track_running_stats={self.track_running_stats}"
         )
 
 
@@ -121,6 +124,7 @@ class BatchNorm1d(_BatchNorm):
         eps: Added to the variance.
         momentum: See above; None: the running statistics are plain means over all batches.
         affine: Whether each channel has a weight and a bias.
+        bias: False: no bias, also where there is a weight.
         track_running_stats: False: the batch's statistics in `eval()` too, and no buffers.
 
     Buffers: `running_mean`, `running_var` of shape (num_features,), and
@@ -159,8 +163,11 @@ class _InstanceNorm(_RunningNorm):
         track_running_stats: bool = False,
         device: Any = None,
         dtype: Any = "float32",
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        settings = (eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(num_features, *settings, bias=bias)
 
 
 class InstanceNorm1d(_InstanceNorm):

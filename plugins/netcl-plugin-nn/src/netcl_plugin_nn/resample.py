@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core.errors import AttributeValueError, ShapeError, message
+from netcl_core.errors import AttributeValueError, message
 from netcl_plugin_nn.module import Module
 
 
@@ -71,15 +71,7 @@ class PixelShuffle(Module):
 
     def forward(self, x: Any) -> Any:
         """Each r^2 channels as blocks of r x r pixels."""
-        r = self.upscale_factor
-        if len(x.shape) < 3 or x.shape[-3] % (r * r):
-            raise _unfit(self, x, r, "(..., C, H, W) with C a multiple of its square")
-        *lead, channels, height, width = x.shape
-        n = len(lead)
-        parts = ag.reshape(x, (*lead, channels // (r * r), r, r, height, width))
-        order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
-        sizes = (*lead, channels // (r * r), height * r, width * r)
-        return ag.reshape(ag.permute(parts, order), sizes)
+        return ag.pixel_shuffle(x, self.upscale_factor)
 
     def extra_repr(self) -> str:
         """The factor."""
@@ -94,15 +86,7 @@ class PixelUnshuffle(Module):
 
     def forward(self, x: Any) -> Any:
         """Blocks of r x r pixels as channels."""
-        r = self.downscale_factor
-        if len(x.shape) < 3 or x.shape[-2] % r or x.shape[-1] % r:
-            raise _unfit(self, x, r, "(..., C, H, W) with H and W multiples of it")
-        *lead, channels, height, width = x.shape
-        n = len(lead)
-        parts = ag.reshape(x, (*lead, channels, height // r, r, width // r, r))
-        order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
-        sizes = (*lead, channels * r * r, height // r, width // r)
-        return ag.reshape(ag.permute(parts, order), sizes)
+        return ag.pixel_unshuffle(x, self.downscale_factor)
 
     def extra_repr(self) -> str:
         """The factor."""
@@ -113,8 +97,3 @@ def _checked_factor(who: str, factor: int) -> int:
     if factor < 1:
         raise AttributeValueError(message(who, f"{factor}", "a positive factor"))
     return factor
-
-
-def _unfit(module: Module, x: Any, factor: int, expected: str) -> ShapeError:
-    given = f"x of shape {tuple(x.shape)} with a factor of {factor}"
-    return ShapeError(message(type(module).__name__, given, expected))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from netcl_core import Tensor, host_array
 from netcl_core.errors import NetclError, message
 from netcl_plugin_nn.torch_states import array_of, is_torch
+from netcl_plugin_nn.uninitialized import Uninitialized
 
 
 class StateError(NetclError, RuntimeError):
@@ -27,24 +28,33 @@ def load(
     """Copy `state` into `tensors` by name; raises StateError before anything is changed."""
     missing = [name for name in tensors if name not in state]
     unexpected = [name for name in state if name not in tensors]
-    arrays = {name: _data(state[name]) for name in tensors if name in state}
+    to_come = [name for name in tensors if isinstance(state.get(name), Uninitialized)]
+    arrays = {name: _data(state[name]) for name in tensors if name in state and name not in to_come}
     mismatched = [
         f"{name} (shape {tuple(data.shape)} given, {tensors[name].shape} expected)"
         for name, data in arrays.items()
-        if tuple(data.shape) != tensors[name].shape
+        if not isinstance(tensors[name], Uninitialized) and tuple(data.shape) != tensors[name].shape
     ]
+    without = [name for name in to_come if not isinstance(tensors[name], Uninitialized)]
     listed = {"missing": missing, "unexpected": unexpected} if strict else {}
     problems = [
         f"{kind} {', '.join(names)}"
-        for kind, names in (*listed.items(), ("of another shape", mismatched))
+        for kind, names in (
+            *listed.items(),
+            ("of another shape", mismatched),
+            ("without data", without),
+        )
         if names
     ]
     if problems:
-        remedy = "Pass strict=False to load only what fits" if not mismatched else ""
+        remedy = "" if mismatched or to_come else "Pass strict=False to load only what fits"
         given = "the state does not fit: " + "; ".join(problems)
         raise StateError(message(f"{who}.load_state_dict", given, "its own names", remedy))
     for name, data in arrays.items():
-        tensors[name].copy_(data)
+        tensor = tensors[name]
+        if isinstance(tensor, Uninitialized):
+            tensor.materialize(tuple(data.shape))
+        tensor.copy_(data)
     return LoadReport(missing, unexpected)
 
 

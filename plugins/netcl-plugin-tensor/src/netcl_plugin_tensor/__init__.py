@@ -6,7 +6,10 @@ from typing import Any
 
 from netcl_core import hookimpl
 from netcl_plugin_tensor import (
+    arranging,
     channel_norms,
+    closeness,
+    compositions,
     counting,
     distances,
     drawing,
@@ -50,6 +53,9 @@ _MODULES = (
     scattering,
     counting,
     drawing,
+    closeness,
+    compositions,
+    arranging,
 )
 
 

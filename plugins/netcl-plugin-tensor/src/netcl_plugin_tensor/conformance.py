@@ -8,6 +8,7 @@ from typing import Any
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.testing import FLOATS, INTEGERS, Case, indices, masks, normal, uniform, whole
+from netcl_plugin_tensor.composed_cases import COMPOSED
 from netcl_plugin_tensor.more_cases import MORE
 
 X = normal()
@@ -331,6 +332,7 @@ PATTERNS: Sequence[Case] = [
 CASES = [
     *PATTERNS,
     *MORE,
+    *COMPOSED,
     *SHAPES,
     *INDEXING,
     *JOINING,

@@ -1,0 +1,99 @@
+"""The cases of further functions of angles and powers, of shrinking ops, and of second names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from netcl_core.testing import FLOATS, INTEGERS, MILD, Case, uniform, whole
+
+WIDE = uniform(-6, 6)
+ALL = uniform(-3, 3)
+AWAY = uniform(0.5, 3)
+INSIDE = uniform(-0.95, 0.95)
+TWO = (ALL, ALL)
+SIGNS = (whole(-1, 1), whole(-1, 1))
+EVERY = ("bool", *INTEGERS, *FLOATS)
+F = "nn.functional"
+SPOILED = {
+    f"{check} on Portable": "PoCL's vector tangent of a small value is off by 0.01 if a lane "
+    "beside it is huge or infinite"
+    for check in ("fused", "non-finite")
+}
+AT_NAN = {
+    "gradient at NaN": "PyTorch's own depends on whether its vector or its scalar code met it"
+}
+COMPOSED: Sequence[Sequence[tuple[int, ...]]] = [[(4, 3, 5)], [(0,)], [()], [(1031,)]]
+
+ANGLES: Sequence[Case] = [
+    Case("tan", (uniform(-1.4, 1.4),), "tan"),
+    Case("asin", (INSIDE,), "asin"),
+    Case("acos", (INSIDE,), "acos"),
+    Case("atan", (WIDE,), "atan"),
+    Case("atan2", TWO, "atan2"),
+    Case("sinh", (ALL,), "sinh"),
+    Case("cosh", (ALL,), "cosh"),
+    Case("asinh", (WIDE,), "asinh"),
+    Case("acosh", (uniform(1.1, 6),), "acosh"),
+    Case("atanh", (INSIDE,), "atanh"),
+    Case("deg2rad", (WIDE,), "deg2rad"),
+    Case("rad2deg", (WIDE,), "rad2deg"),
+    Case("hypot", TWO, "hypot"),
+]
+POWERS: Sequence[Case] = [
+    Case("exp2", (ALL,), "exp2"),
+    Case("log10", (uniform(0.1, 4),), "log10"),
+    Case("logit", (uniform(0.05, 0.95),), "logit"),
+    Case("logit", (uniform(-0.2, 1.2),), "logit", {"eps": 0.1}, skip=AT_NAN),
+]
+PARTS: Sequence[Case] = [
+    Case("frac", (ALL,), "frac"),
+    Case("fmod", (ALL, AWAY), "fmod", specials=MILD, dtypes=FLOATS,
+         skip={"refusal": "whole numbers have a case of their own"}),
+    Case("fmod", (whole(-30, 30), whole(1, 7)), "fmod", note="whole", dtypes=INTEGERS,
+         differentiable=False, skip={"refusal": "the floating dtypes have a case of their own"}),
+    Case("fmax", TWO, "fmax"),
+    Case("fmin", TWO, "fmin"),
+    Case("copysign", TWO, "copysign"),
+    Case("signbit", (ALL,), "signbit", differentiable=False),
+    Case("isposinf", (ALL,), "isposinf", differentiable=False),
+    Case("isneginf", (ALL,), "isneginf", differentiable=False),
+    Case("positive", (ALL,), "positive", shapes=COMPOSED, dtypes=EVERY[1:]),
+    Case("nan_to_num", (ALL,), "nan_to_num", shapes=COMPOSED, dtypes=EVERY,
+         skip={"non-finite": "what PyTorch is asked in, float64, has a larger largest number"}),
+    Case("nan_to_num", (ALL,), "nan_to_num", {"nan": 1.5, "posinf": 2.5, "neginf": -3.5},
+         shapes=COMPOSED, dtypes=EVERY),
+]  # fmt: skip
+ACTIVATIONS: Sequence[Case] = [
+    Case("celu", (ALL,), f"{F}.celu", shapes=COMPOSED, dtypes=EVERY),
+    Case("celu", (ALL,), f"{F}.celu", {"alpha": 0.5}, shapes=COMPOSED, dtypes=EVERY),
+    Case("hardshrink", (ALL,), f"{F}.hardshrink", skip=AT_NAN),
+    Case("hardshrink", (ALL,), f"{F}.hardshrink", {"lambd": 1.5}, skip=AT_NAN),
+    Case("softshrink", (ALL,), f"{F}.softshrink", skip=AT_NAN),
+    Case("softshrink", (ALL,), f"{F}.softshrink", {"lambd": 1.5}, skip=AT_NAN),
+    Case("tanhshrink", (ALL,), f"{F}.tanhshrink"),
+    Case("threshold", (ALL,), f"{F}.threshold", {"threshold": 1, "value": -2}),
+]
+#: Second names, with PyTorch's own of that name.
+SECOND: Sequence[Case] = [
+    Case("absolute", (ALL,), "absolute"),
+    Case("arccos", (INSIDE,), "arccos"),
+    Case("arccosh", (uniform(1.1, 6),), "arccosh"),
+    Case("arcsin", (INSIDE,), "arcsin"),
+    Case("arcsinh", (WIDE,), "arcsinh"),
+    Case("arctan", (WIDE,), "arctan"),
+    Case("arctan2", TWO, "arctan2"),
+    Case("arctanh", (INSIDE,), "arctanh"),
+    Case("divide", (ALL, AWAY), "divide"),
+    Case("fix", (ALL,), "fix"),
+    Case("hardsigmoid", (WIDE,), lambda t, x: t.nn.functional.relu6(x + 3) / 6, skip=AT_NAN),
+    Case("hardswish", (WIDE,), f"{F}.hardswish", skip=AT_NAN),
+    Case("multiply", TWO, "multiply"),
+    Case("negative", (ALL,), "negative"),
+    Case("sgn", (ALL,), "sign"),
+    Case("subtract", TWO, "subtract"),
+    Case("true_divide", (ALL, AWAY), "true_divide"),
+    *(Case(op, inputs, op, note=note, differentiable=False)
+      for op in ("greater", "greater_equal", "less", "less_equal", "not_equal")
+      for note, inputs in (("", TWO), ("ties", SIGNS))),
+]  # fmt: skip
+MORE = (*ANGLES, *POWERS, *PARTS, *ACTIVATIONS, *SECOND)
