@@ -192,6 +192,17 @@ def test_who_serves(x: Any, weight: Any, fields: Any, reason: Any) -> None:
     assert found is None if reason is None else reason in str(found)
 
 
+def test_nothing_to_multiply_is_for_others() -> None:
+    """No images, and a transposed convolution of no channels."""
+    empty = request_of((0, 64, 32, 32), (64, 64, 3, 3))
+    assert "so few products" in str(unsuited(False, partial(plain_task, problem_of), empty))
+    specs = (nc.Spec((2, 0, 5, 5), "float16"), nc.Spec((0, 32, 3, 3), "float16"))
+    attrs = {**ONE, "stride": (2, 2)}
+    out = TRANSPOSED[1].infer(*specs, None, **attrs)
+    none = ag.Request("conv_transpose2d", empty.device, specs, (out,), attrs)
+    assert "0 terms" in str(unsuited(False, transposed_task, none))
+
+
 def test_on_the_tensor_cores_themselves() -> None:
     """Where there are some: whole tiles and borders, strides, groups, a bias and all gradients."""
     each = convolutions.IMPLEMENTATIONS[0].requires

@@ -96,7 +96,7 @@ class _Shape:
         self.problem, self.weighs = problem, weighs
         self.kernel = math.prod(axis.kernel for axis in problem.walks[0])
         self.chunk = 16 // self.size
-        self.channels = _raised(problem.channels, self.chunk)
+        self.channels = _raised(max(1, problem.channels), self.chunk)
         self.above = _raised(problem.outputs, self.chunk)
 
     def sizes(self, axes: Sequence[Axis]) -> tuple[int, int]:
