@@ -247,6 +247,17 @@ def test_every_dtype(device: nc.Device, dtype: str, crossed: bool) -> None:
     multiplied(device, sizes[1], (True, False), {"tile": "16x16x16", "slices": 2}, dtype)
 
 
+@pytest.mark.parametrize("slices", [1, 3])
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_sums_in_variables_of_their_own(
+    device: nc.Device, dtype: str, slices: int, monkeypatch: pytest.MonkeyPatch, joined: list[str]
+) -> None:
+    """As on NVIDIA's devices."""
+    monkeypatch.setattr(device, "platform", "NVIDIA CUDA")
+    for sizes in ((32, 32, 96), (33, 17, 100)):
+        multiplied(device, sizes, (False, True), {"tile": "16x16x16", "slices": slices}, dtype)
+
+
 def test_infinities_reach_their_own_rows_and_columns_alone(device: nc.Device) -> None:
     """What lies beyond a border counts as zero on both sides, and never as a number times zero."""
     a, b = np.ones((3, 5), "float32"), np.ones((5, 6), "float32")

@@ -188,6 +188,7 @@ def _context(
         "items": tile.items,
         "storage": dtype.storage,
         "compute": dtype.compute,
+        "apart": request.device.platform.startswith("NVIDIA"),
         "mask": request.output.dtype == "bool",
         "index": "int" if largest < _INT_MAX else "long",
         "batch_dims": len(product.batch),

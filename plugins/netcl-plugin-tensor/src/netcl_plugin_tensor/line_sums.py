@@ -70,7 +70,7 @@ def add_lines(request: Request, picked: Spec, full: Spec) -> Kernels:
         places, listed, doubles = (("scratch", len(scratch) + i) for i in range(3))
         most = picked.shape[dim] // (MOST + 1)
         scratch += (4 * full.shape[dim], 4 * (most + 1), 8 * most * lines)
-        numbers = (("ulong", picked.shape[dim]), ("ulong", full.shape[dim]), ("uint", MOST))
+        numbers = (("ulong", picked.shape[dim]), ("ulong", full.shape[dim]), ("ulong", MOST))
         args = (("in", 1), places, listed, *numbers)
         launches.append(Kernel(TEMPLATE, "find_crowded", args, (1,), None, context))
         buffers += (places, listed, doubles)
