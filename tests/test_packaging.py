@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from generate import first_party
 import netcl_core
 
 ROOT = Path(__file__).resolve().parent.parent
+CATALOGUE = ROOT / "netcl_core" / "plugins" / "catalogue.json"
 PLUGINS = sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))
 #: It takes ops and kernels apart, and so comes out with each core.
 INSIDE = {"netcl-plugin-workbench"}
@@ -90,21 +92,54 @@ def test_a_plugin_declares_itself(folder: Path) -> None:
     assert f"netcl-plugin-{name}" == folder.name and value.startswith(f"{package}:")
 
 
-@pytest.mark.parametrize("folder", PLUGINS, ids=lambda path: path.name)
-def test_a_plugin_declares_what_it_imports(folder: Path) -> None:
-    """Another plugin that the sources name is a dependency (or one of a dependency's)."""
+def installed_with(folder: Path, extra: str = "") -> set[str]:
+    """The plugin, and every plugin that pip brings along with it (and with one of its extras)."""
     needed: set[str] = set()
     waiting = [folder.name]
     while waiting:
-        for one in project(ROOT / "plugins" / waiting.pop())["project"]["dependencies"]:
-            name = re.split(r"[<>=\[; ]", one)[0]
-            if name in first_party() and name not in needed:
-                needed.add(name)
-                waiting.append(name)
+        name = waiting.pop()
+        needed.add(name)
+        table = project(ROOT / "plugins" / name)["project"]
+        lines = list(table["dependencies"])
+        if name == folder.name and extra:
+            lines += table["optional-dependencies"][extra]
+        found = {re.split(r"[<>=\[; ]", line)[0] for line in lines}
+        waiting += (found & set(first_party())) - needed
+    return needed
+
+
+@pytest.mark.parametrize("folder", PLUGINS, ids=lambda path: path.name)
+def test_a_plugin_declares_what_it_imports(folder: Path) -> None:
+    """Another plugin that the sources name is a dependency (or one of a dependency's)."""
+    needed = installed_with(folder)
     pattern = re.compile(r"^\s*(?:from|import) (netcl_plugin_\w+)", re.MULTILINE)
     for path in (folder / "src").rglob("*.py"):
         for package in pattern.findall(path.read_text(encoding="utf-8")):
-            assert package.replace("_", "-") in needed | {folder.name}, path
+            assert package.replace("_", "-") in needed, path
+
+
+@pytest.mark.parametrize("folder", PLUGINS, ids=lambda path: path.name)
+def test_its_tests_import_what_is_installed_with_it(folder: Path) -> None:
+    """They run beside the plugin alone: what else they use comes after an importorskip."""
+    provider = {
+        name: package
+        for package, row in json.loads(CATALOGUE.read_text(encoding="utf-8"))["packages"].items()
+        for name in row["provides"].get("namespace", ())
+    }
+    plugins = re.compile(r"^(?:from|import) (netcl_plugin_\w+)", re.MULTILINE)
+    names = re.compile(r"^from netcl_core import (.*)", re.MULTILINE)
+    skipped = re.compile(r"^pytest\.importorskip\(\"(netcl_plugin_\w+)", re.MULTILINE)
+    extra = "test" if "test" in project(folder)["project"].get("optional-dependencies", {}) else ""
+    there = installed_with(folder, extra)
+    for path in (folder / "tests").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        asked = {package.replace("_", "-") for package in plugins.findall(text)} & set(
+            first_party()
+        )
+        for line in names.findall(text):
+            asked |= {provider[name] for name in re.findall(r"\w+", line) if name in provider}
+        asked -= {package.replace("_", "-") for package in skipped.findall(text)}
+        assert asked <= there, f"{path} imports {sorted(asked - there)}"
 
 
 def test_every_package_is_typed_and_checked() -> None:

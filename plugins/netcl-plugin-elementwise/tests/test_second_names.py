@@ -11,11 +11,11 @@ from netcl_plugin_elementwise import ALIASES
 from netcl_plugin_elementwise.forms import IN_PLACE
 
 import netcl_core as nc
-from netcl_core import nn
 from netcl_core.errors import AttributeValueError, DtypeError
 
+pytest.importorskip("netcl_plugin_nn")
 torch = pytest.importorskip("torch")
-F = nn.functional
+F = nc.nn.functional
 VALUES = np.array([-7.5, -2.0, -0.5, -0.0, 0.0, 0.25, 3.0, 1e30])
 PYTORCHS = {name: alias for alias, name in ALIASES.items()}
 DEVICES = list(dict.fromkeys([nc.devices()[0], nc.get_device("cpu")]))

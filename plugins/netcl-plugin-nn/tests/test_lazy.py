@@ -12,7 +12,7 @@ from both import compare, drawn
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import nn, optim
+from netcl_core import nn
 from netcl_core.errors import FusionSkipped, ShapeError
 
 torch = pytest.importorskip("torch")
@@ -119,8 +119,9 @@ def test_moves_copies_and_frozen_ones() -> None:
 
 
 def test_an_optimizer_may_come_first() -> None:
+    pytest.importorskip("netcl_plugin_optim")
     model = nn.Sequential(nn.LazyConv2d(2, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(1))
-    optimizer = optim.Adam(model.parameters(), 0.1)
+    optimizer = nc.optim.Adam(model.parameters(), 0.1)
     model(nc.ones(2, 3, 4, 4)).sum().backward()
     before = [each.tolist() for each in model.parameters()]
     optimizer.step()

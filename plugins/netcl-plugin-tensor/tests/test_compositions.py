@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import netcl_core as nc
-from netcl_core import nn
 from netcl_core.errors import AttributeValueError, DtypeError, NetclError, ShapeError
 
+pytest.importorskip("netcl_plugin_nn")
 torch = pytest.importorskip("torch")
-F = nn.functional
+F = nc.nn.functional
 ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 ALIKE = [
     "x.swapaxes(0, 2)", "x.swapdims(-1, 0)", "t.moveaxis(x, (0, 1), (-1, 0))", "x.movedim(2, 0)",
