@@ -80,10 +80,10 @@ test-fast: $(STAMPS)/reference
 	    -m "not packaging and not release" $(ARGS)
 
 release: $(STAMPS)/reference
-	$(PYTEST) -n $(WORKERS) -m "release and not packaging" $(ARGS)
+	$(PYTEST) -n $(WORKERS) -m release $(ARGS)
 
 packages: $(STAMPS)/reference
-	$(PYTEST) -n $(WORKERS) -m packaging $(ARGS)
+	$(PYTEST) -n $(WORKERS) -m "packaging and not release" $(ARGS)
 
 lint: $(STAMPS)/dev
 	$(BIN)/ruff check .

@@ -200,9 +200,19 @@ print(json.dumps([[p.distribution, p.state, p.reason] for p in nc.plugins.list()
 """
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        pytest.param(["-p", "first_of_each"], id="each-test-once"),
+        pytest.param([], marks=pytest.mark.release, id="all-parameters"),
+    ],
+)
 @pytest.mark.parametrize("project", PLUGINS, ids=lambda path: path.name)
 def test_a_plugin_beside_the_core(
-    shelf: Path, new_environment: Callable[..., Environment], project: Path
+    shelf: Path,
+    new_environment: Callable[..., Environment],
+    project: Path,
+    chosen: list[str],
 ) -> None:
     """It installs with what it declares and nothing else, loads, and passes its own tests."""
     clean = new_environment()
@@ -222,8 +232,9 @@ def test_a_plugin_beside_the_core(
         shutil.copytree(folder, target, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "conftest.py"):  # pytest's settings, and what all tests share
         shutil.copy(ROOT / name, clean.work)
-    command = [clean.python, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
-    command += ["-m", "not release and not packaging"]
-    done = run(command, clean.work, **clean.variables())
+    command = [clean.python, "-sP", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    command += ["-m", "not release and not packaging", *chosen]
+    support = {"PYTHONPATH": str(clean.work / "tests" / "support")}
+    done = run(command, clean.work, **support, **clean.variables())
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     print(done.stdout.splitlines()[-1])

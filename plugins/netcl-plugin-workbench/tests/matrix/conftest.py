@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -184,7 +185,7 @@ def cell_record(**changes: Any) -> CellRecord:
 
 PROGRAM = """#!{python}
 import json, os, pathlib, sys, time
-told = json.loads(pathlib.Path({told!r}).read_text())
+told = json.loads(max(pathlib.Path({told!r}).iterdir()).read_text())
 call = pathlib.Path({calls!r}, f"{{time.time_ns():020}}-{{os.getpid()}}")
 call.write_text(json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]))
 what = told["devices" if sys.argv[1] == "devices" else "check"]
@@ -208,10 +209,14 @@ class Fake:
     tool = "nothing"
 
     def tell(self, check: Any = None, devices: Any = None, **how: Any) -> None:
-        """What the check does: print a record, end with a code, sleep, die of a signal."""
+        """What the check does: print a record, end with a code, sleep, die of a signal.
+
+        A new file each time: one of the same size, written again within a tick of the clock, is
+        the old one to another process on some file systems.
+        """
         text = "" if check is None else json.dumps(check)
         told = {"check": {"stdout": text, **how}, "devices": {"stdout": json.dumps(devices or {})}}
-        (self.folder / "told.json").write_text(json.dumps(told))
+        (self.folder / "told" / f"{time.time_ns():020}").write_text(json.dumps(told))
 
     def environment(self, python: Any, supply: Any, wheels: Any, links: Path, named: Any) -> Made:
         assert {*named} <= {*wheels}
@@ -233,7 +238,8 @@ def fake(tmp_path: Path) -> Fake:
     folder = tmp_path / "environment"
     program = folder / "bin" / "netcl"
     program.parent.mkdir(parents=True)
-    told, calls = folder / "told.json", folder / "calls"
+    told, calls = folder / "told", folder / "calls"
+    told.mkdir()
     calls.mkdir()
     program.write_text(PROGRAM.format(python=sys.executable, told=str(told), calls=str(calls)))
     program.chmod(0o755)

@@ -104,7 +104,9 @@ def test_under_the_simulator_only_its_own_check_runs(
 
 def test_the_driver_is_that_of_the_cell(matrix: Any, fake: Any, check: Any) -> None:
     fake.tell(check(devices=[{**check()["devices"][0], "driver": "2.9"}]))
-    assert matrix()[1].record.runtime["driver"] == "2.9"
+    record = matrix()[1].record
+    assert (record.state, record.reason) == ("pass", "")
+    assert record.runtime["driver"] == "2.9"
 
 
 def test_a_failure_carries_its_reason_and_record(
