@@ -31,8 +31,8 @@ _NO_OPERATOR: Final = (
     "the operator's plugin, whose package the project requires, if only for its tests",
     "Name it among the dependencies of the extra dev",
 )
-#: How many cases of an op are tried where every installed op is.
-_OF_EACH_OP: Final = 2
+#: How many cases of an op are tried where every installed op is: a policy has a rule per op.
+_OF_EACH_OP: Final = 1
 #: Of a pattern with the name of an op of its plugin.
 _TWO_KINDS: Final = (
     "an op and a training pattern have this name",
@@ -173,7 +173,7 @@ def table_of(distribution: str) -> Table:
 
 
 def all_cases() -> list[Case]:
-    """The cases of every active plugin that brings ops, of each op the first few."""
+    """The cases of every active plugin that brings ops, of each op the first."""
     registry.load()
     owners = {row.provider for kind in OP_KINDS for row in registry.rows(kind)}
     found: list[Case] = []

@@ -32,6 +32,8 @@ from netcl_plugin_workbench.testing.reference import Values, evaluate, expected
 #: How alike two names are if one is a slip for the other.
 _ALIKE: Final = 0.85
 _SINGLE: Final = "float32"
+#: What a policy's conversions are called in a trace.
+_CAST: Final = "autocast"
 #: `conv1d` and `conv2d` are two ops.
 _DIGITS: Final = re.compile(r"\d")
 
@@ -52,7 +54,8 @@ def check_dtypes(policy: AmpPolicy, case: Case, device: Device) -> None:
     kind = "operator" if case.primitive is None else "primitive"
     rule = policy.rule(case.op, kind)
     for dtype in _given(policy, case):
-        used = {each for node in _traced(policy, case, device, dtype) for each in _computed(node)}
+        nodes = [x for x in _traced(policy, case, device, dtype) if x.op_name != _CAST]
+        used = {each for node in nodes for each in _computed(node)}
         if policy.storage == _SINGLE or policy.storage not in used:
             continue
         what = f"{policy.name}: {case} of {dtype} is computed in {policy.storage}"
@@ -65,9 +68,19 @@ def check_dtypes(policy: AmpPolicy, case: Case, device: Device) -> None:
             raise AssertionError(f"{what}, though its rule is 'keep'")
 
 
-def check_tolerance(policy: AmpPolicy, case: Case, device: Device) -> None:
-    """Values and gradients of float32 and of stored operands, beside float64."""
+def check_tolerance(policy: AmpPolicy, case: Case, device: Device, *, uncast: bool = True) -> None:
+    """Values and gradients of float32 and of stored operands, beside float64.
+
+    Where nothing is cast, float32 operands give what they give without a policy, and stored ones
+    what the op makes of their dtype: the latter is looked at if `uncast`.
+    """
     for dtype in _given(policy, case):
+        nodes = _traced(policy, case, device, dtype)
+        used = {each for node in nodes for each in _computed(node)}
+        other = policy.storage if dtype == _SINGLE else _SINGLE
+        cast = not nodes or other in used
+        if not (cast or (uncast and dtype == policy.storage)):
+            continue
         arrays = case.main_sample(dtype)
         wide = [x.astype(np.float32) if DTYPES[x.dtype.name].floating else x for x in arrays]
         with casting(policy):
@@ -81,7 +94,7 @@ def _given(policy: AmpPolicy, case: Case) -> list[str]:
 
 
 def _traced(policy: AmpPolicy, case: Case, device: Device, dtype: str) -> Sequence[TraceNode]:
-    """What a case calls, without the casts; nothing for one that cannot be traced."""
+    """What a case calls, casts among it; nothing for one that cannot be traced."""
     with use_device(device), TracingContext() as context, casting(policy):
         symbols = [
             context.input(Tensor(None, x.shape, x.dtype.name, device))
@@ -91,7 +104,7 @@ def _traced(policy: AmpPolicy, case: Case, device: Device, dtype: str) -> Sequen
             case.run(*symbols)
         except (TraceBreak, Exception):  # the check of values will say what is wrong
             return ()
-    return [node for node in context.nodes if node.call and node.op_name != "autocast"]
+    return [node for node in context.nodes if node.call]
 
 
 def _computed(node: TraceNode) -> Iterator[str]:

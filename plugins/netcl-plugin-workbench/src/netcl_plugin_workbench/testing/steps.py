@@ -49,7 +49,7 @@ _ONCE: Final[dict[str, CheckFunction]] = {
 #: What a training pattern's case runs besides.
 _OF_PATTERNS: Final[dict[str, CheckFunction]] = {"match": check_match}
 _OF_PATTERNS_ONCE: Final[dict[str, CheckFunction]] = {"near misses": check_near_misses}
-#: It is read and written otherwise than float16, and computed alike: without `thorough`, a case
+#: It is read and written otherwise than float16, and computed alike: without `thorough`, every case
 #: meets it in one shape.
 _ALIKE: Final = ("bfloat16",)
 #: Without `thorough`, this group alone meets every dtype on every device: storing a dtype and
@@ -93,7 +93,8 @@ def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) 
     """Every check of a table on some devices, and once what no device matters to.
 
     Unless it is `thorough`, the first OpenCL device and NumPy take the whole, and the others
-    what is likely to differ on them.
+    what is likely to differ on them; of an op's cases the first meets every dtype in all shapes,
+    the others their main one, and any other in one shape.
     """
     found = [*_of_ops(table), *_of_cases(table)]
     opencl = [device for device in devices if device.backend == "opencl"]
@@ -104,19 +105,22 @@ def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) 
         for each in table.scenarios:
             found.append(CheckStep("scenario", _played(each, device), (), device, op=str(each)))
         for policy in table.policies if first or thorough else ():
-            found += _of_policy(policy, device)
+            found += _of_policy(policy, device, thorough)
     for policy in table.policies:
         named = partial(_without_cases, partial(policies.check_names, policy))
         found.append(CheckStep("policy", named, op=policy.name))
     return found
 
 
-def steps_of_case(case: Case, device: Device, dtype: str) -> Iterator[CheckStep]:
+def steps_of_case(
+    case: Case, device: Device, dtype: str, *, thorough: bool = True
+) -> Iterator[CheckStep]:
     """The checks of a case by itself on a device in a dtype."""
     names = dict(_IN_EACH_DTYPE)
     if case.primitive is None or device.backend != "numpy" or len(case.inputs) < 2:
         del names["broadcasting"]
-    if case.primitive is not None or device.backend == "numpy":
+    tunable = case.primitive is None and device.backend != "numpy"
+    if not (tunable and (thorough or dtype == case.main_dtype)):
         del names["settings"]
     if case.pattern is not None:
         names = _OF_PATTERNS | names
@@ -146,12 +150,14 @@ def _step(check: str, case: Case, device: Device, dtype: str, function: CheckFun
     return CheckStep(check, run, (case,), device, dtype, skip=skip)
 
 
-def _of_policy(policy: AmpPolicy, device: Device) -> Iterator[CheckStep]:
-    """An amp policy on a device: every case of every op that is installed."""
+def _of_policy(policy: AmpPolicy, device: Device, thorough: bool) -> Iterator[CheckStep]:
+    """An amp policy on a device: a case of every op that is installed."""
     cases = all_cases()
+    uncast = thorough or device.backend == "numpy"  # the op's own plugin tries it as well
+    tolerance = partial(policies.check_tolerance, uncast=uncast)
     skip = policy.unmet(device) or ("" if cases else "no op is installed to try it with")
     for case in () if skip else cases:
-        for check in (policies.check_dtypes, policies.check_tolerance):
+        for check in (policies.check_dtypes, tolerance):
             run = partial(_without_cases, partial(check, policy, case, device))
             yield CheckStep("policy", run, (), device, policy.storage, policy.name)
     if skip:
@@ -245,14 +251,17 @@ def _on_device(
             yield CheckStep("fused", partial(_complain, ""), (case,), device, dtype, skip=why)
     fusible = [case for case in cases if is_fusible(case, device, dtype)] if opencl else []
     yield from _fused(fusible, device, dtype, first, thorough)
+    met: set[str] = set()
     for case in cases:
         if case in fusible:  # in all dtypes it runs fused
             main = case.main_dtype if thorough else "float32"
             wanted = dtype == main and (first or thorough)
         else:
             wanted = first or thorough or dtype == "float32"
-        if wanted and (thorough or dtype not in _ALIKE):
-            yield from steps_of_case(case, device, dtype)
+        alone = case.op not in met and dtype not in _ALIKE
+        met.add(case.op)
+        if wanted and (thorough or alone or dtype == case.main_dtype):
+            yield from steps_of_case(case, device, dtype, thorough=thorough)
         elif wanted:
             yield _step("values", case, device, dtype, checks.check_main)
     for case in cases if thorough and opencl and dtype == "float64" else ():
