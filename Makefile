@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:
 	@echo "make demo      train the digits network on the best device here"
 	@echo "make test      run all tests but those of the next two (ARGS='-k name' picks some)"
-	@echo "make release   run the tests that take long: a second OpenCL device, the simulator, large counts"
+	@echo "make release   run the tests that take long: a second OpenCL device, the simulator, all parameters"
 	@echo "make packages  build every wheel and sdist, install and test each in a clean environment"
 	@echo "make test-fast run the tests nearest to what differs from main, for at most 90 s"
 	@echo "make lint      ruff, the format, and mypy --strict on core and plugins"

@@ -355,7 +355,7 @@ def test_seeded_faults_are_found() -> None:
         for record in first_party()
         for fault in expression_faults(record)
         if fault.text.startswith("gradient of ")
-    ][::4]
+    ][::8]
 
     def is_found(record: AutogradPrimitive) -> bool:
         try:
@@ -365,4 +365,4 @@ def test_seeded_faults_are_found() -> None:
 
     missed = [fault for fault in faults if not is_found(fault.record)]
     report = "\n".join(f"{each.op}: {each.kind}: {each.text}" for each in missed)
-    assert len(faults) > 300 and len(missed) <= 0.05 * len(faults), report
+    assert len(faults) > 150 and len(missed) <= 0.05 * len(faults), report

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -123,12 +124,17 @@ def test_dtypes(form: str, opencl: nc.Device, dtype: str) -> None:
     compare([(3, 37, 20), (3, 53, 20), (3, 53, 12)], dtype, scale=SCALES[form])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-@pytest.mark.parametrize(("vector_bytes", "queries"), [(64, 70), (32, 71), (16, 72)])
+WIDTHS = [(64, 70), (32, 71), (16, 72)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "vector_bytes", "queries"),
+    sampled(((dtype, *at) for dtype in ("float32", "float64", "float16") for at in WIDTHS), 4),
+)
 def test_vectors_of_every_width(
+    dtype: str,
     vector_bytes: int,
     queries: int,
-    dtype: str,
     opencl: nc.Device,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -18,7 +18,7 @@ from netcl_core.testing import FLOATS, TOLERANCE, Case, check_values, normal, us
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 ALL = ("bool", "uint8", "int32", "int64", *FLOATS)
 FEW = settings(
-    max_examples=20,
+    max_examples=12,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -24,7 +24,7 @@ OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16,
           "float64": np.float64, "bool": np.bool_, "int64": np.int64}  # fmt: skip
 MANY = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

@@ -67,7 +67,7 @@ def check(shape: tuple[int, ...], dtype: str, p: float = 0.25) -> Any:
 #: Rows that a part of a work-group takes, a whole one, and several; aligned for vectors and not.
 SHAPES = ((5, 7), (9, 1023), (4, 1024), (3, 64), (2, 3, 20), (65, 12), (301, 16), (3, 4096))
 GIVEN = [(shape, "float32") for shape in SHAPES] + [
-    (shape, dtype) for shape in SHAPES[:3] for dtype in TOLERANCE if dtype != "float32"
+    (shape, dtype) for shape in SHAPES[:1] for dtype in TOLERANCE if dtype != "float32"
 ]
 
 

@@ -22,6 +22,7 @@ from netcl_plugin_conv.convolution import (
 from netcl_plugin_tensorcore import convolutions
 from netcl_plugin_tensorcore.convolutions import convolved, plain_task, transposed_task, unsuited
 from netcl_plugin_tensorcore.products import TYPES, Tile
+from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -140,16 +141,19 @@ def same(given: Any, right: Any, dtype: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "dtype", "slices"),
-    [
-        ("padding", "float16", 1),
-        ("padding", "bfloat16", 3),
-        ("padding", "float32", 2),
-        ("strides, dilation, groups", "float16", 2),
-        ("strides, dilation, groups", "float32", 1),
-        ("fewer taps than strides", "float16", 1),
-        ("one dimension", "float32", 1),
-        ("three dimensions", "bfloat16", 1),
-    ],
+    sampled(
+        [
+            ("padding", "bfloat16", 3),
+            ("padding", "float16", 1),
+            ("strides, dilation, groups", "float16", 2),
+            ("padding", "float32", 2),
+            ("one dimension", "float32", 1),
+            ("strides, dilation, groups", "float32", 1),
+            ("fewer taps than strides", "float16", 1),
+            ("three dimensions", "bfloat16", 1),
+        ],
+        2,
+    ),
 )
 def test_a_convolution_and_its_gradients(
     device: nc.Device, name: str, dtype: str, slices: int
@@ -157,7 +161,7 @@ def test_a_convolution_and_its_gradients(
     check_all(device, name, dtype, None, slices)
 
 
-@pytest.mark.parametrize("name", ["padding", "strides, dilation, groups"])
+@pytest.mark.parametrize("name", sampled(["strides, dilation, groups", "padding"], 2))
 def test_four_warps_as_one(device: nc.Device, name: str) -> None:
     check_all(device, name, "float16", GROUPED, 2)
 

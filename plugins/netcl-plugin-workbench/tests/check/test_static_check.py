@@ -18,6 +18,7 @@ from netcl_plugin_workbench.check.findings import KINDS
 from netcl_plugin_workbench.check.reading import from_json
 from netcl_plugin_workbench.check.registration import differences
 from netcl_plugin_workbench.testing.records import CheckRecord, Outcome
+from sampling import sampled
 
 SOUND = Faulty("", "", "")
 #: For what hangs, where the parent waits until nothing was heard for so long.
@@ -112,7 +113,7 @@ def broken_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield site
 
 
-@pytest.mark.parametrize("name", [*BROKEN, *DEADLY])
+@pytest.mark.parametrize("name", sampled([*BROKEN, *DEADLY], 3))
 def test_a_broken_plugin_has_its_code(broken_site: Path, name: str) -> None:
     row = {**BROKEN, **DEADLY}[name]
     patience = IMPATIENT if name == "hang" else PATIENCE

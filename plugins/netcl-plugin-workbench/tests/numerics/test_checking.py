@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import anomaly_figures as figures
 import numpy as np
 import pytest
+from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -281,22 +282,14 @@ def _judge(op: str, dtype: str, device: Any, inputs: int) -> figures.Figures:
     return found
 
 
-def sampled(ops: Sequence[str]) -> list[Any]:
-    """Every eighth op always, all of them before a release."""
-    return [
-        op if i % 8 == 0 else pytest.param(op, marks=pytest.mark.release)
-        for i, op in enumerate(ops)
-    ]
-
-
-@pytest.mark.parametrize("op", sampled(list(CASES)))
+@pytest.mark.parametrize("op", sampled(CASES, 8))
 def test_right_gradients_pass_and_wrong_ones_do_not(op: str) -> None:
     """Of 2,000 inputs some pass, at kinks or where 1 % is near rounding; of these none does."""
     found = _judge(op, "float32", get_device("cpu"), INPUTS)
     assert not found.passed, found.examples
 
 
-@pytest.mark.parametrize("op", sampled(STRUCTURED))
+@pytest.mark.parametrize("op", sampled(STRUCTURED, 8, 6))
 @pytest.mark.parametrize("device", DEVICES[:1], ids=str)
 def test_right_gradients_of_kernels_pass(op: str, device: Any) -> None:
     for dtype in ("bfloat16", "float16", "float32"):
