@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from derivatives import arrays_of, assert_alike, derivatives, expected
 from devices import thorough
+from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -83,7 +84,7 @@ def standardized(over: Callable[[Any], Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.skipif(len(DEVICES) < 2, reason="there is no OpenCL device")
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", sampled([False, True], 2, 1))
 @pytest.mark.parametrize("op", ["layer_norm", "rms_norm", "softmax", "cross_entropy"])
 def test_the_kernels_of_gpus_have_second_derivatives(
     op: str, compiled: bool, monkeypatch: pytest.MonkeyPatch

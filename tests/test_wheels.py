@@ -203,8 +203,8 @@ print(json.dumps([[p.distribution, p.state, p.reason] for p in nc.plugins.list()
 @pytest.mark.parametrize(
     "chosen",
     [
-        pytest.param(["-p", "first_of_each"], id="each-test-once"),
-        pytest.param([], marks=pytest.mark.release, id="all-parameters"),
+        pytest.param(["-p", "first_of_each_file"], id="a-test-of-each-file"),
+        pytest.param([], marks=pytest.mark.release, id="all-tests"),
     ],
 )
 @pytest.mark.parametrize("project", PLUGINS, ids=lambda path: path.name)
@@ -214,7 +214,7 @@ def test_a_plugin_beside_the_core(
     project: Path,
     chosen: list[str],
 ) -> None:
-    """It installs with what it declares and nothing else, loads, and passes its own tests."""
+    """It installs with what it declares alone, loads, and its own tests find what they need."""
     clean = new_environment()
     clean.install(project.name, links=shelf)
     states = {name: (state, reason) for name, state, reason in json.loads(clean.execute(LISTED))}

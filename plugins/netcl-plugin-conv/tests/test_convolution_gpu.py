@@ -111,7 +111,7 @@ GROUPED: list[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", sampled(["float32", "float16"], 2))
 @pytest.mark.parametrize("device", OPENCL, ids=str)
 def test_few_channels_on_a_gpu(device: nc.Device, dtype: str, playing: Callable[..., None]) -> None:
     playing(device, **{**H200, "max_work_group_size": 64})

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_conv import max_windows, resampling
+from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -203,7 +204,7 @@ PER_ITEM = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("group", "each"), [(64, 1), (256, 4)])
+@pytest.mark.parametrize(("group", "each"), sampled([(64, 1), (256, 4)], 2))
 @pytest.mark.parametrize("device", OPENCL, ids=str)
 @forms
 def test_the_forms_of_gpus(

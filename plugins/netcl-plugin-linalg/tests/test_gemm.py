@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_linalg import gemm_tiles
 from netcl_plugin_linalg.gemm_tiles import SPACE, TILES, default_tile
+from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -102,7 +103,7 @@ def tile(request: Any, device: nc.Device, monkeypatch: pytest.MonkeyPatch) -> in
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
-@pytest.mark.parametrize("rows", [301, 91])
+@pytest.mark.parametrize("rows", sampled([301, 91], 2))
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_blocks_of_each_tile(
     layout: tuple[bool, bool], rows: int, dtype: str, tile: int, device: nc.Device
@@ -130,14 +131,17 @@ def test_gradients_of_a_layer_by_each_tile(out: int, tile: int, device: nc.Devic
 
 @pytest.mark.parametrize(
     ("rows", "columns", "layout"),
-    [
-        (1, 1, (False, True)),  # dot
-        (4, 3, (False, False)),  # narrow
-        (4, 40, (False, False)),  # direct
-        (33, 40, (False, True)),  # own panels
-        (33, 40, (True, False)),  # A packed
-        (140, 40, (False, True)),
-    ],
+    sampled(
+        [
+            (1, 1, (False, True)),  # dot
+            (4, 3, (False, False)),  # narrow
+            (4, 40, (False, False)),  # direct
+            (33, 40, (False, True)),  # own panels
+            (33, 40, (True, False)),  # A packed
+            (140, 40, (False, True)),
+        ],
+        2,
+    ),
 )
 def test_long_sums_are_sums_of_runs(
     rows: int, columns: int, layout: tuple[bool, bool], tile: int

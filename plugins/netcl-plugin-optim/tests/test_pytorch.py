@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -89,7 +90,7 @@ def test_half_precision_computes_in_float(name: str, settings: Any) -> None:
 
 
 @all_cases
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", sampled(["bfloat16", "float16", "float32", "float64"], 2, 1))
 def test_the_form_for_gpus(
     name: str, settings: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

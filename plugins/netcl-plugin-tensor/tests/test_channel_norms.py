@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_tensor import norm_columns, norm_runs
+from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -103,7 +104,7 @@ def test_every_form(groups: int, shape: tuple[int, ...], dtype: str, device: Dev
         compare(groups, shape, dtype, device)
 
 
-@pytest.mark.parametrize("group", [64, 256])
+@pytest.mark.parametrize("group", sampled([64, 256], 2))
 @pytest.mark.parametrize("device", OPENCL, ids=str)
 @forms
 def test_the_forms_of_gpus(

@@ -152,7 +152,7 @@ def same(given: Any, right: Any, dtype: str) -> None:
             ("fewer taps than strides", "float16", 1),
             ("three dimensions", "bfloat16", 1),
         ],
-        2,
+        3,
     ),
 )
 def test_a_convolution_and_its_gradients(

@@ -75,7 +75,7 @@ def test_check_numerics_finds_a_gradient_that_is_off() -> None:
         wrong.backward(np.ones(3, "float32"))
 
 
-@pytest.mark.parametrize("factor", [1.01, 0.99, -1.0, 0.0, 388.0])
+@pytest.mark.parametrize("factor", sampled([1.01, 0.99, -1.0, 0.0, 388.0], 2))
 @pytest.mark.parametrize(
     "function", [ag.tanh, lambda x: ag.softmax(x, 1), lambda x: ag.amax(x, 1), ag.square],
     ids=["tanh", "softmax", "amax", "square"],
@@ -282,7 +282,7 @@ def _judge(op: str, dtype: str, device: Any, inputs: int) -> figures.Figures:
     return found
 
 
-@pytest.mark.parametrize("op", sampled(CASES, 8))
+@pytest.mark.parametrize("op", sampled(CASES, 16))
 def test_right_gradients_pass_and_wrong_ones_do_not(op: str) -> None:
     """Of 2,000 inputs some pass, at kinks or where 1 % is near rounding; of these none does."""
     found = _judge(op, "float32", get_device("cpu"), INPUTS)

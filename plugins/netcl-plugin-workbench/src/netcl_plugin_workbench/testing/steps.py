@@ -49,9 +49,9 @@ _ONCE: Final[dict[str, CheckFunction]] = {
 #: What a training pattern's case runs besides.
 _OF_PATTERNS: Final[dict[str, CheckFunction]] = {"match": check_match}
 _OF_PATTERNS_ONCE: Final[dict[str, CheckFunction]] = {"near misses": check_near_misses}
-#: It is read and written otherwise than float16, and computed alike: without `thorough`, every case
-#: meets it in one shape.
-_ALIKE: Final = ("bfloat16",)
+#: It is stored in another dtype than it is computed in: without `thorough`, on an OpenCL device
+#: an op's first case meets it in all shapes, its other cases meet it in one.
+_STORED: Final = "float16"
 #: Without `thorough`, this group alone meets every dtype on every device: storing a dtype and
 #: computing in it are two things, and building takes time.
 _OF_EACH_KIND: Final = 3
@@ -93,8 +93,9 @@ def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) 
     """Every check of a table on some devices, and once what no device matters to.
 
     Unless it is `thorough`, the first OpenCL device and NumPy take the whole, and the others
-    what is likely to differ on them; of an op's cases the first meets every dtype in all shapes,
-    the others their main one, and any other in one shape.
+    what is likely to differ on them. A kernel is built for every dtype, which takes time: on
+    OpenCL a case meets its main dtype in all shapes and float16 in one, and the first case of an
+    op float16 in all shapes and every other dtype in one.
     """
     found = [*_of_ops(table), *_of_cases(table)]
     opencl = [device for device in devices if device.backend == "opencl"]
@@ -258,11 +259,12 @@ def _on_device(
             wanted = dtype == main and (first or thorough)
         else:
             wanted = first or thorough or dtype == "float32"
-        alone = case.op not in met and dtype not in _ALIKE
+        leading = case.op not in met
         met.add(case.op)
-        if wanted and (thorough or alone or dtype == case.main_dtype):
+        whole = thorough or not opencl or (leading and dtype == _STORED)
+        if wanted and (whole or dtype == case.main_dtype):
             yield from steps_of_case(case, device, dtype, thorough=thorough)
-        elif wanted:
+        elif wanted and (leading or dtype == _STORED):
             yield _step("values", case, device, dtype, checks.check_main)
     for case in cases if thorough and opencl and dtype == "float64" else ():
         if case.differentiable and case not in fusible:
