@@ -198,6 +198,19 @@ def test_a_function_of_apply_op_computes_in_what_it_is_given() -> None:
     assert x.grad.numpy().tolist() == [1, 1, 1]
 
 
+def test_a_backward_computes_in_what_it_is_given() -> None:
+    x, w, dtypes = leaf(3, 3), values(3, 3), []
+
+    def backward(grad: Any) -> list[Any]:
+        found = ag.matmul(grad, w)
+        dtypes.append(found.dtype)
+        return [found]
+
+    with ag.casting(HALF):
+        ag.sum(ag.apply_op(lambda v: v * 1, backward, x, op_name="own")).backward()
+    assert dtypes == ["float32"]
+
+
 def test_gradients_do_not_depend_on_where_backward_is_called() -> None:
     found = []
     for inside in (True, False):

@@ -79,6 +79,15 @@ def test_gradients_of_two_leaves_never_share_a_buffer() -> None:
     assert host(y.grad) == [1, 1]
 
 
+def test_a_gradient_that_several_get_is_not_added_to(on_numpy: None) -> None:
+    """Not even to those of sums, which are kept small until another one meets them."""
+    x, w = leaf(1, 2), leaf(3, 4)
+    y = x + w
+    (ag.sum(y * 3) + ag.sum(x) + ag.sum(x)).backward()
+    assert host(x.grad) == [5, 5]
+    assert host(w.grad) == [3, 3]
+
+
 def test_a_seed_of_the_user_is_not_kept_as_gradient() -> None:
     x = leaf(1, 2)
     seed = nc.tensor(np.array([5, 6], "float32"))
@@ -335,6 +344,16 @@ def test_set_grad_enabled_is_the_process_default() -> None:
     assert ag.is_grad_enabled()
 
 
+def test_enable_grad_records_where_the_process_does_not() -> None:
+    x = leaf(3)
+    with ag.set_grad_enabled(False):
+        assert not (x * 2).requires_grad
+        with ag.enable_grad():
+            y = x * 2
+    y.backward()
+    assert host(x.grad) == [2]
+
+
 # -- mistakes that must not pass in silence -----------------------------------------------
 
 
@@ -360,6 +379,18 @@ def test_a_mutation_that_no_gradient_reads_is_fine() -> None:
     w.copy_(np.zeros(2, "float32"))
     loss.backward()
     assert host(x.grad) == [1, 1]
+
+
+def test_saves_counts_arguments_that_are_no_tensors(on_numpy: None) -> None:
+    for number, noticed in ((1, False), (2, True)):
+        args = [3.0, leaf(1), leaf(2)]
+        y = ag.apply_op(lambda k, x, w: w * k, lambda g: [None, None, g], *args, saves=(2,))
+        args[number].copy_([5])
+        if noticed:
+            with pytest.raises(MutationError, match="changed in place"):
+                y.backward()
+        else:
+            y.backward()
 
 
 def test_wrong_gradients_of_a_grad_fn_are_named() -> None:

@@ -142,6 +142,12 @@ def test_keys_that_are_equal_but_not_alike() -> None:
     assert first(kind(one(), {True: 0})) == 2
 
 
+def test_where_a_list_ends_is_part_of_the_key() -> None:
+    compiled = ag.jit_compile(lambda rows: rows[0][0] * len(rows))
+    assert first(compiled([[one(), one()]])) == 1
+    assert first(compiled([[one()], one()])) == 2
+
+
 def test_keyword_arguments() -> None:
     @ag.jit_compile
     def function(x: Any, k: float = 1.0, **rest: Any) -> Any:

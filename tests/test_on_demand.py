@@ -152,6 +152,23 @@ except nc.errors.AmbiguousOpError as error:
     assert "netcl-plugin-early:early_op and netcl-plugin-zzz:early_op" in text
 
 
+def test_what_a_plugin_looks_up_while_it_is_loaded_is_decided_anew(
+    site: Path, said: Callable[..., Any]
+) -> None:
+    """It uses an op of the only one so far that offers it, and offers it itself a moment later."""
+    before = "import netcl_core.autograd as ag\nkept = ag.early_op(3.0), ag.early_op(3.0)"
+    add(site, "early", "early_op")
+    add(site, "zzz", "early_op", "zzz_op", before=before)
+    (text,) = said("""
+ag.zzz_op(three)
+try:
+    ag.early_op(three)
+except nc.errors.AmbiguousOpError as error:
+    said += [str(error)]
+""")
+    assert "netcl-plugin-early:early_op and netcl-plugin-zzz:early_op" in text
+
+
 def test_what_was_made_before_stays(said: Callable[..., Any]) -> None:
     """A plugin that is loaded later outdates no function and no compiled program."""
     assert said("""
@@ -182,6 +199,24 @@ graph = ag.capture(lambda x: ag.busy_two(x) * 2.0, nc.tensor([3.0]))
 said += [graph(nc.tensor([2.0])).item()]
 said += [sys.modules[f"busy_{name}_package"].kept for name in ("one", "two")]
 """) == [13.0, 21.0, 10.0, *[[4.0, "float32", [4.0]]] * 2]
+
+
+def test_an_import_that_the_user_interrupts_is_begun_again(
+    site: Path, said: Callable[..., Any]
+) -> None:
+    before = (
+        "import os, signal\n"
+        "if not os.environ.get('INTERRUPTED'):\n"
+        "    os.environ['INTERRUPTED'] = '1'\n"
+        "    os.kill(os.getpid(), signal.SIGINT)"
+    )
+    add(site, "late", "late_op", before=before)
+    assert said("""
+try:
+    ag.late_op
+except KeyboardInterrupt:
+    said += [ag.late_op(three).item()]
+""") == [10.0]
 
 
 def test_a_broken_plugin_is_told_when_something_needs_it(

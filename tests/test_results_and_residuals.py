@@ -312,6 +312,23 @@ def test_an_unused_result_may_go_first(device: nc.Device) -> None:
     close(x.grad, expected(0, 1)[0], "float32")
 
 
+def test_a_gradient_need_not_reach_the_first_result(on_numpy: None) -> None:
+    record = ag.Operator(
+        "sign_and_double",
+        bind=lambda x: ((x,), {}),
+        infer=lambda x: (nc.Spec(x.shape, "int32"), x),
+        reference=lambda x: (np.sign(x).astype("int32"), x * 2),
+        backward=lambda saved, _, grad: [grad * 2],
+    )
+    x = nc.tensor([3.0], requires_grad=True)
+    sign, double = record(x)
+    assert [each.requires_grad for each in (sign, double)] == [False, True]
+    with pytest.raises(GradientError, match="int32 result of sign_and_double"):
+        sign.backward()
+    double.backward()
+    assert x.grad.item() == 2
+
+
 def test_the_tape_has_a_node_for_each_result_that_a_gradient_reaches(device: nc.Device) -> None:
     x, w = leaves("float32")
     with ag.Tape() as tape:

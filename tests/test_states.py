@@ -54,6 +54,7 @@ def found(name: str) -> Distribution:
 # -- switches --------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("variables", "active", "word"),
     [
@@ -77,6 +78,15 @@ def test_switches(
     off = {name: row for name, row in said.items() if name not in active}
     assert all(state == "disabled" and word in reason for state, _, reason in off.values())
     assert len(said) == 3
+
+
+def test_one_plugin_of_a_distribution_is_switched_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "two-of-one", {}, {"netcl_core.plugins": {"t_a": "a:b", "t_b": "a:b"}})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("NETCL_PLUGINS_DISABLE", "two-of-one:t_a")
+    assert (state_of("t_a")[0], state_of("t_b")[0]) == ("disabled", "found")
 
 
 def test_switches_in_the_file(site: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -381,7 +391,7 @@ def test_a_plugins_warning_is_not_lost_with_the_memory(
 NUMBERS = st.lists(st.integers(0, 3), min_size=1, max_size=4).map(lambda n: ".".join(map(str, n)))
 
 
-@settings(deadline=None, derandomize=True)
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from([">=", "<=", "<", ">", "==", "!="]), NUMBERS), max_size=3),
     NUMBERS,
