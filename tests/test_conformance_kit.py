@@ -14,6 +14,7 @@ from netcl_plugin_workbench.testing.fused import check_group
 from netcl_plugin_workbench.testing.inputs import strided
 from netcl_plugin_workbench.testing.records import Outcome
 from netcl_plugin_workbench.testing.reference import torch_module
+from netcl_plugin_workbench.testing.suite import Suite
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -111,6 +112,7 @@ WRONG: Sequence[tuple[Any, set[str], str]] = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("record", "checks", "complaint"), WRONG)
 def test_a_wrong_op_is_noticed(
     register: Callable[..., None], record: Any, checks: set[str], complaint: str
@@ -314,7 +316,7 @@ def test_cases_come_from_the_hook(collect: Callable[..., Table]) -> None:
 def test_a_table_of_ones_own_is_of_the_installed_plugin(collect: Callable[..., Table]) -> None:
     """However its name is written, and where a rival has an op of this name, too."""
     collect(lambda op: None)
-    table = conformance("KIT", [case()]).conformance_table  # type: ignore[attr-defined]
+    table = Suite("KIT", [case()], None).table()
     assert (table.provider, table.cases[0].provider, table.missing()) == ("kit", "kit", [])
     assert [each.name for each in table.primitives()] == ["kit_cube"]
     with pytest.raises(PluginError, match="'no-kit'; expected an installed plugin"):

@@ -43,8 +43,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--netcl-level",
         choices=_LEVELS,
-        default="run",
-        help="How much is checked of each of them; default: run.",
+        help="How much is checked of each of them; default: run. Given, `conformance` classes in "
+        "test files check all that the level run checks, not a part of it.",
     )
     group.addoption(
         "--netcl-device",
@@ -52,7 +52,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         metavar="DEVICE",
         help="Where they are checked: 'opencl:<index>', 'opencl:<part of a name>' or 'cpu'; may be "
-        "repeated; default: every device at hand.",
+        "repeated; default: every device at hand, for `conformance` classes NumPy and one OpenCL "
+        "device.",
     )
 
 
@@ -67,7 +68,7 @@ def pytest_collection_modifyitems(
 
     from netcl_core.plugins import catalogue
 
-    level, devices = config.getoption("netcl_level"), config.getoption("netcl_device")
+    level, devices = config.getoption("netcl_level") or "run", config.getoption("netcl_device")
     for name in dict.fromkeys(names):
         made: list[Any] = session.ihook.pytest_netcl_items(
             session=session, name=name, level=level, devices=devices

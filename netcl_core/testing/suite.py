@@ -13,7 +13,9 @@ def conformance(
     cases: Sequence[Case] | None = None,
     internal: Mapping[str, str] | None = None,
 ) -> type:
-    """A test class that checks a plugin's ops on every device at hand.
+    """A test class that checks a plugin on NumPy and one OpenCL device, one test per op.
+
+    With `pytest --netcl-level run` it checks everything on every device.
 
     Args:
         provider: The plugin's distribution, such as `"my-plugin"`.

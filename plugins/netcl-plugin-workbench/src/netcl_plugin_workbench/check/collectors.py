@@ -48,7 +48,7 @@ def _collector(
     if level == "run":
         cases: CaseCollector = CaseCollector.from_parent(session, **where)
         places = [get_device(each) for each in devices] or usable_devices()
-        cases.tests = items_of(table, places, thorough=True)
+        cases.tests = items_of(table, places)
         return cases
     checking.insist(level, devices, ())
     made: CheckCollector = CheckCollector.from_parent(session, **where)

@@ -78,16 +78,23 @@ def run_all(
     table: Table,
     devices: Sequence[Device],
     progress: Progress = lambda what, done, total: None,
+    *,
+    thorough: bool = True,
 ) -> list[MutantVerdict]:
-    """Every mutant of ops and policies: of expressions, wrappers and rules, then of kernels."""
+    """Every mutant of ops and policies: of expressions, wrappers and rules, then of kernels.
+
+    They meet the checks of the level run; those of pytest's suite unless it is `thorough`.
+    """
     found: list[MutantVerdict] = []
     for done, row in enumerate(rows):
-        for verdict in run_mutants(row, table):  # each is news: who listens may have a patience
+        for verdict in run_mutants(
+            row, table, thorough=thorough
+        ):  # each is news: who listens may have a patience
             progress(f"mutants: {row.record.name}", done, len(rows))
             found.append(verdict)
     found += run_policy_mutants(table)
     place = _where(devices)
-    return found + run_kernel_mutants(rows, table, place, progress)
+    return found + run_kernel_mutants(rows, table, place, progress, thorough=thorough)
 
 
 def _where(devices: Sequence[Device]) -> Device | None:

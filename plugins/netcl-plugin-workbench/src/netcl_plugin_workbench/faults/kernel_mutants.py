@@ -31,6 +31,8 @@ def run_kernel_mutants(
     table: Table,
     device: Device | None,
     progress: Progress = lambda what, done, total: None,
+    *,
+    thorough: bool = True,
 ) -> list[MutantVerdict]:
     """Every kernel fault of some elementwise ops that changes a kernel which their checks run.
 
@@ -42,14 +44,17 @@ def run_kernel_mutants(
         table: The cases.
         device: Where wrong values are looked for; None: there is no OpenCL device.
         progress: Is told which op comes next.
+        thorough: By all checks, and in Oclgrind; else by those of pytest's suite on the device.
     """
     faulty = [(row, fault) for row in rows for fault in _faults(row, table)]
-    simulator = command() is not None
+    simulator = thorough and command() is not None
     hidden = [each for each in faulty if each[1].kind in SIMULATED] if simulator else []
     plain = [each for each in faulty if each[1].kind not in SIMULATED] if device else []
     found = dict(_simulated(table, hidden, progress))
     left = [(row, fault) for row, fault in hidden if found.get(fault) == ""]
-    seen = dict(_on_device(table, plain + left, device, progress)) if device else {}
+    if not thorough:
+        left = [each for each in faulty if each[1].kind in SIMULATED]
+    seen = dict(_on_device(table, plain + left, device, progress, thorough)) if device else {}
     found |= {fault: check for fault, check in seen.items() if check or fault not in found}
     left = [(row, fault) for row, fault in plain if found.get(fault) == ""]
     if simulator:
@@ -68,12 +73,15 @@ def _on_device(
     faulty: Sequence[tuple[Row, KernelFault]],
     device: Device,
     progress: Progress,
+    thorough: bool,
 ) -> Iterator[tuple[KernelFault, str]]:
     """Each fault that is in a kernel which the checks on a device run, with what caught it."""
     trials: dict[Row, Trial] = {}
     for done, (row, fault) in enumerate(faulty):
         progress(f"mutants: {fault.op} on {device}", done, len(faulty))
-        trial = trials.get(row) or trials.setdefault(row, Trial(row, table, device))
+        if row not in trials:
+            trials[row] = Trial(row, table, device, thorough=thorough)
+        trial = trials[row]
         changed: list[str] = []
         caught = trial.caught_by(partial(_spoiled, row, fault, device, changed))
         if changed:

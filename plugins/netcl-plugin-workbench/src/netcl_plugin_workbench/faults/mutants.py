@@ -55,9 +55,9 @@ def rows_of(table: Table, only: Sequence[str] = ()) -> list[Row]:
     return [row for row in rows if not only or row.record.name in only]
 
 
-def run_mutants(row: Row, table: Table) -> Iterator[MutantVerdict]:
+def run_mutants(row: Row, table: Table, *, thorough: bool = True) -> Iterator[MutantVerdict]:
     """Every fault of an op that changes what it computes, on the NumPy path."""
-    trial = Trial(row, table, get_device("cpu"))
+    trial = Trial(row, table, get_device("cpu"), thorough=thorough)
     if isinstance(row.record, AutogradPrimitive):
         for fault in _expression_faults(row.record):
             yield trial.verdict(fault)
@@ -81,11 +81,13 @@ class Trial:
     """An op with the steps that `check` makes for it on a device, to be made with a mutant.
 
     `cases` are those of the op; those of other ops that run it, where it has none of its own.
+    Unless it is `thorough`, the steps are those of pytest's suite.
     """
 
-    def __init__(self, row: Row, table: Table, device: Device) -> None:
+    def __init__(self, row: Row, table: Table, device: Device, *, thorough: bool = True) -> None:
         self.row = row
         self.device = device
+        self.thorough = thorough
         own = table.cases_of(row.record.name)
         self.cases = own or [case for case in table.cases if _runs(case, row)]
         self._sound: dict[str, bool] = {}
@@ -111,7 +113,7 @@ class Trial:
         op = self.row.record.name
         steps = [
             step
-            for step in steps_of(table, [self.device])
+            for step in steps_of(table, [self.device], thorough=self.thorough)
             if step.check not in _OF_THE_TABLE
             and not step.skip
             and self._sound.get(str(step), True)

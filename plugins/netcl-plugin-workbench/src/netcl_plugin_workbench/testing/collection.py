@@ -128,7 +128,7 @@ def table_of(distribution: str) -> Table:
     Raises:
         PluginError: it is not installed, or does not work.
     """
-    provider = _plugins_of(distribution)[0].distribution
+    provider = plugins_of(distribution)[0].distribution
     records: dict[str, Any] = {}
     twins: list[str] = []
     for record in records_of(provider):
@@ -207,7 +207,7 @@ def table_with(
     Raises:
         PluginError: it is not installed, or does not work.
     """
-    provider = _plugins_of(distribution)[0].distribution
+    provider = plugins_of(distribution)[0].distribution
     return Table(provider, [replace(each, provider=provider) for each in cases], internal or {})
 
 
@@ -242,9 +242,15 @@ def _of_an_implementation(case: Case) -> Case:
     return replace(case, skip={**case.skip, "refusal": why})
 
 
-def _plugins_of(name: str) -> list[Plugin]:
-    """The plugins of a distribution; each of them works."""
-    known = plugins.list()
+def plugins_of(name: str, *, loaded: bool = True) -> list[Plugin]:
+    """The plugins of a distribution, by its name or theirs; each of them works.
+
+    Unless they have to be `loaded`, what a manifest says of them is enough.
+
+    Raises PluginError if there are none, or one does not work.
+    """
+    registry.load(None if loaded else ())
+    known = [*loading.known.values()]
     named = {each.distribution for each in known if each.name == name}
     wanted = {canonical(each) for each in named} or {canonical(name)}
     found = [each for each in known if canonical(each.distribution) in wanted]
@@ -254,7 +260,7 @@ def _plugins_of(name: str) -> list[Plugin]:
         remedy = f"Did you mean {close[0]}?" if close else "`netcl plugins list` shows them"
         raise PluginError(message("conformance", f"{name!r}", "an installed plugin", remedy))
     for plugin in found:
-        if plugin.state != "active":
+        if plugin.state not in ("active", "found"):
             given = f"it is {plugin.state}: {plugin.reason}"
             raise PluginError(
                 message(f"plugin {plugin.name!r} of {name}", given, "one that works", plugin.remedy)

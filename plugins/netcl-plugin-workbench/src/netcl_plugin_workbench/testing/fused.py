@@ -58,22 +58,16 @@ def groups(cases: Sequence[Case], device: Device, dtype: str) -> list[list[Case]
     return parts + [[case] for case in failing]
 
 
-def check_group(
-    cases: Sequence[Case], device: Device, dtype: str, *, broadcast: bool = True
-) -> None:
-    """A group in one kernel per direction: sizes, broadcasting, non-finite values.
-
-    Broadcasting takes four kernels more.
-    """
+def check_group(cases: Sequence[Case], device: Device, dtype: str) -> None:
+    """A group in one kernel per direction: sizes, non-finite values; two more for broadcasting."""
     for shape in _FLAT:
         check_fused(cases, device, dtype, _samples([shape], dtype))
     if dtype != "float32":
         return
-    if broadcast:
-        check_fused(cases, device, dtype, _samples(_BROADCAST, dtype))
-        several = [case for case in cases if len(case.inputs) > 1]
-        if several:
-            check_fused(several, device, dtype, _samples(_TURNED, dtype))
+    check_fused(cases, device, dtype, _samples(_BROADCAST, dtype))
+    several = [case for case in cases if len(case.inputs) > 1]
+    if several:
+        check_fused(several, device, dtype, _samples(_TURNED, dtype))
     kept = [case for case in cases if not case.excuse("non-finite", device, dtype)]
     if kept:
         check_fused(kept, device, dtype, _specials, nan=True)

@@ -68,18 +68,18 @@ def check_dtypes(policy: AmpPolicy, case: Case, device: Device) -> None:
             raise AssertionError(f"{what}, though its rule is 'keep'")
 
 
-def check_tolerance(policy: AmpPolicy, case: Case, device: Device, *, uncast: bool = True) -> None:
+def check_tolerance(policy: AmpPolicy, case: Case, device: Device) -> None:
     """Values and gradients of float32 and of stored operands, beside float64.
 
     Where nothing is cast, float32 operands give what they give without a policy, and stored ones
-    what the op makes of their dtype: the latter is looked at if `uncast`.
+    what the op makes of their dtype: only the latter is looked at.
     """
     for dtype in _given(policy, case):
         nodes = _traced(policy, case, device, dtype)
         used = {each for node in nodes for each in _computed(node)}
         other = policy.storage if dtype == _SINGLE else _SINGLE
         cast = not nodes or other in used
-        if not (cast or (uncast and dtype == policy.storage)):
+        if not (cast or dtype == policy.storage):
             continue
         arrays = case.main_sample(dtype)
         wide = [x.astype(np.float32) if DTYPES[x.dtype.name].floating else x for x in arrays]

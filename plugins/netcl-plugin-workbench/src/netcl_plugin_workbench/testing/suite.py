@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Final, final
 
 import pytest
 
 from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import get_device
 from netcl_core.testing.cases import Case
 from netcl_core.testing.devices import usable_devices
-from netcl_plugin_workbench.testing.collection import Table, table_of, table_with
+from netcl_plugin_workbench.testing.collection import Table, plugins_of, table_of, table_with
 from netcl_plugin_workbench.testing.records import Outcome
 from netcl_plugin_workbench.testing.running import perform
 from netcl_plugin_workbench.testing.steps import CheckStep, steps_of
+
+#: The test of what belongs to none of the names that a plugin's manifest lists.
+_OTHERS: Final = "others"
 
 
 @final
@@ -49,10 +53,10 @@ def _text(outcome: Outcome) -> str:
     return f"{outcome.check}: {outcome.reason}{remedy}"
 
 
-def items_of(table: Table, devices: Sequence[Device], *, thorough: bool) -> list[Item]:
+def items_of(table: Table, devices: Sequence[Device]) -> list[Item]:
     """The tests of a table: per op, per case and device, per group of fused ops and dtype."""
     found: dict[str, Item] = {}
-    for step in steps_of(table, devices, thorough=thorough):
+    for step in steps_of(table, devices):
         name = _name(step)
         found.setdefault(name, Item(name)).steps.append(step)
     return list(found.values())
@@ -69,22 +73,66 @@ def _name(step: CheckStep) -> str:
     return f"{names[0]}...{names[-1]}-{step.device}-{step.dtype}"
 
 
+# -- a class of tests --------------------------------------------------------------------------
+
+
+@final
+class Suite:
+    """The steps of a plugin by the names that its manifest lists; made when the first test runs."""
+
+    def __init__(
+        self, provider: str, cases: Sequence[Case] | None, internal: Mapping[str, str] | None
+    ) -> None:
+        self.provider = provider
+        self.cases = cases
+        self.internal = internal
+        self._steps: dict[str, list[CheckStep]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """A test each. Neither the plugin nor its cases are loaded for them."""
+        plugins = plugins_of(self.provider, loaded=False)
+        found = [name for each in plugins for _, name in each.offers] or [
+            name for each in plugins for name in each.provides
+        ]
+        return [*dict.fromkeys(found), _OTHERS]
+
+    def table(self) -> Table:
+        """The plugin's cases."""
+        if self.cases is None:
+            return table_of(self.provider)
+        return table_with(self.provider, self.cases, self.internal)
+
+    def steps(self, name: str, config: pytest.Config) -> list[CheckStep]:
+        """What is checked of one name; of a group of fused ops it is in the first one's."""
+        if not self._steps:
+            chosen = config.getoption("netcl_device", None) or ()
+            thorough = config.getoption("netcl_level", None) is not None
+            devices = [get_device(each) for each in chosen] or usable_devices()
+            if not chosen and not thorough:
+                devices = [*{each.backend: each for each in reversed(devices)}.values()]
+            known: dict[str, list[CheckStep]] = {each: [] for each in self.names}
+            for step in steps_of(self.table(), devices, thorough=thorough):
+                of = step.listed or step.ops[0]
+                known[of if of in known else _OTHERS].append(step)
+            self._steps = known
+        return self._steps[name]
+
+
 def conformance(
     provider: str,
     cases: Sequence[Case] | None = None,
     internal: Mapping[str, str] | None = None,
 ) -> type:
     """See `netcl_core.testing.suite.conformance`, which calls this."""
-    table = table_of(provider) if cases is None else table_with(provider, cases, internal)
-    items = items_of(table, usable_devices(), thorough=False)
+    suite = Suite(provider, cases, internal)
 
     class TestConformance:
-        """One test per op, per case and device, and per group of fused ops, device and dtype."""
+        """One test per op, pattern, policy and namespace of the plugin."""
 
-        conformance_table = table
-
-        @pytest.mark.parametrize("item", items, ids=str)
-        def test_conformance(self, item: Item) -> None:
-            item.check()
+        @pytest.mark.parametrize("name", suite.names)
+        def test_conformance(self, name: str, request: pytest.FixtureRequest) -> None:
+            steps = suite.steps(name, request.config)
+            report([outcome for step in steps for outcome in perform(step)])
 
     return TestConformance
