@@ -9,24 +9,29 @@ PROJECTS := pyproject.toml $(sort $(wildcard plugins/*/pyproject.toml))
 PLUGINS := $(patsubst %/pyproject.toml,%,$(filter plugins/%,$(PROJECTS)))
 # Python compiles what is imported; to compile all of PyTorch takes longer than to install it.
 PIP := $(BIN)/python -m pip install --quiet --no-compile
-# Built kernels are kept between runs, and not in the user's own cache; the tests have more of them
-# than a user, and would build again what the bound made them forget.
-PYTEST := NETCL_CACHE_DIR='$(CURDIR)/build/test-cache' NETCL_CACHE_SIZE_MB=2048 $(BIN)/python -m pytest
+# What tests draw by: the same numbers all day, and again with `make test SEED=...`.
+SEED ?= $(shell date -u +%Y%m%d)
+# Plugins by name: pytest would rewrite the assertions of every module of a package that has one.
+PYTEST = NETCL_TEST_SEED=$(SEED) $(BIN)/python -m pytest --disable-plugin-autoload -p netcl \
+    -p netcl-workbench -p hypothesispytest --hypothesis-seed=$(SEED) -q --jobs $(WORKERS)
+SHARD ?= 1/1
 WORKERS ?= 2
 COUNT ?= 10000
 DEVICE ?= cpu
 ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# With it in the environment, each process would compile all of Python's sources again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast release packages lint format bench docs manifests \
+.PHONY: help setup demo test test-fast nightly packages lint format bench docs manifests \
         op-table mutants fuzz clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo      train the digits network on the best device here"
-	@echo "make test      run all tests but those of the next two (ARGS='-k name' picks some)"
-	@echo "make release   run the tests that take long: a second OpenCL device, the simulator, all parameters"
+	@echo "make test      run the tests of every day (ARGS='-k name' picks some)"
+	@echo "make nightly   run every test with all its parameters (SHARD=1/4 runs a quarter of the files)"
 	@echo "make packages  build every wheel and sdist, install and test each in a clean environment"
 	@echo "make test-fast run the tests nearest to what differs from main, for at most 90 s"
 	@echo "make lint      ruff, the format, and mypy --strict on core and plugins"
@@ -34,7 +39,7 @@ help:
 	@echo "make docs      write what is generated, then check and run the documentation"
 	@echo "make manifests write every plugin's netcl_plugin.toml from what it registers (part of docs)"
 	@echo "make op-table  run every op's cases on every runtime here and write docs/ops.md (minutes)"
-	@echo "make mutants   break every op in every way and write docs/mutants.md (minutes)"
+	@echo "make mutants   break every op and the engine and write docs/mutants.md (an hour)"
 	@echo "make fuzz      run COUNT random programs (10000) eagerly, compiled and by PyTorch (DEVICE=cpu)"
 	@echo "make bench     compare with other libraries (ARGS='mlp gpt' picks; record and drawing in build/)"
 	@echo "make setup     only make the environment ($(VENV))"
@@ -73,17 +78,16 @@ demo: $(STAMPS)/runtime
 	$(BIN)/netcl train digits
 
 test: $(STAMPS)/reference
-	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not packaging and not release" $(ARGS)
+	$(PYTEST) -m "not packaging" $(ARGS)
 
 test-fast: $(STAMPS)/reference
-	PYTHONPATH=tests/support $(PYTEST) -p nearest -n $(WORKERS) --maxschedchunk=4 -q \
-	    -m "not packaging and not release" $(ARGS)
+	PYTHONPATH=tests/support $(PYTEST) -p nearest -m "not packaging" $(ARGS)
 
-release: $(STAMPS)/reference
-	$(PYTEST) -n $(WORKERS) -m release $(ARGS)
+nightly: $(STAMPS)/reference
+	$(PYTEST) --nightly --netcl-level run --shard $(SHARD) $(ARGS)
 
 packages: $(STAMPS)/reference
-	$(PYTEST) -n $(WORKERS) -m "packaging and not release" $(ARGS)
+	$(PYTEST) -m packaging $(ARGS)
 
 lint: $(STAMPS)/dev
 	$(BIN)/ruff check .
@@ -102,10 +106,11 @@ docs: manifests
 	$(PYTEST) tests/test_docs.py $(ARGS)
 
 op-table: $(STAMPS)/reference
-	NETCL_CACHE_DIR='$(CURDIR)/build/test-cache' $(BIN)/python tests/support/op_table.py
+	$(BIN)/python tests/support/op_table.py
 
 mutants: $(STAMPS)/reference
-	NETCL_CACHE_DIR='$(CURDIR)/build/test-cache' $(BIN)/python tests/support/mutant_table.py
+	$(BIN)/python tests/support/mutant_table.py
+	$(BIN)/python tests/support/engine_faults.py --write
 
 fuzz: $(STAMPS)/reference
 	NETCL_CACHE_DIR='$(CURDIR)/build/fuzz-cache' $(BIN)/python tests/support/fuzz.py $(COUNT) \

@@ -9,48 +9,30 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import platformdirs
 import pytest
 
+#: Which tests run when, and in how many processes.
+pytest_plugins = ["daily", "parallel"]
+
 _CLEARED = ("OCL_ICD_", "OPENCL_VENDOR_PATH", "NETCL_")
-#: Built kernels outlive a run, and all workers and their child processes share them.
-_CACHE = Path(os.environ.get("NETCL_CACHE_DIR") or Path(__file__).with_name("build") / "test-cache")
+#: Built kernels outlive a run and the checkout; all workers and their child processes share them.
+#: Their names say of which source, driver and device they are.
+_CACHE = Path(os.environ.get("NETCL_TEST_CACHE") or platformdirs.user_cache_dir("netcl-tests"))
+#: The tests have more kernels than a user, and would build again what the bound made them forget.
+_CACHE_SIZE_MB = "4096"
 
 #: Bytes that a device's pool may keep from one test to the next.
 _HELD = 16 << 20
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs on a second OpenCL device is for `make release`; it builds every kernel again."""
-    import netcl_core as nc
-
-    others = [device for device in nc.devices() if device.backend == "opencl"][1:]
-    for item in items:
-        call = getattr(item, "callspec", None)
-        given = [] if call is None else call.params.values()
-        if any(each in others for value in given for each in _devices_of(value)):
-            item.add_marker(pytest.mark.release)
-
-
-def _devices_of(value: Any) -> list[Any]:
-    """The devices that a parameter of a test names: itself, by its name, or those of its steps."""
-    import netcl_core as nc
-
-    if isinstance(value, nc.Device):
-        return [value]
-    if isinstance(value, str) and value.startswith("opencl"):
-        with contextlib.suppress(nc.errors.DeviceError):
-            return [nc.get_device(value)]
-    return [step.device for step in getattr(value, "steps", ())]
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """What is there before the first test stays: no search for garbage looks at it again."""
-    gc.collect()
-    gc.freeze()
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +47,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
         cache.mkdir()
         (cache / "programs").symlink_to(kernels)
     monkeypatch.setenv("NETCL_CACHE_DIR", str(cache))
+    monkeypatch.setenv("NETCL_CACHE_SIZE_MB", _CACHE_SIZE_MB)
 
 
 @pytest.fixture(autouse=True)

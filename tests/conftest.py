@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from environments import Environment, build, share_third_party
+from environments import Environment, build, projects, share_third_party
 from given import Given
 
 import netcl_core as nc
@@ -96,6 +98,33 @@ def core_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("hatchling", reason="the build backend is not installed")
     (wheel,) = build(ROOT, tmp_path_factory.mktemp("wheel"), "wheel")
     return wheel
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
+    """Project name -> (wheel, sdist), built from the checkout."""
+    pytest.importorskip("hatchling", reason="the build backend is not installed")
+    base = tmp_path_factory.mktemp("dist")
+
+    def make(project: Path) -> tuple[Path, Path]:
+        sdist, wheel = sorted(build(project, base / project.name, "wheel", "sdist"), key=_is_wheel)
+        return wheel, sdist
+
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip((p.name for p in projects()), pool.map(make, projects()), strict=True))
+
+
+@pytest.fixture(scope="session")
+def shelf(built: dict[str, tuple[Path, Path]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder with all wheels, from which pip installs."""
+    folder = tmp_path_factory.mktemp("shelf")
+    for wheel, _ in built.values():
+        shutil.copy(wheel, folder)
+    return folder
+
+
+def _is_wheel(path: Path) -> bool:
+    return path.suffix == ".whl"
 
 
 @pytest.fixture

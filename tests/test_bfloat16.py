@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -174,14 +175,14 @@ def agree(function: Callable[..., Any], theirs: Callable[..., Any], *data: Any) 
     ],
     ids=["gelu", "softmax", "chain", "amax", "var"],
 )
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(data=st.data())
 def test_ops(function: Callable[..., Any], theirs: Callable[..., Any], data: Any) -> None:
     made = data.draw(arrays.arrays(np.float32, SHAPES, elements=FINITE))
     agree(function, theirs, made.astype(BRAIN))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(rows=st.integers(1, 33), inner=st.integers(1, 70), columns=st.integers(1, 40))
 def test_products(rows: int, inner: int, columns: int) -> None:
     random = np.random.default_rng(rows * 1000 + inner)
@@ -253,7 +254,7 @@ def test_a_chain_is_captured_and_recomputed(device: Any) -> None:
         same_bits(graph(x.detach()).to_host(), chain(x).to_host())
 
 
-@pytest.mark.release
+@pytest.mark.nightly
 @pytest.mark.parametrize("plugin", ["elementwise", "linalg", "losses", "tensor"])
 def test_every_case_in_every_shape(plugin: str) -> None:
     """What the plugin's own tests do in one shape."""

@@ -115,7 +115,7 @@ def test_a_broken_plugin_is_named(outcome: dict[str, Any], name: str) -> None:
     assert f"Repair, upgrade or uninstall {distribution}" in warning
 
 
-@pytest.mark.release  # two processes for each; all of them together are named above
+@pytest.mark.nightly  # two processes for each; all of them together are named above
 @pytest.mark.parametrize("name", BROKEN)
 def test_alone_it_harms_nobody(tmp_path: Path, name: str) -> None:
     """One broken plugin beside healthy ones: those work, and `netcl plugins` names it."""

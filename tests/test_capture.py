@@ -13,6 +13,7 @@ from typing import Any
 import captured
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import FLOATS, generate
@@ -87,7 +88,7 @@ def test_a_training_step_has_few_launches(fast: nc.Device, compiled: bool, most:
 ACTIONS = ("replay", "replay device data", "eager", "rate", "no gradients", "allocate", "entry")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=12))
 def test_replays_and_eager_work_in_any_order(actions: list[str]) -> None:
     with nc.use_device(DEVICES[0]):
@@ -456,7 +457,7 @@ def test_random_programs(on_numpy: None) -> None:
     assert not wrong_programs(nc.default_device(), range(100))
 
 
-@pytest.mark.release
+@pytest.mark.nightly
 @pytest.mark.parametrize("part", range(20))
 def test_random_programs_on_every_device(device: nc.Device, part: int) -> None:
     assert not wrong_programs(device, range(part * 100, part * 100 + 100))

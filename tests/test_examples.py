@@ -28,7 +28,15 @@ def shelf(core_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("project", EXAMPLES, ids=lambda path: path.name)
+#: A policy is tried with every op on every device, which builds for minutes.
+LONG = "netcl-plugin-half-inference"
+CHECKED = [
+    pytest.param(each, id=each.name, marks=[pytest.mark.nightly] if each.name == LONG else [])
+    for each in EXAMPLES
+]
+
+
+@pytest.mark.parametrize("project", CHECKED)
 def test_an_example_passes_its_check(
     project: Path, shelf: Path, new_environment: Callable[..., Environment]
 ) -> None:

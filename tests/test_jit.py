@@ -375,6 +375,7 @@ INDEPENDENT = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", INDEPENDENT)
 def test_an_unused_input_has_no_gradient(kind: str, device: Any) -> None:
     function, (first, second) = INDEPENDENT[kind], (data(7), data(7, seed=1))

@@ -12,6 +12,7 @@ from typing import Any
 
 import differential
 import pytest
+from daily import examples
 from differential import Found, check, covectors, functions, run_netcl, sample
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -28,12 +29,11 @@ for _plugin in ("elementwise", "tensor", "linalg"):
 
 
 def fuzz(count: int) -> settings:
-    """So many programs, the same ones in every run."""
+    """So many programs, by day a quarter."""
     return settings(
-        max_examples=count,
+        max_examples=examples(count),
         deadline=None,
         database=None,
-        derandomize=True,
         suppress_health_check=list(HealthCheck),
     )
 

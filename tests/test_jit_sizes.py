@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -99,7 +100,7 @@ def test_what_is_broadcast_otherwise_is_another_program(traces: list[Any]) -> No
 
 
 @settings(
-    max_examples=150, deadline=None, database=None, derandomize=True,
+    max_examples=examples(150), deadline=None, database=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 @given(st.data())
@@ -237,6 +238,13 @@ def test_numbers_vary_beside_sizes(traces: list[Any]) -> None:
             x = nc.tensor(data(size))
             assert compiled(x, k, n).to_host().tolist() == plain(x, k, n).to_host().tolist()
     assert len(traces) == 2
+
+
+def test_a_size_that_is_looked_at_counts_beside_a_number() -> None:
+    compiled = ag.jit_compile(lambda x, k: x * k * x.shape[0])
+    for size in (4, 5):
+        found = compiled(nc.Tensor.ones((size,)), 2.0)
+        assert found.to_host().tolist() == [2 * size] * size
 
 
 def test_a_changed_global_holds_for_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from devices import thorough
 from netcl_plugin_workbench.testing.findings import KINDS
 from netcl_plugin_workbench.testing.guards import guarded
 from netcl_plugin_workbench.testing.records import Outcome
@@ -37,7 +36,7 @@ WRONG = {
 }
 
 
-@pytest.fixture(params=[*thorough(OPENCL[1:]), *OPENCL[:1]], ids=str)
+@pytest.fixture(params=OPENCL, ids=str)
 def device(request: pytest.FixtureRequest) -> Device:
     found: Device = request.param
     return found

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from daily import examples
 
 from netcl_core.codegen.layout import Layout, Shape, broadcast, collapse
 from netcl_core.errors import ShapeError
@@ -29,7 +30,7 @@ def addresses(layout: Layout, index: int) -> list[int]:
     return found
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     shapes=st.integers(1, 3).flatmap(
         lambda n: hnp.mutually_broadcastable_shapes(

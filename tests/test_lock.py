@@ -44,7 +44,7 @@ SAMPLE = Lock(
         "NumPy": DevicePart({}, {"gelu": {"float32 forward": "n0"}}),
     },
 )
-fixed = settings(derandomize=True, deadline=None)
+fixed = settings(deadline=None)
 
 
 # -- the file --------------------------------------------------------------------------

@@ -325,6 +325,7 @@ def test_a_misfit_is_found_before_anything_is_imported(site: Site) -> None:
     assert site.ask(**strict) == (5, ["the lock file"], [])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -77,6 +77,7 @@ def test_every_manifest_fits_the_schema(folder: Path) -> None:
     check(manifests.written(folder))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "change",
     [

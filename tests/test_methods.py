@@ -41,6 +41,7 @@ CONSTANT = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(25)
 @pytest.mark.parametrize("text", ALIKE)
 def test_a_method_is_pytorchs(text: str) -> None:
     found = []

@@ -266,6 +266,7 @@ def test_near_misses(failures: Callable[..., Any]) -> None:
     } <= set(texts)  # fmt: skip
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("device", nc.devices(), ids=str)
 def test_on_each_device(give: Callable[..., None], device: nc.Device) -> None:
     """Ops with kernels of their own come in the place of the group."""

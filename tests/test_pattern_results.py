@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from grown import compiler_of, data
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -418,7 +419,7 @@ _STEPS: dict[str, Callable[..., Any]] = {
     steps=st.lists(st.tuples(st.sampled_from([*_STEPS]), st.booleans()), min_size=1, max_size=6),
     shape=st.sampled_from([(1,), (3,), (2, 5), (0, 2)]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_random_programs(steps: list[tuple[str, bool]], shape: tuple[int, ...]) -> None:
     """With the patterns somewhere in it a program gives what it gives as it stands."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from grown import FLOATS, GRAPH, GROWN, compiler_of, data, pattern, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -163,7 +164,7 @@ _STEPS: dict[str, Callable[..., Any]] = {
     steps=st.lists(st.tuples(st.sampled_from([*_STEPS]), st.booleans()), min_size=1, max_size=6),
     shape=st.sampled_from([(1,), (3,), (2, 5), (0, 2)]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_random_programs(steps: list[tuple[str, bool]], shape: tuple[int, ...]) -> None:
     """With the pattern somewhere in it a program gives what it gives as it stands."""
 

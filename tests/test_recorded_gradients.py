@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from threads import in_threads, turns
@@ -272,6 +273,7 @@ def test_whoever_waits_for_a_gradient_gets_a_recorded_one(device: nc.Device) -> 
 # -- compiled functions ----------------------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 def test_compiled_functions(device: nc.Device) -> None:
     def plain(x: Any, w: Any, b: Any) -> Any:
         hidden = ag.tanh(ag.linear(ag.exp(x) * 0.3, w, b) + 1.0) * 2
@@ -514,7 +516,7 @@ UNARY = ("tanh", "sigmoid", "exp", "sin", "gelu", "softplus", "square", "erf")
 BINARY = ("add", "sub", "mul")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(UNARY + BINARY), st.integers(0, 9), st.integers(0, 9)),

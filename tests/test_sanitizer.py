@@ -96,7 +96,7 @@ def test_nothing_is_found_in_a_sample(tmp_path: Path) -> None:
     assert [name for name, count in report["launched"].items() if not count] == []
 
 
-@pytest.mark.release
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 def test_nothing_is_found(kind: str, tmp_path: Path) -> None:
     """All ops with the kernels that a kind of device gets, forward and backward."""

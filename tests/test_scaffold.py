@@ -16,7 +16,6 @@ from netcl_plugin_workbench.check.subject import find
 from netcl_plugin_workbench.check.unchanged import unchanged
 from netcl_plugin_workbench.new.names import Names
 from netcl_plugin_workbench.new.project import create
-from sampling import sampled
 
 from netcl_core.plugins.kinds import SCAFFOLDS
 
@@ -102,7 +101,7 @@ def test_what_is_no_op_is_listed_and_explained(
     assert any(shown in each["label"] for each in json.loads(said.stdout)["candidates"])
 
 
-@pytest.mark.parametrize("every", sampled([3, 1], 2))
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.nightly)])
 def test_their_tests_pass(projects: Sequence[Path], path: str, every: int) -> None:
     tests = [str(project / "tests") for project in projects[::every]]
     command = ["pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"), *tests]
@@ -145,8 +144,15 @@ def test_what_is_left_as_it_was_written_is_noted(
     assert describe("Ada", "Bends", "https://example.com/bends", "# Bends") == []
 
 
+#: A policy is tried with every op on every device, which builds for minutes.
+CHECKED = [
+    pytest.param(*new, id=name, marks=[pytest.mark.nightly] if new[0] == "amp-policy" else [])
+    for new, name in zip(NEW, IDS, strict=True)
+]
+
+
 @pytest.mark.packaging  # the check builds a wheel
-@pytest.mark.parametrize(("kind", "data"), NEW, ids=IDS)
+@pytest.mark.parametrize(("kind", "data"), CHECKED)
 def test_a_new_project_passes_its_own_check(kind: str, data: bool, tmp_path: Path) -> None:
     project = made(kind, f"a-{kind}", tmp_path, data)
     command = ["netcl_core.cli.main", "plugins", "check", ".", "--level", "full", "--json"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,16 +22,21 @@ from netcl_core.plugins.registry import Row, registry
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = [ROOT / "netcl_core", *sorted((ROOT / "plugins").glob("**/src"))]
-MODULES = {
-    str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8"))
-    for folder in FOLDERS
-    for path in sorted(folder.rglob("*.py"))
-}
+
+
+@functools.cache
+def modules() -> dict[str, ast.Module]:
+    """The syntax of all our modules."""
+    return {
+        str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8"))
+        for folder in FOLDERS
+        for path in sorted(folder.rglob("*.py"))
+    }
 
 
 def users(find: Callable[[ast.AST], Iterator[ast.AST]]) -> set[str]:
     """The modules in which something is found."""
-    return {name for name, tree in MODULES.items() if next(find(tree), None) is not None}
+    return {name for name, tree in modules().items() if next(find(tree), None) is not None}
 
 
 # -- one apply -----------------------------------------------------------------------------
@@ -205,7 +211,7 @@ def patches(tree: ast.AST) -> Iterator[str]:
 
 
 def test_no_module_replaces_functions_of_another() -> None:
-    found = {(name, text) for name, tree in MODULES.items() for text in patches(tree)}
+    found = {(name, text) for name, tree in modules().items() for text in patches(tree)}
     assert found == set(PATCHES)
 
 

@@ -4,53 +4,23 @@ from __future__ import annotations
 
 import email
 import json
-import shutil
 import sys
 import tarfile
 import tomllib
 import zipfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from environments import Environment, build, projects, run, succeed
+from environments import LISTED, Environment, build, projects, run, succeed
 
 from netcl_core.cli.main import netcl
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECTS = projects()
-PLUGINS = PROJECTS[1:]
 pytestmark = pytest.mark.packaging
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
-    """Project name -> (wheel, sdist), built from the checkout."""
-    pytest.importorskip("hatchling", reason="the build backend is not installed")
-    base = tmp_path_factory.mktemp("dist")
-
-    def make(project: Path) -> tuple[Path, Path]:
-        sdist, wheel = sorted(build(project, base / project.name, "wheel", "sdist"), key=_is_wheel)
-        return wheel, sdist
-
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip((p.name for p in PROJECTS), pool.map(make, PROJECTS), strict=True))
-
-
-@pytest.fixture(scope="module")
-def shelf(built: dict[str, tuple[Path, Path]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder with all wheels, from which pip installs."""
-    folder = tmp_path_factory.mktemp("shelf")
-    for wheel, _ in built.values():
-        shutil.copy(wheel, folder)
-    return folder
-
-
-def _is_wheel(path: Path) -> bool:
-    return path.suffix == ".whl"
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
@@ -189,52 +159,3 @@ def test_a_project_of_ours_passes_its_check(name: str) -> None:
     project = str(ROOT / "plugins" / f"netcl-plugin-{name}")
     result = CliRunner().invoke(netcl, ["plugins", "check", project, "--level", "static"])
     assert result.exit_code == 0, result.output
-
-
-# -- each plugin beside the core -----------------------------------------------------
-
-LISTED = """
-import json
-import netcl_core as nc
-print(json.dumps([[p.distribution, p.state, p.reason] for p in nc.plugins.list()]))
-"""
-
-
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        pytest.param(["-p", "first_of_each_file"], id="a-test-of-each-file"),
-        pytest.param([], marks=pytest.mark.release, id="all-tests"),
-    ],
-)
-@pytest.mark.parametrize("project", PLUGINS, ids=lambda path: path.name)
-def test_a_plugin_beside_the_core(
-    shelf: Path,
-    new_environment: Callable[..., Environment],
-    project: Path,
-    chosen: list[str],
-) -> None:
-    """It installs with what it declares alone, loads, and its own tests find what they need."""
-    clean = new_environment()
-    clean.install(project.name, links=shelf)
-    states = {name: (state, reason) for name, state, reason in json.loads(clean.execute(LISTED))}
-    assert states[project.name] == ("active", "")
-    assert {state for state, _ in states.values()} == {"active"}
-    tests = project / "tests"
-    if not list(tests.glob("test_*.py")):
-        pytest.skip("it has no tests of its own yet")
-    clean.install(f"{project.name}[test]", links=shelf)
-    if project.name == "netcl-plugin-data":  # by the kit alone, without a test file
-        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--netcl-plugin", project.name]
-        assert "passed" in succeed([clean.python, "-I", *words], clean.work, **clean.variables())
-    for folder in (tests, ROOT / "tests" / "support"):  # what tests share lies in the latter
-        target = clean.work / "tests" / ("" if folder == tests else "support")
-        shutil.copytree(folder, target, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "conftest.py"):  # pytest's settings, and what all tests share
-        shutil.copy(ROOT / name, clean.work)
-    command = [clean.python, "-sP", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
-    command += ["-m", "not release and not packaging", *chosen]
-    support = {"PYTHONPATH": str(clean.work / "tests" / "support")}
-    done = run(command, clean.work, **support, **clean.variables())
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    print(done.stdout.splitlines()[-1])

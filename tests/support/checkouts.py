@@ -29,6 +29,6 @@ def call(command: Sequence[str], cwd: Path, path: str) -> subprocess.CompletedPr
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1500,
         check=False,
     )

@@ -20,6 +20,14 @@ ROOT = Path(__file__).resolve().parents[2]
 _FOREIGN = ("PIP_", "PYTHON", "NETCL_", "OCL_ICD_", "OPENCL_VENDOR_PATH", "VIRTUAL_ENV", "PYTEST_")
 
 
+#: Prints every plugin of an environment with its state, as JSON.
+LISTED = """
+import json
+import netcl_core as nc
+print(json.dumps([[p.distribution, p.state, p.reason] for p in nc.plugins.list()]))
+"""
+
+
 def projects() -> list[Path]:
     """The folders of the core and of every plugin."""
     return [ROOT, *sorted(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))]

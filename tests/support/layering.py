@@ -8,6 +8,7 @@ name where there is one.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ def modules_of(package: Path) -> dict[str, Path]:
     return found
 
 
+@functools.cache
 def imports_of(package: Path) -> list[Import]:
     """Every import of every module; third-party ones by their full dotted name.
 

@@ -1,6 +1,6 @@
 """`make test-fast`: the tests nearest to the change at hand, for as long as the bound allows.
 
-    python -m pytest -p nearest [--seconds 70] [-n 2]
+    python -m pytest -p nearest [--seconds 70] [--jobs 2]
 
 What changed is what differs from the branch `main`, or else the last commit. A file is as far
 from it as it takes imports to get there (a template, a page: files that name it); ties are in
@@ -10,9 +10,10 @@ the order of the files' sizes, small ones first.
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def _module(path: Path) -> str:
     """The name under which a file is imported."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     for root in ("src", "support"):
-        if root in parts:
+        if root in parts[:-1]:
             parts = parts[parts.index(root) + 1 :]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -74,9 +75,12 @@ def _imports(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def nearest() -> list[Path]:
-    """The test files in the order of their distance from the change."""
-    uses, distance = users(), dict.fromkeys(changed(), 0)
+def nearest(
+    change: Iterable[Path] | None = None, uses: Mapping[Path, Set[Path]] | None = None
+) -> list[Path]:
+    """The test files in the order of their distance from a change, if it is not that at hand."""
+    uses = users() if uses is None else uses
+    distance = dict.fromkeys(changed() if change is None else change, 0)
     front = list(distance)
     while front:
         path = front.pop(0)
@@ -98,32 +102,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seconds", type=float, default=70.0, help="no test begins later than that")
 
 
-class Bounded:
-    """What the workers of a run are told: the files, and when the last test may begin."""
-
-    def __init__(self, files: list[str], end: float) -> None:
-        self.told = {"files": files, "end": end}
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker of xdist."""
-        node.workerinput["nearest"] = self.told
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self) -> None:
-        """Skip what comes too late."""
-        if time.time() > self.told["end"]:
-            pytest.skip(_LATE)
+#: When the last test may begin, which the first process tells its workers.
+_END = "NETCL_TEST_END"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take the nearest files."""
-    told = getattr(config, "workerinput", {}).get("nearest") or {
-        "files": [str(path) for path in nearest()[:FILES]],
-        "end": time.time() + config.getoption("seconds"),
-    }
-    config.args[:] = told["files"]
-    config.pluginmanager.register(Bounded(**told))
+    if _END not in os.environ:
+        os.environ[_END] = str(time.time() + config.getoption("seconds"))
+        config.args[:] = [str(path) for path in nearest()[:FILES]]
+    config.pluginmanager.register(Bounded(float(os.environ[_END])))
+
+
+class Bounded:
+    """Skips what comes too late."""
+
+    def __init__(self, end: float) -> None:
+        self.end = end
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        """Skip it."""
+        if time.time() > self.end:
+            pytest.skip(_LATE)
 
 
 def pytest_report_teststatus(report: Any) -> tuple[str, str, str] | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,7 +122,7 @@ TURN = st.tuples(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(TURN, max_size=14))
 def test_graphs_and_eager_steps_in_any_order(turns: list[tuple[str, bool, str]]) -> None:
     """Two graphs (another batch each) and eager steps share parameters, optimizer and scaler."""

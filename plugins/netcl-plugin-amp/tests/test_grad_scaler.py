@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scaled import DEVICES, WIDE, fill, leaf
@@ -65,7 +66,7 @@ def test_a_scripted_sequence(device: Device) -> None:
     both(script.split(), growth_interval=1, backoff_factor=0.25)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.lists(st.sampled_from(KINDS), max_size=20),
     st.integers(1, 4),

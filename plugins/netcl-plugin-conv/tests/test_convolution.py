@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from convolved import ANY, DEVICES, OPENCL, SETTINGS, compare, drawn, same
+from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_workbench.kernels.sources import sources_of
@@ -17,9 +18,8 @@ from netcl_core.errors import AttributeValueError, DtypeError, ShapeError
 from netcl_core.testing import TOLERANCE
 
 FEW = settings(
-    max_examples=15,  # each builds a handful of kernels
+    max_examples=examples(15),  # each builds a handful of kernels
     deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
 )
 

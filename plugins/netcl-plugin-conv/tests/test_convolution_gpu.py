@@ -12,7 +12,6 @@ from convolved import ANY, OPENCL, SETTINGS, compare, drawn
 from netcl_plugin_conv import conv_gpu
 from netcl_plugin_conv.conv_tiles import TILES
 from netcl_plugin_conv.convolution import CONVOLUTIONS, WEIGHTS
-from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -44,7 +43,7 @@ def compare_all(device: nc.Device, problems: Any, dtype: str = "float32") -> Non
             compare(op, [*arrays, *[None] * (3 - len(arrays))], attrs, dtype)
 
 
-@pytest.mark.parametrize(("group", "dtype"), sampled([(64, "float32"), (256, "float16")], 2))
+@pytest.mark.parametrize(("group", "dtype"), [(64, "float32"), (256, "float16")])
 @pytest.mark.parametrize("device", OPENCL, ids=str)
 def test_the_form_for_gpus(
     device: nc.Device, dtype: str, group: int, playing: Callable[..., None]
@@ -76,7 +75,7 @@ def tried() -> list[Any]:
     """All problems by small tiles, and one by each large one, which takes a CPU long to build."""
     small = [(tile, slices, TILED) for tile, slices in (("16x16x8", 3), ("32x32x16", 1))]
     large = [(tile, 1 + 2 * (i % 2), TILED[i % 2 : i % 2 + 1]) for i, tile in enumerate(TILES)][:2]
-    others = [pytest.param(tile, slices, TILED, marks=pytest.mark.release)
+    others = [pytest.param(tile, slices, TILED, marks=pytest.mark.nightly)
               for tile in list(TILES)[:4] for slices in (1, 3)]  # fmt: skip
     return [*small, *large, *others]
 
@@ -111,7 +110,7 @@ GROUPED: list[tuple[str, tuple[tuple[int, ...], ...], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", sampled(["float32", "float16"], 2))
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("device", OPENCL, ids=str)
 def test_few_channels_on_a_gpu(device: nc.Device, dtype: str, playing: Callable[..., None]) -> None:
     playing(device, **{**H200, "max_work_group_size": 64})

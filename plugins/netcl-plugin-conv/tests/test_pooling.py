@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from daily import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_conv import max_windows, resampling
-from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -31,7 +31,7 @@ EVERY = usable_devices()
 #: One device and NumPy for shapes drawn at random: each kernel shape builds a program.
 ANY = [*OPENCL[:1], nc.get_device("cpu")]
 RANDOM = np.random.default_rng(4)
-DRAWN = settings(max_examples=10, deadline=None, derandomize=True,
+DRAWN = settings(max_examples=examples(10), deadline=None,
                  suppress_health_check=list(HealthCheck))  # fmt: skip
 Function = Callable[[Any], Any]
 
@@ -114,6 +114,7 @@ def test_adaptive_pooling_of_any_sizes(kind: str, sizes: Any, output: Any, devic
     compare(lambda x: getattr(ag, name)(x, output), lambda x: theirs(x, output), x, device)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("device", ANY, ids=str)
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
 @DRAWN
@@ -132,6 +133,7 @@ def test_interpolate_to_any_size(
     compare(lambda x: ag.interpolate(x, **given_), theirs, x, device, 10)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("device", ANY, ids=str)
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
 @DRAWN
@@ -187,6 +189,7 @@ def F() -> Any:  # noqa: N802 - as everybody calls it
     return torch.nn.functional
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("device", EVERY, ids=str)
 @forms
 def test_every_form_in_every_dtype(
@@ -204,7 +207,8 @@ PER_ITEM = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("group", "each"), sampled([(64, 1), (256, 4)], 2))
+@pytest.mark.sample(4)
+@pytest.mark.parametrize(("group", "each"), [(64, 1), (256, 4)])
 @pytest.mark.parametrize("device", OPENCL, ids=str)
 @forms
 def test_the_forms_of_gpus(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,7 +100,7 @@ def test_a_small_loss_scale_reaches_the_gradient_in_half_precision(device: nc.De
     np.testing.assert_allclose(x.grad.to_host(), 1e-3 * (-1 / p - 1), rtol=5e-3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     size=st.integers(1, 300),
     seed=st.integers(0, 99),

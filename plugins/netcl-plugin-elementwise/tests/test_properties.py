@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from netcl_plugin_elementwise.conformance import CASES
 
 import netcl_core as nc
@@ -18,8 +19,8 @@ from hypothesis import strategies as st  # noqa: E402
 from hypothesis.extra import numpy as hnp  # noqa: E402
 
 pytest.importorskip("torch")
-FAST = settings(max_examples=60, deadline=None, derandomize=True)
-SLOW = settings(max_examples=12, deadline=None, derandomize=True)
+FAST = settings(max_examples=examples(60), deadline=None)
+SLOW = settings(max_examples=examples(12), deadline=None)
 SHAPES = hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=6, max_side=5)
 WIDE = hnp.array_shapes(min_dims=1, max_dims=2, min_side=0, max_side=300)
 FLOATING = [case for case in CASES if "float32" in case.takes]

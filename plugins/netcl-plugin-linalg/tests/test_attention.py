@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -57,21 +56,6 @@ def form(request: pytest.FixtureRequest, opencl: nc.Device, monkeypatch: pytest.
     return str(request.param)
 
 
-def spread(names: str, others: Sequence[Any], usual: Sequence[tuple[Any, ...]]) -> Any:
-    """Every form with every other parameter; those that are not usual are for `make release`.
-
-    A form's kernels differ by what they are asked for, and building them is what takes time: the
-    usual ones have every form, and every other parameter, once.
-    """
-    whole = [(form, *other) for form in SCALES for other in others]
-    assert set(usual) <= set(whole)
-    params = [
-        pytest.param(*each, marks=[] if each in usual else [pytest.mark.release], id=str(each))
-        for each in whole
-    ]
-    return pytest.mark.parametrize(names, params, indirect=["form"])
-
-
 def drawn(shape: tuple[int, ...], dtype: str, seed: int) -> Any:
     found = np.random.default_rng(seed).standard_normal(shape)
     return found.astype(nc.DTYPES[dtype].numpy)
@@ -104,20 +88,16 @@ def compare(shapes: Any, dtype: str = "float32", mask: Any = None, **attrs: Any)
         np.testing.assert_allclose(one.to_host().astype(np.float64), other, rtol=0, atol=within)
 
 
-@spread(
-    "form, causal", [(False,), (True,)],
-    [("cpu", False), ("cpu", True), ("large", False), ("small", True)],
-)  # fmt: skip
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("queries", "keys"), [(1, 130), (67, 130), (130, 67)])
 def test_lengths_that_are_no_multiples(form: str, queries: int, keys: int, causal: bool) -> None:
     shapes = [(2, queries, 20), (2, keys, 20), (2, keys, 12)]
     compare(shapes, is_causal=causal, scale=SCALES[form])
 
 
-@spread(
-    "form, dtype", [("float16",), ("bfloat16",), ("float64",)],
-    [("large", "float16"), ("small", "bfloat16"), ("large", "float64")],
-)  # fmt: skip
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_dtypes(form: str, opencl: nc.Device, dtype: str) -> None:
     if dtype == "float64" and not opencl.supports_fp64:
         pytest.skip("no float64")
@@ -127,9 +107,10 @@ def test_dtypes(form: str, opencl: nc.Device, dtype: str) -> None:
 WIDTHS = [(64, 70), (32, 71), (16, 72)]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("dtype", "vector_bytes", "queries"),
-    sampled(((dtype, *at) for dtype in ("float32", "float64", "float16") for at in WIDTHS), 4),
+    [(dtype, *at) for dtype in ("float32", "float64", "float16") for at in WIDTHS],
 )
 def test_vectors_of_every_width(
     dtype: str,
@@ -145,10 +126,8 @@ def test_vectors_of_every_width(
     compare([(2, queries, 48), (2, 53, 48), (2, 53, 16)], dtype, is_causal=True, scale=0.3)
 
 
-@spread(
-    "form, size", [((256, 256),), ((1, 3),)],
-    [("cpu", (256, 256)), ("large", (256, 256)), ("cpu", (1, 3)), ("small", (1, 3))],
-)  # fmt: skip
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("size", [(256, 256), (1, 3)], ids=str)
 def test_heads_of_all_sizes(form: str, size: tuple[int, int]) -> None:
     compare([(19, size[0]), (33, size[0]), (33, size[1])], scale=SCALES[form])
 
@@ -161,10 +140,9 @@ def fully_masked(rows: tuple[int, ...], kind: str) -> Any:
     return open_to if kind == "bool" else added.astype(np.float32)
 
 
-@spread(
-    "form, kind, lead", [*itertools.product(("bool", "added"), ((), (2, 3)))],
-    [("cpu", "bool", (2, 3)), ("cpu", "added", ()), ("large", "added", (2, 3))],
-)  # fmt: skip
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("lead", [(), (2, 3)], ids=str)
+@pytest.mark.parametrize("kind", ["bool", "added"])
 def test_a_query_without_a_key_gives_zero(form: str, kind: str, lead: tuple[int, ...]) -> None:
     mask = fully_masked((*lead, 19, 40), kind)
     compare([(2, 3, 19, 20), (2, 3, 40, 20), (2, 3, 40, 12)], mask=mask, scale=SCALES[form])
@@ -174,16 +152,14 @@ def test_a_query_without_a_key_gives_zero(form: str, kind: str, lead: tuple[int,
     assert not found[:, :, 1].any()
 
 
-@spread(
-    "form, shape", [((1, 40),), ((19, 1),), ((2, 1, 1, 40),), ((3, 1, 1),), ((40,),)],
-    [("cpu", (19, 1)), ("cpu", (2, 1, 1, 40)), ("large", (1, 40)), ("large", (3, 1, 1))],
-)  # fmt: skip
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("shape", [(1, 40), (19, 1), (2, 1, 1, 40), (3, 1, 1), (40,)], ids=str)
 def test_masks_are_broadcast(form: str, shape: tuple[int, ...]) -> None:
     mask = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     compare([(2, 3, 19, 20), (2, 3, 40, 20), (2, 3, 40, 12)], mask=mask, scale=SCALES[form])
 
 
-@spread("form", [()], [("cpu",), ("large",)])
+@pytest.mark.sample(1)
 def test_groups_of_heads_and_broadcasting(form: str) -> None:
     scale = SCALES[form]
     mask = np.random.default_rng(2).uniform(size=(6, 19, 40)) < 0.7
@@ -209,7 +185,7 @@ def _mask_of(kind: str, shape: tuple[int, ...]) -> Any:
 
 
 @settings(
-    max_examples=8, deadline=None, derandomize=True,
+    max_examples=examples(12), deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(
@@ -234,10 +210,8 @@ def gradients_with(seed: int, device: nc.Device, shapes: Any, **attrs: Any) -> l
         return [each.to_host() for each in (found, *grads)]
 
 
-@spread(
-    "form, causal", [(False,), (True,)],
-    [("cpu", False), ("large", True), ("small", False)],
-)  # fmt: skip
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("causal", [False, True])
 def test_dropout_drops_the_same_in_every_form(form: str, opencl: nc.Device, causal: bool) -> None:
     """The NumPy path computes by a chain of ops; forward and gradient have the same numbers."""
     attrs = {"dropout_p": 0.3, "is_causal": causal, "scale": SCALES[form]}
@@ -268,12 +242,6 @@ def test_replays_draw_new_numbers(fast: nc.Device) -> None:
     assert len({each.tobytes() for each in found}) == 3
 
 
-@pytest.mark.parametrize(
-    "either",
-    [nc.get_device("cpu"), pytest.param(OPENCL[0], marks=pytest.mark.release)],
-    ids=str,
-    indirect=True,
-)
 def test_gradients_of_gradients(either: nc.Device) -> None:
     """They are a chain of ops, on every device."""
     arrays = [drawn((2, 5, 8), "float64", i) for i in range(3)]

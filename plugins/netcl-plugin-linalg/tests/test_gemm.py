@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_linalg import gemm_tiles
 from netcl_plugin_linalg.gemm_tiles import SPACE, TILES, default_tile
-from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -47,17 +46,11 @@ def check(given: nc.Tensor, wanted: Any, dtype: str) -> None:
     np.testing.assert_allclose(found.astype("float64"), wanted, 0, CLOSE[dtype] * largest)
 
 
-def products() -> Iterator[Any]:
-    """All sizes in all layouts in float32; in other dtypes one product of each kind of kernel."""
-    sizes = [(64, 32, 64), (67, 37, 97), (130, 300, 65), (49, 1, 64)]
-    kinds = [(sizes[1], LAYOUTS[0]), (sizes[1], LAYOUTS[1]), (sizes[2], LAYOUTS[0]),
-             (sizes[2], LAYOUTS[3]), (sizes[3], LAYOUTS[3])]  # fmt: skip
-    for dtype, size, layout in itertools.product(CLOSE, sizes, LAYOUTS):
-        usual = dtype == "float32" or (size, layout) in kinds
-        yield pytest.param(dtype, size, layout, marks=[] if usual else [pytest.mark.release])
-
-
-@pytest.mark.parametrize(("dtype", "sizes", "layout"), [*products()], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(64, 32, 64), (67, 37, 97), (130, 300, 65), (49, 1, 64)], ids=str
+)
+@pytest.mark.parametrize("dtype", CLOSE)
 def test_layouts_and_dtypes(
     dtype: str, sizes: tuple[int, int, int], layout: tuple[bool, bool], device: nc.Device
 ) -> None:
@@ -70,9 +63,8 @@ def test_layouts_and_dtypes(
 
 
 @settings(
-    max_examples=25,
+    max_examples=examples(25),
     deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
@@ -103,7 +95,7 @@ def tile(request: Any, device: nc.Device, monkeypatch: pytest.MonkeyPatch) -> in
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
-@pytest.mark.parametrize("rows", sampled([301, 91], 2))
+@pytest.mark.parametrize("rows", [301, 91])
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_blocks_of_each_tile(
     layout: tuple[bool, bool], rows: int, dtype: str, tile: int, device: nc.Device
@@ -131,17 +123,14 @@ def test_gradients_of_a_layer_by_each_tile(out: int, tile: int, device: nc.Devic
 
 @pytest.mark.parametrize(
     ("rows", "columns", "layout"),
-    sampled(
-        [
-            (1, 1, (False, True)),  # dot
-            (4, 3, (False, False)),  # narrow
-            (4, 40, (False, False)),  # direct
-            (33, 40, (False, True)),  # own panels
-            (33, 40, (True, False)),  # A packed
-            (140, 40, (False, True)),
-        ],
-        2,
-    ),
+    [
+        (1, 1, (False, True)),  # dot
+        (4, 3, (False, False)),  # narrow
+        (4, 40, (False, False)),  # direct
+        (33, 40, (False, True)),  # own panels
+        (33, 40, (True, False)),  # A packed
+        (140, 40, (False, True)),
+    ],
 )
 def test_long_sums_are_sums_of_runs(
     rows: int, columns: int, layout: tuple[bool, bool], tile: int

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_linalg import conformance, gemm_gpu
 from netcl_plugin_linalg.attention_cases import ATTENTION
 from netcl_plugin_linalg.gemm import Product
 from netcl_plugin_linalg.gemm_gpu import FENCE, TILES, default_settings, tiled
-from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -35,16 +35,10 @@ SIZES = (1, 3, 17, 33, 129, 257)
 registry.load()  # which makes the templates known
 RANDOM = np.random.default_rng(7)
 FEW = settings(
-    max_examples=25,
+    max_examples=examples(25),
     deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-
-
-def thorough(devices: list[nc.Device]) -> list[Any]:
-    """All devices as parameters, those behind the first one for `make release`."""
-    return [*devices[:1], *[pytest.param(each, marks=pytest.mark.release) for each in devices[1:]]]
 
 
 def as_gpu(device: nc.Device, patch: pytest.MonkeyPatch, units: int = 132) -> None:
@@ -54,7 +48,7 @@ def as_gpu(device: nc.Device, patch: pytest.MonkeyPatch, units: int = 132) -> No
     registry.renew()
 
 
-@pytest.fixture(params=thorough(OPENCL), ids=str)
+@pytest.fixture(params=OPENCL, ids=str)
 def device(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[nc.Device]:
     """An OpenCL device that is taken for a GPU."""
     with monkeypatch.context() as patch:
@@ -133,15 +127,11 @@ def multiplied(
 # -- every tile, every layout --------------------------------------------------------------
 
 
-def tiles() -> Iterator[Any]:
-    """Every tile, layout and border; always so many that every two of these meet."""
-    for tile, layout, border in itertools.product(range(len(TILES)), range(4), range(3)):
-        marks = [] if (tile + layout) % 3 == border else [pytest.mark.release]
-        yield pytest.param([*TILES][tile], LAYOUTS[layout], (0, 4, 1)[border], marks=marks)
-
-
-@pytest.mark.parametrize(("name", "layout", "more"), [*tiles()], ids=str)
-@pytest.mark.parametrize("runtime", thorough(OPENCL), ids=str)
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("more", [0, 4, 1])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("name", TILES)
+@pytest.mark.parametrize("runtime", OPENCL, ids=str)
 def test_every_tile_in_every_layout(runtime: nc.Device, name: str, layout: Any, more: int) -> None:
     """Whole tiles; borders in all extents, of quads and of single elements."""
     tile, _ = TILES[name]
@@ -151,6 +141,7 @@ def test_every_tile_in_every_layout(runtime: nc.Device, name: str, layout: Any, 
     assert names == ["gemm_whole"]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("slices", range(1, 9))
 def test_every_number_of_slices(device: nc.Device, slices: int, joined: list[str]) -> None:
     """Those that would be empty are left out, and the sums are those of one slice."""
@@ -161,14 +152,9 @@ def test_every_number_of_slices(device: nc.Device, slices: int, joined: list[str
         assert names == (joined if many else ["gemm_whole"])
 
 
-def sums() -> Iterator[Any]:
-    """Tiles with one slice or three, of which each tile has one usually."""
-    usual = [("64x64x32", 1), ("16x16x16", 3), ("4x4x4", 3)]
-    for each in itertools.product([name for name, _ in usual], (1, 3)):
-        yield pytest.param(*each, marks=[] if each in usual else [pytest.mark.release])
-
-
-@pytest.mark.parametrize(("name", "slices"), [*sums()])
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("slices", [1, 3])
+@pytest.mark.parametrize("name", ["64x64x32", "16x16x16", "4x4x4"])
 def test_sums_of_rows(device: nc.Device, name: str, slices: int, joined: list[str]) -> None:
     chosen = {"tile": name, "slices": slices}
     for layout in LAYOUTS[::2]:
@@ -209,9 +195,8 @@ def test_counters_are_left_at_zero(device: nc.Device) -> None:
 # -- sizes and dtypes ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "turn", [0, *[pytest.param(turn, marks=pytest.mark.release) for turn in range(1, len(SIZES))]]
-)
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("turn", range(len(SIZES)))
 @pytest.mark.parametrize("layout", LAYOUTS[:2], ids=str)
 def test_sizes_around_the_tiles(device: nc.Device, layout: Any, turn: int) -> None:
     """In each turn every two sizes meet, in all turns every three."""
@@ -239,7 +224,8 @@ def test_any_product(data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> No
         multiplied(device, shape, layout, None, dtype, bias, sums)
 
 
-@pytest.mark.parametrize("crossed", [False, pytest.param(True, marks=pytest.mark.release)])
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("crossed", [False, True])
 @pytest.mark.parametrize("dtype", conformance.ALL)
 def test_every_dtype(device: nc.Device, dtype: str, crossed: bool) -> None:
     """Whole quads in one slice, single elements in two; and the other way round."""
@@ -320,10 +306,11 @@ def test_a_device_that_is_too_small_for_any_is_told(
 # -- the ops -------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
-    "case", sampled([case for case in conformance.CASES if case not in ATTENTION], 2), ids=str
+    "case", [case for case in conformance.CASES if case not in ATTENTION], ids=str
 )
-@pytest.mark.parametrize("dtype", sampled(["float32", "float16"], 2))
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_the_ops_and_their_gradients(case: Any, dtype: str, device: nc.Device) -> None:
     """Those of attention have a test of their own."""
     for shapes in case.shapes:

@@ -38,6 +38,7 @@ ACTIVATIONS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("name", "settings"), ACTIVATIONS, ids=str)
 def test_activations_equal_pytorch(name: str, settings: dict[str, Any]) -> None:
     torch = pytest.importorskip("torch")

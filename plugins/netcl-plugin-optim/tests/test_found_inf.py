@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from netcl_plugin_optim.powers import power, root_power
@@ -109,7 +110,7 @@ def gated(device: Device) -> tuple[Any, Any, Any]:
     return tensors, optimizer, step
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(["one", "two", "eager", "plain"]))))
 def test_two_graphs_and_eager_steps_in_any_order(turns: list[tuple[bool, str]]) -> None:
     """One optimizer, whose steps are captured for other sets of parameters, flagged or not."""

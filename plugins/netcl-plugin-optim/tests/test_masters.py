@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -232,7 +233,7 @@ def test_replays_update_the_master(device: Device, name: str, kept: Any) -> None
         np.testing.assert_equal(first.state_dict()["state"], second.state_dict()["state"])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.integers(0, 70), st.integers(0, 2**31), st.sampled_from(list(NARROW)))
 def test_any_size(size: int, seed: int, dtype: str) -> None:
     """Vectors and the tail after them."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -57,6 +56,7 @@ def expected(name: str, settings: dict[str, Any], dtype: str) -> list[Any]:
     return [parameter.detach().numpy() for parameter in parameters]
 
 
+@pytest.mark.sample(3)
 @all_cases
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-6), ("float64", 1e-14)])
 def test_given_gradients(name: str, settings: Any, dtype: str, tolerance: float) -> None:
@@ -73,6 +73,7 @@ def test_given_gradients(name: str, settings: Any, dtype: str, tolerance: float)
             np.testing.assert_allclose(parameter.to_host(), value, atol=tolerance, rtol=tolerance)
 
 
+@pytest.mark.sample(2)
 @all_cases
 def test_half_precision_computes_in_float(name: str, settings: Any) -> None:
     """Each step rounds the parameter once; PyTorch's float32 run is the reference."""
@@ -89,8 +90,9 @@ def test_half_precision_computes_in_float(name: str, settings: Any) -> None:
             np.testing.assert_allclose(parameter.to_host(), value, atol=0.06, rtol=0.02)
 
 
+@pytest.mark.sample(3)
 @all_cases
-@pytest.mark.parametrize("dtype", sampled(["bfloat16", "float16", "float32", "float64"], 2, 1))
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
 def test_the_form_for_gpus(
     name: str, settings: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +129,7 @@ def elementwise_loss(lib: Any, p: dict[str, Any], x: Any, y: Any) -> Any:
     return lib.square(p["d"] * lib.tanh(p["a"] * x + p["b"]) + p["c"] - y)
 
 
+@pytest.mark.sample(4)
 @all_cases
 def test_a_model_of_elementwise_ops(name: str, settings: Any) -> None:
     x = np.linspace(-2, 2, 40, dtype=np.float32)
@@ -191,6 +194,7 @@ def run(device: Device, name: str, settings: Any, state: Any) -> tuple[nn.Module
     return model, losses
 
 
+@pytest.mark.sample(3)
 @all_cases
 def test_a_perceptron(name: str, settings: Any) -> None:
     before, after, losses = reference(name, settings)

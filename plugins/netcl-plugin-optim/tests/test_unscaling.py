@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,7 +50,7 @@ def test_values(device: Device, scale: float) -> None:
         np.testing.assert_allclose(value, right, rtol=1e-3 if array.dtype == "float16" else 3e-7)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.sampled_from(["float16", "float32"]),
     st.integers(1, 70),

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_tensor import norm_columns, norm_runs
-from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -24,7 +24,7 @@ EVERY = usable_devices()
 OPENCL = [device for device in EVERY if device.backend == "opencl"]
 ANY = [*OPENCL[:1], nc.get_device("cpu")]
 RANDOM = np.random.default_rng(2)
-DRAWN = settings(max_examples=25, deadline=None, derandomize=True,
+DRAWN = settings(max_examples=examples(25), deadline=None,
                  suppress_health_check=list(HealthCheck))  # fmt: skip
 everywhere = pytest.mark.parametrize("device", EVERY, ids=str)
 
@@ -104,7 +104,8 @@ def test_every_form(groups: int, shape: tuple[int, ...], dtype: str, device: Dev
         compare(groups, shape, dtype, device)
 
 
-@pytest.mark.parametrize("group", sampled([64, 256], 2))
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("group", [64, 256])
 @pytest.mark.parametrize("device", OPENCL, ids=str)
 @forms
 def test_the_forms_of_gpus(

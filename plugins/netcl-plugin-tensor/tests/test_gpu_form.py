@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -19,9 +19,8 @@ from netcl_core.testing import FLOATS, TOLERANCE, Case, check_values, normal, us
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 ALL = ("bool", "uint8", "int32", "int64", *FLOATS)
 FEW = settings(
-    max_examples=12,
+    max_examples=examples(12),
     deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 #: One device for shapes drawn at random: each shape builds a program.
@@ -148,7 +147,7 @@ def check_rows(case: Case, rows: int, size: int, device: nc.Device, dtype: str) 
     check_values(case, shapes, device, dtype)
 
 
-@pytest.mark.parametrize("size", sampled(SIZES, 2))
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_rows_of_every_layout(case: Case, size: int, device: nc.Device) -> None:
     check_rows(case, 3, size, device, "float32")

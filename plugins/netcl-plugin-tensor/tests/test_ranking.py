@@ -147,6 +147,7 @@ def test_extremes_of_all_and_of_two(device: nc.Device, name: str) -> None:
 # -- amax and amin ---------------------------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["amax", "amin"])
 def test_amax_shares_the_gradient_among_ties(device: nc.Device, name: str) -> None:
     for dtype, shape in itertools.product(("float32", "float64"), SHAPES):

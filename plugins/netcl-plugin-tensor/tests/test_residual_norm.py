@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sampling import sampled
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -72,7 +71,7 @@ GIVEN = [(shape, "float32") for shape in SHAPES] + [
 ]
 
 
-@pytest.mark.parametrize(("shape", "dtype"), sampled(GIVEN, 3), ids=str)
+@pytest.mark.parametrize(("shape", "dtype"), GIVEN, ids=str)
 def test_the_form_for_gpus(gpu: nc.Device, shape: tuple[int, ...], dtype: str) -> None:
     if dtype == "float64" and not gpu.supports_fp64:
         pytest.skip("no float64")
@@ -107,7 +106,6 @@ def test_rows_that_no_registers_hold_are_left_to_the_ops(
 @settings(
     max_examples=6,
     deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
@@ -35,7 +36,7 @@ def numbers(shape: tuple[int, ...], dtype: str, seed: int) -> Any:
     descending=some.booleans(),
     seed=some.integers(0, 99),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_sort_is_stable_with_nan_last(
     device: nc.Device, size: int, around: Any, dtype: str, descending: bool, seed: int
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_tensor import strided_cpu, strided_gpu
@@ -22,7 +23,9 @@ FORMS: Any = {"cpu": (strided_cpu, ""), "gpu": (strided_gpu, " by neighbours")}
 shapes = st.lists(st.integers(1, 40), min_size=1, max_size=3).map(tuple)
 steps = st.sampled_from([-3, -1, 1, 2])
 MANY = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

@@ -32,7 +32,7 @@ RANDOM = np.random.default_rng(5)
 
 
 #: The second device takes minutes for what the first builds in seconds.
-EACH = [*OPENCL[:1], *(pytest.param(other, marks=pytest.mark.release) for other in OPENCL[1:])]
+EACH = OPENCL
 
 
 @pytest.fixture(params=OPENCL[:1], ids=str)
@@ -127,6 +127,7 @@ def heads(queries: int, keys: int, size: int = 24, value_size: int = 8) -> list[
     return [(2, 3, queries, size), (2, 3, keys, size), (2, 3, keys, value_size)]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("dtype", "causal", "rows"),
     [("float16", True, (70, 53)), ("bfloat16", False, (1, 130)), ("bfloat16", False, (64, 48))],
@@ -136,8 +137,9 @@ def test_borders(device: nc.Device, dtype: str, causal: bool, rows: tuple[int, i
     compare(device, heads(*rows), dtype, is_causal=causal, scale=-0.3)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shape", [(2, 1, 1, 53), (3, 19, 53)])
-@pytest.mark.parametrize("kind", ["added", pytest.param("bool", marks=pytest.mark.release)])
+@pytest.mark.parametrize("kind", ["added", "bool"])
 def test_masks(device: nc.Device, kind: str, shape: tuple[int, ...]) -> None:
     """A query without a key gets 0."""
     mask = RANDOM.uniform(size=shape) < 0.6
@@ -154,12 +156,12 @@ def test_groups_of_heads(device: nc.Device) -> None:
     compare(device, shapes, "float16", enable_gqa=True)
 
 
-@pytest.mark.release
+@pytest.mark.nightly
 def test_broadcasting(device: nc.Device) -> None:
     compare(device, [(2, 1, 1, 19, 16), (3, 1, 48, 16), (4, 48, 16)], "bfloat16")
 
 
-@pytest.mark.release
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", attention.OF_KEYS)
 def test_tiles_as_they_are(device: nc.Device, size: int) -> None:
     tiles = [each[size] for each in (attention.FORWARD, attention.OF_QUERIES, attention.OF_KEYS)]

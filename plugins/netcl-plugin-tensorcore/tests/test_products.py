@@ -8,6 +8,7 @@ instructions themselves, where there are tensor cores.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ RANDOM = np.random.default_rng(5)
 
 
 #: What is emulated builds for half a minute on the second device.
-DEVICES = [*OPENCL[:1], *(pytest.param(x, marks=pytest.mark.release) for x in OPENCL[1:])]
+DEVICES = OPENCL
 
 
 @pytest.fixture(params=DEVICES, ids=str)
@@ -98,21 +99,14 @@ def product_of(m: int, n: int, k: int, layout: tuple[bool, bool]) -> Product:
 
 
 def forms() -> list[Any]:
-    """Every dtype in every layout on the first device, most of them left to `make release`.
-
-    Each builds for seconds, on the second device for half a minute: a few are for that one.
-    """
-    few = {("float32", (False, True)), ("float16", (True, False)), ("bfloat16", (False, False))}
-    every = [(dtype, layout) for dtype in DTYPES for layout in LAYOUTS]
-    found = [
-        pytest.param(first, *each, marks=() if each in few else pytest.mark.release)
-        for first in OPENCL[:1]
-        for each in every
-    ]
-    others = [(each, *form) for each in OPENCL[1:] for form in sorted(few)]
-    return found + [pytest.param(*each, marks=pytest.mark.release) for each in others]
+    """Every dtype in every layout; a few on a second device, where each takes half a minute."""
+    few = [("float32", (False, True)), ("float16", (True, False)), ("bfloat16", (False, False))]
+    every = itertools.product(DTYPES, LAYOUTS)
+    found = [(first, *each) for first, each in itertools.product(OPENCL[:1], every)]
+    return found + [(other, *form) for other, form in itertools.product(OPENCL[1:], few)]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("device", "dtype", "layout"), forms(), ids=str, indirect=["device"])
 def test_whole_tiles_and_borders(device: nc.Device, dtype: str, layout: Any) -> None:
     """Fewer steps than stages, and more; borders in all extents."""
@@ -123,17 +117,9 @@ def test_whole_tiles_and_borders(device: nc.Device, dtype: str, layout: Any) -> 
         check(found, a.astype("f8") @ b.astype("f8"), dtype)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
-    ("dtype", "layout"),
-    [
-        ("float16", (True, False)),
-        pytest.param("bfloat16", (False, True), marks=pytest.mark.release),
-        *(
-            pytest.param("float16", each, marks=pytest.mark.release)
-            for each in LAYOUTS
-            if each != (True, False)
-        ),
-    ],
+    ("dtype", "layout"), [("bfloat16", (False, True)), *(("float16", each) for each in LAYOUTS)]
 )
 def test_four_warps_as_one(device: nc.Device, dtype: str, layout: Any) -> None:
     for m, n, k in ((256, 128, 160), (136, 72, 88), (8, 16, 8)):
@@ -150,6 +136,7 @@ def test_a_bias_and_columns_that_are_odd(device: nc.Device, dtype: str) -> None:
     check(found, a.astype("f8") @ b.T.astype("f8") + bias.astype("f8"), dtype)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_batches(device: nc.Device, dtype: str) -> None:
     """One operand is the same for all of a dimension."""

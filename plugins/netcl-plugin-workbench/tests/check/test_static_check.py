@@ -18,7 +18,6 @@ from netcl_plugin_workbench.check.findings import KINDS
 from netcl_plugin_workbench.check.reading import from_json
 from netcl_plugin_workbench.check.registration import differences
 from netcl_plugin_workbench.testing.records import CheckRecord, Outcome
-from sampling import sampled
 
 SOUND = Faulty("", "", "")
 #: For what hangs, where the parent waits until nothing was heard for so long.
@@ -45,7 +44,8 @@ def test_a_sound_plugin_passes(tmp_path: Path) -> None:
     assert rendered == {"bfloat16", "float16", "float32", "float64"}
 
 
-@pytest.mark.parametrize("name", sampled(FAULTY, 3))
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("name", FAULTY)
 def test_a_fault_is_found_and_nothing_else(tmp_path: Path, name: str) -> None:
     row = FAULTY[name]
     patience = IMPATIENT if name == "hanging" else PATIENCE
@@ -113,7 +113,8 @@ def broken_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield site
 
 
-@pytest.mark.parametrize("name", sampled([*BROKEN, *DEADLY], 5))
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("name", [*BROKEN, *DEADLY])
 def test_a_broken_plugin_has_its_code(broken_site: Path, name: str) -> None:
     row = {**BROKEN, **DEADLY}[name]
     patience = IMPATIENT if name == "hang" else PATIENCE

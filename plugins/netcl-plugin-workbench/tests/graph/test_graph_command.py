@@ -319,6 +319,7 @@ def test_without_svg_it_explains(file: str) -> None:
     assert shape == {"float64"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["mlp", "skips", "split"])
 def test_times_of_every_kernel(file: str, name: str) -> None:
     found = data(f"{file}:{name}", "--times", *CASES[name])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from daily import examples
 from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
@@ -154,7 +155,7 @@ NAMES = st.sampled_from(["a", "b", "c:d"])
     st.tuples(st.sampled_from(HEADS), st.sampled_from(OWN), st.sampled_from(TAILS)),
     st.lists(st.tuples(st.sampled_from("+-="), NAMES), min_size=1, max_size=4),
 )
-@settings_of_hypothesis(max_examples=40, deadline=None)
+@settings_of_hypothesis(max_examples=examples(40), deadline=None)
 def test_edits_change_what_they_say_and_nothing_else(
     parts: tuple[str, ...], edits: list[tuple[str, str]]
 ) -> None:
