@@ -145,9 +145,7 @@ class Workers(Files):
             session.testscollected += content
         else:
             report = hook.pytest_report_from_serializable(config=self.config, data=content)
-            if isinstance(
-                report.longrepr, list
-            ):  # JSON has no tuples; why a test was skipped is one
+            if isinstance(report.longrepr, list):  # a tuple, before it was JSON
                 report.longrepr = tuple(report.longrepr)
             of_a_test = isinstance(report, pytest.TestReport)
             send = hook.pytest_runtest_logreport if of_a_test else hook.pytest_collectreport
