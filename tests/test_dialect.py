@@ -24,7 +24,13 @@ BOUNDS = {"plain": 3.6e-7, "cpu": 2.5e-7, "pocl": 2.5e-7, "nvidia": 6e-6}
 LOG_MAX, LOG_MIN = 88.72, -87.33  # of the numbers whose exp is a normal float32
 
 
-@pytest.fixture(params=["opencl:intel", "opencl:portable", "opencl:nvidia"])
+@pytest.fixture(
+    params=[
+        "opencl:intel",
+        "opencl:nvidia",
+        pytest.param("opencl:portable", marks=pytest.mark.nightly),
+    ]
+)
 def device(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Each OpenCL device in turn as the default; skips where it is missing."""
     try:

@@ -157,14 +157,18 @@ def test_the_watch_sees(watched: Environment, attempts: Callable[[], list[str]],
     assert done.returncode == 1 and len(attempts()) == 1
 
 
+@pytest.mark.parametrize("of_plugins", [True, False])
 def test_no_command_touches_the_network(
-    watched: Environment, attempts: Callable[[], list[str]]
+    watched: Environment, attempts: Callable[[], list[str]], of_plugins: bool
 ) -> None:
     fill(watched.work)
-    command = [watched.python, "-I", "-c", RUN, json.dumps(COMMANDS)]
+    commands = {
+        name: calls for name, calls in COMMANDS.items() if name.startswith("plugins ") == of_plugins
+    }
+    command = [watched.python, "-I", "-c", RUN, json.dumps(commands)]
     own = {"NETCL_CACHE_DIR": str(watched.work / "cache")}  # one of the commands empties it
     ran = json.loads(succeed(command, watched.work, **own).splitlines()[-1])
-    wanted = [code for calls in COMMANDS.values() for _, code in calls]
+    wanted = [code for calls in commands.values() for _, code in calls]
     wrong = [row for row, code in zip(ran, wanted, strict=True) if row[1] != code]
     assert attempts() == []
     assert wrong == []

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import sanitizer_cases as cases
+from daily import SEED
 from netcl_plugin_workbench.faults import sanitizer
 from sanitizer_parts import PARTS
 
@@ -88,9 +89,10 @@ def test_every_op_has_a_case() -> None:
 
 
 def test_nothing_is_found_in_a_sample(tmp_path: Path) -> None:
-    """The first call of every op, forward and backward, with the kernels that GPUs get."""
+    """The first call of an op in six, forward and backward, with the kernels that GPUs get."""
     log = tmp_path / "oclgrind.log"
-    report = simulate("sample", log)
+    report = simulate(f"sample {SEED % 6}/6", log)
+    assert len(report["launched"]) > 10
     assert report["findings"] == {}
     assert not log.exists() or log.read_text(encoding="utf-8").strip() == ""
     assert [name for name, count in report["launched"].items() if not count] == []

@@ -6,25 +6,27 @@
 By day a product of parameters is cut down to rows that meet each value of each parameter, which
 rows depends on the seed of the day. `@pytest.mark.sample(10)` asks for ten rows at most,
 `@pytest.mark.nightly` for none, and `@settings(max_examples=examples(60))` for a quarter of the
-examples of a property. A parameter that is a second OpenCL device belongs to the night, too: it
-builds every kernel again. `--first` runs one test of each file: where all tests have passed
-elsewhere, it asks whether they find here what they need. `--layers --collect-only` counts the
-tests of each layer of the pyramid in CONTRIBUTING.
+examples of a property. By day `nc.devices()` lists one OpenCL device, since a second one builds
+every kernel again; `nc.get_device` finds the others. `--first` runs one test of each file: where
+all tests have passed elsewhere, it asks whether they find here what they need. `--layers
+--collect-only` counts the tests of each layer of the pyramid in CONTRIBUTING.
 """
 
 from __future__ import annotations
 
 import collections
-import contextlib
 import datetime
 import os
 import random
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import pytest
 
 import netcl_core as nc
+from netcl_core.hardware import device_table
+from netcl_core.testing import devices
 
 #: What fuzz tests and samples draw by; the same all day, in Greenwich.
 SEED: Final = int(
@@ -39,14 +41,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--layers", action="store_true", help="Count the tests of each layer.")
 
 
-_nightly = False
+#: Other conftests ask for devices before there are options.
+_nightly = "--nightly" in sys.argv
 T = TypeVar("T")
 
+if not _nightly:
+    _all_devices = device_table.all_devices
+    _others = [device for device in _all_devices() if device.backend == "opencl"][1:]
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Note, before any test is collected, whether it is night."""
-    global _nightly
-    _nightly = config.getoption("nightly")
+    def _devices_of_the_day() -> list[nc.Device]:
+        return [device for device in _all_devices() if device not in _others]
+
+    device_table.all_devices = devices.all_devices = _devices_of_the_day
 
 
 def examples(count: int) -> int:
@@ -110,10 +116,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
     if config.getoption("nightly"):
         return
-    others = [device for device in nc.devices() if device.backend == "opencl"][1:]
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("nightly") is None and not _names(item, others):
+        if item.get_closest_marker("nightly") is None:
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
     _keep(config, items, {id(item) for name, rows in tests.items() for item in _sample(name, rows)})
 
@@ -121,17 +126,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _keep(config: pytest.Config, items: list[pytest.Item], kept: Collection[int]) -> None:
     config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
     items[:] = [item for item in items if id(item) in kept]
-
-
-def _names(item: pytest.Item, others: Sequence[nc.Device]) -> bool:
-    """Whether a parameter of a test is one of some devices, or what `get_device` takes for one."""
-    for value in _parameters(item).values():
-        if isinstance(value, str) and value.startswith("opencl"):
-            with contextlib.suppress(nc.errors.DeviceError):
-                value = nc.get_device(value)
-        if isinstance(value, nc.Device) and value in others:
-            return True
-    return False
 
 
 def _parameters(item: pytest.Item) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """Run by test_sanitizer.py under Oclgrind: the calls of sanitizer_cases.py, or seeded faults.
 
     sanitizer_program.py LOG cpu|gpu        every op, with the kernels of that kind of device
-    sanitizer_program.py LOG sample         the first call of every op, with those of GPUs
+    sanitizer_program.py LOG "sample I/N"   the first call of every Nth op, with those of GPUs
     sanitizer_program.py LOG seeded         one kernel per fault of `templates/`
 
 Prints one JSON object: what ran, and what the log gained by which case.
@@ -103,13 +103,13 @@ def calls() -> Iterator[tuple[str, Call]]:
             yield name, each
 
 
-def sample(device: Any, recorder: Recorder) -> None:
-    """The first call of every op in float32, with its best implementation."""
+def sample(device: Any, recorder: Recorder, part: int, parts: int) -> None:
+    """The first call of some ops in float32, each with its best implementation."""
     choose(0, recorder.note_choice)
     first: dict[str, Call] = {}
     for name, each in calls():
         first.setdefault(name, each)
-    for name, each in first.items():
+    for name, each in list(first.items())[part::parts]:
         run(name, each, FLOATING[0])
         recorder.end(device, name, f"{name}{each.args} {each.kwargs}")
 
@@ -229,9 +229,10 @@ def main(log: str, what: str) -> None:
         recorder.note_templates()
         if what == "seeded":
             seeded(device, recorder)
-        elif what == "sample":
+        elif what.startswith("sample "):
             device.kind = "gpu"
-            sample(device, recorder)
+            part, parts = map(int, what.removeprefix("sample ").split("/"))
+            sample(device, recorder, part, parts)
         else:
             device.kind = what
             if what == "gpu":  # a simulated work-item takes as long as any other, used or not

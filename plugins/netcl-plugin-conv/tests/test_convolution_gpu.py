@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from convolved import ANY, OPENCL, SETTINGS, compare, drawn
+from daily import today
 from netcl_plugin_conv import conv_gpu
 from netcl_plugin_conv.conv_tiles import TILES
 from netcl_plugin_conv.convolution import CONVOLUTIONS, WEIGHTS
@@ -50,7 +51,7 @@ def test_the_form_for_gpus(
 ) -> None:
     """With the work-groups of several vendors."""
     playing(device, kind="gpu", max_work_group_size=group, compute_units=132)
-    compare_all(device, SETTINGS, dtype)
+    compare_all(device, today(SETTINGS, 3), dtype)
 
 
 @pytest.mark.parametrize("device", ANY, ids=str)

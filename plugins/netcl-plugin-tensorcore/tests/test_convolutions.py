@@ -87,47 +87,55 @@ def run(
     return result.to_host().astype("float64")
 
 
-def check_all(
+def check_forward(
     device: nc.Device, name: str, dtype: str, tile: Tile | None = None, slices: int = 1
 ) -> None:
-    """A convolution, the transposed one and the weight's gradient."""
+    """A convolution."""
     x_shape, w_shape, biased, attrs = PROBLEMS[name]
-    dims, tile = len(x_shape) - 2, tile or SMALL[dtype]
-    x, weight = drawn(x_shape, dtype), drawn(w_shape, dtype)
-    exact = [each.astype("f8") for each in (x, weight)]
-    forward = CONVOLUTIONS[dims - 1]
-    specs = [nc.Spec(each.shape, dtype) for each in (x, weight)]
+    dims, x, weight = len(x_shape) - 2, drawn(x_shape, dtype), drawn(w_shape, dtype)
+    forward, specs = CONVOLUTIONS[dims - 1], [nc.Spec(each, dtype) for each in (x_shape, w_shape)]
     out = forward.infer(*specs, None, **attrs).shape
-    above = drawn(out, dtype)
     bias = [drawn((w_shape[0],), dtype)] if biased else []
-    found = run(
-        device,
-        partial(plain_task, problem_of),
-        False,
-        forward,
-        [x, weight, *bias],
-        out,
-        attrs,
-        dtype,
-        tile,
-        slices,
-    )
-    wanted = reference.forward(*exact, out, attrs)
+    found = run(device, partial(plain_task, problem_of), False, forward, [x, weight, *bias], out,
+                attrs, dtype, tile or SMALL[dtype], slices)  # fmt: skip
+    wanted = reference.forward(x.astype("f8"), weight.astype("f8"), out, attrs)
     if biased:
         wanted = wanted + bias[0].astype("f8").reshape(-1, *(1,) * dims)
     same(found, wanted, dtype)
-    weights_task = partial(plain_task, problem_of_weights)
-    found = run(device, weights_task, True, WEIGHTS[dims - 1], [x, above], w_shape,
-                {"kernel": w_shape[2:], **attrs}, dtype, tile, slices)  # fmt: skip
-    same(found, reference.weights(exact[0], above.astype("f8"), w_shape, attrs), dtype)
-    back = TRANSPOSED[dims - 1]
+
+
+def check_weights(
+    device: nc.Device, name: str, dtype: str, tile: Tile | None = None, slices: int = 1
+) -> None:
+    """The weight's gradient."""
+    x_shape, w_shape, _, attrs = PROBLEMS[name]
+    dims, specs = len(x_shape) - 2, [nc.Spec(each, dtype) for each in (x_shape, w_shape)]
+    out = CONVOLUTIONS[dims - 1].infer(*specs, None, **attrs).shape
+    x, above = drawn(x_shape, dtype), drawn(out, dtype)
+    task = partial(plain_task, problem_of_weights)
+    found = run(device, task, True, WEIGHTS[dims - 1], [x, above], w_shape,
+                {"kernel": w_shape[2:], **attrs}, dtype, tile or SMALL[dtype], slices)  # fmt: skip
+    same(found, reference.weights(x.astype("f8"), above.astype("f8"), w_shape, attrs), dtype)
+
+
+def check_transposed(
+    device: nc.Device, name: str, dtype: str, tile: Tile | None = None, slices: int = 1
+) -> None:
+    """The transposed convolution, in one walk and in those that skip what strides skip."""
+    x_shape, w_shape, _, attrs = PROBLEMS[name]
+    dims, specs = len(x_shape) - 2, [nc.Spec(each, dtype) for each in (x_shape, w_shape)]
+    out = CONVOLUTIONS[dims - 1].infer(*specs, None, **attrs).shape
+    above, weight, back = drawn(out, dtype), drawn(w_shape, dtype), TRANSPOSED[dims - 1]
     shape = back.infer(nc.Spec(out, dtype), specs[1], None, **attrs).shape
-    wanted = reference.transposed(above.astype("f8"), exact[1], shape, attrs)
+    wanted = reference.transposed(above.astype("f8"), weight.astype("f8"), shape, attrs)
     walks = partial(plain_task, problem_of_transposed)
     for task_of in (transposed_task, walks) if max(attrs["stride"]) > 1 else (walks,):
-        found = run(device, task_of, False, back, [above, weight], shape, attrs, dtype, tile,
-                    slices)  # fmt: skip
+        found = run(device, task_of, False, back, [above, weight], shape, attrs, dtype,
+                    tile or SMALL[dtype], slices)  # fmt: skip
         same(found, wanted, dtype)
+
+
+CHECKS = [check_forward, check_weights, check_transposed]
 
 
 def same(given: Any, right: Any, dtype: str) -> None:
@@ -153,13 +161,15 @@ def same(given: Any, right: Any, dtype: str) -> None:
 def test_a_convolution_and_its_gradients(
     device: nc.Device, name: str, dtype: str, slices: int
 ) -> None:
-    check_all(device, name, dtype, None, slices)
+    for check in CHECKS:
+        check(device, name, dtype, None, slices)
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["strides, dilation, groups", "padding"])
-def test_four_warps_as_one(device: nc.Device, name: str) -> None:
-    check_all(device, name, "float16", GROUPED, 2)
+@pytest.mark.parametrize("check", CHECKS)
+def test_four_warps_as_one(device: nc.Device, check: Any, name: str) -> None:
+    check(device, name, "float16", GROUPED, 2)
 
 
 # -- which requests --------------------------------------------------------------------------

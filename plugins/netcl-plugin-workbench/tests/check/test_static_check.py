@@ -21,7 +21,7 @@ from netcl_plugin_workbench.testing.records import CheckRecord, Outcome
 
 SOUND = Faulty("", "", "")
 #: For what hangs, where the parent waits until nothing was heard for so long.
-IMPATIENT = 6.0
+IMPATIENT = 4.0
 
 
 def check(target: str, **options: Any) -> CheckRecord:
