@@ -25,15 +25,16 @@ def spread(found: Sequence[Any], count: int) -> list[Any]:
 @needs_torch
 def test_the_figure_holds_for_a_sample() -> None:
     """Some faults of every kind of expression of our ops; `make mutants` runs all."""
-    kinds: dict[str, list[tuple[Trial, Any]]] = {}
+    kinds: dict[str, list[Any]] = {}
     for table in op_table.tables():
         faults = mutant_table.static_faults(table)
         for one in rows_of(table, list(faults)) if faults else ():
-            trial = Trial(one, table, NUMPY)
             for fault in faults[one.record.name]:
-                kinds.setdefault(fault.kind, []).append((trial, fault))
-    sample = [pair for found in kinds.values() for pair in spread(found, 4)]
-    verdicts: list[MutantVerdict] = [trial.verdict(fault) for trial, fault in sample]
+                kinds.setdefault(fault.kind, []).append((one, table, fault))
+    sample = [row for found in kinds.values() for row in spread(found, 4)]
+    verdicts: list[MutantVerdict] = [
+        Trial(one, table, NUMPY).verdict(fault) for one, table, fault in sample
+    ]
     missed = [f"{each.op}: {each.kind}: {each.text}" for each in verdicts if not each.caught_by]
     assert len(kinds) == 11 and len(verdicts) > 40
     assert len(missed) <= (1 - WANTED) * len(verdicts), "\n".join(missed)

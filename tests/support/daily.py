@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import collections
 import datetime
+import functools
 import os
 import random
 import sys
@@ -49,6 +50,7 @@ if not _nightly:
     _all_devices = device_table.all_devices
     _others = [device for device in _all_devices() if device.backend == "opencl"][1:]
 
+    @functools.wraps(_all_devices)
     def _devices_of_the_day() -> list[nc.Device]:
         return [device for device in _all_devices() if device not in _others]
 
