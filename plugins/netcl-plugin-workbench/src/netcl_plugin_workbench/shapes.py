@@ -6,9 +6,8 @@ import ast
 import re
 from typing import Any, Final
 
-from netcl_core.dtypes import dtype_name
+from netcl_core import Spec, dtype_name
 from netcl_core.errors import ArgumentError, ShapeError, message
-from netcl_core.runtime.kernels import Spec
 
 _SHAPE: Final = re.compile(r"(?:\(\)|\d+(?:x\d+)*)(?::\w+)?")
 

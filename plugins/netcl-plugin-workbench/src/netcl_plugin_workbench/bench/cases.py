@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.hardware.device import Device
+from netcl_core import Device
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

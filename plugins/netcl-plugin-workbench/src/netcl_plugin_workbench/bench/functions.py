@@ -14,8 +14,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core.hardware.device import Device
-from netcl_core.tensors.tensor import Tensor
+from netcl_core import Device, Tensor
 from netcl_plugin_workbench.bench.cases import Array, Case, Limit, Work
 from netcl_plugin_workbench.bench.peers import library, torch_compiled, torch_place
 

@@ -7,7 +7,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.hardware.device import Device
+from netcl_core import Device
 from netcl_plugin_workbench.bench import jax_layers
 from netcl_plugin_workbench.bench.cases import Array, Work
 from netcl_plugin_workbench.bench.peers import library

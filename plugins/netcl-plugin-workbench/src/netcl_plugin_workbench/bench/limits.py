@@ -9,10 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core.dtypes import DTYPES
-from netcl_core.hardware.device import Device
+from netcl_core import DTYPES, Device, Tensor
 from netcl_core.runtime.stream import stream_of
-from netcl_core.tensors.tensor import Tensor
 from netcl_plugin_workbench.bench.cases import Limit, Maker, Work
 from netcl_plugin_workbench.bench.peers import library, torch_place
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.tensors.tensor import Tensor
+from netcl_core import Tensor
 from netcl_plugin_workbench.bench.cases import Array, Case, Limit
 from netcl_plugin_workbench.bench.jax_training import jax_step
 from netcl_plugin_workbench.bench.peers import library, torch_ops

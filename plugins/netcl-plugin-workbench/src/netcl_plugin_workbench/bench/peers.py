@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module, metadata
 from typing import Any, Final, TypeAlias, final
 
-from netcl_core.hardware.device import Device
+from netcl_core import Device
 from netcl_core.runtime.stream import stream_of
 
 #: Waits until what a call has returned is there.

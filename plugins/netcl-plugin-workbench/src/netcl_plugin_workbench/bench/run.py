@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, final
 
+from netcl_core import Device, default_device, use_device
 from netcl_core.cli.tables import print_table
 from netcl_core.errors import ArgumentError, message
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import default_device, use_device
 from netcl_plugin_workbench.bench import finding, peers
 from netcl_plugin_workbench.bench.cases import Case
 from netcl_plugin_workbench.bench.comparing import fallen

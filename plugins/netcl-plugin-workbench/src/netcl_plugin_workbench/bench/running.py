@@ -11,7 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
-from netcl_core.hardware.device import Device
+from netcl_core import Device
 from netcl_plugin_workbench.bench.cases import Array, Case, Limit, Maker, Work
 from netcl_plugin_workbench.bench.measuring import Clock, Timed, best_times
 from netcl_plugin_workbench.bench.peers import PEERS, Peer

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias, final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import use_device
+from netcl_core import Device, use_device
 from netcl_plugin_workbench.bench.cases import Array, Case, Limit, Maker, Work
 from netcl_plugin_workbench.bench.peers import library, torch_compiled, torch_place
 

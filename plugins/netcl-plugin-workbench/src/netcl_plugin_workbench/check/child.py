@@ -15,13 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TextIO, final
 
+from netcl_core import Device, get_device
 from netcl_core.errors import NetclError
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import get_device
 from netcl_core.plugins import loading
 from netcl_core.plugins.market.survey import Plugin
 from netcl_core.plugins.registry import registry
-from netcl_core.testing.devices import usable_devices
+from netcl_core.testing import usable_devices
 from netcl_core.testing.vocabulary import CHECKS
 from netcl_plugin_workbench.check import declared, full, static
 from netcl_plugin_workbench.check.findings import STATIC

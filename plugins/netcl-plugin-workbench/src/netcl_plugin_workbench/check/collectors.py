@@ -12,9 +12,9 @@ from typing import Any, final
 
 import pytest
 
+from netcl_core import get_device
 from netcl_core.errors import NetclError
-from netcl_core.hardware.device_table import get_device
-from netcl_core.testing.devices import usable_devices
+from netcl_core.testing import usable_devices
 from netcl_plugin_workbench.check import checking
 from netcl_plugin_workbench.testing.collection import table_of
 from netcl_plugin_workbench.testing.records import CheckRecord, Level, Outcome

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from netcl_core.hardware.device import Device
+from netcl_core import Device
 from netcl_core.plugins.registry import Row
 from netcl_plugin_workbench.check.roofline import rooflines
 from netcl_plugin_workbench.faults.kernel_mutants import run_kernel_mutants

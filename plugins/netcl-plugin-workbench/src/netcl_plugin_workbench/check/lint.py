@@ -15,7 +15,8 @@ from typing import Final
 
 from jinja2 import nodes
 
-from netcl_core.autograd import AutogradPrimitive
+from netcl_core import DTYPES, Spec
+from netcl_core.autograd import AutogradPrimitive, Operator
 from netcl_core.codegen.derivative import ZERO
 from netcl_core.codegen.emit import PLAIN
 from netcl_core.codegen.expressions import Name, walk
@@ -23,15 +24,11 @@ from netcl_core.codegen.generation import backward_source, forward_source
 from netcl_core.codegen.layout import collapse
 from netcl_core.codegen.primitives import GRAD, OUT
 from netcl_core.codegen.region import infer
-from netcl_core.dtypes import DTYPES
 from netcl_core.errors import PrimitiveError, TemplateError
 from netcl_core.hardware.device import Kind, stand_in
-from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import record_region
-from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.rendering import environment, get_template
-from netcl_core.testing.cases import Case
-from netcl_core.testing.samples import FLOATS
+from netcl_core.testing import FLOATS, Case
 from netcl_plugin_workbench.check.findings import CheckFinding
 from netcl_plugin_workbench.kernels.sources import record_signature, sources_of
 from netcl_plugin_workbench.testing.verification import Use, uses

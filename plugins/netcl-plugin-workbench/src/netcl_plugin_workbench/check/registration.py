@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES
 from netcl_core.hookspecs import SINCE
 from netcl_core.plugins import loading
 from netcl_core.plugins import manager as plugins
@@ -22,7 +22,7 @@ from netcl_core.plugins.kinds import KINDS, REGISTERED
 from netcl_core.plugins.market.finding import FILE
 from netcl_core.plugins.market.survey import Plugin
 from netcl_core.plugins.registry import Row, registry
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case
 from netcl_plugin_workbench.check.findings import CheckFinding
 
 #: What a row means that leaves a key out; a key without a default has to be there.

@@ -12,16 +12,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from netcl_core import DTYPES, Device, Tensor, use_device
 from netcl_core.autograd import no_grad
 from netcl_core.codegen.lowering import plan
 from netcl_core.codegen.region import Signature
-from netcl_core.dtypes import DTYPES
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import use_device
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.gradients import cast_region, run_plan
-from netcl_core.tensors.tensor import Tensor
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case
 from netcl_plugin_workbench.testing.collection import Table
 from netcl_plugin_workbench.testing.records import Roofline
 from netcl_plugin_workbench.testing.running import Progress

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from netcl_core.autograd import AutogradPrimitive
-from netcl_core.ops.operators import Operator
+from netcl_core.autograd import AutogradPrimitive, Operator
 from netcl_core.plugins import manager as plugins
 from netcl_core.plugins.kinds import KINDS, REGISTERED
 from netcl_core.plugins.market.finding import PRIMITIVES
 from netcl_core.plugins.registry import Row, registry
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case
 from netcl_plugin_workbench.check import contents, declared, lint, registration
 from netcl_plugin_workbench.check.findings import CheckFinding, judged, not_loading
 from netcl_plugin_workbench.check.subject import Subject

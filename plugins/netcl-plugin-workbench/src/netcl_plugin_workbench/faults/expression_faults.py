@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
+from netcl_core.autograd import AutogradPrimitive
 from netcl_core.codegen.expressions import (
     BITWISE,
     COMPARISONS,
@@ -26,7 +27,7 @@ from netcl_core.codegen.expressions import (
     to_c,
     walk,
 )
-from netcl_core.codegen.primitives import GRAD, RESULTS, AutogradPrimitive
+from netcl_core.codegen.primitives import GRAD, RESULTS
 from netcl_core.errors import DtypeError
 from netcl_core.tensors.host_data import Array
 from netcl_plugin_workbench.testing.agreement import compiled

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, final
 
-from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.hardware.device import Device
+from netcl_core import Device
+from netcl_core.autograd import AutogradPrimitive
 from netcl_core.runtime.opencl_stream import Launch, shared_kernel
 from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.hardware.device import Device
+from netcl_core import Device
+from netcl_core.autograd import AutogradPrimitive
 from netcl_core.plugins.registry import Row
 from netcl_plugin_workbench.faults.kernel_faults import (
     SIMULATED,

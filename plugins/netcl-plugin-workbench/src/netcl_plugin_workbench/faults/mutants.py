@@ -16,12 +16,11 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import get_device
+from netcl_core import Device, get_device
+from netcl_core.autograd import AutogradPrimitive
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.tensors.host_data import Array
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case
 from netcl_plugin_workbench.faults.expression_faults import Fault, expression_faults
 from netcl_plugin_workbench.faults.operator_faults import operator_faults
 from netcl_plugin_workbench.faults.substitution import substituted

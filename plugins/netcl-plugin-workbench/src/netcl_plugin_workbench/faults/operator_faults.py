@@ -13,13 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.dtypes import DTYPES
-from netcl_core.ops.operators import Operator
+from netcl_core import DTYPES, Tensor
+from netcl_core.autograd import AutogradPrimitive, Operator, Spread, apply_op
 from netcl_core.ops.primitive_function import primitive_function
-from netcl_core.tape.function_call import apply_op
-from netcl_core.tape.gradients import Spread
-from netcl_core.tensors.tensor import Tensor
 from netcl_core.testing.samples import is_floating
 from netcl_plugin_workbench.faults.expression_faults import FACTOR, Fault
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from netcl_core.hardware.device_table import get_device
-from netcl_core.ops.amp_policies import AmpPolicy, Rule
-from netcl_core.testing.cases import Case
+from netcl_core import get_device
+from netcl_core.autograd import AmpPolicy
+from netcl_core.ops.amp_policies import Rule
+from netcl_core.testing import Case
 from netcl_plugin_workbench.faults.mutants import MutantVerdict
 from netcl_plugin_workbench.testing import policies
 from netcl_plugin_workbench.testing.collection import Table, all_cases

@@ -22,18 +22,17 @@ from typing import Any, Final, TextIO, final
 
 import numpy as np
 
-from netcl_core.dtypes import DTYPES, Dtype
+from netcl_core import DTYPES, Device, use_device
+from netcl_core.autograd import Operator
+from netcl_core.dtypes import Dtype
 from netcl_core.errors import BuildError, DeviceError
-from netcl_core.hardware.device import Device, opencl_module
-from netcl_core.hardware.device_table import use_device
-from netcl_core.ops.operators import Operator
+from netcl_core.hardware.device import opencl_module
 from netcl_core.plugins.market.children import end_with
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
 from netcl_core.tensors.host_data import Array, Shape
-from netcl_core.testing.cases import Case
-from netcl_core.testing.scenarios import Scenario
+from netcl_core.testing import Case, Scenario
 from netcl_plugin_workbench.faults.group_sizes import sized
 from netcl_plugin_workbench.faults.kernel_faults import KernelFault, seeded
 from netcl_plugin_workbench.faults.sanitizer import BLOCK, KINDS

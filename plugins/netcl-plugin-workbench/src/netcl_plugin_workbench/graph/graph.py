@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
+from netcl_core.autograd import TraceNode
 from netcl_core.jit.explanation import why_alone
 from netcl_core.jit.program import (
     DetachStep,
@@ -18,7 +19,7 @@ from netcl_core.jit.program import (
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.tape.node import describe_frame as where
 from netcl_core.tape.region_call import RegionCall
-from netcl_core.tape.trace_node import CONSTANT, RANDOM, TraceNode
+from netcl_core.tape.trace_node import CONSTANT, RANDOM
 from netcl_core.tape.traced_number import TracedNumber
 from netcl_plugin_workbench.graph.drawing import KINDS, DrawnOp, Edge, count
 from netcl_plugin_workbench.graph.op_text import free_prefix, number_text, op_text

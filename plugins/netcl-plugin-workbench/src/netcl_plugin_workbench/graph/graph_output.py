@@ -11,15 +11,13 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from netcl_core import Tensor, dtype_name, use_device
+from netcl_core.autograd import Tape, jit_compile
 from netcl_core.cli.tables import print_json, print_table
-from netcl_core.dtypes import dtype_name
 from netcl_core.errors import FusionError, NetclError, message
-from netcl_core.hardware.device_table import use_device
-from netcl_core.jit.jit import Jitted, jit_compile, traced
+from netcl_core.jit.jit import Jitted, traced
 from netcl_core.tape.node import Target, target_of
 from netcl_core.tape.recorded import recorded_graph
-from netcl_core.tape.tape import Tape
-from netcl_core.tensors.tensor import Tensor
 from netcl_plugin_workbench.graph import names
 from netcl_plugin_workbench.graph.graph import Graph, GraphNames, graph_of
 from netcl_plugin_workbench.graph.repeated import repeated

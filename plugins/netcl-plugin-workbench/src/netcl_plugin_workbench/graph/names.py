@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from netcl_core.tensors.tensor import Tensor
+from netcl_core import Tensor
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 

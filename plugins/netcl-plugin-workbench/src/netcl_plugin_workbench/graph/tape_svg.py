@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from netcl_core import Tensor
+from netcl_core.autograd import Node, Tape
 from netcl_core.errors import ArgumentError, message
-from netcl_core.tape.node import Node, target_of
+from netcl_core.tape.node import target_of
 from netcl_core.tape.recorded import nodes_behind, recorded_graph
-from netcl_core.tape.tape import Tape
-from netcl_core.tensors.tensor import Tensor
 from netcl_plugin_workbench.graph.repeated import repeated
 from netcl_plugin_workbench.graph.svg import to_svg
 from netcl_plugin_workbench.graph.tape_graph import tape_graph

@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES, Tensor
 from netcl_core.errors import ArgumentError, message
-from netcl_core.tensors.tensor import Tensor
 from netcl_plugin_workbench.shapes import specs
 
 #: The function, of a file or of another function, that gives the inputs of an example.

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any, Final, TypeAlias, final
 
 import netcl_core.autograd as ag
+from netcl_core.autograd import TraceNode
 from netcl_core.jit.arguments import Arguments
 from netcl_core.jit.jit import Jitted, traced
 from netcl_core.jit.program import DetachStep, Executable, OperatorStep, PickStep, Scalars
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.apply import apply
 from netcl_core.tape.node import describe_frame as where
-from netcl_core.tape.trace_node import TraceNode
 from netcl_plugin_workbench.bench.measuring import Timed, best_times
 
 #: Values by number of a trace's nodes.

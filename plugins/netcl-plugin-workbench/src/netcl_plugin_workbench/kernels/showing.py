@@ -9,12 +9,9 @@ from typing import Any
 from rich.console import Console
 from rich.syntax import Syntax
 
+from netcl_core import Spec, Tensor, default_device, dtype_name, get_device
 from netcl_core.cli.tables import print_json
-from netcl_core.dtypes import dtype_name
 from netcl_core.errors import ArgumentError, message
-from netcl_core.hardware.device_table import default_device, get_device
-from netcl_core.runtime.kernels import Spec
-from netcl_core.tensors.tensor import Tensor
 from netcl_plugin_workbench.kernels.sources import PYTHON, OpSources, Source, sources_of
 from netcl_plugin_workbench.kernels.usual import usual_call
 from netcl_plugin_workbench.shapes import attribute, spec, specs

@@ -9,22 +9,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, final
 
+from netcl_core import DTYPES, Device, Spec, default_device
+from netcl_core.autograd import AutogradPrimitive, Operator
 from netcl_core.codegen.lowering import Plan
-from netcl_core.codegen.primitives import AutogradPrimitive, split_attrs
+from netcl_core.codegen.primitives import split_attrs
 from netcl_core.codegen.region import Signature
-from netcl_core.dtypes import DTYPES, category_of_scalar
+from netcl_core.dtypes import category_of_scalar
 from netcl_core.errors import ArgumentError, message
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.functions import missing
 from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import record_region
 from netcl_core.ops.stand_ins import call_for
 from netcl_core.ops.why import explain, explain_call
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.runtime.host_calls import HostBound
-from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.state import thread
 from netcl_core.tensors.host_data import check_dtype
 

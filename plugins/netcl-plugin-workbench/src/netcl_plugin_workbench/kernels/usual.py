@@ -8,15 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, final
 
-from netcl_core.dtypes import dtype_name
+from netcl_core import Spec, Tensor, dtype_name, use_device
+from netcl_core.autograd import Operator
 from netcl_core.errors import PluginError
-from netcl_core.hardware.device_table import use_device
-from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import Row, registry
-from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.state import thread
-from netcl_core.tensors.tensor import Tensor
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case
 from netcl_plugin_workbench.faults.substitution import substituted
 from netcl_plugin_workbench.testing.collection import table_of
 

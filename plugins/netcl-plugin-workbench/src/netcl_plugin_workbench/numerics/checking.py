@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from netcl_core import Tensor
 from netcl_core.tape.anomaly import anomaly
-from netcl_core.tensors.tensor import Tensor
 from netcl_plugin_workbench.numerics.directional_trial import DirectionalTrial
 from netcl_plugin_workbench.numerics.elementwise_trial import ElementwiseTrial
 from netcl_plugin_workbench.numerics.exact_forward import exact_forward

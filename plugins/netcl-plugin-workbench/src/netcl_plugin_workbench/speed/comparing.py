@@ -9,19 +9,17 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from netcl_core import DTYPES, Device, Tensor, default_device, get_device, use_device
+from netcl_core.autograd import Operator
 from netcl_core.cli.tables import print_json, print_table
-from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, UnfitError, message
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import default_device, get_device, use_device
 from netcl_core.ops.functions import missing
-from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.plugins.resolution import Offer
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array
-from netcl_core.tensors.tensor import Tensor
-from netcl_core.testing.samples import in_dtype, normal
+from netcl_core.testing import normal
+from netcl_core.testing.samples import in_dtype
 from netcl_plugin_workbench.shapes import attribute, specs
 from netcl_plugin_workbench.speed import records
 from netcl_plugin_workbench.speed.racing import Contender, Raced, race

@@ -6,14 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from netcl_core import Device, Tensor, use_device
 from netcl_core.errors import UnfitError
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import use_device
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.plugins.resolution import Offer
 from netcl_core.tensors.host_data import Array
-from netcl_core.tensors.tensor import Tensor
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case
 from netcl_plugin_workbench.speed import records
 from netcl_plugin_workbench.speed.comparing import shapes_of
 from netcl_plugin_workbench.speed.racing import Contender, Raced, race

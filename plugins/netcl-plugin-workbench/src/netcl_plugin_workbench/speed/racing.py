@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from netcl_core.hardware.device import Device
+from netcl_core import Device
 from netcl_core.runtime.stream import stream_of
 
 _ROUNDS: Final = 9

@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, final
 
-from netcl_core import config, kept
-from netcl_core.hardware.device import Device
+from netcl_core import Device, config, kept
 from netcl_core.plugins.market.finding import version_of
 
 #: What a file says of itself, and the version of its form.

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from netcl_core.autograd import Operator, Request
 from netcl_core.errors import UnfitError, message
-from netcl_core.ops.implementations import Request
-from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import Row
 from netcl_core.plugins.resolution import Choice, Offer
 from netcl_plugin_workbench.faults.substitution import substituted

@@ -9,17 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from netcl_core.autograd import Tape
-from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES, Device, Tensor, use_device
+from netcl_core.autograd import AutogradPrimitive, Tape
 from netcl_core.errors import KernelFindingError, NetclError, UnfitError
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import use_device
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array, Shape
-from netcl_core.tensors.tensor import Tensor
-from netcl_core.testing.cases import Case
-from netcl_core.testing.samples import MILD, is_floating
+from netcl_core.testing import MILD, Case
+from netcl_core.testing.samples import is_floating
 from netcl_plugin_workbench.testing import verification
 from netcl_plugin_workbench.testing.guards import POISON
 from netcl_plugin_workbench.testing.inputs import for_inputs, pairs_of, strided

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar, final
 
-from netcl_core.codegen.primitives import AutogradPrimitive
+from netcl_core import Device
+from netcl_core.autograd import AmpPolicy, AutogradPrimitive, TrainingPattern
 from netcl_core.errors import PluginError, message
-from netcl_core.hardware.device import Device
-from netcl_core.jit.patterns import TrainingPattern
-from netcl_core.ops.amp_policies import AmpPolicy
 from netcl_core.ops.choosing import unfit
 from netcl_core.plugins import loading
 from netcl_core.plugins import manager as plugins
@@ -19,8 +17,7 @@ from netcl_core.plugins.kinds import OP_KINDS
 from netcl_core.plugins.market.survey import Plugin
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.plugins.resolution import canonical
-from netcl_core.testing.cases import Case
-from netcl_core.testing.scenarios import Scenario
+from netcl_core.testing import Case, Scenario
 from netcl_core.testing.vocabulary import CHECKS
 from netcl_plugin_workbench.testing.derived import derived_cases
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive, split_attrs
+from netcl_core import get_device
+from netcl_core.autograd import AutogradPrimitive, TrainingPattern
+from netcl_core.codegen.primitives import REQUIRED, split_attrs
 from netcl_core.errors import NetclError
-from netcl_core.hardware.device_table import get_device
-from netcl_core.jit.patterns import TrainingPattern
-from netcl_core.testing.cases import Case
+from netcl_core.testing import MILD, SPECIAL, Case, normal, uniform
 from netcl_core.testing.groups import written
-from netcl_core.testing.samples import MILD, SPECIAL, Sampler, normal, uniform
+from netcl_core.testing.samples import Sampler
 from netcl_plugin_workbench.testing.reference import evaluate
 
 #: How inputs are drawn: the first for which the op is finite. Logarithms want positive numbers,

@@ -11,17 +11,16 @@ from typing import Any, Final
 
 import numpy as np
 
+from netcl_core import DTYPES, Device, Tensor, get_device
 from netcl_core.codegen.lowering import plan
 from netcl_core.codegen.primitives import split_attrs
 from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
-from netcl_core.dtypes import DTYPES, category_of_scalar
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import get_device
+from netcl_core.dtypes import category_of_scalar
 from netcl_core.tape.gradients import run_plan
 from netcl_core.tape.region_call import plan_gradients
 from netcl_core.tensors.host_data import Array, Shape
-from netcl_core.tensors.tensor import Tensor
-from netcl_core.testing.cases import FIVE, SIZES, Case
+from netcl_core.testing import Case
+from netcl_core.testing.cases import FIVE, SIZES
 from netcl_core.testing.samples import is_floating
 from netcl_plugin_workbench.testing.checks import same, same_gradient
 from netcl_plugin_workbench.testing.inputs import covector, for_inputs, pairs_of

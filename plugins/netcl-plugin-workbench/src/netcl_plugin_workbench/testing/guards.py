@@ -13,9 +13,10 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.dtypes import DTYPES, Dtype
+from netcl_core import DTYPES, Device
+from netcl_core.dtypes import Dtype
 from netcl_core.errors import KernelFindingError
-from netcl_core.hardware.device import Device, opencl_module
+from netcl_core.hardware.device import opencl_module
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.signatures import kernels_in, read_only
 from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from netcl_core.dtypes import DTYPES, is_floating
+from netcl_core import DTYPES
+from netcl_core.dtypes import is_floating
 from netcl_core.tensors.host_data import Array, Shape
 
 

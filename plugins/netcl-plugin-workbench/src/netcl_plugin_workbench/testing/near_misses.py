@@ -14,12 +14,12 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive
-from netcl_core.jit.matched_ops import Captured, Graph, MatchedOp
-from netcl_core.ops.operators import Operator
+from netcl_core.autograd import AutogradPrimitive, Captured, MatchedOp, Operator
+from netcl_core.codegen.primitives import REQUIRED
+from netcl_core.jit.matched_ops import Graph
 from netcl_core.plugins.registry import registry
 from netcl_core.tensors.host_data import Array
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case
 from netcl_core.testing.groups import function_of
 from netcl_core.testing.samples import is_floating
 

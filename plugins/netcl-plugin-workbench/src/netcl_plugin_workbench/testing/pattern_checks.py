@@ -7,16 +7,12 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from netcl_core import DTYPES, Device, Tensor, manual_seed, use_device
 from netcl_core.autograd import grad
-from netcl_core.dtypes import DTYPES
 from netcl_core.errors import GradientError
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import use_device
 from netcl_core.ops.mistakes import MISTAKES
 from netcl_core.tensors.host_data import Array
-from netcl_core.tensors.random_state import manual_seed
-from netcl_core.tensors.tensor import Tensor
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case
 from netcl_core.testing.groups import compiled_with
 from netcl_core.testing.samples import is_floating
 from netcl_plugin_workbench.testing.checks import same

@@ -13,20 +13,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.dtypes import DTYPES
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import use_device
-from netcl_core.ops.amp_policies import AmpPolicy
-from netcl_core.ops.casting import casting
+from netcl_core import DTYPES, Device, Tensor, use_device
+from netcl_core.autograd import AmpPolicy, TraceNode, TracingContext, casting
 from netcl_core.plugins.catalogue import providers
 from netcl_core.plugins.kinds import OP_KINDS
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.region_call import RegionCall
-from netcl_core.tape.trace_node import TraceBreak, TraceNode
-from netcl_core.tape.tracing import TracingContext
+from netcl_core.tape.trace_node import TraceBreak
 from netcl_core.tensors.host_data import Array
-from netcl_core.tensors.tensor import Tensor
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case
 from netcl_plugin_workbench.testing.reference import Values, evaluate, expected
 
 #: How alike two names are if one is a slip for the other.

@@ -18,14 +18,11 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from netcl_core import DTYPES, Device, Tensor, get_device, use_device
 from netcl_core.autograd import backward, grad
-from netcl_core.dtypes import DTYPES
 from netcl_core.errors import KernelFindingError
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import get_device, use_device
 from netcl_core.tensors.host_data import Array, Shape
-from netcl_core.tensors.tensor import Tensor
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case
 from netcl_core.testing.samples import is_floating
 from netcl_plugin_workbench.testing.guards import writer_of
 from netcl_plugin_workbench.testing.inputs import covector

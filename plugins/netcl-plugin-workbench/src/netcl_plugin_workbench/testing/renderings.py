@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import use_device
-from netcl_core.jit.jit import jit_compile
-from netcl_core.tensors.tensor import Tensor
-from netcl_core.testing.cases import Case
+from netcl_core import Device, Tensor, use_device
+from netcl_core.autograd import jit_compile
+from netcl_core.testing import Case
 from netcl_plugin_workbench.testing.collection import Table
 from netcl_plugin_workbench.testing.records import KernelSource
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias, final
 
+from netcl_core import Device
 from netcl_core.errors import KernelFindingError, NetclError, UnfitError, raised_at
-from netcl_core.hardware.device import Device
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case
 from netcl_core.testing.vocabulary import CHECKS
 from netcl_plugin_workbench.testing.collection import Table
 from netcl_plugin_workbench.testing.findings import KINDS

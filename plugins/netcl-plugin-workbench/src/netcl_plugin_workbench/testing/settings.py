@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, final
 
+from netcl_core import Device
+from netcl_core.autograd import Settings, Space
 from netcl_core.errors import KernelFindingError
-from netcl_core.hardware.device import Device
-from netcl_core.ops.implementations import Settings, Space
 from netcl_core.ops.tuners import Offered, tuning_by
 from netcl_core.ops.tuning import ChosenSettings, forced, told
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case
 from netcl_plugin_workbench.testing.checks import check_main, check_variants
 
 

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from netcl_core.hardware.device import Device
+from netcl_core import Device
 from netcl_core.tensors.host_data import Array, Shape
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case
 from netcl_plugin_workbench.testing.inputs import away_from
 from netcl_plugin_workbench.testing.reference import evaluate
 

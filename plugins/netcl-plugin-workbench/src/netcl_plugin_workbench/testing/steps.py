@@ -11,13 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias, final
 
-from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.dtypes import DTYPES
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import get_device
-from netcl_core.ops.amp_policies import AmpPolicy
-from netcl_core.testing.cases import Case
-from netcl_core.testing.scenarios import Scenario
+from netcl_core import DTYPES, Device, get_device
+from netcl_core.autograd import AmpPolicy, AutogradPrimitive
+from netcl_core.testing import Case, Scenario
 from netcl_plugin_workbench.testing import checks, policies
 from netcl_plugin_workbench.testing.collection import Table, all_cases
 from netcl_plugin_workbench.testing.fused import check_group, check_group_slopes, groups, is_fusible

@@ -8,10 +8,8 @@ from typing import Final, final
 
 import pytest
 
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import get_device
-from netcl_core.testing.cases import Case
-from netcl_core.testing.devices import usable_devices
+from netcl_core import Device, get_device
+from netcl_core.testing import Case, usable_devices
 from netcl_plugin_workbench.testing.collection import Table, plugins_of, table_of, table_with
 from netcl_plugin_workbench.testing.records import Outcome
 from netcl_plugin_workbench.testing.running import perform

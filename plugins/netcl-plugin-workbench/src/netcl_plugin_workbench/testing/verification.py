@@ -9,16 +9,10 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from netcl_core.autograd import AutogradPrimitive
 from netcl_core.codegen.derivative import derivative, times
 from netcl_core.codegen.expressions import Expr, Name, Number, shortened, to_c, walk
-from netcl_core.codegen.primitives import (
-    GRAD,
-    OUT,
-    REQUIRED,
-    AutogradPrimitive,
-    Choices,
-    split_attrs,
-)
+from netcl_core.codegen.primitives import GRAD, OUT, REQUIRED, Choices, split_attrs
 from netcl_core.errors import PrimitiveError, message
 from netcl_core.tensors.host_data import Array
 from netcl_plugin_workbench.testing.agreement import Comparison

@@ -10,14 +10,12 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES, Spec, Tensor
+from netcl_core.autograd import Operator
 from netcl_core.errors import ArgumentError, message
 from netcl_core.ops.functions import missing
-from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import registry
-from netcl_core.runtime.kernels import Spec
-from netcl_core.tensors.tensor import Tensor
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case
 from netcl_plugin_workbench.graph.target import (
     function_of,
     inputs_of,

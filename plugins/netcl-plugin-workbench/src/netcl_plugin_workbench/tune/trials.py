@@ -10,9 +10,9 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES
+from netcl_core.autograd import Settings
 from netcl_core.ops import tuning_records
-from netcl_core.ops.implementations import Settings
 from netcl_core.ops.tuners import Offered
 from netcl_core.ops.tuning import default_of, misfit
 from netcl_core.ops.tuning_records import Place, Record

@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, final
 
-from netcl_core import config
+from netcl_core import config, dtype_name, use_device
 from netcl_core.cli.tables import print_json
-from netcl_core.dtypes import dtype_name
-from netcl_core.hardware.device_table import use_device
 from netcl_core.ops import tuning_records
 from netcl_core.ops.tuners import Offered, tuning_by
 from netcl_core.ops.tuning import ChosenSettings

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, final
 
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import use_device
-from netcl_core.ops.operators import Operator
+from netcl_core import Device, use_device
+from netcl_core.autograd import Operator
 from netcl_core.ops.tuners import Offered, tuning_by
 from netcl_core.ops.tuning import ChosenSettings
 from netcl_core.plugins.registry import registry

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
+from netcl_core import Device, default_device, dtype_name, get_device
 from netcl_core.cli.tables import print_json, print_table
-from netcl_core.dtypes import dtype_name
 from netcl_core.errors import MissingOpError
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import default_device, get_device
 from netcl_core.ops.why import Explanation, of_offers, why
 from netcl_core.plugins.commands import decision_on
 from netcl_plugin_workbench.shapes import attribute, specs
