@@ -39,7 +39,7 @@ help:
 	@echo "make docs      write what is generated, then check and run the documentation"
 	@echo "make manifests write every plugin's netcl_plugin.toml from what it registers (part of docs)"
 	@echo "make op-table  run every op's cases on every runtime here and write docs/ops.md (minutes)"
-	@echo "make mutants   break every op and the engine and write docs/mutants.md (an hour)"
+	@echo "make mutants   break every op and the engine and write docs/mutants.md (12 minutes)"
 	@echo "make fuzz      run COUNT random programs (10000) eagerly, compiled and by PyTorch (DEVICE=cpu)"
 	@echo "make bench     compare with other libraries (ARGS='mlp gpt' picks; record and drawing in build/)"
 	@echo "make setup     only make the environment ($(VENV))"
