@@ -74,6 +74,7 @@ ACCEPTED = {
         "netcl_core.cli.plugins_command",
         "netcl_core.plugins.catalogue",
     ): "`netcl plugins list` needs no catalogue",
+    ("netcl_core.cli", "?"): "PEP 562: `netcl plugins list` goes without click",
     ("netcl_core.cli.start", "?"): "`netcl plugins list` goes without click",
     (
         "netcl_core.plugins.market.scanning",
@@ -237,6 +238,48 @@ def test_the_environment_is_read_in_one_place() -> None:
 def test_plugins_have_neither_cycles_nor_hidden_imports(package: Path) -> None:
     assert layering.cycles(package) == []
     assert layering.in_functions(package) - ACCEPTED_IN_PLUGINS.keys() == set()
+
+
+#: What plugins may import of the core: the faces, and what the commands of plugins share.
+PUBLIC = (
+    "netcl_core",
+    "netcl_core.autograd",
+    "netcl_core.autograd.ops",
+    "netcl_core.cli",
+    "netcl_core.errors",
+    "netcl_core.plugins",
+    "netcl_core.testing",
+)
+#: What they still import besides. A row leaves as soon as nothing imports it, and none is added.
+PRIVATE = {
+    "netcl_plugin_nn": "config",
+    "netcl_plugin_workbench": """
+        cli.endings codegen.derivative codegen.emit codegen.expressions codegen.generation
+        codegen.layout codegen.lowering codegen.primitives codegen.region codegen.ssa config
+        dtypes hardware.device hardware.runtimes hookspecs jit.arguments jit.explanation
+        jit.fused_operator jit.jit jit.matched_ops jit.program kept ops.amp_policies
+        ops.choosing ops.functions ops.mistakes ops.operator_call ops.primitive_function
+        ops.stand_ins ops.tuners ops.tuning ops.tuning_records ops.why plugins.catalogue
+        plugins.commands plugins.kinds plugins.loading plugins.manager
+        plugins.market.children plugins.market.failures plugins.market.finding
+        plugins.market.installed plugins.market.lock plugins.market.lock_verification
+        plugins.market.manifests plugins.market.requirements plugins.market.states
+        plugins.market.survey plugins.market.trial plugins.names plugins.registry
+        plugins.resolution runtime.host_calls runtime.opencl_stream runtime.rendering
+        runtime.signatures runtime.stream scratch tape.anomaly tape.apply tape.function_call
+        tape.gradients tape.node tape.recorded tape.region_call tape.state tape.trace_node
+        tape.traced_number tensors.functions tensors.host_data testing.cases testing.groups
+        testing.samples testing.vocabulary version
+    """,
+}
+
+
+@pytest.mark.parametrize("package", plugin_packages(), ids=lambda path: path.name)
+def test_plugins_import_public_names(package: Path) -> None:
+    found = layering.private(package, CORE, PUBLIC)
+    known = {f"netcl_core.{module}" for module in PRIVATE.get(package.name, "").split()}
+    assert found - known == set(), "import the public name, or make one"
+    assert known - found == set(), "nothing imports these: take them off the list"
 
 
 # -- the checker itself --------------------------------------------------------------

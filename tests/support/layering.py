@@ -51,6 +51,16 @@ def imports_of(package: Path) -> list[Import]:
     return found
 
 
+def private(package: Path, core: Path, public: Sequence[str]) -> set[str]:
+    """The core's modules that another package imports, but for the public ones."""
+    modules = modules_of(core)
+    found: set[str] = set()
+    for source, path in modules_of(package).items():
+        for node, _ in _walk(ast.parse(path.read_text(encoding="utf-8")), False):
+            found |= set(_targets(node, source, modules))
+    return {target for target in found if target in modules and target not in public}
+
+
 def _walk(node: ast.AST, inside: bool) -> Iterator[tuple[ast.stmt | ast.expr, bool]]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.stmt, ast.expr)):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, final
 
 from netcl_core import Device, default_device, use_device
-from netcl_core.cli.tables import print_table
+from netcl_core.cli import print_table
 from netcl_core.errors import ArgumentError, message
 from netcl_plugin_workbench.bench import finding, peers
 from netcl_plugin_workbench.bench.cases import Case

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, final
 
 from netcl_core import config, kept
-from netcl_core.cli.tables import print_json, print_table
+from netcl_core.cli import print_json, print_table
 from netcl_core.ops import tuning_records
 from netcl_plugin_workbench.speed import records
 

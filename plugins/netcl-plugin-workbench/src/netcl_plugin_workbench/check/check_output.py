@@ -14,7 +14,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from netcl_core.cli.tables import print_json, print_table
+from netcl_core.cli import print_json, print_table
 from netcl_core.errors import TargetError, message
 from netcl_plugin_workbench.check import checking as check
 from netcl_plugin_workbench.check import targets

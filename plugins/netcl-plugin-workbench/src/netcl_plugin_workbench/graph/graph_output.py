@@ -13,7 +13,7 @@ from typing import Any
 
 from netcl_core import Tensor, dtype_name, use_device
 from netcl_core.autograd import Tape, jit_compile
-from netcl_core.cli.tables import print_json, print_table
+from netcl_core.cli import print_json, print_table
 from netcl_core.errors import FusionError, NetclError, message
 from netcl_core.jit.jit import Jitted, traced
 from netcl_core.tape.node import Target, target_of

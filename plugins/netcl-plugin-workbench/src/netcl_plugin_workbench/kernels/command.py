@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from netcl_core.cli.endings import usage_ends
+from netcl_core.cli import usage_ends
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from netcl_core import Spec, Tensor, default_device, dtype_name, get_device
-from netcl_core.cli.tables import print_json
+from netcl_core.cli import print_json
 from netcl_core.errors import ArgumentError, message
 from netcl_plugin_workbench.kernels.sources import PYTHON, OpSources, Source, sources_of
 from netcl_plugin_workbench.kernels.usual import usual_call

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import netcl_core as nc
-from netcl_core.cli.tables import print_json
+from netcl_core.cli import print_json
 from netcl_core.errors import ArgumentError, MissingOpError, NetclError, message
 from netcl_core.ops.choosing import offers_of
 from netcl_core.plugins.commands import decision_on

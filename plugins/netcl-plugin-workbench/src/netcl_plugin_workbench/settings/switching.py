@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from netcl_core.cli.tables import print_json
+from netcl_core.cli import print_json
 from netcl_core.errors import ArgumentError, message
 from netcl_core.plugins.market.states import States
 from netcl_core.plugins.market.survey import Plugin, meant, survey

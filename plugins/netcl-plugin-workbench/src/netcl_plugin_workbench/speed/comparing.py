@@ -11,7 +11,7 @@ import numpy as np
 
 from netcl_core import DTYPES, Device, Tensor, default_device, get_device, use_device
 from netcl_core.autograd import Operator
-from netcl_core.cli.tables import print_json, print_table
+from netcl_core.cli import print_json, print_table
 from netcl_core.errors import ArgumentError, UnfitError, message
 from netcl_core.ops.functions import missing
 from netcl_core.plugins.registry import Row, registry

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from netcl_core.cli.endings import usage_ends
+from netcl_core.cli import usage_ends
 
 
 @click.command()

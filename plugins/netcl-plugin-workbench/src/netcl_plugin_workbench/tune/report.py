@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from netcl_core.cli.tables import print_table
+from netcl_core.cli import print_table
 from netcl_core.ops.tuning import told
 from netcl_core.ops.tuning_records import Record
 from netcl_plugin_workbench.tune.trials import Contender, Trial

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, final
 
 from netcl_core import config, dtype_name, use_device
-from netcl_core.cli.tables import print_json
+from netcl_core.cli import print_json
 from netcl_core.ops import tuning_records
 from netcl_core.ops.tuners import Offered, tuning_by
 from netcl_core.ops.tuning import ChosenSettings

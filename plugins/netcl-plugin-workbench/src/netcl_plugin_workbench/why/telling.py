@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from netcl_core import Device, default_device, dtype_name, get_device
-from netcl_core.cli.tables import print_json, print_table
+from netcl_core.cli import print_json, print_table
 from netcl_core.errors import MissingOpError
 from netcl_core.ops.why import Explanation, of_offers, why
 from netcl_core.plugins.commands import decision_on
