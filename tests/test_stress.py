@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import examples
 from threads import in_threads, turns
 
 import netcl_core as nc
@@ -246,7 +247,7 @@ def test_exceptions_leave_nothing_behind(device: Any, impatient: None) -> None:
 
     def work(seed: int) -> None:
         outer = ag.get_current_tape()
-        for k in range(5):
+        for k in range(examples(20)):
             with pytest.raises(ShapeError), ag.Tape(), ag.no_grad(), ag.Tape(), ag.enable_grad():
                 ag.exp(x) + nc.Tensor.ones((3 + k % 5,))
             with pytest.raises(InterruptedError), ag.Tape(retain_grads=True) as tape:
