@@ -6,10 +6,11 @@
 By day a product of parameters is cut down to rows that meet each value of each parameter, which
 rows depends on the seed of the day. `@pytest.mark.sample(10)` asks for ten rows at most,
 `@pytest.mark.nightly` for none, and `@settings(max_examples=examples(60))` for a quarter of the
-examples of a property. By day `nc.devices()` lists one OpenCL device, since a second one builds
-every kernel again; `nc.get_device` finds the others. `--first` runs one test of each file: where
-all tests have passed elsewhere, it asks whether they find here what they need. `--layers
---collect-only` counts the tests of each layer of the pyramid in CONTRIBUTING.
+examples of a property. By day `nc.devices()` lists one OpenCL device; `nc.get_device` finds the
+others. By night a product of parameters runs whole on the first one, and cut down on the others.
+`--first` runs one test of each file: where all tests have passed elsewhere, it asks whether they
+find here what they need. `--layers --collect-only` counts the tests of each layer of the pyramid
+in CONTRIBUTING.
 """
 
 from __future__ import annotations
@@ -46,9 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 _nightly = "--nightly" in sys.argv
 T = TypeVar("T")
 
+_all_devices = device_table.all_devices
+#: A second runtime builds every kernel again, and some take it seconds.
+_others = [device for device in _all_devices() if device.backend == "opencl"][1:]
+
 if not _nightly:
-    _all_devices = device_table.all_devices
-    _others = [device for device in _all_devices() if device.backend == "opencl"][1:]
 
     @functools.wraps(_all_devices)
     def _devices_of_the_day() -> list[nc.Device]:
@@ -93,8 +96,8 @@ def _is_device(value: Any) -> bool:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print how many tests each layer has."""
     if config.getoption("layers"):
-        stats = {"today": config.stash[_TODAY], "at night": terminalreporter.stats["deselected"]}
-        for when, items in stats.items():
+        left = terminalreporter.stats.get("deselected", ())
+        for when, items in {"today": config.stash[_TODAY], "at night": left}.items():
             counts = collections.Counter(map(layer_of, items))
             terminalreporter.write_line(f"{when}: {dict(counts.most_common())}")
 
@@ -116,13 +119,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items,
             {id(item) for item in {each.path: each for each in reversed(items)}.values()},
         )
-    if config.getoption("nightly"):
-        return
+    whole = [item for item in items if _nightly and not _elsewhere(item)]
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("nightly") is None:
+        if _elsewhere(item) if _nightly else item.get_closest_marker("nightly") is None:
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    _keep(config, items, {id(item) for name, rows in tests.items() for item in _sample(name, rows)})
+    sampled = [item for name, rows in tests.items() for item in _sample(name, rows)]
+    _keep(config, items, {*map(id, whole), *map(id, sampled)})
+
+
+def _elsewhere(item: pytest.Item) -> bool:
+    """Whether a parameter of a test is a second OpenCL device."""
+    return any(value in _others for value in _parameters(item).values() if _is_device(value))
 
 
 def _keep(config: pytest.Config, items: list[pytest.Item], kept: Collection[int]) -> None:
