@@ -390,3 +390,15 @@ def test_mistakes_are_named() -> None:
         ag.interpolate(x, scale_factor=0.1)
     with pytest.raises(ShapeError, match="elements along the resampled axes"):
         ag.interpolate(nc.tensor(np.ones((1, 1, 0, 4), "float32")), size=2)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("windows", [4, 8, 15, 16])
+@pytest.mark.parametrize("device", OPENCL, ids=str)
+def test_halves_in_vectors(device: Device, windows: int) -> None:
+    """PoCL ends the process where it builds vectors of eight halves."""
+    x = RANDOM.standard_normal((2, 3, 5, windows + 2)).astype(np.float16)
+    with nc.use_device(device):
+        found = ag.max_pool2d(x, 3, 1, 1).numpy()
+    wanted = torch.nn.functional.max_pool2d(torch.from_numpy(x), 3, 1, 1).numpy()
+    np.testing.assert_array_equal(found, wanted)

@@ -20,6 +20,17 @@ _EACH: Final = (1, 2, 4)
 Named = Callable[[Request], str]
 
 
+#: A platform whose compiler ends the process at some vectors of halves, and their length.
+_CRASHES: Final = "Portable Computing Language"
+_HALVES: Final = 8
+
+
+def _crashes(request: Request, width: int) -> bool:
+    """Whether a driver cannot build what takes vectors of so many elements."""
+    halves = request.inputs[0].dtype == "float16" and width == _HALVES
+    return halves and request.device.platform.startswith(_CRASHES)
+
+
 def lines_space(
     results: tuple[int, ...], usual: int, widest: Callable[[Request], int], class_of: Named
 ) -> Space:
@@ -33,11 +44,14 @@ def lines_space(
     """
 
     def default(request: Request) -> dict[str, int]:
-        return {"results": usual, "width": widest(request)}
+        width = widest(request)
+        return {"results": usual, "width": 1 if _crashes(request, width) else width}
 
     def fits(request: Request, settings: Mapping[str, Any]) -> str | None:
-        most = widest(request)
-        return f"vectors of {most} at most" if settings["width"] > most else None
+        most, width = widest(request), settings["width"]
+        if _crashes(request, width):
+            return f"{_CRASHES} 3.1 crashes while it builds vectors of {width} halves"
+        return f"vectors of {most} at most" if width > most else None
 
     return Space({"results": results, "width": LANES}, default, fits, class_of)
 
