@@ -17,6 +17,7 @@ ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 ALIKE = [
     "x.swapaxes(0, 2)", "x.swapdims(-1, 0)", "t.moveaxis(x, (0, 1), (-1, 0))", "x.movedim(2, 0)",
     "x.ravel()", "x.unflatten(2, (2, -1))", "x.unflatten(0, [1, 2])", "t.fliplr(x)", "x.flipud()",
+    "t.flip(x, ())", "x.flip([])", "x.flip(dims=())",
     "x.select(1, -1)", "x.select(dim=0, index=1)", "x.narrow(2, 1, 2)", "x.narrow(2, -3, 2)",
     "x.narrow(1, 3, 0)", "t.stack(x.unbind(1))", "t.stack(t.unbind(x, dim=-1))",
     "t.concat([x, x], dim=1)", "t.concatenate((x, x), axis=-1)", "t.hstack([x[0, 0], x[1, 1]])",
@@ -42,6 +43,22 @@ def test_values(text: str) -> None:
     theirs, ours = (eval(text, {"x": t.tensor(ARRAY), "t": t}).numpy() for t in (torch, nc))
     assert ours.shape == theirs.shape
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("shapes", [((2, 3), (2, 1)), ((3,), (2, 3)), ((2, 0), (1, 1))])
+def test_cosines_are_of_the_broadcast_vectors(shapes: Any, dtype: str) -> None:
+    found = []
+    for t in (torch, nc):
+        draw = np.random.default_rng(0)
+        pair = [t.tensor(draw.normal(size=each).astype(dtype)) for each in shapes]
+        for each in pair:
+            each.requires_grad_()
+        cosines = t.nn.functional.cosine_similarity(*pair, dim=1)
+        cosines.sum().backward()
+        found.append([cosines.detach().numpy(), *(each.grad.numpy() for each in pair)])
+    for theirs, ours in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6 if dtype == "float32" else 2e-3)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ import math
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES
 from netcl_core.autograd import AutogradPrimitive, composite
-from netcl_core.errors import AttributeValueError, DtypeError, message
+from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import Dims, axes, axis, shape_of
 from netcl_plugin_tensor.statistics import wide_dtype
 
@@ -96,17 +98,26 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
 
     Args:
         x1: A floating tensor.
-        x2: Another one; they broadcast.
+        x2: Another one; they broadcast, and the norms are those of the broadcast vectors.
         dim: The axis of the vectors.
         eps: What a norm counts at least.
     """
-    ndim = max(len(shape_of(x1)), len(shape_of(x2)))
-    place = axis("cosine_similarity", dim, ndim) - ndim if ndim else 0
+    shape = _broadcast_shape("cosine_similarity", shape_of(x1), shape_of(x2))
+    over = axis("cosine_similarity", dim, len(shape))
+    pair = [x if shape_of(x) == shape else ag.broadcast_to(x, shape) for x in (x1, x2)]
     units = [
-        ag.div(x, ag.clamp(_norm("cosine_similarity", x, 2, place, True), min=float(eps)))
-        for x in (x1, x2)
+        ag.div(x, ag.clamp(_norm("cosine_similarity", x, 2, over, True), min=float(eps)))
+        for x in pair
     ]
-    return ag.sum(ag.mul(*units), place)
+    return ag.sum(ag.mul(*units), over)
+
+
+def _broadcast_shape(who: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        given = " and ".join(map(str, shapes))
+        raise ShapeError(message(who, f"shapes {given}", "shapes that broadcast")) from None
 
 
 def pairwise_distance(

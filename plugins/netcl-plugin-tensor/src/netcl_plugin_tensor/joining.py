@@ -123,7 +123,8 @@ def chunk(x: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
 
 
 def _bind_flip(x: Any, dims: Any) -> Any:
-    return (x,), {"dims": axes("flip", dims, len(shape_of(x)))}
+    none = isinstance(dims, Sequence) and not len(dims)  # which elsewhere means all axes
+    return (x,), {"dims": () if none else axes("flip", dims, len(shape_of(x)))}
 
 
 def _flip_view(x: Spec, dims: Sequence[int]) -> View:
@@ -221,7 +222,7 @@ OPERATORS = (
         backward=lambda saved, grad: [ag.flip(grad, saved.attrs["dims"])],
         saves=(),
         implementations=strided.gather("flip", lambda x, attrs: _flip_view(x, attrs["dims"])),
-        doc="flip(x, dims): the order of the elements reversed along axes.",
+        doc="flip(x, dims): the order of the elements reversed along axes; along none by `()`.",
     ),
     Operator(
         name="pad",
