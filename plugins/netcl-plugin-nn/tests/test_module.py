@@ -57,11 +57,11 @@ def test_other_attributes_are_left_alone() -> None:
     result = ag.mul(nc.tensor(np.ones(3, np.float32)), block.scale)
     block.last = result
     assert block.last is result
-    block.leaf = ag.tensor(nc.tensor(np.ones(1, np.float32)), requires_grad=True)
-    assert "leaf" in dict(block.named_parameters())
+    block.leaf = nc.tensor(np.ones(1, np.float32), requires_grad=True)
+    assert "leaf" not in dict(block.named_parameters())
     block.scale = None
     del block.inner
-    assert [name for name, _ in block.named_parameters()] == ["leaf"]
+    assert list(block.named_parameters()) == []
     block.mean = nc.tensor(np.ones(3, np.float32))
     assert "mean" in block.state_dict()
 
@@ -215,7 +215,7 @@ def test_a_registered_name_takes_what_it_is_registered_for() -> None:
     model = Model()
     result = ag.mul(model.weight, 2.0)
     for name, kind, values in (
-        ("weight", "parameter", (1.0, "w", np.ones(2, np.float32), [1.0], result, nn.ReLU(), max)),
+        ("weight", "parameter", (1.0, "w", np.ones(2), [1.0], result, nn.ReLU(), max, nc.ones(2))),
         ("inner", "module", (1.0, max, nc.Tensor.ones((2,)), result)),
         ("seen", "buffer", (1, np.ones(1), result)),
     ):
@@ -226,8 +226,8 @@ def test_a_registered_name_takes_what_it_is_registered_for() -> None:
     assert [name for name, _ in model.named_parameters()] == [
         "weight", "inner.weight", "inner.bias"
     ]  # fmt: skip
-    model.weight = nc.Tensor.ones((2,))  # a frozen parameter is one
-    assert "weight" in dict(model.named_parameters())
+    model.weight.data.copy_(nc.tensor([3.0, 4.0]))  # what the error says
+    assert model.weight.tolist() == [3.0, 4.0]
     model.weight = model.inner = model.seen = None
     assert list(model.named_parameters()) == list(model.named_buffers()) == []
     assert list(model.named_children()) == []
@@ -247,3 +247,32 @@ def test_a_registered_name_takes_what_it_is_registered_for() -> None:
         model.late = 3
     model.late, model.kept = nn.Parameter(np.ones(2, np.float32)), nc.Tensor.ones((1,))
     assert list(model.state_dict()) == ["inner", "late", "kept"]
+
+
+def test_a_frozen_parameter_is_one() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            self.scale = nn.Parameter(np.ones(2, np.float32), requires_grad=False)
+            self.rest = nn.ParameterList([self.scale, nc.zeros(3)])
+            self.free = nn.Parameter(np.ones(2, np.float32))
+
+    model = Model()
+    assert list(model.state_dict()) == ["scale", "free", "rest.0", "rest.1"]
+    assert model.rest[0] is model.scale and isinstance(model.scale, nn.Parameter)
+    assert [each.requires_grad for each in model.parameters()] == [False, True, True]
+    optimizer = nc.optim.SGD(model.parameters(), lr=1.0)
+    nc.sum(model.scale * model.free).backward()
+    optimizer.step()
+    assert model.scale.tolist() == [1.0, 1.0] and model.free.tolist() == [0.0, 0.0]
+
+
+def test_a_list_of_modules_may_hold_none() -> None:
+    held = nn.ModuleList([nn.Linear(1, 1), None])
+    held.append(None)
+    assert len(held) == 3 and list(held)[1:] == [None, None]
+    assert list(held.state_dict()) == ["0.weight", "0.bias"]
+    assert [each for each in held if each is not None] == list(held.children())
+    held[1] = nn.ReLU()
+    assert isinstance(held[1], nn.ReLU) and repr(held).splitlines()[-2] == "  (2): None"
+    with pytest.raises(TypeError, match=r"expected an nn\.Module or None"):
+        held.append(3)

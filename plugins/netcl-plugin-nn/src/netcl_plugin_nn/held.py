@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from netcl_core.errors import ArgumentError, message
 from netcl_plugin_nn.module import PARAMETER, Module
-from netcl_plugin_nn.parameters import Parameter, as_leaf
+from netcl_plugin_nn.parameters import Parameter
 
 ListedT = TypeVar("ListedT", bound="Listed")
 
@@ -25,15 +25,16 @@ class _Holder(Module):
     def _checked(self, value: Any) -> Any:
         """A module as it is; of a tensor or an array a parameter."""
         if self.kind == PARAMETER:
-            leaf = as_leaf(value)
-            return leaf if leaf is not None and leaf.requires_grad else Parameter(value)
-        if not isinstance(value, Module):
+            return value if isinstance(value, Parameter) else Parameter(value)
+        if not isinstance(value, Module | None):
             given = f"a {type(value).__name__}"
-            raise ArgumentError(message(type(self).__name__, given, "an nn.Module"))
+            raise ArgumentError(message(type(self).__name__, given, "an nn.Module or None"))
         return value
 
     def _held(self) -> list[tuple[str, Any]]:
-        return self._own(self.kind)
+        """All with their names, None as well."""
+        return [(name, getattr(self, name)) for name, kind in self._kinds.items()
+                if kind == self.kind]  # fmt: skip
 
     def _hold(self, named: Iterable[tuple[str, Any]]) -> None:
         """Hold just these, in this order."""

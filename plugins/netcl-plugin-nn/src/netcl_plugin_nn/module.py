@@ -13,7 +13,7 @@ from netcl_core import DTYPES, Device, Tensor, dtype_name, get_device
 from netcl_core.errors import ArgumentError, DtypeError, message, missing_name
 from netcl_plugin_nn import state as states
 from netcl_plugin_nn.hooks import Hooked
-from netcl_plugin_nn.parameters import adopt, as_leaf, checked_leaf, converted
+from netcl_plugin_nn.parameters import Parameter, adopt, as_leaf, checked_leaf, converted
 
 Self = TypeVar("Self", bound="Module")
 PARAMETER, BUFFER, TRANSIENT, MODULE = "parameter", "buffer", "transient buffer", "module"
@@ -35,8 +35,9 @@ class Module(Hooked):
             def forward(self, x):
                 return x * self.weight
 
-    A Tensor with `requires_grad` becomes a parameter when it is set as an attribute,
-    a Module a submodule. `super().__init__()` is not needed.
+    An `nn.Parameter` that is set as an attribute becomes a parameter, frozen or not, and a Module
+    a submodule; any other tensor is an attribute like all. A parameter's name then takes another
+    nn.Parameter or None alone. `super().__init__()` is not needed.
     """
 
     training: bool
@@ -51,12 +52,11 @@ class Module(Hooked):
 
     def __setattr__(self, name: str, value: Any) -> None:
         kind = self._kinds.get(name)
-        leaf = as_leaf(value)
-        if leaf is not None and leaf.requires_grad:
-            kind, value = PARAMETER, leaf
+        if isinstance(value, Parameter):
+            kind = PARAMETER
         elif isinstance(value, Module) and kind != PARAMETER:
             kind = MODULE
-        elif leaf is not None and kind not in (None, MODULE):
+        elif kind in (BUFFER, TRANSIENT) and (leaf := as_leaf(value)) is not None:
             value = leaf
         elif kind is not None and value is not None:
             raise self._misfit(name, kind, value)
@@ -67,7 +67,9 @@ class Module(Hooked):
     def _misfit(self, name: str, kind: str, value: Any) -> ArgumentError:
         """The error for a value that a registered name cannot take."""
         given = f"cannot assign a {type(value).__name__} as {kind} {name!r}"
-        remedy = f"Wrap it in nn.Parameter, use copy_(), or del {name} first"
+        remedy = f"Delete the attribute first: del module.{name}"
+        if kind == PARAMETER:
+            remedy = f"Wrap it in nn.Parameter, or change its values: module.{name}.data.copy_(x)"
         return ArgumentError(message(type(self).__name__, given, _EXPECTED[kind], remedy))
 
     def __delattr__(self, name: str) -> None:
@@ -100,10 +102,10 @@ class Module(Hooked):
         self._register(BUFFER if persistent else TRANSIENT, name, value)
 
     def add_module(self, name: str, module: Any) -> None:
-        """Make a module a submodule under a name that need not be an identifier."""
-        if not isinstance(module, Module):
+        """Make a module, or None, a submodule under a name that need not be an identifier."""
+        if not isinstance(module, Module | None):
             given = f"the submodule {name!r} is a {type(module).__name__}"
-            raise ArgumentError(message(type(self).__name__, given, "an nn.Module"))
+            raise ArgumentError(message(type(self).__name__, given, _EXPECTED[MODULE]))
         self._register(MODULE, name, module)
 
     def register_module(self, name: str, module: Any) -> None:

@@ -18,7 +18,7 @@ class Parameter(Tensor):
 
     Args:
         data: Host data, which is copied to the default device, or a Tensor, whose buffer is shared.
-        requires_grad: False makes one that is not trained; `Module.register_parameter` takes it.
+        requires_grad: False makes one that is not trained.
 
     Raises DtypeError if a gradient is wanted for a dtype that is not floating.
     """
