@@ -97,7 +97,7 @@ def test_membership_and_format() -> None:
     x = nc.tensor([1.0, 2.5])
     assert 2.5 in x and 3 not in x
     assert f"{x[1]:.3f}" == "2.500" and f"{x.sum():6.1f}" == "   3.5"
-    assert f"{x}" == repr(x)
+    assert f"{x}" == repr(x) and f"{x[1]}" == "2.5" and f"{x.sum()}" == "3.5"
 
 
 def test_values_are_keys_and_compare_with_nothing() -> None:

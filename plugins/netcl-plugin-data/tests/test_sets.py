@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,24 @@ def test_text_is_read_as_bytes(tmp_path: Path) -> None:
         data.text_bytes(tmp_path / "none", 3)
     with pytest.raises(AttributeValueError, match="block=0"):
         data.text_bytes(path, 0)
+
+
+def test_a_long_random_sampler_draws_as_it_goes() -> None:
+    sampler = data.RandomSampler("abc", replacement=True, num_samples=10**10)
+    first = list(itertools.islice(sampler, 100_000))
+    assert len(sampler) == 10**10 and set(first) == {0, 1, 2}
+
+
+def test_arrays_of_other_libraries_are_stacked() -> None:
+    class Lent:
+        """Has `__dlpack__` alone."""
+
+        def __init__(self, array: Any) -> None:
+            self.__dlpack__ = array.__dlpack__
+            self.__dlpack_device__ = array.__dlpack_device__
+
+    torch = pytest.importorskip("torch")
+    for one in (np.ones, lambda size: Lent(np.ones(size)), torch.ones,
+                lambda size: torch.ones(size, requires_grad=True)):  # fmt: skip
+        images, labels = data.default_collate([(one(2), 3), (one(2), 4)])
+        assert images.tolist() == [[1.0, 1.0], [1.0, 1.0]] and labels.tolist() == [3, 4]

@@ -276,3 +276,19 @@ def test_a_list_of_modules_may_hold_none() -> None:
     assert isinstance(held[1], nn.ReLU) and repr(held).splitlines()[-2] == "  (2): None"
     with pytest.raises(TypeError, match=r"expected an nn\.Module or None"):
         held.append(3)
+
+
+def test_what_a_module_holds_is_a_dict_that_changes_it() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    for name, layer in model._modules.items():
+        if isinstance(layer, nn.Linear):
+            model._modules[name] = nn.Identity()
+    assert isinstance(model[0], nn.Identity) and list(model._modules) == ["0", "1"]
+    norm = model[1]
+    assert list(norm._buffers) == ["running_mean", "running_var", "num_batches_tracked"]
+    assert list(norm._parameters) == ["weight", "bias"] and norm._parameters["bias"] is norm.bias
+    norm._parameters["scale"] = nn.Parameter(np.ones(1, np.float32))
+    del norm._parameters["bias"]
+    assert [name for name, _ in norm.named_parameters()] == ["weight", "scale"]
+    with pytest.raises(KeyError):
+        norm._buffers["weight"]

@@ -18,7 +18,7 @@ _KINDS: Final = {dtype.numpy for dtype in DTYPES.values()}
 def default_collate(batch: Sequence[Any]) -> Any:
     """Samples as one batch: tensors, arrays and numbers are stacked to tensors.
 
-    Tuples and lists of them become lists; named tuples and dicts stay what they are, as do texts
+    An array is whatever has `__array__` or `__dlpack__`, such as a tensor of PyTorch's. Tuples and lists of them become lists; named tuples and dicts stay what they are, as do texts
     and bytes. Python floats are float32, ints int64.
 
     >>> batch = data.default_collate([{"x": [1.0, 2.0], "y": 3}, {"x": [4.0, 5.0], "y": 6}])
@@ -54,9 +54,8 @@ def host_collate(batch: Sequence[Any]) -> Any:
 
 def _stacked(values: Sequence[Any]) -> Any:
     """Samples as one array; raises ArgumentError if their shapes differ."""
-    known = (Tensor, np.ndarray, np.generic, bool, int, float)
     for value in values:
-        if not isinstance(value, known):
+        if not isinstance(value, (Tensor, bool, int, float)) and not _is_array(value):
             expected = "tensors, arrays, numbers, texts, and dicts, tuples and lists of them"
             remedy = "Give the loader a collate_fn"
             given = f"a sample with a {type(value).__name__}"
@@ -70,8 +69,19 @@ def _stacked(values: Sequence[Any]) -> Any:
     return stacked.astype(np.float32) if type(values[0]) is float else stacked
 
 
+def _is_array(value: Any) -> bool:
+    """Whether a value is an array of any library, such as a tensor of PyTorch's."""
+    return hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+
+
 def _host(value: Any) -> Any:
-    return value.to_host() if isinstance(value, Tensor) else np.asarray(value)
+    if isinstance(value, Tensor):
+        return value.to_host()
+    if hasattr(value, "detach"):  # PyTorch gives no array of what it has recorded
+        value = value.detach()
+    if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+        return np.from_dlpack(value)
+    return np.asarray(value)
 
 
 def host_convert(sample: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
 
 import numpy as np
 
@@ -48,6 +48,10 @@ class SequentialSampler(Sampler[int]):
 
     def __len__(self) -> int:
         return len(self.data_source)
+
+
+#: Numbers that are drawn at once where each is drawn from all.
+_DRAWN: Final = 1 << 16
 
 
 @final
@@ -96,7 +100,9 @@ class RandomSampler(Sampler[int]):
                 message("RandomSampler", f"{wanted} samples of an empty data set", "some to draw")
             )
         if self.replacement:
-            yield from generator.integers(count, size=wanted).tolist() if wanted else ()
+            for start in range(0, wanted, _DRAWN):
+                size = min(_DRAWN, wanted - start)
+                yield from generator.integers(count, size=size).tolist()
             return
         while wanted > 0:
             yield from generator.permutation(count)[:wanted].tolist()

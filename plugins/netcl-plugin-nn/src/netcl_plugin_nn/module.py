@@ -6,8 +6,8 @@ parameters, buffers or modules, in the order in which they were set.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, TypeVar, final
 
 from netcl_core import DTYPES, Device, Tensor, dtype_name, get_device
 from netcl_core.errors import ArgumentError, DtypeError, message, missing_name
@@ -111,6 +111,18 @@ class Module(Hooked):
     def register_module(self, name: str, module: Any) -> None:
         """The same as `add_module`."""
         self.add_module(name, module)
+
+    @property
+    def _parameters(self) -> Registered:
+        return Registered(self, PARAMETER)
+
+    @property
+    def _buffers(self) -> Registered:
+        return Registered(self, BUFFER, TRANSIENT)
+
+    @property
+    def _modules(self) -> Registered:
+        return Registered(self, MODULE)
 
     def _own(self, *kinds: str) -> list[tuple[str, Any]]:
         """The attributes of some kinds, in the order in which they were set; not those of None."""
@@ -323,6 +335,43 @@ class Module(Hooked):
         if not lines:
             return f"{type(self).__name__}({self.extra_repr()})"
         return block(type(self).__name__, [*filter(None, [self.extra_repr()]), *lines])
+
+
+@final
+class Registered(MutableMapping[str, Any]):
+    """A module's own parameters, buffers or submodules by name, None among them.
+
+    It is what PyTorch calls `_parameters`, `_buffers` and `_modules`: what is set or deleted in it
+    is set or deleted in the module.
+    """
+
+    def __init__(self, module: Module, *kinds: str) -> None:
+        self._module = module
+        self._of = kinds
+
+    def __getitem__(self, name: str) -> Any:
+        if self._module._kinds.get(name) not in self._of:
+            raise KeyError(name)
+        return getattr(self._module, name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name in self:
+            setattr(self._module, name, value)
+        else:
+            self._module._register(self._of[0], name, value)
+
+    def __delitem__(self, name: str) -> None:
+        self[name]
+        delattr(self._module, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([name for name, kind in self._module._kinds.items() if kind in self._of])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 def block(name: str, lines: Iterable[str]) -> str:
