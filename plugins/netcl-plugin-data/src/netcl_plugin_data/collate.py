@@ -18,8 +18,9 @@ _KINDS: Final = {dtype.numpy for dtype in DTYPES.values()}
 def default_collate(batch: Sequence[Any]) -> Any:
     """Samples as one batch: tensors, arrays and numbers are stacked to tensors.
 
-    An array is whatever has `__array__` or `__dlpack__`, such as a tensor of PyTorch's. Tuples and lists of them become lists; named tuples and dicts stay what they are, as do texts
-    and bytes. Python floats are float32, ints int64.
+    An array is whatever has `__array__` or `__dlpack__`, such as a tensor of PyTorch's. Tuples and
+    lists become lists; named tuples and dicts stay what they are, as do texts and bytes. Python
+    floats are float32, ints int64.
 
     >>> batch = data.default_collate([{"x": [1.0, 2.0], "y": 3}, {"x": [4.0, 5.0], "y": 6}])
     >>> [x.tolist() for x in batch["x"]], batch["y"].tolist()
