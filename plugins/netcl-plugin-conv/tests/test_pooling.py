@@ -390,3 +390,14 @@ def test_mistakes_are_named() -> None:
         ag.interpolate(x, scale_factor=0.1)
     with pytest.raises(ShapeError, match="elements along the resampled axes"):
         ag.interpolate(nc.tensor(np.ones((1, 1, 0, 4), "float32")), size=2)
+
+
+@pytest.mark.parametrize("norm", [3.0, 1.5])
+def test_lp_pool_of_a_negative_sum_has_pytorchs_gradient(norm: float) -> None:
+    found = []
+    for t in (torch, nc):
+        x = t.tensor([[[1.0, -2.0, 3.0, 4.0, 1.0, 0.0]]], requires_grad=True)
+        t.nn.functional.lp_pool1d(x, norm, 2).sum().backward()
+        found.append(x.grad.numpy())
+    assert np.isnan(found[0][0, 0, :2]).all()
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
