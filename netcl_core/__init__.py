@@ -140,6 +140,9 @@ _DTYPES: Final = {
     "long": "int64",
 }
 
+#: Names of PyTorch's that stand in a namespace here, and are handed out by that.
+_SHORT: Final = {"autocast": "amp"}
+
 __all__ = [
     "API_VERSION",
     "DTYPES",
@@ -217,6 +220,8 @@ def __getattr__(name: str) -> Any:
         return found
     if name in _DTYPES:
         return globals().setdefault(name, _DTYPES[name])
+    if name in _SHORT:
+        return globals().setdefault(name, getattr(_namespace(_SHORT[name]), name))
     # `from netcl_core import icd` asks here before it looks for the module of that name.
     if name.startswith("_") or PathFinder.find_spec(f"netcl_core.{name}", __path__) is not None:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
@@ -245,4 +250,4 @@ def __dir__() -> list[str]:
 
 
 #: What no namespace can be called: `netcl_core.<name>` is something else.
-OWN_NAMES: Final = frozenset({*globals(), *_NAMES, *_DTYPES})
+OWN_NAMES: Final = frozenset({*globals(), *_NAMES, *_DTYPES, *_SHORT})

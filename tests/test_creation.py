@@ -257,3 +257,25 @@ def test_a_random_leaf_gets_its_gradient() -> None:
     np.testing.assert_allclose(w.grad.numpy(), 2 * w.numpy())
     with pytest.raises(DtypeError):
         nc.rand(2, dtype="int32")
+
+
+ENDS = st.one_of(
+    st.integers(-20, 20), st.floats(-20, 20, width=32), st.sampled_from([-8.000001, 0.1, 1e-3])
+)
+
+
+@given(ENDS, ENDS, ENDS, st.sampled_from(["int64", "int32", "uint8", "float32", "float64", None]))
+def test_arange_has_pytorchs_elements(start: Any, end: Any, step: Any, dtype: Any) -> None:
+    if step and abs((end - start) / step) > 1000:
+        return
+    try:
+        theirs = torch.arange(start, end, step, dtype=dtype and getattr(torch, dtype))
+    except (RuntimeError, ValueError):
+        return
+    ours = nc.arange(start, end, step, dtype=dtype, device="cpu")
+    assert ours.shape == tuple(theirs.shape)
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_an_end_of_int64_loses_its_fraction() -> None:
+    assert nc.arange(0, -8.000001, -4, dtype="int64").tolist() == [0, -4]

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from netcl_core.dtypes import DTYPES, dtype_name
 from netcl_core.errors import ArgumentError, AttributeValueError, message
 from netcl_core.hardware.device import Device
 from netcl_core.tensors.host_data import Array
@@ -70,21 +71,30 @@ def arange(
     >>> nc.arange(2, 8, 3).numpy(), nc.arange(3).dtype, nc.arange(3.0).dtype
     (array([2, 5]), 'int64', 'float32')
 
-    Of one number, that is the end. The dtype is int64 for ints and float32 else.
+    Of one number, that is the end. The dtype is int64 for ints and float32 else. For integer
+    dtypes start and step lose their fractions, for int64 the end as well, as in PyTorch.
 
     Raises AttributeValueError for a step of 0, or one that leads away from `end`.
     """
     if end is None:
         start, end = 0, start
     numbers: list[Any] = [_plain("arange", x) for x in (start, end, step)]
+    whole = all(isinstance(x, int) for x in numbers)
+    name = dtype_name(dtype, "arange") if dtype is not None else "int64" if whole else "float32"
     first, last, by = numbers
-    if not all(map(math.isfinite, numbers)) or not by or (last - first) / by < 0:
+    finite = all(map(math.isfinite, numbers))
+    if not finite or not by or (last - first) / by < 0 or (name == "int64" and not int(by)):
         given = f"start={first}, end={last}, step={by}"
         raise AttributeValueError(message("arange", given, "finite numbers, a step towards end"))
-    whole = all(isinstance(x, int) for x in numbers)
-    count = -((first - last) // by) if whole else math.ceil((last - first) / by)
-    values: Array = np.arange(int(count), dtype=np.int64 if whole else np.float64) * by + first
-    return Tensor.from_host(values, device, dtype or (None if whole else "float32"), requires_grad)
+    if name == "int64":
+        first, last, by = int(first), int(last), int(by)  # before the count
+    exact = name == "int64" or whole
+    count = -((first - last) // by) if exact else math.ceil((last - first) / by)
+    if not DTYPES[name].floating:
+        first, by = int(first), int(by)
+    kind = np.int64 if isinstance(first, int) and isinstance(by, int) else np.float64
+    values: Array = np.arange(int(count), dtype=kind) * by + first
+    return Tensor.from_host(values, device, name, requires_grad)
 
 
 def linspace(

@@ -100,6 +100,61 @@ def test_one_object_is_entered_again_and_by_other_threads() -> None:
     assert seen == [False, True, False]
 
 
+WORDS = [
+    ("autocast('cuda', 'float16')", "float16"),
+    ("autocast('cuda', nc.float16)", "float16"),
+    ("autocast('cpu', dtype='bfloat16')", "bfloat16"),
+    ("autocast('cpu')", "bfloat16"),
+    ("autocast(device_type='cuda', dtype=nc.bfloat16, enabled=True)", "bfloat16"),
+    ("autocast('cuda:0', 'float16', True, False)", "float16"),
+    ("autocast(device, 'float16')", "float16"),
+    ("autocast(dtype='float16', cache_enabled=False, device_type='mps')", "float16"),
+    ("autocast(device_type='cuda', enabled=False)", "float32"),
+    ("autocast('cuda', 'float16', False)", "float32"),
+    ("autocast(False)", "float32"),
+    ("autocast(True, object())", "float32"),
+    ("autocast(enabled=True, policy='fp16-storage')", "float16"),
+    ("autocast(True, policy='bf16-storage')", "bfloat16"),
+]
+
+
+@pytest.mark.parametrize(("text", "wanted"), WORDS)
+def test_it_is_written_as_in_pytorch_and_as_documented(
+    text: str, wanted: str, x: Any, device: Any
+) -> None:
+    with eval(text, {"autocast": nc.amp.autocast, "nc": nc, "device": device}):
+        assert ag.matmul(x, x).dtype == wanted
+        assert ag.matmul(x[:0], x).dtype == wanted
+    assert not amp.is_autocast_enabled()
+
+
+def test_what_it_cannot_mean() -> None:
+    assert nc.autocast is amp.autocast
+    with pytest.raises(nc.errors.ArgumentError, match="device_type='fp16-storage'"):
+        amp.autocast("fp16-storage")
+    with pytest.raises(nc.errors.ArgumentError, match="one of them"):
+        amp.autocast("cuda", "float16", policy="fp16")
+    with pytest.warns(UserWarning, match="dtype float32"), amp.autocast("cuda", nc.float32):
+        assert not amp.is_autocast_enabled()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_bfloat16_needs_no_scaler(compiled: bool, x: Any) -> None:
+    w = nc.tensor(np.eye(4, dtype=np.float32), requires_grad=True)
+    optimizer = optim.SGD([w], lr=0.1)
+
+    def loss_of(w: Any) -> Any:
+        with amp.autocast("cpu", dtype="bfloat16"):
+            return (ag.matmul(x, w) * 2.0).sum()
+
+    (ag.jit_compile(loss_of) if compiled else loss_of)(w).backward()
+    optimizer.step()
+    assert w.dtype == w.grad.dtype == "float32"
+    np.testing.assert_allclose(
+        w.grad.numpy(), 2 * x.numpy().sum(0)[:, None] + np.zeros(4), 2e-2, 2e-2
+    )
+
+
 def test_an_unknown_policy_is_named_with_those_that_there_are() -> None:
     with pytest.raises(nc.errors.PluginError, match=r"'fp12'.*fp16"), amp.autocast(policy="fp12"):
         pass

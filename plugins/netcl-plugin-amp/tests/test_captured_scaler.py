@@ -9,10 +9,11 @@ import pytest
 from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scaled import DEVICES, leaf
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import Device, amp, optim
+from netcl_core import Device, amp, nn, optim
 from netcl_core.errors import DeviceError, ReplayError
 from netcl_core.runtime.stream import StreamWrapper, stream_of, use_stream
 from netcl_core.testing import usable_devices
@@ -334,3 +335,26 @@ def test_one_scaler_and_graphs_on_two_devices() -> None:
         scale /= 2
     assert graphs[1](np.ones(3, np.float32)).item() == 3 * scale
     assert scaler.get_scale() == scale
+
+
+@pytest.mark.parametrize("place", DEVICES, ids=str)
+def test_unscale_in_a_capture(place: Device) -> None:
+    """Replays allow it again, as eager steps do."""
+    with nc.use_device(place):
+        w = leaf(1.0, 2.0)
+        optimizer, scaler = optim.SGD([w], lr=0.5), amp.GradScaler("cuda", init_scale=4.0)
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            scaler.scale(ag.sum(w * x)).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_([w], 1.0)
+            scaler.step(optimizer)
+            return x
+
+        graph = ag.capture(step, nc.tensor([3.0, 4.0]))
+        before = w.numpy()
+        graph([3.0, 4.0])
+        np.testing.assert_allclose(w.numpy(), before - [0.3, 0.4], rtol=1e-5)
+        step(nc.tensor([3.0, 4.0]))
+        scaler.unscale_(optimizer)

@@ -118,6 +118,79 @@ def test_states_load_both_ways() -> None:
         assert theirs.state_dict()["_growth_tracker"] == 1
 
 
+@pytest.mark.parametrize("factor", [1.0, np.inf])
+def test_unscale_divides_once(factor: float, either: Device) -> None:
+    """The loop of PyTorch's documentation, with clipping."""
+    ours, theirs = leaf(1.0, 2.0), torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+    found = []
+    for t, w, library, scaler in (
+        (nc, ours, optim, amp.GradScaler("cuda", init_scale=8.0)),
+        (torch, theirs, torch.optim, torch.amp.GradScaler("cpu", init_scale=8.0)),
+    ):
+        optimizer = library.SGD([w], lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            scaler.scale((w * w * factor).sum()).backward()
+            scaler.unscale_(optimizer)
+            t.nn.utils.clip_grad_norm_([w], 1.0)
+            with pytest.raises(RuntimeError, match="unscale_"):
+                scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+        found.append((w.detach().numpy(), scaler.get_scale()))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-6)
+    assert found[0][1] == found[1][1]
+
+
+def test_unscale_again_after_update_or_step(either: Device) -> None:
+    w = leaf(1.0)
+    optimizer, scaler = optim.SGD([w], lr=0.0), amp.GradScaler(device="cuda", init_scale=4.0)
+    for after in (scaler.update, lambda: scaler.step(optimizer), lambda: None):
+        scaler.scale(w * 1.0).backward()
+        scaler.unscale_(optimizer)
+        after()
+    off = amp.GradScaler("cuda", enabled=False)
+    off.unscale_(optimizer)
+    off.unscale_(optimizer)
+
+
+@pytest.mark.parametrize(
+    ("args", "named", "wanted"),
+    [
+        ((), {}, (2.0**16, 2.0, 0.5, 2000, True)),
+        (("cuda",), {}, (2.0**16, 2.0, 0.5, 2000, True)),
+        (("cpu", 8.0, 4.0), {"enabled": False}, (8.0, 4.0, 0.5, 2000, False)),
+        ((8.0, 4.0, 0.25, 7, True), {}, (8.0, 4.0, 0.25, 7, True)),
+        ((), {"device": "cuda", "init_scale": 8.0}, (8.0, 2.0, 0.5, 2000, True)),
+    ],
+)
+def test_its_fields_are_read(args: Any, named: Any, wanted: Any) -> None:
+    made = amp.GradScaler(*args, **named)
+    assert wanted == (
+        made.init_scale, made.growth_factor, made.backoff_factor, made.growth_interval, made.enabled
+    )  # fmt: skip
+
+
+def test_an_optimizer_that_only_steps(either: Device) -> None:
+    class Halving:
+        __slots__ = ()
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def step(self) -> None:
+            w.copy_(w.numpy() / 2)
+
+    w, scaler = leaf(1.0), amp.GradScaler()
+    for value, right in ((1.0, 0.5), (np.nan, 0.5), (1.0, 0.25)):
+        fill(w, value)
+        scaler.step(Halving(), [w])
+        assert w.item() == right
+    with pytest.raises(ArgumentError, match="Give step its parameters"):
+        scaler.step(Halving())
+
+
 # -- the loss ------------------------------------------------------------------------------
 
 

@@ -402,3 +402,14 @@ def test_halves_in_vectors(device: Device, windows: int) -> None:
         found = ag.max_pool2d(x, 3, 1, 1).numpy()
     wanted = torch.nn.functional.max_pool2d(torch.from_numpy(x), 3, 1, 1).numpy()
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("norm", [3.0, 1.5])
+def test_lp_pool_of_a_negative_sum_has_pytorchs_gradient(norm: float) -> None:
+    found = []
+    for t in (torch, nc):
+        x = t.tensor([[[1.0, -2.0, 3.0, 4.0, 1.0, 0.0]]], requires_grad=True)
+        t.nn.functional.lp_pool1d(x, norm, 2).sum().backward()
+        found.append(x.grad.numpy())
+    assert np.isnan(found[0][0, 0, :2]).all()
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, final
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Tensor, capturing, default_device, on_replay, optim
+from netcl_core import DTYPES, Device, Tensor, capturing, default_device, on_replay, optim
 from netcl_core.errors import (
     ArgumentError,
     DeviceError,
@@ -19,7 +18,14 @@ from netcl_core.errors import (
     message,
 )
 from netcl_plugin_amp.loss_scale import LossScale, joined
-from netcl_plugin_amp.scaler_settings import WHO, checked_scale, checked_settings, whole_number
+from netcl_plugin_amp.members import Members
+from netcl_plugin_amp.scaler_settings import (
+    WHO,
+    by_position,
+    checked_scale,
+    checked_settings,
+    whole_number,
+)
 from netcl_plugin_amp.unscaled import Unscaled, Verdict
 
 
@@ -46,7 +52,11 @@ class GradScaler:
     A step waits for the device once, to read one flag. Inside a capture none is read: the device
     skips the step and changes the scale, and replays give what eager steps give.
 
+    Settings by position are `init_scale` and so on in this order, with the device before them if
+    the first is a text or a Device: `GradScaler("cuda", 1024.0)`. All are attributes, too.
+
     Args:
+        device: PyTorch's word for where the scale lies. Without effect: it follows the losses.
         init_scale: The first scale, from 2**-126 to 2**126, which it never leaves.
         growth_factor: Above 1; computed in float32, as all of these.
         backoff_factor: Above 0 and below 1.
@@ -56,17 +66,45 @@ class GradScaler:
 
     def __init__(
         self,
+        *args: Any,
+        device: str | Device = "cuda",
         init_scale: float = 2.0**16,
         growth_factor: float = 2.0,
         backoff_factor: float = 0.5,
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
-        self._enabled = bool(enabled)
-        settings = checked_settings(growth_factor, backoff_factor, growth_interval)
-        self._scale = LossScale(checked_scale(init_scale), settings)
+        given = {
+            "init_scale": init_scale,
+            "growth_factor": growth_factor,
+            "backoff_factor": backoff_factor,
+            "growth_interval": growth_interval,
+            "enabled": enabled,
+            **by_position(args),
+        }
+        self.init_scale = checked_scale(given["init_scale"])
+        self.enabled = bool(given["enabled"])
+        factors = given["growth_factor"], given["backoff_factor"]
+        settings = checked_settings(*factors, given["growth_interval"])
+        self._scale = LossScale(self.init_scale, settings)
         self._unscaled = Unscaled()
-        self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()  # the optimizers of this round
+        self._stepped = Members()  # the optimizers of this round
+        self._divided = Members()  # those that `unscale_` was called for since their last step
+
+    @property
+    def growth_factor(self) -> float:
+        """By what the scale grows."""
+        return self._scale.settings.growth_factor
+
+    @property
+    def backoff_factor(self) -> float:
+        """By what it shrinks."""
+        return self._scale.settings.backoff_factor
+
+    @property
+    def growth_interval(self) -> int:
+        """After how many clean steps in a row it grows."""
+        return self._scale.settings.growth_interval
 
     def scale_loss(self, loss: Any) -> Any:
         """The loss times the scale, computed on its device and differentiable.
@@ -79,7 +117,7 @@ class GradScaler:
         Returns:
             A new value; `loss` itself if the scaler is not enabled.
         """
-        if not self._enabled:
+        if not self.enabled:
             return loss
         if not isinstance(loss, Tensor):
             raise ArgumentError(message(WHO, f"a {type(loss).__name__}", "a loss: Tensor or Node"))
@@ -108,12 +146,35 @@ class GradScaler:
             Whether one of these gradients has an element that is infinite or NaN; it waits for
             the device. Inside a capture, where nothing can be read: an int32 tensor that says it.
         """
-        if not self._enabled:
+        if not self.enabled:
             return False
         leaves = _leaves(params)
         verdict = self._unscale(leaves)
         self._unscaled.note([p for p in leaves if p.grad is not None], verdict)
         return verdict
+
+    def unscale_(self, optimizer: Any) -> None:
+        """Divide the gradients of an optimizer by the scale, before they are clipped, say.
+
+        >>> w = nc.tensor([3.0, 4.0], requires_grad=True)
+        >>> optimizer, scaler = optim.SGD([w], lr=1.0), amp.GradScaler("cuda")
+        >>> scaler.scale(ag.sum(w * 2.0)).backward()
+        >>> scaler.unscale_(optimizer)
+        >>> w.grad.numpy()
+        array([2., 2.], dtype=float32)
+
+        Args:
+            optimizer: What has `param_groups`. Its `step` does not divide them again.
+
+        Raises GradientError if it was called for this optimizer since the last step or `update`.
+        """
+        if not self.enabled:
+            return
+        if optimizer in self._divided:
+            given = "a second call for one optimizer since its last step or update()"
+            raise GradientError(message(f"{WHO}.unscale_", given, "one call per step"))
+        self.unscale_grads(_parameters(optimizer))
+        _now_and_at_replays(partial(self._divided.add, optimizer))
 
     def step(self, optimizer: Any, params: Iterable[Any] | None = None) -> None:
         """Take the optimizer's step if its gradients are finite, and update the scale.
@@ -122,17 +183,18 @@ class GradScaler:
 
         Args:
             optimizer: One of `netcl_core.optim`, or outside of captures anything that has
-                `param_groups` and `step()`.
-            params: More parameters whose gradients count; the optimizer's always do.
+                `step()`, and `param_groups` if there are no `params`.
+            params: More parameters whose gradients count; those in `param_groups` always do.
 
         Raises:
             GradientError: no parameter has a gradient.
             ReplayError: inside a capture, for an optimizer that cannot be skipped by the device.
         """
-        if not self._enabled:
+        if not self.enabled:
             optimizer.step()
             return
-        leaves = _leaves([*_parameters(optimizer), *(() if params is None else params)])
+        own = _parameters(optimizer, needed=params is None)
+        leaves = _leaves([*own, *(() if params is None else params)])
         if all(p.grad is None for p in leaves):
             remedy = "Call backward on the scaled loss first"
             given = "an optimizer of whose parameters none has a gradient"
@@ -148,22 +210,24 @@ class GradScaler:
                 optimizer.step()
             self._scale.step(verdict, first)
         _now_and_at_replays(partial(self._stepped.add, optimizer))
+        _now_and_at_replays(partial(self._divided.discard, optimizer))
         self._unscaled.drop(leaves)
 
     def update(self) -> None:
-        """Do nothing: `step` has done it. It is there because PyTorch's loops call it."""
+        """Allow `unscale_` again; the scale itself was updated by `step`."""
+        _now_and_at_replays(self._divided.clear)
 
     def get_scale(self) -> float:
         """The scale; 1.0 if not enabled. After a captured step it waits for the device."""
-        return self._scale.now if self._enabled else 1.0
+        return self._scale.now if self.enabled else 1.0
 
     def is_enabled(self) -> bool:
         """Whether it does anything."""
-        return self._enabled
+        return self.enabled
 
     def state_dict(self) -> dict[str, Any]:
         """Scale, settings and count, laid out as PyTorch's; empty if not enabled."""
-        if not self._enabled:
+        if not self.enabled:
             return {}
         known = asdict(self._scale.settings)
         return {"scale": self._scale.now, **known, "_growth_tracker": self._scale.tracker}
@@ -174,7 +238,7 @@ class GradScaler:
         Raises ArgumentError or AttributeValueError, and then changes nothing. A scaler that is
         not enabled ignores it.
         """
-        if not self._enabled:
+        if not self.enabled:
             return
         names = ("growth_factor", "backoff_factor", "growth_interval")
         missing = [name for name in ("scale", *names, "_growth_tracker") if name not in state]
@@ -188,7 +252,7 @@ class GradScaler:
         self._stepped.clear()
 
     def __repr__(self) -> str:
-        if not self._enabled:
+        if not self.enabled:
             return f"{WHO}(enabled=False)"
         given = ", ".join(f"{k}={v!r}" for k, v in asdict(self._scale.settings).items())
         return f"{WHO}({given})"
@@ -246,11 +310,14 @@ def _now_and_at_replays(function: Callable[[], None]) -> None:
     on_replay(function)
 
 
-def _parameters(optimizer: Any) -> list[Any]:
+def _parameters(optimizer: Any, needed: bool = True) -> list[Any]:
     groups = getattr(optimizer, "param_groups", None)
     if groups is None:
+        if not needed:
+            return []
         given = f"a {type(optimizer).__name__}"
-        raise ArgumentError(message(f"{WHO}.step", given, "an optimizer with param_groups"))
+        expected, remedy = "an optimizer with param_groups", "Give step its parameters as params="
+        raise ArgumentError(message(f"{WHO}.step", given, expected, remedy))
     return [p for group in groups for p in group["params"]]
 
 
