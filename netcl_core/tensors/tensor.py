@@ -115,8 +115,7 @@ class Tensor(Operand):
     ) -> Tensor:
         """A tensor with a copy of host data.
 
-        NumPy arrays keep their dtype; Python floats become float32, ints int32 (int64
-        if they need it), bools bool.
+        NumPy arrays keep their dtype; Python floats become float32, ints int64, bools bool.
 
         Raises DtypeError for dtypes that netcl or the device does not have.
         """
