@@ -159,7 +159,7 @@ class Tensor(Operand):
         """A tensor whose elements all have one value; the dtype follows from it by default.
 
         >>> nc.full((2,), 7).numpy()
-        array([7, 7], dtype=int32)
+        array([7, 7])
         """
         name = dtype_name(dtype if dtype is not None else host_array(value, None).dtype, "full")
         made = cls._empty(normalize_shape(shape), name, device)
