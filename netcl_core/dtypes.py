@@ -75,7 +75,7 @@ NUMPY_OF_COMPUTE: Final[dict[str, np.dtype[Any]]] = {
     "long": np.dtype("int64"),
 }
 #: The dtype that a Python scalar brings when no tensor of its category is there.
-DEFAULT_OF_CATEGORY: Final = ("bool", "int32", "float32")
+DEFAULT_OF_CATEGORY: Final = ("bool", "int64", "float32")
 
 
 def dtype_name(dtype: Any, who: str = "dtype") -> str:
@@ -91,7 +91,7 @@ def dtype_name(dtype: Any, who: str = "dtype") -> str:
     if dtype is float:
         return "float32"
     if dtype is int:
-        return "int32"
+        return "int64"
     try:
         name = str(np.dtype(dtype).name)
     except TypeError:

@@ -80,7 +80,7 @@ def test_like_another(name: str, device: nc.Device) -> None:
 
 def test_full_like() -> None:
     made = nc.full_like(ag.tensor([1, 2]), 3)
-    assert (made.numpy().tolist(), made.dtype) == ([3, 3], "int32")
+    assert (made.numpy().tolist(), made.dtype) == ([3, 3], "int64")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import netcl_core as nc
+from netcl_core import Device
 from netcl_core.dtypes import DTYPES, category_of_scalar, dtype_name, promote
 from netcl_core.errors import DtypeError
+from netcl_core.testing import usable_devices
 
 
 @pytest.mark.parametrize(
@@ -22,7 +25,7 @@ from netcl_core.errors import DtypeError
         (ml_dtypes.bfloat16, "bfloat16"),
         (np.dtype("int64"), "int64"),
         (float, "float32"),
-        (int, "int32"),
+        (int, "int64"),
         (bool, "bool"),
         ("f8", "float64"),
     ],
@@ -56,7 +59,7 @@ def test_promotion_of_nothing() -> None:
 
 
 def test_promotion_is_pytorchs() -> None:
-    """All triples of dtypes with dimensions, 0-d, and Python scalars; our default int is int32."""
+    """All triples of dtypes with dimensions, 0-d, and Python scalars."""
     torch = pytest.importorskip("torch")
     default = torch.get_default_dtype()
     assert default == torch.float32
@@ -69,8 +72,6 @@ def test_promotion_is_pytorchs() -> None:
             wanted = _with_scalar(torch, tensors, scalar)
         categories = [] if scalar is None else [category_of_scalar(scalar)]
         name = str(wanted).removeprefix("torch.")
-        if scalar == 2 and name == "int64" and "int64" not in (first[0], second[0]):
-            name = "int32"
         assert promote([first, second], categories) == name, (first, second, scalar)
 
 
@@ -92,3 +93,12 @@ def _join(torch: Any, dtypes: list[Any]) -> Any:
     if not dtypes:
         return None
     return dtypes[0] if len(dtypes) == 1 else torch.promote_types(*dtypes)
+
+
+@pytest.mark.parametrize("device", usable_devices(), ids=str)
+def test_python_integers_are_int64(device: Device) -> None:
+    big = nc.tensor([100_000], device) * 100_000
+    assert (big.dtype, big.tolist()) == ("int64", [10_000_000_000])
+    assert nc.tensor(3, device).dtype == nc.tensor([], device, int).dtype == "int64"
+    assert (nc.tensor([True], device) + 1).dtype == "int64"
+    assert (nc.tensor([1], device, "int32") * 2).dtype == "int32"

@@ -435,7 +435,7 @@ def test_what_is_no_gradient() -> None:
 
 
 def test_only_floating_tensors_can_require_gradients() -> None:
-    with pytest.raises(DtypeError, match="a int32 tensor"):
+    with pytest.raises(DtypeError, match="a int64 tensor"):
         nc.Tensor.from_host([1, 2], requires_grad=True)
 
 
@@ -464,7 +464,7 @@ def test_tensor_and_node_are_hashable_by_identity_with_short_reprs() -> None:
 
 def test_dtypes_from_host() -> None:
     assert nc.tensor([1.5]).dtype == "float32"
-    assert nc.tensor([1, 2]).dtype == "int32"
+    assert nc.tensor([1, 2]).dtype == "int64"
     assert nc.tensor([2**40]).dtype == "int64"
     assert nc.tensor(True).dtype == "bool"
     assert nc.tensor(np.zeros(2, "uint8")).dtype == "uint8"

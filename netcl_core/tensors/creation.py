@@ -28,7 +28,7 @@ def tensor(array_like: Any, *args: Any, **kwargs: Any) -> Tensor:
 
     >>> nc.tensor([[1, 2], [3, 4]], device="cpu")
     Tensor([[1, 2],
-            [3, 4]], shape=(2, 2), dtype=int32, device=cpu)
+            [3, 4]], shape=(2, 2), dtype=int64, device=cpu)
     """
     return Tensor.from_host(array_like, *args, **kwargs)
 

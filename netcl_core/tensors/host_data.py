@@ -22,7 +22,7 @@ def host_array(data: Any, dtype: Any) -> Array:
     """A C-contiguous NumPy array of host data, by netcl's rules for Python numbers.
 
     >>> nc.host_array([1.0, 2.0], None).dtype, nc.host_array([1, 2], None).dtype
-    (dtype('float32'), dtype('int32'))
+    (dtype('float32'), dtype('int64'))
 
     Raises DtypeError for complex, object and ragged input.
     """
@@ -48,9 +48,6 @@ def host_array(data: Any, dtype: Any) -> Array:
     if wanted is not None:
         with np.errstate(all="ignore"):  # what float32 cannot hold is infinite
             array = array.astype(wanted)
-    elif not typed and array.dtype == np.int64:
-        fits = not array.size or (array.min() >= -(2**31) and array.max() < 2**31)
-        array = array.astype(np.int32) if fits else array
     return np.asarray(array, order="C")
 
 

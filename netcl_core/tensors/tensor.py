@@ -115,8 +115,7 @@ class Tensor(Operand):
     ) -> Tensor:
         """A tensor with a copy of host data.
 
-        NumPy arrays keep their dtype; Python floats become float32, ints int32 (int64
-        if they need it), bools bool.
+        NumPy arrays keep their dtype; Python floats become float32, ints int64, bools bool.
 
         Raises DtypeError for dtypes that netcl or the device does not have.
         """
@@ -160,7 +159,7 @@ class Tensor(Operand):
         """A tensor whose elements all have one value; the dtype follows from it by default.
 
         >>> nc.full((2,), 7).numpy()
-        array([7, 7], dtype=int32)
+        array([7, 7])
         """
         name = dtype_name(dtype if dtype is not None else host_array(value, None).dtype, "full")
         made = cls._empty(normalize_shape(shape), name, device)

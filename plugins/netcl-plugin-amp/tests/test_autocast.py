@@ -53,7 +53,7 @@ def test_a_storage_policy_serves_every_device(x: Any, policy: str) -> None:
         assert y.dtype == storage
         assert ag.exp(y).dtype == "float32"
         assert amp.maybe_cast_tensor(x).dtype == storage
-        assert amp.maybe_cast_tensor(nc.tensor([1, 2])).dtype == "int32"
+        assert amp.maybe_cast_tensor(nc.tensor([1, 2])).dtype == "int64"
 
 
 def test_a_queue_without_half_arithmetic_switches_it_off(x: Any, device: Any) -> None:
