@@ -190,7 +190,7 @@ def test_under_autocast() -> None:
     layer = nn.GRU(4, 6)
     x = nc.tensor(drawn(3, 2, 4))
     wanted = layer(x)[0].numpy()
-    with nc.amp.autocast("bfloat16"):
+    with nc.amp.autocast(dtype="bfloat16"):
         found = layer(x)[0]
     ag.sum(found.astype("float32")).backward()
     np.testing.assert_allclose(nc.widened(found.numpy()), wanted, atol=0.05)
@@ -203,7 +203,7 @@ def test_gates_have_the_dtype_of_the_state(name: str) -> None:
     pytest.importorskip("netcl_plugin_amp")
     x = drawn(3, 2, 4)
     for device in nc.devices():
-        with nc.use_device(device), nc.amp.autocast("bfloat16"):
+        with nc.use_device(device), nc.amp.autocast(dtype="bfloat16"):
             layer, cell = getattr(nn, name)(4, 6), getattr(nn, f"{name}Cell")(4, 6)
             states = [layer(nc.tensor(x))[0]]
             step = cell(nc.tensor(x[0]))
