@@ -7,8 +7,9 @@ from operator import index as as_index
 from typing import Any, ClassVar, TypeVar
 
 from netcl_core.errors import ArgumentError, message
-from netcl_plugin_nn.module import PARAMETER, Module
-from netcl_plugin_nn.parameters import Parameter, as_leaf
+from netcl_plugin_nn.kinds import PARAMETER
+from netcl_plugin_nn.module import Module
+from netcl_plugin_nn.parameters import Parameter, unwrapped
 
 ListedT = TypeVar("ListedT", bound="Listed")
 
@@ -23,17 +24,19 @@ class _Holder(Module):
         self._register(self.kind, name, self._checked(value))
 
     def _checked(self, value: Any) -> Any:
-        """A module as it is; of a tensor or an array a parameter."""
+        """A module, a parameter or None as it is; of a tensor or an array a parameter."""
+        if value is None:
+            return None
         if self.kind == PARAMETER:
-            leaf = as_leaf(value)
-            return leaf if leaf is not None and leaf.requires_grad else Parameter(value)
+            leaf = unwrapped(value)
+            return leaf if isinstance(leaf, Parameter) else Parameter(value)
         if not isinstance(value, Module):
             given = f"a {type(value).__name__}"
             raise ArgumentError(message(type(self).__name__, given, "an nn.Module"))
         return value
 
     def _held(self) -> list[tuple[str, Any]]:
-        return self._own(self.kind)
+        return self._all(self.kind)
 
     def _hold(self, named: Iterable[tuple[str, Any]]) -> None:
         """Hold just these, in this order."""
