@@ -187,7 +187,7 @@ class Operand:
         return bool(np.any((self == value).to_host()))
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec else str(self)
+        return format(self.item(), spec) if spec or self.shape == () else str(self)
 
     def __repr__(self) -> str:
         with np.printoptions(precision=4, threshold=8, edgeitems=3):

@@ -97,7 +97,7 @@ class View(MutableMapping[str, Any]):
         delattr(self._module, name)
 
     def __contains__(self, name: object) -> bool:
-        return self._module._kinds.get(name) in self._kinds  # type: ignore[call-overload]
+        return self._module._kinds.get(name) in self._kinds
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names())  # a copy, so that values may change while it is walked

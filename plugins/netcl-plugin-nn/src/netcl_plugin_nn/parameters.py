@@ -41,6 +41,9 @@ class Parameter(Tensor):
     def __reduce__(self) -> tuple[Any, ...]:
         return Parameter, (self.to_host(), self.requires_grad)
 
+    def __format__(self, spec: str) -> str:
+        return super().__format__(spec) if spec else str(self)
+
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
 
