@@ -390,3 +390,29 @@ def test_attributes_before_the_constructor_of_the_base() -> None:
             super().__init__()
 
     assert len(Early().state_dict()) == 3
+
+
+def test_recorded_gradients_pass_a_frozen_parameter() -> None:
+    layer = nn.Linear(2, 1, bias=False)
+    layer.weight = nn.Parameter(nc.tensor([[2.0, 3.0]]), requires_grad=False)
+    x = nc.ones(1, 2, requires_grad=True)
+    (grad,) = ag.grad(ag.square(layer(x)).sum(), [x], create_graph=True)
+    grad.sum().backward()
+    assert x.grad.tolist() == [[20, 30]] and layer.weight.grad is None
+
+
+def test_a_shared_parameter_stays_shared() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    net[1].weight = net[0].weight
+    for made in (net, copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert made[0].weight is made[1].weight and len(list(made.parameters())) == 3
+        assert made[0]._parameters["weight"] is made[1]._parameters["weight"]
+
+
+def test_a_compiled_function_sees_what_the_tables_change() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    compiled, x = ag.jit_compile(lambda x: net(x)), nc.ones(1, 2)
+    compiled(x)
+    net._modules["1"] = nn.Tanh()
+    net[0]._parameters["bias"] = None
+    np.testing.assert_allclose(compiled(x).to_host(), net(x).to_host(), rtol=1e-6)
