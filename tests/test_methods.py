@@ -10,7 +10,13 @@ import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, MissingNameError
+from netcl_core.errors import (
+    ArgumentError,
+    AttributeValueError,
+    DtypeError,
+    MissingNameError,
+    ShapeError,
+)
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("netcl_plugin_tensor")
@@ -98,6 +104,24 @@ def test_membership_and_format() -> None:
     assert 2.5 in x and 3 not in x
     assert f"{x[1]:.3f}" == "2.500" and f"{x.sum():6.1f}" == "   3.5"
     assert f"{x}" == repr(x) and f"{x[1]}" == "2.5" and f"{x.sum()}" == "3.5"
+
+
+def test_a_number_is_printed_as_pytorch_prints_it() -> None:
+    torch = pytest.importorskip("torch")
+    leaf = {lib: lib.tensor(0.1, requires_grad=True) for lib in (nc, torch)}
+    for ours, theirs in (
+        (leaf[nc], leaf[torch]),
+        (leaf[nc] * 2, leaf[torch] * 2),
+        (nc.tensor(True), torch.tensor(True)),
+        (nc.tensor(3), torch.tensor(3)),
+    ):
+        assert "{}".format(ours) == f"{ours}" == f"{theirs}"  # noqa: UP032
+        assert f"{ours:8.3f} {ours:>6}" == f"{theirs:8.3f} {theirs:>6}"
+    one = nc.tensor([0.1])
+    assert f"{one}" == str(one) and f"{one:.2f}" == f"{one * 1:.2f}" == "0.10"
+    assert f"{nc.nn.Parameter(0.5)}".startswith("Parameter containing")
+    with pytest.raises(ShapeError, match="expected one element"):
+        f"{nc.zeros(2):.3f}"
 
 
 def test_values_are_keys_and_compare_with_nothing() -> None:

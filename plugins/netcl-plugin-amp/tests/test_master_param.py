@@ -76,5 +76,5 @@ def test_nothing_outlives_its_tensor() -> None:
 def test_mistakes() -> None:
     with pytest.raises(ArgumentError, match="master_param: a list; expected a parameter"):
         amp.master_param([])
-    with pytest.raises(DtypeError, match="a int32 tensor; expected a floating dtype"):
+    with pytest.raises(DtypeError, match="a int64 tensor; expected a floating dtype"):
         amp.master_param(nc.tensor([1], "cpu"))

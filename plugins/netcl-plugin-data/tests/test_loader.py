@@ -160,6 +160,46 @@ def test_collating(device: nc.Device) -> None:
                 data.default_collate(given)
 
 
+class Capsule:
+    """An array of another library, which only hands over its memory."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+class Boxed:
+    """An object that NumPy can read."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.full(2, 3, np.int16)
+
+
+def test_arrays_of_other_libraries_are_stacked() -> None:
+    """PyTorch's tensors among them, so that torchvision's data sets serve."""
+    torch = pytest.importorskip("torch")
+    pictures = [(torch.full((1, 2), k / 2), k) for k in range(3)]
+    x, y = next(iter(data.DataLoader(pictures, 3)))
+    assert isinstance(x, nc.Tensor) and (x.dtype, y.dtype) == ("float32", "int64")
+    assert x.tolist() == [[[0, 0]], [[0.5, 0.5]], [[1, 1]]] and y.tolist() == [0, 1, 2]
+    trained = [torch.ones(2, requires_grad=True), np.zeros(2, np.float32)]
+    assert data.default_collate(trained).tolist() == [[1, 1], [0, 0]]
+    capsules = [{"a": Capsule(np.arange(2.0, dtype=np.float32))}] * 2
+    assert data.default_collate(capsules)["a"].tolist() == [[0, 1], [0, 1]]
+    assert data.default_collate([Boxed(), Boxed()]).tolist() == [[3, 3], [3, 3]]
+    assert data.default_collate([torch.tensor(3), torch.tensor(4)]).dtype == "int64"
+    for settings in ({"batch_size": None}, {"batch_size": 3, "collate_fn": lambda rows: rows[2]}):
+        x, y = list(data.DataLoader(pictures, **settings))[-1]
+        assert isinstance(x, nc.Tensor) and x.tolist() == [[1, 1]] and y == 2
+    with pytest.raises(ArgumentError, match=r"default_collate: a Tensor .* no array .*copy it"):
+        data.default_collate([torch.ones(2, device="meta")])
+
+
 def test_mistakes_are_named() -> None:
     def refused(error: type[Exception], text: str, *args: Any, **settings: Any) -> None:
         with pytest.raises(error, match=text):

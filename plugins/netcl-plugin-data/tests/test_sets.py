@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -181,22 +181,27 @@ def test_text_is_read_as_bytes(tmp_path: Path) -> None:
         data.text_bytes(path, 0)
 
 
-def test_a_long_random_sampler_draws_as_it_goes() -> None:
-    sampler = data.RandomSampler("abc", replacement=True, num_samples=10**10)
-    first = list(itertools.islice(sampler, 100_000))
-    assert len(sampler) == 10**10 and set(first) == {0, 1, 2}
+def test_samplers_draw_no_more_than_they_give() -> None:
+    many = data.RandomSampler(range(10), replacement=True, num_samples=int(1e10))
+    assert len(many) == int(1e10) and len(data.BatchSampler(many, 100, False)) == int(1e8)
+    assert all(0 <= index < 10 for index in islice(many, 5000))
+    assert len(set(islice(many, 5000))) == 10
+    loader = data.DataLoader(range(10), 4, sampler=many)
+    assert next(iter(loader)).shape == (4,)
+    assert next(iter(data.SequentialSampler(range(int(1e12))))) == 0
+    subset = data.SubsetRandomSampler(range(5, 10))
+    assert subset.indices == range(5, 10) and sorted(subset) == [5, 6, 7, 8, 9]
 
 
-def test_arrays_of_other_libraries_are_stacked() -> None:
-    class Lent:
-        """Has `__dlpack__` alone."""
-
-        def __init__(self, array: Any) -> None:
-            self.__dlpack__ = array.__dlpack__
-            self.__dlpack_device__ = array.__dlpack_device__
-
-    torch = pytest.importorskip("torch")
-    for one in (np.ones, lambda size: Lent(np.ones(size)), torch.ones,
-                lambda size: torch.ones(size, requires_grad=True)):  # fmt: skip
-        images, labels = data.default_collate([(one(2), 3), (one(2), 4)])
-        assert images.tolist() == [[1.0, 1.0], [1.0, 1.0]] and labels.tolist() == [3, 4]
+def test_what_is_drawn_in_between_changes_no_order() -> None:
+    """Workers ask for numbers ahead; so an order must not depend on when it is asked for."""
+    orders = []
+    for drawn in (False, True):
+        nc.manual_seed(0)
+        found = []
+        for index in data.RandomSampler(range(9), replacement=True, num_samples=3000):
+            found.append(index)
+            if drawn:
+                nc.host_generator().random()
+        orders.append(found)
+    assert orders[0] == orders[1] and len(orders[0]) == 3000

@@ -59,6 +59,32 @@ def test_containers_equal_pytorch(make: Any) -> None:
         ]
 
 
+@pytest.mark.parametrize("name", ["ModuleList", "Sequential", "ModuleDict"])
+def test_none_keeps_a_place(name: str) -> None:
+    def seen(library: Any) -> list[Any]:
+        items = [library.Linear(1, 1), None, library.ReLU()]
+        kind = getattr(library, name)
+        held = kind(dict(zip("abc", items, strict=True))) if name == "ModuleDict" else (
+            kind(items) if name == "ModuleList" else kind(*items))  # fmt: skip
+        facts = [repr(held), len(held), [each is None for each in held], list(held.state_dict())]
+        facts += [len(list(held.children())), [key for key, _ in held.named_modules()]]
+        if name != "ModuleDict":
+            held[0], held[1] = None, library.Tanh()
+            facts += [repr(held), repr(held[1:]), held[0] is None, len(held.append(None))]
+            held.insert(1, library.ReLU())
+        return [*facts, repr(held), list(held._modules)]
+
+    assert seen(nn) == seen(torch.nn)
+
+
+def test_parameter_lists_keep_frozen_parameters() -> None:
+    frozen, tensor = nn.Parameter(nc.ones(1), requires_grad=False), nc.ones(1, requires_grad=True)
+    held = nn.ParameterList([frozen, tensor, None])
+    assert held[0] is frozen and isinstance(held[1], nn.Parameter) and held[2] is None
+    assert list(held.state_dict()) == ["0", "1"] and "(2): None" in repr(held)
+    assert nn.ParameterDict({"a": frozen, "b": None})["a"] is frozen
+
+
 def test_sequential_runs_what_it_holds() -> None:
     net = nn.Sequential(OrderedDict(first=nn.Linear(3, 4), act=nn.ReLU()))
     assert net(nc.zeros(2, 3)).shape == (2, 4) and net.first is net[0] and net[0] in net
@@ -139,9 +165,12 @@ def test_casts() -> None:
 def test_what_is_registered_wrongly_is_told_how() -> None:
     net = Net()
     array = np.zeros(3, np.float32)
-    with pytest.raises(ArgumentError, match=r"buffer 'b': a ndarray; .*data: nc\.tensor\(x\)"):
+    with pytest.raises(ArgumentError, match=r"buffer 'b'; .* Make a tensor of it: nc\.tensor\(x\)"):
         net.register_buffer("b", array)
-    with pytest.raises(ArgumentError, match=r"parameter 'p': a ndarray; .*nn\.Parameter\(x\)"):
-        net.register_parameter("p", array)
-    with pytest.raises(ArgumentError, match=r"buffer 'b': the result of an op; .*detach\(\)"):
-        net.register_buffer("b", net.weight * 2.0)
+    for value in (array, nc.ones(3)):
+        with pytest.raises(ArgumentError, match=r"parameter 'p'; .*nn\.Parameter\(x\)"):
+            net.register_parameter("p", value)
+    with pytest.raises(ArgumentError, match=r"result of an op.*nn\.Parameter\(x\.detach\(\)\)"):
+        net.register_parameter("p", net.weight * 2.0)
+    net.register_parameter("none", None)
+    assert net.none is None and "none" in net._parameters and "none" not in net.state_dict()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,9 @@ def test_other_attributes_are_left_alone() -> None:
     result = ag.mul(nc.tensor(np.ones(3, np.float32)), block.scale)
     block.last = result
     assert block.last is result
-    block.leaf = nc.tensor(np.ones(1, np.float32), requires_grad=True)
-    assert "leaf" not in dict(block.named_parameters())
+    block.leaf = ag.tensor(nc.tensor(np.ones(1, np.float32)), requires_grad=True)
+    block.tensor = nc.ones(1, requires_grad=True)
+    assert [name for name, _ in block.named_parameters()] == NAMES
     block.scale = None
     del block.inner
     assert list(block.named_parameters()) == []
@@ -71,11 +73,14 @@ def test_names_are_checked() -> None:
     with pytest.raises(ArgumentError, match="an attribute already"):
         block.register_buffer("note", nc.tensor(1.0))
     with pytest.raises(ArgumentError, match="a dot"):
-        block.register_parameter("a.b", nc.tensor(1.0))
+        block.register_parameter("a.b", nn.Parameter(1.0))
     with pytest.raises(ArgumentError, match=r"nn\.Module"):
         block.add_module("more", "text")
-    with pytest.raises(ArgumentError, match="leaf"):
-        block.register_parameter("more", "text")
+    for value in ("text", nc.tensor(1.0)):
+        with pytest.raises(
+            ArgumentError, match=r"Block: .* parameter 'more'; expected an nn\.Para"
+        ):
+            block.register_parameter("more", value)
 
 
 def test_shared_parameters_count_once_and_are_saved_twice() -> None:
@@ -215,9 +220,23 @@ def test_a_registered_name_takes_what_it_is_registered_for() -> None:
     model = Model()
     result = ag.mul(model.weight, 2.0)
     for name, kind, values in (
-        ("weight", "parameter", (1.0, "w", np.ones(2), [1.0], result, nn.ReLU(), max, nc.ones(2))),
+        (
+            "weight",
+            "parameter",
+            (
+                1.0,
+                "w",
+                np.ones(2, np.float32),
+                [1.0],
+                result,
+                nn.ReLU(),
+                max,
+                nc.ones(2),
+                nc.ones(2, requires_grad=True),
+            ),
+        ),
         ("inner", "module", (1.0, max, nc.Tensor.ones((2,)), result)),
-        ("seen", "buffer", (1, np.ones(1), result)),
+        ("seen", "buffer", (1, np.ones(1), "text", max)),
     ):
         for value in values:
             text = f"Model: cannot assign a .* as {kind} '{name}'; expected an? .* or None"
@@ -226,8 +245,8 @@ def test_a_registered_name_takes_what_it_is_registered_for() -> None:
     assert [name for name, _ in model.named_parameters()] == [
         "weight", "inner.weight", "inner.bias"
     ]  # fmt: skip
-    model.weight.data.copy_(nc.tensor([3.0, 4.0]))  # what the error says
-    assert model.weight.tolist() == [3.0, 4.0]
+    model.weight = nn.Parameter(nc.ones(2), requires_grad=False)
+    assert "weight" in dict(model.named_parameters())
     model.weight = model.inner = model.seen = None
     assert list(model.named_parameters()) == list(model.named_buffers()) == []
     assert list(model.named_children()) == []
@@ -249,46 +268,151 @@ def test_a_registered_name_takes_what_it_is_registered_for() -> None:
     assert list(model.state_dict()) == ["inner", "late", "kept"]
 
 
+def test_the_error_of_a_tensor_for_a_parameter_says_what_to_write() -> None:
+    layer = nn.Linear(2, 2)
+    for value in (nc.ones(2, 2), nc.ones(2, 2, requires_grad=True), layer.weight * 2):
+        with pytest.raises(TypeError) as caught:
+            layer.weight = value
+        text = str(caught.value)
+        for part in ("Linear: cannot assign a", "as parameter 'weight'; expected an nn.Parameter",
+                     "nn.Parameter(", "no_grad", "module.weight.copy_("):  # fmt: skip
+            assert part in text
+    assert isinstance(layer.weight, nn.Parameter)
+
+
+def test_a_buffer_takes_any_tensor() -> None:
+    block = Block()
+    block.mean = block.mean * 0.9 + 1
+    assert type(block.mean) is nc.Tensor
+    block.mean = ag.mul(block.mean, block.scale)  # with its graph, as a state of a recurrent net
+    ag.sum(block.mean).backward()
+    assert block.scale.grad is not None and "mean" in block.state_dict()
+    block.to("cpu", "float64")
+    assert block.mean.dtype == "float64" and not block.mean.requires_grad
+    block.load_state_dict(block.state_dict())
+    copy.deepcopy(block)
+
+
 def test_a_frozen_parameter_is_one() -> None:
-    class Model(nn.Module):
+    class Frozen(nn.Module):
         def __init__(self) -> None:
-            self.scale = nn.Parameter(np.ones(2, np.float32), requires_grad=False)
-            self.rest = nn.ParameterList([self.scale, nc.zeros(3)])
-            self.free = nn.Parameter(np.ones(2, np.float32))
+            self.fixed = nn.Parameter(nc.tensor([3.0]), requires_grad=False)
+            self.count = nn.Parameter(nc.tensor([3]), requires_grad=False)
+            self.weight = nn.Parameter(nc.tensor([2.0]))
 
-    model = Model()
-    assert list(model.state_dict()) == ["scale", "free", "rest.0", "rest.1"]
-    assert model.rest[0] is model.scale and isinstance(model.scale, nn.Parameter)
-    assert [each.requires_grad for each in model.parameters()] == [False, True, True]
-    optimizer = nc.optim.SGD(model.parameters(), lr=1.0)
-    nc.sum(model.scale * model.free).backward()
-    optimizer.step()
-    assert model.scale.tolist() == [1.0, 1.0] and model.free.tolist() == [0.0, 0.0]
+        def forward(self, x: Any) -> Any:
+            return x * self.fixed * self.weight
 
-
-def test_a_list_of_modules_may_hold_none() -> None:
-    held = nn.ModuleList([nn.Linear(1, 1), None])
-    held.append(None)
-    assert len(held) == 3 and list(held)[1:] == [None, None]
-    assert list(held.state_dict()) == ["0.weight", "0.bias"]
-    assert [each for each in held if each is not None] == list(held.children())
-    held[1] = nn.ReLU()
-    assert isinstance(held[1], nn.ReLU) and repr(held).splitlines()[-2] == "  (2): None"
-    with pytest.raises(TypeError, match=r"expected an nn\.Module or None"):
-        held.append(3)
+    for model in (Frozen(), copy.deepcopy(Frozen())):
+        assert list(model.state_dict()) == ["fixed", "count", "weight"]
+        assert isinstance(model.fixed, nn.Parameter) and not model.fixed.requires_grad
+        ag.sum(model(nc.ones(1))).backward()
+        assert model.fixed.grad is None and model.weight.grad.tolist() == [3]
+        model.to("cpu", "float64")
+        assert (model.fixed.dtype, model.count.dtype) == ("float64", "int32")
+        model.load_state_dict({**model.state_dict(), "fixed": np.array([7.0])})
+        assert model.fixed.tolist() == [7] and not model.fixed.requires_grad
+        model.requires_grad_(False)
+        assert len(list(model.parameters())) == 3
 
 
-def test_what_a_module_holds_is_a_dict_that_changes_it() -> None:
-    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-    for name, layer in model._modules.items():
-        if isinstance(layer, nn.Linear):
-            model._modules[name] = nn.Identity()
-    assert isinstance(model[0], nn.Identity) and list(model._modules) == ["0", "1"]
-    norm = model[1]
-    assert list(norm._buffers) == ["running_mean", "running_var", "num_batches_tracked"]
-    assert list(norm._parameters) == ["weight", "bias"] and norm._parameters["bias"] is norm.bias
-    norm._parameters["scale"] = nn.Parameter(np.ones(1, np.float32))
-    del norm._parameters["bias"]
-    assert [name for name, _ in norm.named_parameters()] == ["weight", "scale"]
-    with pytest.raises(KeyError):
-        norm._buffers["weight"]
+def both_views(library: Any, ones: Any) -> list[Any]:
+    """What PyTorch's dicts show, and what changing them does."""
+    net = library.nn.Linear(2, 2)
+    net.register_buffer("seen", ones(1))
+    net.register_buffer("kept", None, persistent=False)
+    net.act = library.nn.ReLU()
+    seen: list[Any] = [list(net._parameters), list(net._buffers), list(net._modules)]
+    seen += ["weight" in net._parameters, net._parameters.get("x"), net._buffers["kept"]]
+    net._parameters["bias"] = None
+    net._parameters["late"] = library.nn.Parameter(ones(1))
+    net._modules["0"] = library.nn.Tanh()
+    del net._modules["act"]
+    net._buffers.pop("seen")
+    net._buffers["kept"] = ones(2)
+    for name in net._buffers:
+        net._buffers[name] = net._buffers[name] + 1
+    seen += [list(net.state_dict()), list(dict(net.named_modules())), hasattr(net, "act")]
+    seen += [net.kept.tolist(), net.bias is None, net.late is net._parameters["late"]]
+    for read in (lambda: net._parameters["x"], lambda: net._modules.pop("x")):
+        with pytest.raises(KeyError):
+            read()
+    net.weight = net.weight if net._parameters.copy() else None
+    net._parameters = {}
+    return [*seen, list(net.parameters()), len(net._modules), repr(net._parameters)]
+
+
+def test_the_tables_of_a_module_are_live() -> None:
+    torch = pytest.importorskip("torch")
+    assert both_views(nc, nc.ones) == both_views(torch, torch.ones)
+
+
+class Wrapper(nn.Module):
+    """Asks the module that it wraps for the names it lacks, as programs for PyTorch do."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.module, name)
+
+
+def test_a_missing_name_may_be_answered_by_a_subclass() -> None:
+    for wrapper in (Wrapper(Block()), copy.deepcopy(Wrapper(Block()))):
+        assert wrapper.note == "plain" and wrapper.scale is wrapper.module.scale
+        assert wrapper.forward is not wrapper.module.forward
+        with pytest.raises(AttributeError, match="'Block' object has no attribute 'wieght'"):
+            _ = wrapper.wieght
+    assert pickle.loads(pickle.dumps(Wrapper(nn.Linear(1, 1)))).in_features == 1
+    assert nn.Linear(2, 2).__getattr__("weight").shape == (2, 2)
+    assert getattr(Block(), "nothing", 3) == 3
+
+
+def test_a_property_that_fails_tells_its_own_reason() -> None:
+    class Model(nn.Module):
+        @property
+        def size(self) -> int:
+            return int(self.absent)
+
+    with pytest.raises(AttributeError, match="no attribute 'absent'"):
+        _ = Model().size
+
+
+def test_attributes_before_the_constructor_of_the_base() -> None:
+    class Early(nn.Module):
+        def __init__(self) -> None:
+            self.weight = nn.Parameter(np.ones(2, np.float32))
+            self.inner = nn.Linear(2, 2)
+            super().__init__()
+
+    assert len(Early().state_dict()) == 3
+
+
+def test_recorded_gradients_pass_a_frozen_parameter() -> None:
+    layer = nn.Linear(2, 1, bias=False)
+    layer.weight = nn.Parameter(nc.tensor([[2.0, 3.0]]), requires_grad=False)
+    x = nc.ones(1, 2, requires_grad=True)
+    (grad,) = ag.grad(ag.square(layer(x)).sum(), [x], create_graph=True)
+    grad.sum().backward()
+    assert x.grad.tolist() == [[20, 30]] and layer.weight.grad is None
+
+
+def test_a_shared_parameter_stays_shared() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    net[1].weight = net[0].weight
+    for made in (net, copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert made[0].weight is made[1].weight and len(list(made.parameters())) == 3
+        assert made[0]._parameters["weight"] is made[1]._parameters["weight"]
+
+
+def test_a_compiled_function_sees_what_the_tables_change() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    compiled, x = ag.jit_compile(lambda x: net(x)), nc.ones(1, 2)
+    compiled(x)
+    net._modules["1"] = nn.Tanh()
+    net[0]._parameters["bias"] = None
+    np.testing.assert_allclose(compiled(x).to_host(), net(x).to_host(), rtol=1e-6)

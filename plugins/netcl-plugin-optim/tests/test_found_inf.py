@@ -87,7 +87,7 @@ def test_parameters_that_joined_late_count_on_their_own(device: Device) -> None:
             for tensor in pair:
                 tensor.grad = None
             give(pair[due], turn)
-        flagged.step(found_inf=nc.tensor([int(skipped)], device))
+        flagged.step(found_inf=nc.tensor([int(skipped)], device, "int32"))
         if not skipped:
             plain.step()
     same([early, late], twins)

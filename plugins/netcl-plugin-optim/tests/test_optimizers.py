@@ -282,3 +282,46 @@ def test_a_centered_step_of_equal_gradients_is_finite(device: Device) -> None:
         give([tensor], 0.1)
         optimizer.step()
     assert np.isfinite(tensor.to_host()).all()
+
+
+KINDS = [
+    name
+    for name, kind in vars(optim).items()
+    if isinstance(kind, type) and issubclass(kind, optim.Optimizer) and kind is not optim.Optimizer
+]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_frozen_parameters_stay_as_they_are(name: str) -> None:
+    frozen = nn.Parameter(nc.tensor([1.0, 2.0]), requires_grad=False)
+    trained = nn.Parameter(nc.tensor([3.0, 4.0]))
+    optimizer = getattr(optim, name)([frozen, trained], lr=0.1)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = (frozen * trained * trained).sum()
+        loss.backward()
+        return loss
+
+    for _ in range(2):
+        optimizer.step(closure)
+        optimizer.load_state_dict(optimizer.state_dict())
+    assert frozen.tolist() == [1, 2] and frozen.grad is None
+    assert trained.tolist() != [3, 4]
+
+
+def test_a_captured_step_leaves_frozen_parameters() -> None:
+    layer = nn.Linear(2, 1)
+    layer.weight = nn.Parameter(nc.ones(1, 2), requires_grad=False)
+    optimizer = optim.Adam(layer.parameters(), lr=0.1)
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = layer(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    graph, before = ag.capture(step, nc.ones(3, 2)), layer.bias.tolist()
+    graph.replay([nc.ones(3, 2)])
+    assert layer.weight.tolist() == [[1, 1]] and layer.bias.tolist() != before

@@ -69,7 +69,7 @@ def test_one_element_anywhere(dtype: str, size: int, place: int, value: Any) -> 
 @everywhere
 def test_a_flag_that_is_set_stays(device: Device) -> None:
     parameter = with_gradient(np.ones(3, np.float32), device)
-    flag = nc.tensor([1], device)
+    flag = nc.tensor([1], device, "int32")
     optim.unscale_grads_(parameter, nc.Tensor.full((), 2.0, device=device), flag)
     assert flag.item() == 1 and parameter.grad.numpy().tolist() == [0.5] * 3
 

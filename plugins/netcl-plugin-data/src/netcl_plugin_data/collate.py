@@ -18,9 +18,9 @@ _KINDS: Final = {dtype.numpy for dtype in DTYPES.values()}
 def default_collate(batch: Sequence[Any]) -> Any:
     """Samples as one batch: tensors, arrays and numbers are stacked to tensors.
 
-    An array is whatever has `__array__` or `__dlpack__`, such as a tensor of PyTorch's. Tuples and
-    lists become lists; named tuples and dicts stay what they are, as do texts and bytes. Python
-    floats are float32, ints int64.
+    So are arrays of other libraries: whatever has `__array__` or `__dlpack__`, PyTorch's tensors
+    for one. Tuples and lists of them become lists; named tuples and dicts stay what they are, as
+    do texts and bytes. Python floats are float32, ints int64.
 
     >>> batch = data.default_collate([{"x": [1.0, 2.0], "y": 3}, {"x": [4.0, 5.0], "y": 6}])
     >>> [x.tolist() for x in batch["x"]], batch["y"].tolist()
@@ -55,8 +55,9 @@ def host_collate(batch: Sequence[Any]) -> Any:
 
 def _stacked(values: Sequence[Any]) -> Any:
     """Samples as one array; raises ArgumentError if their shapes differ."""
+    known = (Tensor, np.ndarray, np.generic, bool, int, float)
     for value in values:
-        if not isinstance(value, (Tensor, bool, int, float)) and not _is_array(value):
+        if not isinstance(value, known) and not _is_array(value):
             expected = "tensors, arrays, numbers, texts, and dicts, tuples and lists of them"
             remedy = "Give the loader a collate_fn"
             given = f"a sample with a {type(value).__name__}"
@@ -71,23 +72,39 @@ def _stacked(values: Sequence[Any]) -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    """Whether a value is an array of any library, such as a tensor of PyTorch's."""
-    return hasattr(value, "__array__") or hasattr(value, "__dlpack__")
+    """Whether a value is an array of some other library."""
+    return hasattr(type(value), "__array__") or hasattr(type(value), "__dlpack__")
 
 
 def _host(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.to_host()
-    if hasattr(value, "detach"):  # PyTorch gives no array of what it has recorded
-        value = value.detach()
-    if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
-        return np.from_dlpack(value)
-    return np.asarray(value)
+    return _read(value) if _is_array(value) else np.asarray(value)
+
+
+def _read(value: Any) -> Any:
+    """An array of another library as NumPy's; raises ArgumentError if NumPy cannot read it."""
+    try:
+        plain = value.detach() if hasattr(value, "detach") else value  # a batch has no gradient
+        return np.asarray(plain) if hasattr(plain, "__array__") else np.from_dlpack(plain)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        given = f"a {type(value).__name__} that is no array for NumPy ({error})"
+        remedy = "In the data set, copy it to the host in a dtype that NumPy has"
+        raise ArgumentError(message(_WHO, given, "data that NumPy can read", remedy)) from error
 
 
 def host_convert(sample: Any) -> Any:
     """A sample that is a batch already, with NumPy arrays in place of tensors."""
-    return _each(sample, lambda leaf: leaf.to_host() if isinstance(leaf, Tensor) else leaf)
+    return _each(sample, lambda leaf: _host(leaf) if _is_tensor(leaf) else leaf)
+
+
+def _is_tensor(leaf: Any) -> bool:
+    """Whether a value is a tensor, ours or another library's.
+
+    Tables and the like, which NumPy reads as well, stay what they are where nothing is stacked.
+    """
+    known = isinstance(leaf, (np.ndarray, np.generic))
+    return not known and (isinstance(leaf, Tensor) or hasattr(type(leaf), "__dlpack__"))
 
 
 def to_device(batch: Any, device: Device) -> Any:
@@ -96,6 +113,8 @@ def to_device(batch: Any, device: Device) -> Any:
     def moved(leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
             return leaf.to(device)
+        if _is_tensor(leaf):
+            leaf = _read(leaf)
         if isinstance(leaf, np.generic):
             leaf = np.asarray(leaf)
         if isinstance(leaf, np.ndarray) and leaf.dtype in _KINDS:

@@ -70,7 +70,7 @@ class TensorDataset(Dataset[tuple[Array, ...]]):
 
     >>> points = data.TensorDataset([[0.0, 1.0], [2.0, 3.0]], [0, 1])
     >>> points
-    TensorDataset(2 samples of float32(2,), int32())
+    TensorDataset(2 samples of float32(2,), int64())
     >>> points[1][0].tolist()
     [2.0, 3.0]
     """

@@ -11,6 +11,9 @@ import numpy as np
 from netcl_core import host_array, host_generator
 from netcl_core.errors import ArgumentError, AttributeValueError, message
 
+#: How many numbers are drawn at once.
+_CHUNK: Final = 1024
+
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -50,10 +53,6 @@ class SequentialSampler(Sampler[int]):
         return len(self.data_source)
 
 
-#: Numbers that are drawn at once where each is drawn from all.
-_DRAWN: Final = 1 << 16
-
-
 @final
 class RandomSampler(Sampler[int]):
     """The samples in an order that each pass draws anew.
@@ -64,7 +63,8 @@ class RandomSampler(Sampler[int]):
 
     Args:
         data_source: The data set; its length counts.
-        replacement: Draw each sample from all, so that one may come twice.
+        replacement: Draw each sample from all, so that one may come twice; they are drawn as they
+            are asked for.
         num_samples: How many; default: as many as there are. Of more, without replacement, come
             several whole orders.
         generator: Draws; default: the process's, which `nc.manual_seed` resets.
@@ -100,13 +100,22 @@ class RandomSampler(Sampler[int]):
                 message("RandomSampler", f"{wanted} samples of an empty data set", "some to draw")
             )
         if self.replacement:
-            for start in range(0, wanted, _DRAWN):
-                size = min(_DRAWN, wanted - start)
-                yield from generator.integers(count, size=size).tolist()
+            yield from _drawn(generator, count, wanted)
             return
         while wanted > 0:
             yield from generator.permutation(count)[:wanted].tolist()
             wanted -= count
+
+
+def _drawn(generator: np.random.Generator, count: int, wanted: int) -> Iterator[int]:
+    """Numbers below `count`, drawn as they are asked for.
+
+    By a generator of their own: workers are ahead, and what else is drawn meanwhile must not
+    change the order.
+    """
+    own = np.random.default_rng(int(generator.integers(2**62)))
+    for first in range(0, wanted, _CHUNK):
+        yield from own.integers(count, size=min(_CHUNK, wanted - first)).tolist()
 
 
 @final
@@ -115,12 +124,16 @@ class SubsetRandomSampler(Sampler[int]):
 
     >>> sorted(data.SubsetRandomSampler([2, 5, 7]))
     [2, 5, 7]
+
+    Args:
+        indices: The numbers to draw from; kept as they are, not copied.
+        generator: Draws; default: the process's, which `nc.manual_seed` resets.
     """
 
     def __init__(
         self, indices: Sequence[int], generator: np.random.Generator | None = None
     ) -> None:
-        self.indices = [int(index) for index in indices]
+        self.indices = indices
         self.generator = generator
 
     def __len__(self) -> int:
@@ -129,7 +142,7 @@ class SubsetRandomSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         generator = chosen_generator("SubsetRandomSampler", self.generator, None)
         for k in generator.permutation(len(self.indices)):
-            yield self.indices[k]
+            yield int(self.indices[k])
 
 
 @final

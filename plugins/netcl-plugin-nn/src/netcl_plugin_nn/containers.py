@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from netcl_core import Tensor
 from netcl_plugin_nn.held import Keyed, Listed
-from netcl_plugin_nn.module import MODULE, PARAMETER, Module, block
+from netcl_plugin_nn.kinds import MODULE, PARAMETER
+from netcl_plugin_nn.module import Module, block
 
 Self = TypeVar("Self", bound="Sequential")
 
@@ -53,7 +54,18 @@ class Sequential(Listed):
 
 
 class ModuleList(Listed):
-    """A list of modules whose parameters count; it has no forward of its own."""
+    """A list of modules whose parameters count; it has no forward of its own.
+
+    >>> blocks = nn.ModuleList([nn.Linear(2, 3), None])
+    >>> blocks.append(nn.ReLU())
+    ModuleList(
+      (0): Linear(in_features=2, out_features=3, bias=True)
+      (1): None
+      (2): ReLU()
+    )
+
+    None keeps a place.
+    """
 
     kind = MODULE
 
@@ -113,6 +125,8 @@ class ParameterDict(Keyed):
 
 def _lines(holder: ParameterList | ParameterDict) -> list[str]:
     return [
-        f"({name}): Parameter of {value.dtype} and shape {value.shape}"
+        f"({name}): None"
+        if value is None
+        else f"({name}): Parameter of {value.dtype} and shape {value.shape}"
         for name, value in holder._held()
     ]

@@ -7,8 +7,9 @@ from operator import index as as_index
 from typing import Any, ClassVar, TypeVar
 
 from netcl_core.errors import ArgumentError, message
-from netcl_plugin_nn.module import PARAMETER, Module
-from netcl_plugin_nn.parameters import Parameter
+from netcl_plugin_nn.kinds import PARAMETER
+from netcl_plugin_nn.module import Module
+from netcl_plugin_nn.parameters import Parameter, unwrapped
 
 ListedT = TypeVar("ListedT", bound="Listed")
 
@@ -23,18 +24,19 @@ class _Holder(Module):
         self._register(self.kind, name, self._checked(value))
 
     def _checked(self, value: Any) -> Any:
-        """A module as it is; of a tensor or an array a parameter."""
+        """A module, a parameter or None as it is; of a tensor or an array a parameter."""
+        if value is None:
+            return None
         if self.kind == PARAMETER:
-            return value if isinstance(value, Parameter) else Parameter(value)
-        if not isinstance(value, Module | None):
+            leaf = unwrapped(value)
+            return leaf if isinstance(leaf, Parameter) else Parameter(value)
+        if not isinstance(value, Module):
             given = f"a {type(value).__name__}"
-            raise ArgumentError(message(type(self).__name__, given, "an nn.Module or None"))
+            raise ArgumentError(message(type(self).__name__, given, "an nn.Module"))
         return value
 
     def _held(self) -> list[tuple[str, Any]]:
-        """All with their names, None as well."""
-        return [(name, getattr(self, name)) for name, kind in self._kinds.items()
-                if kind == self.kind]  # fmt: skip
+        return self._all(self.kind)
 
     def _hold(self, named: Iterable[tuple[str, Any]]) -> None:
         """Hold just these, in this order."""

@@ -26,6 +26,7 @@ from netcl_plugin_nn.conv import (
 )
 from netcl_plugin_nn.linear import Linear
 from netcl_plugin_nn.module import Module
+from netcl_plugin_nn.parameters import Parameter
 from netcl_plugin_nn.uninitialized import (
     Uninitialized,
     UninitializedBuffer,
@@ -51,7 +52,8 @@ class _Lazy(Module):
         setattr(self, self.count, 0)
         for name, made in {**dict(self.named_parameters()), **dict(self.named_buffers())}.items():
             if made.shape:
-                kind = UninitializedParameter if made.requires_grad else UninitializedBuffer
+                trained = isinstance(made, Parameter)
+                kind = UninitializedParameter if trained else UninitializedBuffer
                 setattr(self, name, kind(made.requires_grad, made.device, made.dtype))
 
     def reset_parameters(self) -> None:

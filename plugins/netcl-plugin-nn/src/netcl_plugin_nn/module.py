@@ -1,28 +1,23 @@
 """Module: the base of layers and models; it knows its parameters, buffers and submodules by name.
 
-Values are plain attributes. A second table, `_kinds`, says which attributes are
-parameters, buffers or modules, in the order in which they were set.
+Values are plain attributes, which is the fastest way to read them. A second table, `_kinds`, says
+which attributes are parameters, buffers or modules, in the order in which they were set.
+`_parameters`, `_buffers` and `_modules` are PyTorch's names for the three; they are views of both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, TypeVar, final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from netcl_core import DTYPES, Device, Tensor, dtype_name, get_device
 from netcl_core.errors import ArgumentError, DtypeError, message, missing_name
 from netcl_plugin_nn import state as states
 from netcl_plugin_nn.hooks import Hooked
-from netcl_plugin_nn.parameters import Parameter, adopt, as_leaf, checked_leaf, converted
+from netcl_plugin_nn.kinds import BUFFER, MODULE, PARAMETER, TRANSIENT, Kinds, fits, misfit
+from netcl_plugin_nn.parameters import Parameter, adopt, converted, unwrapped
 
 Self = TypeVar("Self", bound="Module")
-PARAMETER, BUFFER, TRANSIENT, MODULE = "parameter", "buffer", "transient buffer", "module"
-#: What a name that is registered as one of these may be set to.
-_EXPECTED = {
-    PARAMETER: "an nn.Parameter or None",
-    **dict.fromkeys((BUFFER, TRANSIENT), "a Tensor or None"),
-    MODULE: "an nn.Module or None",
-}
 
 
 class Module(Hooked):
@@ -35,13 +30,17 @@ class Module(Hooked):
             def forward(self, x):
                 return x * self.weight
 
-    An `nn.Parameter` that is set as an attribute becomes a parameter, frozen or not, and a Module
-    a submodule; any other tensor is an attribute like all. A parameter's name then takes another
-    nn.Parameter or None alone. `super().__init__()` is not needed.
+    An `nn.Parameter` becomes a parameter when it is set as an attribute, a Module a
+    submodule; any other tensor is a plain attribute. `super().__init__()` is not needed.
     """
 
     training: bool
     _kinds: dict[str, str]
+    #: The registered values by name, those of None too; what is put in or deleted here is so in
+    #: the module.
+    _parameters = Kinds(PARAMETER)
+    _buffers = Kinds(BUFFER, TRANSIENT)
+    _modules = Kinds(MODULE)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         made = super().__new__(cls)
@@ -51,26 +50,28 @@ class Module(Hooked):
     # -- attributes ------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
-        kind = self._kinds.get(name)
+        kind, value = self._kinds.get(name), unwrapped(value)
         if isinstance(value, Parameter):
             kind = PARAMETER
         elif isinstance(value, Module) and kind != PARAMETER:
             kind = MODULE
-        elif kind in (BUFFER, TRANSIENT) and (leaf := as_leaf(value)) is not None:
-            value = leaf
-        elif kind is not None and value is not None:
-            raise self._misfit(name, kind, value)
+        elif not (kind is None or value is None or fits(kind, value)):
+            raise misfit(self, name, kind, value)
         if kind is not None:  # a registered name keeps its kind, also while it holds None
             self._kinds[name] = kind
         object.__setattr__(self, name, value)
 
-    def _misfit(self, name: str, kind: str, value: Any) -> ArgumentError:
-        """The error for a value that a registered name cannot take."""
-        given = f"cannot assign a {type(value).__name__} as {kind} {name!r}"
-        remedy = f"Delete the attribute first: del module.{name}"
-        if kind == PARAMETER:
-            remedy = f"Wrap it in nn.Parameter, or change its values: module.{name}.data.copy_(x)"
-        return ArgumentError(message(type(self).__name__, given, _EXPECTED[kind], remedy))
+    def __getattr__(self, name: str) -> Any:
+        """What Python asks for a name that it has not found; subclasses may add names of theirs.
+
+        Raises AttributeError that names the class and the attribute.
+        """
+        # Once more, for Python's own error: of a property that failed this is the cause, and not
+        # that the class lacks it.
+        return object.__getattribute__(self, name)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
 
     def __delattr__(self, name: str) -> None:
         object.__delattr__(self, name)
@@ -86,48 +87,53 @@ class Module(Hooked):
         object.__setattr__(self, name, value)
         self._kinds[name] = kind
 
-    def register_parameter(self, name: str, parameter: Any) -> None:
-        """Make a Tensor a parameter, also one that needs no gradient (a frozen one), or None."""
-        leaf = (
-            None if parameter is None else checked_leaf(f"parameter {name!r}", parameter, PARAMETER)
-        )
-        self._register(PARAMETER, name, leaf)
+    def register_parameter(self, name: str, param: Any) -> None:
+        """Make an nn.Parameter a parameter of this module; None is a parameter to come.
+
+        >>> layer = nn.Linear(2, 3)
+        >>> layer.register_parameter("scale", nn.Parameter(nc.ones(3), requires_grad=False))
+        >>> layer.register_parameter("offset", None)
+        >>> [name for name, _ in layer.named_parameters()]
+        ['weight', 'bias', 'scale']
+
+        Raises ArgumentError for any other value, and for a name that is taken.
+        """
+        param = unwrapped(param)
+        if not (param is None or fits(PARAMETER, param)):
+            raise misfit(self, name, PARAMETER, param)
+        self._register(PARAMETER, name, param)
 
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
         """Make a Tensor a buffer: it moves with the module and is not trained.
 
         A persistent buffer is part of `state_dict`; None is a buffer to come.
         """
-        value = None if tensor is None else checked_leaf(f"buffer {name!r}", tensor, BUFFER)
-        self._register(BUFFER if persistent else TRANSIENT, name, value)
+        tensor = unwrapped(tensor)
+        if not (tensor is None or fits(BUFFER, tensor)):
+            raise misfit(self, name, BUFFER, tensor)
+        self._register(BUFFER if persistent else TRANSIENT, name, tensor)
 
     def add_module(self, name: str, module: Any) -> None:
-        """Make a module, or None, a submodule under a name that need not be an identifier."""
-        if not isinstance(module, Module | None):
-            given = f"the submodule {name!r} is a {type(module).__name__}"
-            raise ArgumentError(message(type(self).__name__, given, _EXPECTED[MODULE]))
+        """Make a module a submodule under a name that need not be an identifier.
+
+        None is a submodule to come.
+        """
+        if not (module is None or isinstance(module, Module)):
+            raise misfit(self, name, MODULE, module)
         self._register(MODULE, name, module)
 
     def register_module(self, name: str, module: Any) -> None:
         """The same as `add_module`."""
         self.add_module(name, module)
 
-    @property
-    def _parameters(self) -> Registered:
-        return Registered(self, PARAMETER)
-
-    @property
-    def _buffers(self) -> Registered:
-        return Registered(self, BUFFER, TRANSIENT)
-
-    @property
-    def _modules(self) -> Registered:
-        return Registered(self, MODULE)
+    def _all(self, *kinds: str) -> list[tuple[str, Any]]:
+        """The attributes of some kinds, in the order in which they were set."""
+        space = self.__dict__
+        return [(name, space[name]) for name, kind in self._kinds.items() if kind in kinds]
 
     def _own(self, *kinds: str) -> list[tuple[str, Any]]:
-        """The attributes of some kinds, in the order in which they were set; not those of None."""
-        own = [(name, getattr(self, name)) for name, kind in self._kinds.items() if kind in kinds]
-        return [(name, value) for name, value in own if value is not None]
+        """`_all` without those that hold None."""
+        return [(name, value) for name, value in self._all(*kinds) if value is not None]
 
     # -- walks -----------------------------------------------------------------------
 
@@ -270,12 +276,20 @@ class Module(Hooked):
                 kind = dtype_name(target, "Module.to")
         if kind is not None and not DTYPES[kind].floating:
             raise DtypeError(message("Module.to", f"the dtype {kind}", "a floating dtype"))
+        self._keep_results_as_data()
         tensors = [*self.parameters(), *self.buffers()]
         tensors += [tensor.grad.value for tensor in tensors if tensor.grad is not None]
         moved = [converted(tensor, place, kind) for tensor in tensors]
         for tensor, data in zip(tensors, moved, strict=True):
             adopt(tensor, data)
         return self
+
+    def _keep_results_as_data(self) -> None:
+        """Let go of the graphs of buffers: a graph keeps its device, and does not move along."""
+        for module in self.modules():
+            for name, value in module._own(BUFFER, TRANSIENT):
+                if not value.is_leaf:
+                    setattr(module, name, value.detach())
 
     def half(self: Self) -> Self:
         """All floating tensors as float16."""
@@ -331,47 +345,10 @@ class Module(Hooked):
         return ""
 
     def __repr__(self) -> str:
-        lines = [f"({name}): {child!r}" for name, child in self._own(MODULE)]
+        lines = [f"({name}): {child!r}" for name, child in self._all(MODULE)]
         if not lines:
             return f"{type(self).__name__}({self.extra_repr()})"
         return block(type(self).__name__, [*filter(None, [self.extra_repr()]), *lines])
-
-
-@final
-class Registered(MutableMapping[str, Any]):
-    """A module's own parameters, buffers or submodules by name, None among them.
-
-    It is what PyTorch calls `_parameters`, `_buffers` and `_modules`: what is set or deleted in it
-    is set or deleted in the module.
-    """
-
-    def __init__(self, module: Module, *kinds: str) -> None:
-        self._module = module
-        self._of = kinds
-
-    def __getitem__(self, name: str) -> Any:
-        if self._module._kinds.get(name) not in self._of:
-            raise KeyError(name)
-        return getattr(self._module, name)
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        if name in self:
-            setattr(self._module, name, value)
-        else:
-            self._module._register(self._of[0], name, value)
-
-    def __delitem__(self, name: str) -> None:
-        self[name]
-        delattr(self._module, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([name for name, kind in self._module._kinds.items() if kind in self._of])
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
 
 
 def block(name: str, lines: Iterable[str]) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Tensor
-from netcl_core.errors import ArgumentError, message
 
 
 class Parameter(Tensor):
@@ -18,7 +17,8 @@ class Parameter(Tensor):
 
     Args:
         data: Host data, which is copied to the default device, or a Tensor, whose buffer is shared.
-        requires_grad: False makes one that is not trained.
+        requires_grad: False makes a frozen one: it is saved and moves with its module, gets no
+            gradient, and optimizers leave it as it is.
 
     Raises DtypeError if a gradient is wanted for a dtype that is not floating.
     """
@@ -40,6 +40,9 @@ class Parameter(Tensor):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Parameter, (self.to_host(), self.requires_grad)
+
+    def __format__(self, spec: str) -> str:
+        return super().__format__(spec) if spec else str(self)
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
@@ -63,19 +66,10 @@ def as_leaf(value: Any) -> Tensor | None:
     return value.value if isinstance(value, Tensor) and value.is_leaf else None
 
 
-#: How host data become what a name is registered for.
-_WRAPPED = {"parameter": "nn.Parameter(x)", "buffer": "nc.tensor(x)"}
-
-
-def checked_leaf(who: str, value: Any, kind: str) -> Tensor:
-    """The Tensor of a leaf, for a parameter or a buffer; raises ArgumentError for anything else."""
+def unwrapped(value: Any) -> Any:
+    """The Tensor of a leaf Node, which is what a module keeps; anything else as it is."""
     leaf = as_leaf(value)
-    if leaf is None:
-        is_result = isinstance(value, Tensor)
-        given = "the result of an op" if is_result else f"a {type(value).__name__}"
-        remedy = "Call detach() on it" if is_result else f"Make one of host data: {_WRAPPED[kind]}"
-        raise ArgumentError(message(who, given, "a Tensor or a leaf Node", remedy))
-    return leaf
+    return value if leaf is None else leaf
 
 
 def converted(tensor: Tensor, device: Device | None, dtype: str | None) -> Tensor:

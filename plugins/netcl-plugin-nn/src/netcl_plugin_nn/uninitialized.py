@@ -73,6 +73,9 @@ class Uninitialized(Tensor):
         made = memo[id(self)] = self.__copy__()
         return made
 
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
