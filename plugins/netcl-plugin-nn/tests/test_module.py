@@ -309,7 +309,7 @@ def test_a_frozen_parameter_is_one() -> None:
         ag.sum(model(nc.ones(1))).backward()
         assert model.fixed.grad is None and model.weight.grad.tolist() == [3]
         model.to("cpu", "float64")
-        assert (model.fixed.dtype, model.count.dtype) == ("float64", "int32")
+        assert (model.fixed.dtype, model.count.dtype) == ("float64", "int64")
         model.load_state_dict({**model.state_dict(), "fixed": np.array([7.0])})
         assert model.fixed.tolist() == [7] and not model.fixed.requires_grad
         model.requires_grad_(False)
