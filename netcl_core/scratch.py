@@ -31,7 +31,11 @@ class Scratch(tempfile.TemporaryDirectory[str]):
     def __init__(self, kind: str) -> None:
         sweep(Path(tempfile.gettempdir()))
         super().__init__(prefix=f"{_PREFIX}{kind}-")
-        self._lock = _locked(Path(self.name, _LOCK), "x")
+        # It has its name once it is locked: others take one that is not for left behind.
+        unnamed = Path(self.name, f"{_LOCK}.new")
+        self._lock = _locked(unnamed, "x")
+        if self._lock is not None:
+            unnamed.rename(Path(self.name, _LOCK))
 
     def cleanup(self) -> None:
         """Remove it."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faulty import END, PLUGIN, REGISTER, Faulty
 from netcl_plugin_workbench.check import apart
 from netcl_plugin_workbench.check import checking as check
 
+from netcl_core import scratch
 from netcl_core.scratch import Scratch
 
 LEAVING = """
@@ -97,6 +100,25 @@ while True:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     with Scratch("check") as folder:
         assert [*(tmp_path / "scratch").glob("netcl-*")] == [Path(folder)]
+
+
+def test_a_folder_that_is_being_made_is_not_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process sweeps between the making of the lock's file and the locking."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    flock = fcntl.flock
+
+    def swept_before(file: Any, how: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        scratch.sweep(tmp_path)
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", swept_before)
+    with Scratch("check") as folder:
+        scratch.sweep(tmp_path)
+        assert Path(folder).is_dir()
+    assert not Path(folder).exists()
 
 
 def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:

@@ -147,8 +147,8 @@ def test_a_device_that_the_environment_refuses(
     refused = {"name": "pthread", "platform": opencl["platform"], "reason": "no build"}
     fake.tell(devices={"rejected": [refused], "devices": [numpy_path]}, code=3)
     results = matrix(presences=[Presence(RUNTIMES["pocl-wheel"], device=opencl)])[1:]
-    assert {each.record.state for each in results} == {"fail"}
     assert reasons(results) == {"the device pthread cannot be used: no build"}
+    assert {each.record.state for each in results} == {"fail"}
 
 
 @pytest.mark.parametrize(
