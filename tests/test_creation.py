@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from daily import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import netcl_core as nc
@@ -264,6 +265,7 @@ ENDS = st.one_of(
 )
 
 
+@settings(max_examples=examples(400), deadline=None)
 @given(ENDS, ENDS, ENDS, st.sampled_from(["int64", "int32", "uint8", "float32", "float64", None]))
 def test_arange_has_pytorchs_elements(start: Any, end: Any, step: Any, dtype: Any) -> None:
     if step and abs((end - start) / step) > 1000:

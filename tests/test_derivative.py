@@ -9,7 +9,7 @@ from typing import Any
 import generate
 import numpy as np
 import pytest
-from daily import examples, today
+from daily import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_workbench.faults.expression_faults import expression_faults
@@ -353,7 +353,7 @@ def test_seeded_faults_are_found() -> None:
     """Nearly all faults of a gradient are found without running the op; the rest is at ties."""
     faults = [
         fault
-        for record in today(first_party(), 8)
+        for record in first_party()[::8]
         for fault in expression_faults(record)
         if fault.text.startswith("gradient of ")
     ][::5]
@@ -366,4 +366,4 @@ def test_seeded_faults_are_found() -> None:
 
     missed = [fault for fault in faults if not is_found(fault.record)]
     report = "\n".join(f"{each.op}: {each.kind}: {each.text}" for each in missed)
-    assert len(faults) > 20 and len(missed) <= 0.08 * len(faults), report
+    assert len(faults) > 30 and len(missed) <= 0.05 * len(faults), report

@@ -55,9 +55,8 @@ def host_collate(batch: Sequence[Any]) -> Any:
 
 def _stacked(values: Sequence[Any]) -> Any:
     """Samples as one array; raises ArgumentError if their shapes differ."""
-    known = (Tensor, np.ndarray, np.generic, bool, int, float)
     for value in values:
-        if not isinstance(value, known) and not _is_array(value):
+        if not isinstance(value, (bool, int, float)) and not _is_array(value):
             expected = "tensors, arrays, numbers, texts, and dicts, tuples and lists of them"
             remedy = "Give the loader a collate_fn"
             given = f"a sample with a {type(value).__name__}"
