@@ -171,6 +171,12 @@ def test_its_fields_are_read(args: Any, named: Any, wanted: Any) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("args", [(8.0,), ("cuda", 8.0)])
+def test_a_setting_is_given_once(args: Any) -> None:
+    with pytest.raises(TypeError, match="init_scale"):
+        amp.GradScaler(*args, init_scale=4.0)
+
+
 def test_an_optimizer_that_only_steps(either: Device) -> None:
     class Halving:
         __slots__ = ()

@@ -21,7 +21,6 @@ from netcl_plugin_amp.loss_scale import LossScale, joined
 from netcl_plugin_amp.members import Members
 from netcl_plugin_amp.scaler_settings import (
     WHO,
-    by_position,
     checked_scale,
     checked_settings,
     whole_number,
@@ -64,9 +63,13 @@ class GradScaler:
         enabled: Without it losses and gradients are left as they are, and every step is taken.
     """
 
-    def __init__(
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        if args and not isinstance(args[0], (str, Device)):  # the documents' order has no device
+            args = ("cuda", *args)
+        self._set_up(*args, **settings)
+
+    def _set_up(
         self,
-        *args: Any,
         device: str | Device = "cuda",
         init_scale: float = 2.0**16,
         growth_factor: float = 2.0,
@@ -74,18 +77,9 @@ class GradScaler:
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
-        given = {
-            "init_scale": init_scale,
-            "growth_factor": growth_factor,
-            "backoff_factor": backoff_factor,
-            "growth_interval": growth_interval,
-            "enabled": enabled,
-            **by_position(args),
-        }
-        self.init_scale = checked_scale(given["init_scale"])
-        self.enabled = bool(given["enabled"])
-        factors = given["growth_factor"], given["backoff_factor"]
-        settings = checked_settings(*factors, given["growth_interval"])
+        self.init_scale = checked_scale(init_scale)
+        self.enabled = bool(enabled)
+        settings = checked_settings(growth_factor, backoff_factor, growth_interval)
         self._scale = LossScale(self.init_scale, settings)
         self._unscaled = Unscaled()
         self._stepped = Members()  # the optimizers of this round

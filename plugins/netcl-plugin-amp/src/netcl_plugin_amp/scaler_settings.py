@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Final
 
 import numpy as np
 
-from netcl_core import Device
-from netcl_core.errors import ArgumentError, AttributeValueError, message
+from netcl_core.errors import AttributeValueError, message
 
 WHO: Final = "GradScaler"
 #: Between them a scale and its reciprocal are normal float32 numbers.
@@ -25,19 +23,6 @@ class Settings:
     growth_factor: float
     backoff_factor: float
     growth_interval: int
-
-
-#: In the documented order; PyTorch has `device` before them.
-_NAMES: Final = ("init_scale", "growth_factor", "backoff_factor", "growth_interval", "enabled")
-
-
-def by_position(args: Sequence[Any]) -> dict[str, Any]:
-    """What was given by position, by name; the first is a device if it is a text or a Device."""
-    rest = args[1:] if args and isinstance(args[0], (str, Device)) else args
-    if len(rest) > len(_NAMES):
-        given = f"{len(args)} arguments by position"
-        raise ArgumentError(message(WHO, given, f"a device, then {', '.join(_NAMES)}"))
-    return dict(zip(_NAMES, rest, strict=False))
 
 
 def checked_settings(growth: Any, backoff: Any, interval: Any) -> Settings:
