@@ -87,20 +87,27 @@ def run(
     return result.to_host().astype("float64")
 
 
+def operands(name: str, dtype: str) -> tuple[Any, Any, Any]:
+    """Of a problem: x, the weight, and something of the result's shape."""
+    x_shape, w_shape, _, attrs = PROBLEMS[name]
+    specs = nc.Spec(x_shape, dtype), nc.Spec(w_shape, dtype)
+    out = CONVOLUTIONS[len(x_shape) - 3].infer(*specs, None, **attrs).shape
+    return drawn(x_shape, dtype), drawn(w_shape, dtype), drawn(out, dtype)
+
+
 def check_forward(
     device: nc.Device, name: str, dtype: str, tile: Tile | None = None, slices: int = 1
 ) -> None:
     """A convolution."""
-    x_shape, w_shape, biased, attrs = PROBLEMS[name]
-    dims, x, weight = len(x_shape) - 2, drawn(x_shape, dtype), drawn(w_shape, dtype)
-    forward, specs = CONVOLUTIONS[dims - 1], [nc.Spec(each, dtype) for each in (x_shape, w_shape)]
-    out = forward.infer(*specs, None, **attrs).shape
+    _, w_shape, biased, attrs = PROBLEMS[name]
+    x, weight, above = operands(name, dtype)
     bias = [drawn((w_shape[0],), dtype)] if biased else []
-    found = run(device, partial(plain_task, problem_of), False, forward, [x, weight, *bias], out,
-                attrs, dtype, tile or SMALL[dtype], slices)  # fmt: skip
-    wanted = reference.forward(x.astype("f8"), weight.astype("f8"), out, attrs)
+    found = run(device, partial(plain_task, problem_of), False, CONVOLUTIONS[x.ndim - 3],
+                [x, weight, *bias], above.shape, attrs, dtype, tile or SMALL[dtype],
+                slices)  # fmt: skip
+    wanted = reference.forward(x.astype("f8"), weight.astype("f8"), above.shape, attrs)
     if biased:
-        wanted = wanted + bias[0].astype("f8").reshape(-1, *(1,) * dims)
+        wanted = wanted + bias[0].astype("f8").reshape(-1, *(1,) * (x.ndim - 2))
     same(found, wanted, dtype)
 
 
@@ -108,13 +115,11 @@ def check_weights(
     device: nc.Device, name: str, dtype: str, tile: Tile | None = None, slices: int = 1
 ) -> None:
     """The weight's gradient."""
-    x_shape, w_shape, _, attrs = PROBLEMS[name]
-    dims, specs = len(x_shape) - 2, [nc.Spec(each, dtype) for each in (x_shape, w_shape)]
-    out = CONVOLUTIONS[dims - 1].infer(*specs, None, **attrs).shape
-    x, above = drawn(x_shape, dtype), drawn(out, dtype)
-    task = partial(plain_task, problem_of_weights)
-    found = run(device, task, True, WEIGHTS[dims - 1], [x, above], w_shape,
-                {"kernel": w_shape[2:], **attrs}, dtype, tile or SMALL[dtype], slices)  # fmt: skip
+    _, w_shape, _, attrs = PROBLEMS[name]
+    x, _, above = operands(name, dtype)
+    found = run(device, partial(plain_task, problem_of_weights), True, WEIGHTS[x.ndim - 3],
+                [x, above], w_shape, {"kernel": w_shape[2:], **attrs}, dtype,
+                tile or SMALL[dtype], slices)  # fmt: skip
     same(found, reference.weights(x.astype("f8"), above.astype("f8"), w_shape, attrs), dtype)
 
 
@@ -122,11 +127,12 @@ def check_transposed(
     device: nc.Device, name: str, dtype: str, tile: Tile | None = None, slices: int = 1
 ) -> None:
     """The transposed convolution, in one walk and in those that skip what strides skip."""
-    x_shape, w_shape, _, attrs = PROBLEMS[name]
-    dims, specs = len(x_shape) - 2, [nc.Spec(each, dtype) for each in (x_shape, w_shape)]
-    out = CONVOLUTIONS[dims - 1].infer(*specs, None, **attrs).shape
-    above, weight, back = drawn(out, dtype), drawn(w_shape, dtype), TRANSPOSED[dims - 1]
-    shape = back.infer(nc.Spec(out, dtype), specs[1], None, **attrs).shape
+    attrs = PROBLEMS[name][3]
+    x, weight, above = operands(name, dtype)
+    back = TRANSPOSED[x.ndim - 3]
+    shape = back.infer(
+        nc.Spec(above.shape, dtype), nc.Spec(weight.shape, dtype), None, **attrs
+    ).shape
     wanted = reference.transposed(above.astype("f8"), weight.astype("f8"), shape, attrs)
     walks = partial(plain_task, problem_of_transposed)
     for task_of in (transposed_task, walks) if max(attrs["stride"]) > 1 else (walks,):

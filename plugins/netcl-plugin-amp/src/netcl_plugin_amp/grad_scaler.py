@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from inspect import Signature, signature
 from typing import Any, final
 
 import netcl_core.autograd as ag
@@ -84,6 +85,9 @@ class GradScaler:
         self._unscaled = Unscaled()
         self._stepped = Members()  # the optimizers of this round
         self._divided = Members()  # those that `unscale_` was called for since their last step
+
+    #: For `help` and editors.
+    __signature__ = Signature([*signature(_set_up).parameters.values()][1:])
 
     @property
     def growth_factor(self) -> float:
