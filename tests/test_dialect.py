@@ -27,8 +27,8 @@ LOG_MAX, LOG_MIN = 88.72, -87.33  # of the numbers whose exp is a normal float32
 @pytest.fixture(
     params=[
         "opencl:intel",
-        "opencl:nvidia",
         pytest.param("opencl:portable", marks=pytest.mark.nightly),
+        "opencl:nvidia",
     ]
 )
 def device(request: pytest.FixtureRequest) -> Iterator[Any]:

@@ -119,13 +119,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items,
             {id(item) for item in {each.path: each for each in reversed(items)}.values()},
         )
-    whole = [item for item in items if _nightly and not _elsewhere(item)]
+    kept: set[int] = set()
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if _elsewhere(item) if _nightly else item.get_closest_marker("nightly") is None:
+        if _nightly and not _elsewhere(item):
+            kept.add(id(item))
+        elif _nightly or item.get_closest_marker("nightly") is None:
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    sampled = [item for name, rows in tests.items() for item in _sample(name, rows)]
-    _keep(config, items, {*map(id, whole), *map(id, sampled)})
+    for name, rows in tests.items():
+        kept.update(map(id, _sample(name, rows)))
+    _keep(config, items, kept)
 
 
 def _elsewhere(item: pytest.Item) -> bool:

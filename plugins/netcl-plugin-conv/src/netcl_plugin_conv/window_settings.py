@@ -17,12 +17,11 @@ LANES: Final = (16, 8, 4, 1)
 _GROUPS: Final = (64, 1, 32, 128, 256)
 _EACH: Final = (1, 2, 4)
 
-Named = Callable[[Request], str]
-
-
 #: A platform whose compiler ends the process at some vectors of halves, and their length.
 _CRASHES: Final = "Portable Computing Language"
 _HALVES: Final = 8
+
+Named = Callable[[Request], str]
 
 
 def _crashes(request: Request, width: int) -> bool:
