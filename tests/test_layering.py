@@ -254,27 +254,30 @@ PUBLIC = (
 PRIVATE = {
     "netcl_plugin_nn": "config",
     "netcl_plugin_workbench": """
-        cli.endings codegen.derivative codegen.emit codegen.expressions codegen.generation
+        codegen.derivative codegen.emit codegen.expressions codegen.generation
         codegen.layout codegen.lowering codegen.primitives codegen.region codegen.ssa config
         dtypes hardware.device hardware.runtimes hookspecs jit.arguments jit.explanation
         jit.fused_operator jit.jit jit.matched_ops jit.program kept ops.amp_policies
         ops.choosing ops.functions ops.mistakes ops.operator_call ops.primitive_function
         ops.stand_ins ops.tuners ops.tuning ops.tuning_records ops.why plugins.catalogue
-        plugins.commands plugins.kinds plugins.loading plugins.manager
-        plugins.market.children plugins.market.failures plugins.market.finding
-        plugins.market.installed plugins.market.lock plugins.market.lock_verification
-        plugins.market.manifests plugins.market.requirements plugins.market.states
-        plugins.market.survey plugins.market.trial plugins.names plugins.registry
-        plugins.resolution runtime.host_calls runtime.opencl_stream runtime.rendering
-        runtime.signatures runtime.stream scratch tape.anomaly tape.apply tape.function_call
-        tape.gradients tape.node tape.recorded tape.region_call tape.state tape.trace_node
+        plugins.commands plugins.kinds plugins.loading plugins.market.children
+        plugins.market.failures plugins.market.finding plugins.market.installed
+        plugins.market.lock plugins.market.lock_verification plugins.market.manifests
+        plugins.market.requirements plugins.market.states plugins.market.survey
+        plugins.market.trial plugins.names plugins.registry plugins.resolution
+        runtime.host_calls runtime.opencl_stream runtime.rendering runtime.signatures
+        runtime.stream scratch tape.anomaly tape.apply tape.function_call tape.gradients
+        tape.node tape.recorded tape.region_call tape.state tape.trace_node
         tape.traced_number tensors.functions tensors.host_data testing.cases testing.groups
-        testing.samples testing.vocabulary version
+        testing.samples testing.vocabulary
     """,
 }
 
 
-@pytest.mark.parametrize("package", plugin_packages(), ids=lambda path: path.name)
+EXAMPLES = sorted(path.parent for path in ROOT.glob("plugins/examples/*/src/*/__init__.py"))
+
+
+@pytest.mark.parametrize("package", [*plugin_packages(), *EXAMPLES], ids=lambda path: path.name)
 def test_plugins_import_public_names(package: Path) -> None:
     found = layering.private(package, CORE, PUBLIC)
     known = {f"netcl_core.{module}" for module in PRIVATE.get(package.name, "").split()}

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from netcl_core import __version__
 from netcl_core.errors import ArgumentError, MissingExtraError, message
 from netcl_core.scratch import Scratch
 from netcl_core.testing import vocabulary
-from netcl_core.version import VERSION
 from netcl_plugin_workbench.check import apart, full, targets
 from netcl_plugin_workbench.check.findings import STATIC
 from netcl_plugin_workbench.check.reading import from_json
@@ -83,7 +83,7 @@ def check(
             "version": found.version,
             "level": level,
             "state": "fail" if failed else "pass",
-            "core": VERSION,
+            "core": __version__,
             "python": platform.python_version(),
             "system": f"{platform.system().lower()}-{platform.machine()}",
             "date": datetime.now(UTC).isoformat(timespec="seconds"),

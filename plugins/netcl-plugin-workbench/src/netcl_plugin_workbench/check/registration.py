@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from netcl_core import DTYPES
+from netcl_core import DTYPES, plugins
 from netcl_core.hookspecs import SINCE
 from netcl_core.plugins import loading
-from netcl_core.plugins import manager as plugins
 from netcl_core.plugins.commands import plugin_commands
 from netcl_core.plugins.kinds import KINDS, REGISTERED
 from netcl_core.plugins.market.finding import FILE

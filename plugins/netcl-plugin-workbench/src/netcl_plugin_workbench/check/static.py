@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from netcl_core import plugins
 from netcl_core.autograd import AutogradPrimitive, Operator
-from netcl_core.plugins import manager as plugins
 from netcl_core.plugins.kinds import KINDS, REGISTERED
 from netcl_core.plugins.market.finding import PRIMITIVES
 from netcl_core.plugins.registry import Row, registry

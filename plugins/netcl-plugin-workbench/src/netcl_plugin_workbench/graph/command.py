@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from netcl_core.cli.endings import complain, usage_ends
+from netcl_core.cli import complain, usage_ends
 from netcl_core.errors import FusionError
 
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Final, TypeVar, final
 
-from netcl_core import Device
+from netcl_core import Device, plugins
 from netcl_core.autograd import AmpPolicy, AutogradPrimitive, TrainingPattern
 from netcl_core.errors import PluginError, message
 from netcl_core.ops.choosing import unfit
 from netcl_core.plugins import loading
-from netcl_core.plugins import manager as plugins
 from netcl_core.plugins.kinds import OP_KINDS
 from netcl_core.plugins.market.survey import Plugin
 from netcl_core.plugins.registry import Row, registry
