@@ -283,6 +283,9 @@ def test_plugins_import_public_names(package: Path) -> None:
     known = {f"netcl_core.{module}" for module in PRIVATE.get(package.name, "").split()}
     assert found - known == set(), "import the public name, or make one"
     assert known - found == set(), "nothing imports these: take them off the list"
+    inner = re.compile(r"^\s*from netcl_core[\w.]* import .*\b_(?!_)\w", re.MULTILINE)
+    paths = package.rglob("*.py")
+    assert [path for path in paths if inner.search(path.read_text(encoding="utf-8"))] == []
 
 
 # -- the checker itself --------------------------------------------------------------
