@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile
 SEED ?= $(shell date -u +%Y%m%d)
 # Plugins by name: pytest would rewrite the assertions of every module of a package that has one.
 PYTEST = NETCL_TEST_SEED=$(SEED) $(BIN)/python -m pytest --disable-plugin-autoload -p netcl \
-    -p netcl-workbench -p hypothesispytest --hypothesis-seed=$(SEED) -q --jobs $(WORKERS)
+    -p netcl-kit -p hypothesispytest --hypothesis-seed=$(SEED) -q --jobs $(WORKERS)
 SHARD ?= 1/1
 WORKERS ?= 2
 COUNT ?= 10000
@@ -102,7 +102,7 @@ manifests: $(STAMPS)/dev
 	$(BIN)/python tests/support/manifests.py
 
 docs: manifests
-	$(BIN)/python tests/support/generate.py
+	PYTHONPATH=benchmarks $(BIN)/python tests/support/generate.py
 	$(PYTEST) tests/test_docs.py $(ARGS)
 
 op-table: $(STAMPS)/reference
@@ -118,7 +118,7 @@ fuzz: $(STAMPS)/reference
 
 bench: $(STAMPS)/reference
 	@mkdir -p build
-	$(BIN)/netcl bench --json build/bench.json --svg build/bench.svg $(ARGS)
+	$(BIN)/python benchmarks --json build/bench.json --svg build/bench.svg $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

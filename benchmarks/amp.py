@@ -18,7 +18,7 @@ import gpt
 import mlp
 import numpy as np
 import resnet
-from netcl_plugin_workbench.bench import Case, copying, function_cases
+from harness import Case, copying, function_cases
 
 import netcl_core.autograd as ag
 

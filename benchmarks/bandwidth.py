@@ -1,4 +1,4 @@
-"""What the scripts here time by that are no items of `netcl bench`."""
+"""What the scripts here time by that are no items of `python benchmarks`."""
 
 from __future__ import annotations
 

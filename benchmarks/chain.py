@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from netcl_plugin_workbench.bench import Case, copying, function_cases
+from harness import Case, copying, function_cases
 
 FORMS = {
     "netcl": lambda ag, x: ag.sigmoid(ag.gelu(ag.relu(x)) + 0.5),

@@ -18,9 +18,9 @@ from typing import Any
 import gpt
 import mlp
 import resnet
-from netcl_plugin_workbench.bench.measuring import Timed, best_times
-from netcl_plugin_workbench.bench.models import _ours as trained
-from netcl_plugin_workbench.bench.training import Training
+from harness.models import _ours as trained
+from harness.training import Training
+from netcl_plugin_kit.timing import Timed, best_times
 
 import netcl_core as nc
 import netcl_core.autograd as ag

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from netcl_plugin_workbench.bench import Case, model_case, multiplying
+from harness import Case, model_case, multiplying
 
 VOCABULARY = 256
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from netcl_plugin_workbench.bench import Case, function_cases
+from harness import Case, function_cases
 
 COUNT, SIDE = 20, 16
 

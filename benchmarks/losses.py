@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from netcl_plugin_workbench.bench import Case, copying, function_cases
+from harness import Case, copying, function_cases
 
 #: Rows and classes.
 SHAPES = {"cpu": (4096, 1000), "gpu": (65536, 1024)}

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from netcl_plugin_workbench.bench import Case, function_cases, multiplying
+from harness import Case, function_cases, multiplying
 
 FORMS = {
     "netcl": lambda ag, a, b: ag.matmul(a, b),

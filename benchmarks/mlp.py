@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from netcl_plugin_workbench.bench import Case, model_case, multiplying
+from harness import Case, model_case, multiplying
 
 SIZES = (784, 512, 256, 10)
 BATCHES = {"cpu": (128,), "gpu": (128, 1024)}

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from netcl_plugin_workbench.bench import Case, Work, copying
+from harness import Case, Work, copying
 
 import netcl_core as nc
 import netcl_core.autograd as ag

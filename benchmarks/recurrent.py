@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from netcl_plugin_workbench.bench import Case, model_case, multiplying
+from harness import Case, model_case, multiplying
 
 
 class Size(NamedTuple):

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from netcl_plugin_workbench.bench import Case, model_case, multiplying
+from harness import Case, model_case, multiplying
 
 WIDTHS, CLASSES, SIDE = (64, 128, 256, 512), 10, 32
 BATCHES = {"cpu": 16, "gpu": 128}

@@ -12,10 +12,10 @@ from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from netcl_plugin_workbench.testing.collection import table_of
-from netcl_plugin_workbench.testing.running import perform
-from netcl_plugin_workbench.testing.steps import steps_of
-from netcl_plugin_workbench.testing.suite import report
+from netcl_plugin_kit.testing.collection import table_of
+from netcl_plugin_kit.testing.running import perform
+from netcl_plugin_kit.testing.steps import steps_of
+from netcl_plugin_kit.testing.suite import report
 
 import netcl_core as nc
 import netcl_core.autograd as ag

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from netcl_plugin_workbench.testing.checks import compare
-from netcl_plugin_workbench.testing.inputs import covector
-from netcl_plugin_workbench.testing.reference import Values, evaluate, results_of
+from netcl_plugin_kit.testing.checks import compare
+from netcl_plugin_kit.testing.inputs import covector
+from netcl_plugin_kit.testing.reference import Values, evaluate, results_of
 
 import netcl_core as nc
 import netcl_core.autograd as ag

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from netcl_plugin_workbench.testing import reference
-from netcl_plugin_workbench.testing.derived import derived_cases
-from netcl_plugin_workbench.testing.fused import check_group
-from netcl_plugin_workbench.testing.inputs import strided
-from netcl_plugin_workbench.testing.records import Outcome
-from netcl_plugin_workbench.testing.reference import torch_module
-from netcl_plugin_workbench.testing.suite import Suite
+from netcl_plugin_kit.testing import reference
+from netcl_plugin_kit.testing.derived import derived_cases
+from netcl_plugin_kit.testing.fused import check_group
+from netcl_plugin_kit.testing.inputs import strided
+from netcl_plugin_kit.testing.records import Outcome
+from netcl_plugin_kit.testing.reference import torch_module
+from netcl_plugin_kit.testing.suite import Suite
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -570,7 +570,7 @@ def test_an_op_that_does_not_fuse_runs_alone(register: Callable[..., None]) -> N
 def test_collecting_imports_no_pytorch(python: Callable[..., str]) -> None:
     """Which takes seconds, in everybody's collection of tests."""
     code = "import sys\nfrom netcl_core.testing import table_of\n"
-    code += "from netcl_plugin_workbench.testing.steps import steps_of\n"
+    code += "from netcl_plugin_kit.testing.steps import steps_of\n"
     code += "steps_of(table_of('losses'), [])\nprint('torch' in sys.modules)"
     assert python(code) == "False"
 

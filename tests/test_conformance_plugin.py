@@ -127,11 +127,11 @@ def test_who_checks_is_a_package_of_its_own(
     run: Callable[..., tuple[int, str]], site: Path
 ) -> None:
     hooked(site)
-    alone = ("-p", "no:netcl-workbench", "--netcl-plugin", "square")
+    alone = ("-p", "no:netcl-kit", "--netcl-plugin", "square")
     code, output = run(*alone, "--netcl-device", "cpu")
     assert code == 4 and "--netcl-plugin: no installed package checks" in output
-    assert "pip install netcl-plugin-workbench" in output
-    code, output = run("-p", "no:netcl")  # nor does the workbench need the kit's options
+    assert "pip install netcl-plugin-kit" in output
+    code, output = run("-p", "no:netcl")  # nor does the kit need the kit's options
     assert code == 5 and "no tests ran" in output
 
 

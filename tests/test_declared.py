@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from broken import GOOD
 from distributions import install, install_plugin
-from netcl_plugin_workbench.lock.pins import pin
+from netcl_plugin_tools.lock.pins import pin
 
 from netcl_core.errors import NetclError, RegistrationError
 from netcl_core.ops.declared.expressions import Expression

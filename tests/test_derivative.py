@@ -12,9 +12,9 @@ import pytest
 from daily import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from netcl_plugin_workbench.faults.expression_faults import expression_faults
-from netcl_plugin_workbench.testing.agreement import compiled
-from netcl_plugin_workbench.testing.verification import check_gradient
+from netcl_plugin_kit.faults.expression_faults import expression_faults
+from netcl_plugin_kit.testing.agreement import compiled
+from netcl_plugin_kit.testing.verification import check_gradient
 
 import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,8 @@ import examples
 import generate
 import matrix_page
 import pytest
-from netcl_plugin_workbench.check import findings
-from netcl_plugin_workbench.matrix.signs import SIGNS
+from netcl_plugin_kit.check import findings
+from netcl_plugin_tools.matrix.signs import SIGNS
 from packaging.version import Version
 
 from netcl_core import config, errors, hookspecs, version
@@ -26,9 +27,9 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 _FENCE = re.compile(r"^```(python|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 #: The modules whose names are for everybody, and what their examples are run by.
 FACES = ("netcl_core", "netcl_core.autograd", "netcl_core.plugins", "netcl_core.testing")
-HELP = str(ROOT / "tests" / "support")
+HELP = os.pathsep.join(map(str, (ROOT / "tests" / "support", ROOT / "benchmarks")))
 #: Plugins that bring a command and nothing that runs on a device: their cells are grey.
-NO_DEVICE = {"netcl-plugin-train", "netcl-plugin-workbench"}
+NO_DEVICE = {"netcl-plugin-train", "netcl-plugin-kit", "netcl-plugin-tools"}
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)[^)]*\)")
 
 

@@ -21,7 +21,7 @@ def shelf(core_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheels of the examples and of all that they require."""
     folder = tmp_path_factory.mktemp("shelf")
     shutil.copy(core_wheel, folder)
-    for name in ("elementwise", "tensor", "linalg", "workbench"):
+    for name in ("elementwise", "tensor", "linalg", "kit"):
         build(ROOT / "plugins" / f"netcl-plugin-{name}", folder, "wheel")
     for project in EXAMPLES:
         build(project, folder, "wheel")
@@ -121,7 +121,7 @@ print(json.dumps([found, kinds, [name for name in sys.modules if "standardize" i
 def test_a_plugin_that_is_data_is_never_imported(
     shelf: Path, new_environment: Callable[..., Environment]
 ) -> None:
-    """From its wheel, where nothing else is trusted; the workbench is, for its own check alone."""
+    """From its wheel, where nothing else is trusted; the kit is, for its own check alone."""
     clean = new_environment()
     clean.install("netcl-plugin-standardize[dev]", links=shelf)
     clean.install("netcl-plugin-elementwise", links=shelf)
@@ -133,7 +133,7 @@ def test_a_plugin_that_is_data_is_never_imported(
     for one, other in zip(found[:half], found[half:], strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4)
     np.testing.assert_allclose(found[0], found[1], atol=1e-5)
-    trusted = {"NETCL_TRUST": "data", "NETCL_PLUGINS": "netcl-plugin-workbench"}
+    trusted = {"NETCL_TRUST": "data", "NETCL_PLUGINS": "netcl-plugin-kit"}
     command = [clean.folder / "bin" / "netcl", "plugins", "check", "standardize", "--level", "full"]
     done = run([*command, "--json"], clean.work, **clean.variables(), **trusted)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]

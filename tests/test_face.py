@@ -117,7 +117,7 @@ except MissingNamespaceError as error:
 """
     assert python(BARE + code) == (
         f"{mode}(check_numerics=True): no installed plugin provides the namespace numerics. "
-        "Install it with: pip install netcl-plugin-workbench."
+        "Install it with: pip install netcl-plugin-kit."
     )
 
 

@@ -61,7 +61,7 @@ def test_the_session(
     core_wheel: Path, tmp_path: Path, third_party: Path, new_environment: Callable[..., Environment]
 ) -> None:
     shelf = tmp_path / "shelf"
-    build(ROOT / "plugins" / "netcl-plugin-workbench", shelf, "wheel")
+    build(ROOT / "plugins" / "netcl-plugin-kit", shelf, "wheel")
     shutil.copy(core_wheel, shelf)
     (tmp_path / "no-index").mkdir()
     author = new_environment("author")

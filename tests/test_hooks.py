@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 import pytest
-from netcl_plugin_workbench.check import registration
+from netcl_plugin_kit.check import registration
 
 import netcl_core as nc
 from netcl_core.errors import PluginError, RegistrationError

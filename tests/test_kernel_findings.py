@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from netcl_plugin_workbench.testing.findings import KINDS
-from netcl_plugin_workbench.testing.guards import guarded
-from netcl_plugin_workbench.testing.records import Outcome
+from netcl_plugin_kit.testing.findings import KINDS
+from netcl_plugin_kit.testing.guards import guarded
+from netcl_plugin_kit.testing.records import Outcome
 
 import netcl_core as nc
 from netcl_core.autograd import Implementation, Operator

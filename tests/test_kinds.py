@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from given import Given
-from netcl_plugin_workbench.check import registration
-from netcl_plugin_workbench.check.findings import STATIC
+from netcl_plugin_kit.check import registration
+from netcl_plugin_kit.check.findings import STATIC
 
 import netcl_core as nc
 import netcl_core.autograd as ag

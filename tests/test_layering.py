@@ -38,8 +38,8 @@ LAYERS = (
     (
         "netcl_core.testing",
         "netcl_core.testing.*",
-        "netcl_plugin_workbench.graph",
-        "netcl_plugin_workbench.graph.*",
+        "netcl_plugin_tools.graph",
+        "netcl_plugin_tools.graph.*",
     ),
     ("netcl_core.cli", "netcl_core.cli.*"),
     ("netcl_core",),
@@ -141,57 +141,56 @@ ACCEPTED_IN_PLUGINS = {
         )
     },
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
-    ("netcl_plugin_workbench", "netcl_plugin_workbench.commands"): "the same",
-    ("netcl_plugin_workbench", "netcl_plugin_workbench.graph.tape_svg"): "the same",
+    ("netcl_plugin_kit", "netcl_plugin_kit.commands"): "the same",
+    ("netcl_plugin_tools", "netcl_plugin_tools.commands"): "the same",
+    ("netcl_plugin_tools", "netcl_plugin_tools.graph.tape_svg"): "the same",
     (
-        "netcl_plugin_workbench.check.command",
-        "netcl_plugin_workbench.check.check_output",
+        "netcl_plugin_kit.check.command",
+        "netcl_plugin_kit.check.check_output",
     ): "the same",
     (
-        "netcl_plugin_workbench.graph.command",
-        "netcl_plugin_workbench.graph.graph_output",
+        "netcl_plugin_tools.graph.command",
+        "netcl_plugin_tools.graph.graph_output",
     ): "the same",
     (
-        "netcl_plugin_workbench.check.declared",
+        "netcl_plugin_kit.check.declared",
         "?",
     ): "the tools of the extra `check` are optional",
     (
-        "netcl_plugin_workbench.check.pytest_plugin",
-        "netcl_plugin_workbench.check.collectors",
+        "netcl_plugin_kit.check.pytest_plugin",
+        "netcl_plugin_kit.check.collectors",
     ): "pytest imports it in all runs",
-    ("netcl_plugin_workbench.lock.command", "netcl_plugin_workbench.lock.run"): "loads devices",
-    ("netcl_plugin_workbench.tune.command", "netcl_plugin_workbench.tune.tuning"): "the same",
-    ("netcl_plugin_workbench.testing", "?"): "PEP 562: pytest is needed for tests alone",
-    ("netcl_plugin_workbench.testing.reference", "torch"): "optional and slow",
-    ("netcl_plugin_workbench.speed.command", "netcl_plugin_workbench.speed.comparing"): "the same",
+    ("netcl_plugin_tools.lock.command", "netcl_plugin_tools.lock.run"): "loads devices",
+    ("netcl_plugin_tools.tune.command", "netcl_plugin_tools.tune.tuning"): "the same",
+    ("netcl_plugin_kit.testing", "?"): "PEP 562: pytest is needed for tests alone",
+    ("netcl_plugin_kit.testing.reference", "torch"): "optional and slow",
+    ("netcl_plugin_kit.speed.command", "netcl_plugin_kit.speed.comparing"): "the same",
     (
-        "netcl_plugin_workbench.settings.command",
-        "netcl_plugin_workbench.settings.switching",
+        "netcl_plugin_tools.settings.command",
+        "netcl_plugin_tools.settings.switching",
     ): "the same",
     (
-        "netcl_plugin_workbench.settings.command",
-        "netcl_plugin_workbench.settings.preferring",
+        "netcl_plugin_tools.settings.command",
+        "netcl_plugin_tools.settings.preferring",
     ): "the same",
-    ("netcl_plugin_workbench.cache.command", "netcl_plugin_workbench.cache.folder"): "the same",
-    ("netcl_plugin_workbench.why.command", "netcl_plugin_workbench.why.telling"): "the same",
+    ("netcl_plugin_tools.cache.command", "netcl_plugin_tools.cache.folder"): "the same",
+    ("netcl_plugin_kit.why.command", "netcl_plugin_kit.why.telling"): "the same",
     (
-        "netcl_plugin_workbench.kernels.command",
-        "netcl_plugin_workbench.kernels.showing",
+        "netcl_plugin_kit.kernels.command",
+        "netcl_plugin_kit.kernels.showing",
     ): "the same",
     (
-        "netcl_plugin_workbench.kernels.command",
-        "netcl_plugin_workbench.kernels.listing",
+        "netcl_plugin_kit.kernels.command",
+        "netcl_plugin_kit.kernels.listing",
     ): "the same",
-    ("netcl_plugin_workbench.bench.peers", "?"): "peers take seconds, and need not be installed",
-    ("netcl_plugin_workbench.bench.command", "netcl_plugin_workbench.bench.run"): "the same",
-    ("netcl_plugin_workbench.new.command", "netcl_plugin_workbench.new.names"): "the same",
-    ("netcl_plugin_workbench.new.command", "netcl_plugin_workbench.new.project"): "the same",
+    ("netcl_plugin_kit.new.command", "netcl_plugin_kit.new.names"): "the same",
+    ("netcl_plugin_kit.new.command", "netcl_plugin_kit.new.project"): "the same",
     ("netcl_plugin_train.command", "netcl_plugin_train.run"): "`netcl --help` loads no network",
-    ("netcl_plugin_workbench.matrix.command", "netcl_plugin_workbench.matrix.run"): "the same",
-    ("netcl_plugin_workbench.matrix.command", "netcl_plugin_workbench.matrix.report"): "the same",
+    ("netcl_plugin_tools.matrix.command", "netcl_plugin_tools.matrix.run"): "the same",
+    ("netcl_plugin_tools.matrix.command", "netcl_plugin_tools.matrix.report"): "the same",
     (
-        "netcl_plugin_workbench.catalogue.command",
-        "netcl_plugin_workbench.catalogue.build",
+        "netcl_plugin_tools.catalogue.command",
+        "netcl_plugin_tools.catalogue.build",
     ): "`netcl --help` loads neither Pygments nor Markdown",
 }
 
@@ -252,24 +251,32 @@ PUBLIC = (
 )
 #: What they still import besides. A row leaves as soon as nothing imports it, and none is added.
 PRIVATE = {
-    "netcl_plugin_nn": "config",
-    "netcl_plugin_workbench": """
+    "netcl_plugin_kit": """
         codegen.derivative codegen.emit codegen.expressions codegen.generation
         codegen.layout codegen.lowering codegen.primitives codegen.region codegen.ssa config
-        dtypes hardware.device hardware.runtimes hookspecs jit.arguments jit.explanation
-        jit.fused_operator jit.jit jit.matched_ops jit.program kept ops.amp_policies
-        ops.choosing ops.functions ops.mistakes ops.operator_call ops.primitive_function
-        ops.stand_ins ops.tuners ops.tuning ops.tuning_records ops.why plugins.catalogue
-        plugins.commands plugins.kinds plugins.loading plugins.market.children
-        plugins.market.failures plugins.market.finding plugins.market.installed
-        plugins.market.lock plugins.market.lock_verification plugins.market.manifests
+        dtypes hardware.device hardware.runtimes hookspecs jit.fused_operator
+        jit.matched_ops kept ops.amp_policies ops.choosing ops.functions ops.mistakes
+        ops.operator_call ops.primitive_function ops.stand_ins ops.tuners ops.tuning ops.why
+        plugins.catalogue plugins.commands plugins.kinds plugins.loading
+        plugins.market.children plugins.market.failures plugins.market.finding
+        plugins.market.installed plugins.market.manifests plugins.market.requirements
+        plugins.market.states plugins.market.survey plugins.market.trial plugins.names
+        plugins.registry plugins.resolution runtime.host_calls runtime.opencl_stream
+        runtime.rendering runtime.signatures runtime.stream scratch tape.anomaly
+        tape.function_call tape.gradients tape.region_call tape.state tape.trace_node
+        tensors.functions tensors.host_data testing.cases testing.groups testing.samples
+        testing.vocabulary
+    """,
+    "netcl_plugin_nn": "config",
+    "netcl_plugin_tools": """
+        config jit.arguments jit.explanation jit.fused_operator jit.jit jit.program kept
+        ops.choosing ops.operator_call ops.tuners ops.tuning ops.tuning_records
+        plugins.commands plugins.kinds plugins.market.installed plugins.market.lock
+        plugins.market.lock_verification plugins.market.manifests
         plugins.market.requirements plugins.market.states plugins.market.survey
-        plugins.market.trial plugins.names plugins.registry plugins.resolution
-        runtime.host_calls runtime.opencl_stream runtime.rendering runtime.signatures
-        runtime.stream scratch tape.anomaly tape.apply tape.function_call tape.gradients
-        tape.node tape.recorded tape.region_call tape.state tape.trace_node
-        tape.traced_number tensors.functions tensors.host_data testing.cases testing.groups
-        testing.samples testing.vocabulary
+        plugins.registry plugins.resolution runtime.rendering runtime.stream scratch
+        tape.apply tape.node tape.recorded tape.region_call tape.trace_node
+        tape.traced_number tensors.host_data
     """,
 }
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from netcl_plugin_workbench.lock.comparing import differences
-from netcl_plugin_workbench.lock.text import text_of
+from netcl_plugin_tools.lock.comparing import differences
+from netcl_plugin_tools.lock.text import text_of
 
 from netcl_core.errors import ConfigError, PluginError
 from netcl_core.plugins.market import lock as locks

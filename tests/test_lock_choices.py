@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from given import Given as Records
 from locked import ASK, CODE, Site
-from netcl_plugin_workbench.lock import devices
-from netcl_plugin_workbench.lock.text import text_of
+from netcl_plugin_tools.lock import devices
+from netcl_plugin_tools.lock.text import text_of
 
 import netcl_core as nc
 import netcl_core.autograd as ag

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from netcl_plugin_workbench.lock import devices
-from netcl_plugin_workbench.lock.text import text_of
+from netcl_plugin_tools.lock import devices
+from netcl_plugin_tools.lock.text import text_of
 
 from netcl_core import config
 from netcl_core.cli import main
@@ -56,7 +56,7 @@ def test_it_writes_the_same_twice(tmp_path: Path) -> None:
     for name, provider in (
         ("relu", "elementwise"),
         ("namespace nn", "nn"),
-        ("command plugins lock", "workbench"),
+        ("command plugins lock", "tools"),
         ("amp_policy fp16", "amp"),
         ("pattern adamw", "optim"),
     ):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from distributions import install_plugin
-from netcl_plugin_workbench.lock.comparing import differences
-from netcl_plugin_workbench.lock.pins import pin
-from netcl_plugin_workbench.lock.text import text_of
+from netcl_plugin_tools.lock.comparing import differences
+from netcl_plugin_tools.lock.pins import pin
+from netcl_plugin_tools.lock.text import text_of
 
 from netcl_core import config
 from netcl_core.plugins.market import file_digests

@@ -8,10 +8,10 @@ from typing import Any
 import mutant_table
 import op_table
 import pytest
-from netcl_plugin_workbench.faults.expression_faults import Fault
-from netcl_plugin_workbench.faults.mutants import WANTED, MutantVerdict, Trial, rows_of
-from netcl_plugin_workbench.testing.collection import Table
-from netcl_plugin_workbench.testing.reference import torch_module
+from netcl_plugin_kit.faults.expression_faults import Fault
+from netcl_plugin_kit.faults.mutants import WANTED, MutantVerdict, Trial, rows_of
+from netcl_plugin_kit.testing.collection import Table
+from netcl_plugin_kit.testing.reference import torch_module
 
 import netcl_core as nc
 

@@ -25,7 +25,6 @@ from netcl_core.cli import main
 #: Every command -> what it is called with and the exit code. They run in this order, in one folder.
 COMMANDS: dict[str, list[tuple[str, int]]] = {
     "tune": [("relu --device cpu --budget 0.01", 1)],
-    "bench": [("tiny --items items --device cpu --peers numpy --budget 0.01", 0)],
     "cache": [("", 0), ("--empty", 0)],
     "devices": [("", 0), ("--json", 0)],
     "doctor": [("--json", 0)],
@@ -55,13 +54,6 @@ CELL = {
     "runtime": {"name": "numpy", "platform": "NumPy", "driver": "1", "device": "cpu"},
     "date": "2026-01-01T00:00:00+00:00", "seconds": 1.0, "packages": {}, "check": None,
 }  # fmt: skip
-ITEM = """
-import numpy as np
-from netcl_plugin_workbench.bench import function_cases
-FORMS = {"netcl": lambda ag, x: ag.relu(x), "numpy": lambda np, x: np.maximum(x, 0)}
-def cases(kind):
-    return function_cases("relu", FORMS, lambda: [np.ones(4, np.float32)])
-"""
 #: pip asks the system whether it has IPv6, and workers' pipes are made of a pair of Unix sockets
 #: (family 1); these are no looks at the network.
 WATCH = """
@@ -185,9 +177,8 @@ def fill(work: Path) -> None:
     model = "import netcl_core.autograd as ag\ndef f(x):\n    return ag.relu(x) * 2\n"
     model += "def example_inputs():\n    return [ag.tensor([1.0])]\n"
     (work / "model.py").write_text(model)
-    for name in ("empty", "items", "wheels", "records"):
+    for name in ("empty", "wheels", "records"):
         (work / name).mkdir()
-    (work / "items" / "tiny.py").write_text(ITEM)
     write_wheel(work / "wheels" / "netcl_plugin_n_one-1.0-py3-none-any.whl")
     (work / "records" / "cell.json").write_text(json.dumps(CELL))
 

@@ -68,7 +68,7 @@ def odd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 def test_a_hook_that_leaves_or_stays_takes_no_command_along(odd: None) -> None:
     with pytest.warns(nc.plugins.PluginWarning, match="'odd'.* has no commands"):
         said = CliRunner().invoke(main.netcl, ["--help"])
-    assert said.exit_code == 0 and " bench " in said.stdout and " odd " not in said.stdout
+    assert said.exit_code == 0 and " cache " in said.stdout and " odd " not in said.stdout
     with pytest.warns(nc.plugins.PluginWarning, match="'odd'.* has no commands"):
         assert CliRunner().invoke(main.netcl, ["plugins", "lock", "--help"]).exit_code == 0
 
@@ -106,7 +106,7 @@ def test_what_a_plugin_prints_at_import_is_no_output(tmp_path: Path) -> None:
     words = ["plugins", "why", "loud_op", "--device", "cpu", "--json"]
     done = subprocess.run(
         [sys.executable, "-m", "netcl_core.cli.start", *words],
-        env={**os.environ, "PYTHONPATH": path, "NETCL_PLUGINS": "loud, workbench"},
+        env={**os.environ, "PYTHONPATH": path, "NETCL_PLUGINS": "loud, kit"},
         capture_output=True,
         text=True,
         check=True,

@@ -83,7 +83,7 @@ def test_an_op_imports_those_that_offer_it(said: Callable[..., Any]) -> None:
     assert said("""
 said += [there(), ag.one_op(three).item(), there()]
 said += [{"two_op", "short_op", "matmul", "silent_op"} <= {*dir(ag)}, there()]
-said += [[name for name in ("linalg", "nn", "optim", "workbench", "tensorcore")
+said += [[name for name in ("linalg", "nn", "optim", "kit", "tensorcore")
           if f"netcl_plugin_{name}" in sys.modules]]
 said += [nc.two_op(three).item(), ag.short_op(three).item(), ag.silent_op(three).item(), there()]
 """) == [

@@ -14,10 +14,10 @@ import netcl_plugin_rowwise
 import numpy as np
 import pytest
 from environments import ROOT
+from netcl_plugin_kit.kernels.sources import sources_of
+from netcl_plugin_kit.new.names import Names
+from netcl_plugin_kit.new.project import create
 from netcl_plugin_rowwise.implementations import LABEL
-from netcl_plugin_workbench.kernels.sources import sources_of
-from netcl_plugin_workbench.new.names import Names
-from netcl_plugin_workbench.new.project import create
 
 import netcl_core as nc
 import netcl_core.autograd as ag

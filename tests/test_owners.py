@@ -172,11 +172,9 @@ def test_a_command_that_another_has_is_refused_and_the_newcomer_named(
     install_plugin(tmp_path, "aaa", ADDS)
     said = python(RUN, PYTHONPATH=str(tmp_path))
     assert "Usage: netcl plugins lock [OPTIONS]" in said and said.count("taken") == 1
-    assert "plugin 'workbench'" not in said  # nobody blames it
-    assert "-> command netcl-plugin-workbench 1 used: the highest priority" in " ".join(
-        said.split()
-    )
-    for name, whose in (("lock", "that of netcl-plugin-workbench"), ("list", "netcl's own")):
+    assert "plugin 'tools'" not in said  # nobody blames it
+    assert "-> command netcl-plugin-tools 1 used: the highest priority" in " ".join(said.split())
+    for name, whose in (("lock", "that of netcl-plugin-tools"), ("list", "netcl's own")):
         who = "plugin 'aaa' of netcl-plugin-aaa 1.0: does not get the command"
         assert f"{who} 'plugins {name}', which is {whose}" in said
 

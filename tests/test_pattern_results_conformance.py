@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from netcl_plugin_workbench.faults.mutants import rows_of, run_mutants
-from netcl_plugin_workbench.testing.near_misses import near_misses
+from netcl_plugin_kit.faults.mutants import rows_of, run_mutants
+from netcl_plugin_kit.testing.near_misses import near_misses
 
 import netcl_core as nc
 import netcl_core.autograd as ag

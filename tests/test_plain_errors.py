@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from netcl_plugin_workbench.check import child
+from netcl_plugin_kit.check import child
 
 import netcl_core as nc
 import netcl_core.autograd as ag

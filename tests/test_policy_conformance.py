@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from netcl_plugin_workbench.testing import policies
-from netcl_plugin_workbench.testing.collection import all_cases, table_of
-from netcl_plugin_workbench.testing.records import Outcome
-from netcl_plugin_workbench.testing.running import run_level
+from netcl_plugin_kit.testing import policies
+from netcl_plugin_kit.testing.collection import all_cases, table_of
+from netcl_plugin_kit.testing.records import Outcome
+from netcl_plugin_kit.testing.running import run_level
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -33,7 +33,7 @@ OPS = ("matmul", "exp", "softmax", "layer_norm", "add", "argmax", "reshape")
 def few_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [case for case in all_cases() if case.op in OPS]
     assert {case.op for case in found} == set(OPS)
-    monkeypatch.setattr("netcl_plugin_workbench.testing.steps.all_cases", lambda: found)
+    monkeypatch.setattr("netcl_plugin_kit.testing.steps.all_cases", lambda: found)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_a_device_without_half_arithmetic_is_skipped(
 def test_without_ops_nothing_is_claimed(
     checked: Callable[[Any], list[Outcome]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("netcl_plugin_workbench.testing.steps.all_cases", list)
+    monkeypatch.setattr("netcl_plugin_kit.testing.steps.all_cases", list)
     outcomes = [each for each in checked(HONEST) if each.device]
     assert {(each.state, each.reason) for each in outcomes} == {
         ("skipped", "no op is installed to try it with")

@@ -2,7 +2,7 @@
 
 The calls stand in `support/sanitizer_cases.py`, those of the ops that others are made of
 in `support/sanitizer_parts.py`; a new op needs one there. What `sanitize` says of another
-author's plugin stands in the workbench's own tests.
+author's plugin stands in the kit's own tests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import sanitizer_cases as cases
 from daily import SEED
-from netcl_plugin_workbench.faults import sanitizer
+from netcl_plugin_kit.faults import sanitizer
 from sanitizer_parts import PARTS
 
 from netcl_core.codegen.primitives import AutogradPrimitive

@@ -12,10 +12,10 @@ from pathlib import Path
 import checkouts
 import pytest
 from distributions import install
-from netcl_plugin_workbench.check.subject import find
-from netcl_plugin_workbench.check.unchanged import unchanged
-from netcl_plugin_workbench.new.names import Names
-from netcl_plugin_workbench.new.project import create
+from netcl_plugin_kit.check.subject import find
+from netcl_plugin_kit.check.unchanged import unchanged
+from netcl_plugin_kit.new.names import Names
+from netcl_plugin_kit.new.project import create
 
 from netcl_core.plugins.kinds import SCAFFOLDS
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from netcl_plugin_workbench.check.subject import canonical
-from netcl_plugin_workbench.kernels.sources import sources_of
+from netcl_plugin_kit.check.subject import canonical
+from netcl_plugin_kit.kernels.sources import sources_of
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -114,11 +114,11 @@ TRACERS = {
     "netcl_core/autograd/__init__.py": "re-exports the names that the documents give",
     "netcl_core/autograd/compiler.py": "the same",
     "netcl_core/ops/casting.py": "casts a value once for all uses in a trace",
-    "plugins/netcl-plugin-workbench/src/netcl_plugin_workbench/testing/policies.py": (
+    "plugins/netcl-plugin-kit/src/netcl_plugin_kit/testing/policies.py": (
         "looks at the dtypes of a trace"
     ),
-    "plugins/netcl-plugin-workbench/src/netcl_plugin_workbench/graph/graph.py": "draws traces",
-    "plugins/netcl-plugin-workbench/src/netcl_plugin_workbench/graph/times.py": (
+    "plugins/netcl-plugin-tools/src/netcl_plugin_tools/graph/graph.py": "draws traces",
+    "plugins/netcl-plugin-tools/src/netcl_plugin_tools/graph/times.py": (
         "tells a program's steps from its inputs"
     ),
 }
@@ -149,10 +149,10 @@ ENQUEUING = {
     "netcl_core/runtime/opencl_stream.py": "the stream of a device",
     "netcl_core/runtime/opencl_replay.py": "that stream's commands, prepared to be done again",
     "netcl_core/hardware/probing.py": "tries a device before it has one",
-    "plugins/netcl-plugin-workbench/src/netcl_plugin_workbench/testing/guards.py": (
+    "plugins/netcl-plugin-kit/src/netcl_plugin_kit/testing/guards.py": (
         "marks what lies beside the buffers of a stream"
     ),
-    "plugins/netcl-plugin-workbench/src/netcl_plugin_workbench/faults/simulated.py": (
+    "plugins/netcl-plugin-kit/src/netcl_plugin_kit/faults/simulated.py": (
         "the stream of a simulator, in which commands leave other traces"
     ),
 }
@@ -175,7 +175,7 @@ STATES = {"thread", "process", "registry", "functions"}
 #: Where a function of another module is replaced, and why.
 PATCHES = {
     (
-        "plugins/netcl-plugin-workbench/src/netcl_plugin_workbench/faults/simulated.py",
+        "plugins/netcl-plugin-kit/src/netcl_plugin_kit/faults/simulated.py",
         "Operator.select",
     ): "in a process of its own, which tries each implementation",
     **{

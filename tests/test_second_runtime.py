@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from netcl_plugin_workbench.testing.checks import check_main
+from netcl_plugin_kit.testing.checks import check_main
 
 import netcl_core as nc
 from netcl_core.errors import DeviceError

@@ -23,7 +23,7 @@ from netcl_core.testing import usable_devices
 ROOT: Final = Path(__file__).resolve().parent.parent
 ENGINE: Final = "tests/test_engine.py"
 ANOMALY: Final = "tests/test_anomaly.py"
-NUMERICS: Final = "plugins/netcl-plugin-workbench/tests/numerics/test_checking.py"
+NUMERICS: Final = "plugins/netcl-plugin-kit/tests/numerics/test_checking.py"
 STRESS: Final = "tests/test_stress.py"
 JIT: Final = "tests/test_jit.py"
 KEYS: Final = "tests/test_jit_keys.py"

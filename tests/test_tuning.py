@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.kernels.sources import sources_of
 from netcl_plugin_tunable import DEFAULT, space
-from netcl_plugin_workbench.kernels.sources import sources_of
 from tuned import BETTER, CLASS, NAME, Offer, X, here, offering, own_folder
 
 import netcl_core as nc
@@ -411,5 +411,5 @@ with nc.use_device({fast.id!r}):
 """
     only = {"NETCL_PLUGINS": "netcl-plugin-elementwise", "NETCL_TUNING": "first-use"}
     said = python(code, PYTHONPATH=str(SUPPORT), NETCL_LOCK="0", **only)
-    assert "netcl_core.tuning: no installed plugin" in said and "netcl-plugin-workbench" in said
+    assert "netcl_core.tuning: no installed plugin" in said and "netcl-plugin-tools" in said
     assert said.endswith("The setting `tuning` is `first-use`: without the plugin set it to `off`")

@@ -129,7 +129,7 @@ def test_the_core_alone(shelf: Path, new_environment: Callable[..., Environment]
     for words in ("graph model.py:f", "plugins check", "plugins new lisht", "matrix run"):
         missing = run([command, *words.split()], clean.work, **clean.variables())
         assert missing.returncode == 2, missing.stdout
-        assert "Install it with: pip install netcl-plugin-workbench" in missing.stderr
+        assert "Install it with: pip install netcl-plugin-kit" in missing.stderr
 
 
 # -- a market of our own ---------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_a_catalogue_of_ours(
     assert set(states.values()) == {"active"} and "netcl-plugin-losses" in states
 
 
-@pytest.mark.parametrize("name", ["elementwise", "tensor", "workbench"])
+@pytest.mark.parametrize("name", ["elementwise", "tensor", "kit"])
 def test_a_project_of_ours_passes_its_check(name: str) -> None:
     project = str(ROOT / "plugins" / f"netcl-plugin-{name}")
     result = CliRunner().invoke(netcl, ["plugins", "check", project, "--level", "static"])

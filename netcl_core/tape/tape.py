@@ -78,7 +78,7 @@ class Tape:
         digraph tape {...[label="mul\\n(1,) float32"...
 
         The name of a value is `leaf`, `constant` or that of its op; its tooltip is the user's line.
-        The workbench's `tape_svg` draws the same as SVG, without Graphviz.
+        docs/gradients.md draws the same as SVG, without Graphviz.
         """
         return dot(recorded_graph(self.nodes))
 

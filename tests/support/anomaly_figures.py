@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from netcl_plugin_workbench.numerics.checking import find_doubt
-from netcl_plugin_workbench.testing.collection import records_of, table_of
-from netcl_plugin_workbench.testing.derived import derived_cases
+from netcl_plugin_kit.numerics.checking import find_doubt
+from netcl_plugin_kit.testing.collection import records_of, table_of
+from netcl_plugin_kit.testing.derived import derived_cases
 
 import netcl_core.autograd as ag
 from netcl_core.codegen.primitives import AutogradPrimitive

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from netcl_plugin_workbench.testing.inputs import for_inputs
+from netcl_plugin_kit.testing.inputs import for_inputs
 
 import netcl_core as nc
 import netcl_core.autograd as ag

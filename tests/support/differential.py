@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from netcl_plugin_workbench.testing.reference import torch_module
+from netcl_plugin_kit.testing.reference import torch_module
 from programs import FLOATS, WHOLE, Program
 
 import netcl_core as nc

@@ -424,7 +424,7 @@ plugin = Plugin()
         {
             PLUGIN: REGISTER
             + END
-            + "\nfrom netcl_plugin_workbench.check import child\n"
+            + "\nfrom netcl_plugin_kit.check import child\n"
             + "child.table_of = lambda name: 1 / 0\n"
         },
     ),

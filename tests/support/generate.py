@@ -22,13 +22,13 @@ import manifests
 import renewal
 from broken import BROKEN, DEADLY
 from faulty import FAULTY
-from netcl_plugin_workbench.bench.pages import last_records, section
-from netcl_plugin_workbench.bench.plot import svg
-from netcl_plugin_workbench.check.findings import KINDS as STATIC_FINDINGS
-from netcl_plugin_workbench.check.findings import NOTES
-from netcl_plugin_workbench.new.names import Names
-from netcl_plugin_workbench.new.project import rendered
-from netcl_plugin_workbench.testing.findings import KINDS as RUN_FINDINGS
+from harness.pages import last_records, section
+from harness.plot import svg
+from netcl_plugin_kit.check.findings import KINDS as STATIC_FINDINGS
+from netcl_plugin_kit.check.findings import NOTES
+from netcl_plugin_kit.new.names import Names
+from netcl_plugin_kit.new.project import rendered
+from netcl_plugin_kit.testing.findings import KINDS as RUN_FINDINGS
 
 import netcl_core as nc
 from netcl_core import config, errors, hookspecs
@@ -171,7 +171,8 @@ def benchmarks_tables() -> Iterator[str]:
     """The last benchmark record of each device, as tables."""
     found = last_records(RECORDS)
     if not found:
-        yield "None yet: `netcl bench --json benchmarks/records/NAME.json && make docs` makes one."
+        yield "None yet. This makes one:"
+        yield "`python benchmarks --json benchmarks/records/NAME.json && make docs`"
     for name, record in found.items():
         yield from section(record, f"../benchmarks/records/{name}.svg")
 

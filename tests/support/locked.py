@@ -36,7 +36,7 @@ class Site:
         self.folder, self.work = folder / "site", folder / "work"
         self.work.mkdir(parents=True)
         self.lock = self.work / "netcl.lock"
-        self.names = ["workbench"]
+        self.names = ["tools"]
 
     def install(self, name: str, factor: int, priority: int) -> Path:
         self.names.append(name)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import renewal
-from netcl_plugin_workbench.check.registration import pairs, provided, toml, unpromise
+from netcl_plugin_kit.check.registration import pairs, provided, toml, unpromise
 
 from netcl_core.plugins.loading import load_installed
 from netcl_core.plugins.market.finding import FILE

@@ -12,9 +12,9 @@ import re
 import sys
 from pathlib import Path
 
-from netcl_plugin_workbench.matrix.board import board
-from netcl_plugin_workbench.matrix.exports import markdown
-from netcl_plugin_workbench.matrix.records import load
+from netcl_plugin_tools.matrix.board import board
+from netcl_plugin_tools.matrix.exports import markdown
+from netcl_plugin_tools.matrix.records import load
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "matrix.md"

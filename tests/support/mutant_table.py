@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import op_table
-from netcl_plugin_workbench.check.full import run_all
-from netcl_plugin_workbench.faults.expression_faults import Fault, expression_faults
-from netcl_plugin_workbench.faults.mutants import WANTED, MutantVerdict, by_kind, rows_of, summary
-from netcl_plugin_workbench.testing.collection import Table
-from netcl_plugin_workbench.testing.reference import torch_module
+from netcl_plugin_kit.check.full import run_all
+from netcl_plugin_kit.faults.expression_faults import Fault, expression_faults
+from netcl_plugin_kit.faults.mutants import WANTED, MutantVerdict, by_kind, rows_of, summary
+from netcl_plugin_kit.testing.collection import Table
+from netcl_plugin_kit.testing.reference import torch_module
 
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.testing import usable_devices

@@ -18,8 +18,8 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from netcl_plugin_workbench.testing.records import Outcome
-from netcl_plugin_workbench.testing.reference import torch_module
+from netcl_plugin_kit.testing.records import Outcome
+from netcl_plugin_kit.testing.reference import torch_module
 
 from netcl_core.hardware.device import Device
 from netcl_core.plugins.registry import registry

@@ -123,7 +123,7 @@ class Place(Site):
 
     def lock_it(self) -> None:
         """Write the lock file; the plugin of the command is not installed itself."""
-        code = "from netcl_plugin_workbench.lock.run import run\nrun(False, None, ['cpu'], False)"
+        code = "from netcl_plugin_tools.lock.run import run\nrun(False, None, ['cpu'], False)"
         written = self.run("-c", code)
         assert written.returncode == 0, written.stderr
 

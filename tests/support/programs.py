@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from netcl_plugin_workbench.testing.reference import torch_module
+from netcl_plugin_kit.testing.reference import torch_module
 
 from netcl_core.tensors.host_data import Shape
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from netcl_plugin_workbench.faults import simulated
-from netcl_plugin_workbench.faults.simulated import candidates_of, choose
+from netcl_plugin_kit.faults import simulated
+from netcl_plugin_kit.faults.simulated import candidates_of, choose
 from sanitizer_calls import Call, T, made
 from sanitizer_cases import (
     CLIPPING,

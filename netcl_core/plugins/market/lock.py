@@ -1,4 +1,4 @@
-"""The lock file `netcl.lock`: what it says, and reading it; the workbench writes it.
+"""The lock file `netcl.lock`: what it says, and reading it; `netcl plugins lock` writes it.
 
 A lock holds what was installed (versions, digests of all installed files), which candidate
 served each op and each other name on each device, and the digests of the rendered sources. It

@@ -10,7 +10,7 @@ from convolved import ANY, DEVICES, OPENCL, SETTINGS, compare, drawn, same
 from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from netcl_plugin_workbench.kernels.sources import sources_of
+from netcl_plugin_kit.kernels.sources import sources_of
 
 import netcl_core as nc
 import netcl_core.autograd as ag

@@ -255,7 +255,7 @@ def test_the_settings_of_cpus(device: Device, width: int, results: int) -> None:
 @pytest.mark.parametrize("device", OPENCL[:1], ids=str)
 def test_pooling_is_tuned(device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`netcl tune` measures and records it, and `netcl plugins why` shows the record."""
-    pytest.importorskip("netcl_plugin_workbench")
+    pytest.importorskip("netcl_plugin_kit")
     programs = Path(os.environ["NETCL_CACHE_DIR"]) / "programs"
     (tmp_path / "programs").symlink_to(programs.resolve())
     monkeypatch.setenv("NETCL_CACHE_DIR", str(tmp_path))

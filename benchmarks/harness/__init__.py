@@ -1,0 +1,24 @@
+"""Benchmarks: the same work by us and by others, checked, then timed in turn; and its records.
+
+What a file of cases needs is here; docs/benchmarks.md shows one.
+"""
+
+from __future__ import annotations
+
+from harness.cases import Case, Limit, Work
+from harness.functions import function_cases
+from harness.limits import copying, multiplying
+from harness.models import model_case
+from harness.training import Training, training_case
+
+__all__ = [
+    "Case",
+    "Limit",
+    "Training",
+    "Work",
+    "copying",
+    "function_cases",
+    "model_case",
+    "multiplying",
+    "training_case",
+]

@@ -1,0 +1,60 @@
+"""Whether a run fell behind an earlier one: its ratios are compared, never its times.
+
+If a kernel becomes slower, its ratios to all peers and to the limit grow; if one of them grows
+alone, that peer had a better day. So a case fell behind if each ratio that both records have
+grew by more than is tolerated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from harness.records import Record, Result
+
+#: How much a ratio may grow: on a shared machine the same kernels differ by less than this.
+TOLERANCE: Final = 0.25
+_LIMIT: Final = "the limit"
+
+
+def fallen(now: Record, then: Record, tolerance: float = TOLERANCE) -> list[str]:
+    """One line for each of our ways to do a case that fell behind; cases of one record are skipped.
+
+    Args:
+        now: The new record.
+        then: The earlier one.
+        tolerance: 0.25 lets a ratio of 0.8 become 1.0.
+    """
+    earlier = {(each.item, each.case): each for each in then.results}
+    return [
+        line
+        for each in now.results
+        if (each.item, each.case) in earlier
+        for line in _lines(each, earlier[each.item, each.case], tolerance)
+    ]
+
+
+def _lines(now: Result, then: Result, tolerance: float) -> Iterator[str]:
+    what = f"{now.item}/{now.case}"
+    for name in then.times(True):
+        found = now.outcomes.get(name)
+        if found is not None and found.state in ("failed", "wrong"):
+            yield f"{what}: {name} was timed, and is {found.state} now: {found.note}"
+        elif found is not None and found.seconds is not None:
+            old, new = _ratios(then, name), _ratios(now, name)
+            growth = {each: new[each] / old[each] for each in new if each in old}
+            least = min(growth, key=growth.__getitem__, default="")
+            if least and growth[least] > 1 + tolerance:
+                yield (
+                    f"{what}: {name} takes {new[least]:.2f} of {least}, {old[least]:.2f} before "
+                    f"({growth[least]:.2f} times, {1 + tolerance:.2f} are tolerated)"
+                )
+
+
+def _ratios(result: Result, name: str) -> dict[str, float]:
+    """Peer, or the limit -> the time of one of ours in parts of its."""
+    seconds = result.times(True)[name]
+    others = result.times(False)
+    if result.limit_seconds:
+        others = {**others, _LIMIT: result.limit_seconds}
+    return {each: seconds / time for each, time in others.items()}

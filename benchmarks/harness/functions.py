@@ -1,0 +1,250 @@
+"""Cases of functions: one form per library, from which forward and gradients of each are made.
+
+A form takes the library (`ag`, `torch`, `jax`, `tinygrad.Tensor`, `numpy`) and its arrays. NumPy's
+form is the reference as well, in float64: of the result, and of the gradients by its slope along
+random directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, Final, TypeAlias, final
+
+import numpy as np
+
+import netcl_core.autograd as ag
+from harness.cases import Array, Case, Limit, Work
+from harness.peers import library, torch_compiled, torch_place
+from netcl_core import Device, Tensor
+
+Form: TypeAlias = Callable[..., Any]
+_DIRECTIONS: Final = 2
+#: So small that few elements cross a kink of the function, and float64 still sees the difference.
+_STEP: Final = 1e-8
+
+
+def function_cases(
+    name: str,
+    forms: Mapping[str, Form],
+    data: Callable[[], Sequence[Array]],
+    *,
+    gradients: int = 1,
+    forward: Limit | None = None,
+    both: Limit | None = None,
+    tolerance: float = 1e-5,
+) -> Iterator[Case]:
+    """A case of the forward, and one with the gradients.
+
+    >>> forms = {"netcl": lambda ag, x: ag.relu(x), "numpy": lambda np, x: np.maximum(x, 0)}
+    >>> cases = function_cases("relu 4", forms, lambda: [np.ones(4, np.float32)])
+    >>> [each.name for each in cases]
+    ['relu 4 forward', 'relu 4 forward+backward']
+
+    Args:
+        name: What is done, with its size.
+        forms: `netcl` and `numpy`, and `torch`, `jax` and `tinygrad` where there is one.
+        data: Makes the arguments; made once a case.
+        gradients: Of so many arguments, the first ones; with 0 there is a forward alone.
+        forward: The limit of the forward.
+        both: The limit of forward and backward.
+        tolerance: As `Case` has it.
+    """
+    problem = _Problem(forms["numpy"], data, gradients)
+    phases: tuple[tuple[str, bool, Limit | None], ...] = (
+        ("forward", False, forward),
+        ("forward+backward", True, both),
+    )
+    for phase, backward, limit in phases[: 2 if gradients else 1]:
+        makers = {
+            peer: partial(make, forms[library], problem, backward)
+            for peer, (library, make) in _MAKERS.items()
+            if library in forms and not (backward and library == "numpy")
+        }
+        reference = problem.gradients if backward else problem.value
+        yield Case(f"{name} {phase}", makers, reference, limit, tolerance)
+
+
+@final
+class _Problem:
+    """The arguments, the seed of the gradients, and what is right."""
+
+    def __init__(self, form: Form, data: Callable[[], Sequence[Array]], gradients: int) -> None:
+        self.form, self.data, self.count = form, data, gradients
+
+    @cached_property
+    def host(self) -> list[Array]:
+        """The arguments."""
+        return list(self.data())
+
+    @cached_property
+    def result(self) -> Array:
+        """The right result."""
+        return np.asarray(self.form(np, *self._exact()))
+
+    @cached_property
+    def seed(self) -> Array:
+        """The gradient of the result: 1 for a loss, else random."""
+        shape, dtype = self.result.shape, self.host[0].dtype
+        return _drawn(1, shape).astype(dtype) if shape else np.ones((), dtype)
+
+    def _exact(self) -> list[Array]:
+        return [each.astype(np.float64) if each.dtype.kind == "f" else each for each in self.host]
+
+    def value(self) -> list[Array]:
+        """The right result of the forward."""
+        return [self.result]
+
+    def gradients(self) -> list[Array]:
+        """The right result, and the slopes for each argument."""
+        return [self.result, *(np.array(self._slopes(i)) for i in range(self.count))]
+
+    def _slopes(self, position: int) -> list[float]:
+        seed, found = self.seed.astype(np.float64), []
+        for direction in self._directions(position):
+            ends = []
+            for step in (_STEP, -_STEP):
+                given = self._exact()
+                given[position] = given[position] + step * direction
+                ends.append(self.form(np, *given))
+            found.append(float(np.sum(seed * (ends[0] - ends[1]))) / (2 * _STEP))
+        return found
+
+    def _directions(self, position: int) -> Iterator[Array]:
+        for number in range(_DIRECTIONS):
+            yield _drawn((position, number), self.host[position].shape).astype(np.float64)
+
+    def sloped(self, result: Any, gradients: Sequence[Any]) -> list[Array]:
+        """What a peer found, in the form of what is right."""
+        slopes = [
+            np.array([np.vdot(np.asarray(each, np.float64), d) for d in self._directions(i)])
+            for i, each in enumerate(gradients)
+        ]
+        return [np.asarray(result), *slopes]
+
+    def work(self, backward: bool, call: Callable[[], Any], host: Callable[[Any], Array]) -> Work:
+        """A call that gives a result, or also its gradients; `host` makes an array of each."""
+
+        def results() -> list[Array]:
+            found = call()
+            if not backward:
+                return [host(found)]
+            result, *gradients = found
+            return self.sloped(host(result), [host(each) for each in gradients])
+
+        return Work(call, results)
+
+
+def _drawn(seed: Any, shape: tuple[int, ...]) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+# -- netcl -------------------------------------------------------------------------------
+
+
+def _netcl(how: str, form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
+    given = [
+        Tensor.from_host(each, device, requires_grad=backward and i < problem.count)
+        for i, each in enumerate(problem.host)
+    ]
+    leaves, function = given[: problem.count], _bound(form, how)
+    seed = Tensor.from_host(problem.seed, device) if backward else None
+
+    def call(*tensors: Any) -> Any:
+        if not backward:
+            with ag.no_grad():
+                return function(*tensors)
+        result = function(*tensors)
+        return [result, *ag.grad(result, leaves, seed)]
+
+    if how == "replay":
+        graph = ag.capture(lambda: call(*given))
+        return problem.work(backward, graph, _host)
+    return problem.work(backward, lambda: call(*given), _host)
+
+
+def _bound(form: Form, how: str) -> Callable[..., Any]:
+    """A form for our library; compiled, but for eager calls."""
+
+    def function(*tensors: Any) -> Any:
+        return form(ag, *tensors)
+
+    return function if how == "eager" else ag.jit_compile(function)
+
+
+def _host(value: Any) -> Array:
+    return value.numpy()  # type: ignore[no-any-return]
+
+
+# -- the others --------------------------------------------------------------------------
+
+
+def _torch(compiled: bool, form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
+    torch, place = library("torch"), torch_place(device)
+    given = [torch.from_numpy(each).to(place) for each in problem.host]
+    leaves = [each.requires_grad_() for each in given[: problem.count]] if backward else []
+    seed = torch.as_tensor(problem.seed).to(place) if backward else None
+
+    def plain(*tensors: Any) -> Any:
+        return form(torch, *tensors)
+
+    function = torch_compiled(plain) if compiled else plain
+
+    def call() -> Any:
+        if not backward:
+            with torch.no_grad():
+                return function(*given)
+        result = function(*given)
+        return [result, *torch.autograd.grad(result, leaves, seed)]
+
+    return problem.work(backward, call, lambda each: each.detach().cpu().numpy())
+
+
+def _jax(form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
+    jax = library("jax")
+    given = [jax.numpy.asarray(each) for each in problem.host]
+    leaves, others = given[: problem.count], given[problem.count :]
+
+    def both(leaves: Any, others: Any, seed: Any) -> Any:
+        result, pull = jax.vjp(lambda *xs: form(jax, *xs, *others), *leaves)
+        return [result, *pull(seed)]
+
+    if not backward:
+        forward = jax.jit(partial(form, jax))
+        return problem.work(False, lambda: forward(*given), np.asarray)
+    seed, compiled = jax.numpy.asarray(problem.seed), jax.jit(both)
+    return problem.work(True, lambda: compiled(leaves, others, seed), np.asarray)
+
+
+def _tinygrad(form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
+    tinygrad = library("tinygrad")
+    given = [tinygrad.Tensor(each).realize() for each in problem.host]
+    seed = tinygrad.Tensor(problem.seed).realize() if backward else None
+
+    def plain(*tensors: Any) -> Any:
+        result = form(tinygrad.Tensor, *tensors)
+        if not backward:
+            return result.realize()
+        found = [result, *result.gradient(*tensors[: problem.count], gradient=seed)]
+        tinygrad.Tensor.realize(*found)
+        return found
+
+    compiled = tinygrad.TinyJit(plain)
+    return problem.work(backward, lambda: compiled(*given), lambda each: each.numpy())
+
+
+def _numpy(form: Form, problem: _Problem, backward: bool, device: Device) -> Work:
+    return problem.work(False, lambda: form(np, *problem.host), np.asarray)
+
+
+#: Peer -> the library whose form it takes, and what makes its work.
+_MAKERS: Final[Mapping[str, tuple[str, Callable[..., Work]]]] = {
+    "netcl": ("netcl", partial(_netcl, "eager")),
+    "netcl-compiled": ("netcl", partial(_netcl, "compiled")),
+    "netcl-replay": ("netcl", partial(_netcl, "replay")),
+    "torch": ("torch", partial(_torch, False)),
+    "torch-compile": ("torch", partial(_torch, True)),
+    "jax": ("jax", _jax),
+    "tinygrad": ("tinygrad", _tinygrad),
+    "numpy": ("numpy", _numpy),
+}

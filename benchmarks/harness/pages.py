@@ -1,0 +1,36 @@
+"""Records as parts of a page: the last one of each device, with its table and its drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.records import Record, load
+from harness.table import heading, libraries, markdown, notes
+
+
+def last_records(folder: Path) -> dict[str, Record]:
+    """The name of a file in the folder -> its record, of each device the last."""
+    found = {path.stem: load(path) for path in sorted(folder.glob("*.json"))}
+    last = {each.device["name"]: each for each in sorted(found.values(), key=lambda x: x.date)}
+    return {name: each for name, each in found.items() if last[each.device["name"]] is each}
+
+
+def section(record: Record, drawing: str) -> Iterator[str]:
+    """Lines of Markdown: the device, the table, what has no time and why, the drawing.
+
+    Args:
+        record: What was measured.
+        drawing: Where its drawing lies, as seen from the page.
+    """
+    settings = ", ".join(f"{name} {value}" for name, value in record.settings.items())
+    yield f"### {heading(record)}"
+    yield ""
+    yield f"{libraries(record)}; {settings}."
+    yield ""
+    yield from markdown(record)
+    yield ""
+    for note in notes(record):
+        yield f"- {note}"
+    yield ""
+    yield f"![Bars of our best time to that of the best peer]({drawing})"

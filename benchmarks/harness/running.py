@@ -1,0 +1,169 @@
+"""One case: each peer's work is made, its results are checked, and what is right is timed."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, final
+
+import numpy as np
+from netcl_plugin_kit.timing import Clock, Timed, best_times
+
+from harness.cases import Array, Case, Limit, Maker, Work
+from harness.peers import PEERS, Peer
+from harness.records import Outcome, Result, State
+from netcl_core import Device
+
+
+def off_by(found: Sequence[Any], right: Sequence[Array]) -> float:
+    """The largest difference of results in parts of the largest element of the right one.
+
+    >>> off_by([np.array([1.0, 2.5])], [np.array([1.0, 2.0])])
+    0.25
+
+    Infinite where the shapes differ or something is not finite.
+    """
+    if len(found) != len(right):
+        return math.inf
+    return max((_difference(*pair) for pair in zip(found, right, strict=True)), default=0.0)
+
+
+def _difference(found: Any, right: Array) -> float:
+    given, wanted = (np.asarray(each, np.float64) for each in (found, right))
+    if given.shape != wanted.shape:
+        return math.inf
+    if not wanted.size:
+        return 0.0
+    largest = float(np.abs(wanted).max())
+    off = float(np.abs(given - wanted).max()) / (largest or 1.0)
+    return off if math.isfinite(off) else math.inf
+
+
+def run_case(
+    item: str,
+    case: Case,
+    device: Device,
+    absent: Mapping[str, str],
+    budget: float,
+    *,
+    peers: Mapping[str, Peer] = PEERS,
+    clock: Clock = time.perf_counter,
+) -> Result:
+    """Make, check and time.
+
+    Args:
+        item: What the case belongs to.
+        case: The case.
+        device: The device of netcl.
+        absent: Peer -> why it cannot be used here, or empty; no other takes part.
+        budget: Seconds for the rounds.
+        peers: How each of them is waited for.
+        clock: What time is read from.
+    """
+    needs, right = case.needs, None
+    if not needs and case.reference is not None:
+        try:
+            right = case.reference()
+        except Exception as error:
+            needs = f"needs its reference, which raised {_told(error)}"
+    if needs:
+        return Result(item, case.name, {}, needs=needs)
+    try:
+        return _Run(device, absent, peers).result(item, case, right, budget, clock)
+    finally:
+        gc.collect()
+
+
+@final
+class _Run:
+    def __init__(
+        self, device: Device, absent: Mapping[str, str], peers: Mapping[str, Peer]
+    ) -> None:
+        self.device, self.absent, self.peers = device, absent, peers
+        self.outcomes: dict[str, Outcome] = {}
+
+    def result(
+        self,
+        item: str,
+        case: Case,
+        right: Sequence[Array] | None,
+        budget: float,
+        clock: Clock,
+    ) -> Result:
+        works = self._checked(case, right, self._made(case.makers))
+        limits = self._limits(case.limit)
+        timed = {("peer", name): self._timed(name, work) for name, work in works.items()}
+        timed |= {("limit", name): self._timed(name, work) for name, work in limits.items()}
+        best, failed = best_times(timed, budget, clock)
+        for name in works:
+            self._end_timed(name, best.get(("peer", name)), failed.get(("peer", name)))
+        outcomes = {name: self.outcomes[name] for name in self.absent if name in self.outcomes}
+        limit = [seconds for (role, _), seconds in best.items() if role == "limit"]
+        if case.limit is None or not limit:
+            return Result(item, case.name, outcomes)
+        return Result(item, case.name, outcomes, case.limit.name, min(limit) * case.limit.scale)
+
+    def _end(self, name: str, state: State, note: str, seconds: float | None = None) -> None:
+        self.outcomes[name] = Outcome(state, self.peers[name].ours, seconds, note)
+
+    def _end_timed(self, name: str, seconds: float | None, error: Exception | None) -> None:
+        if error is None:
+            self._end(name, "timed", "", seconds)
+        else:
+            self._end(name, "failed", _told(error))
+
+    def _made(self, makers: Mapping[str, Maker]) -> dict[str, Work]:
+        """The work of each that is here; a library may raise anything, and the others go on."""
+        made = {}
+        for name, why in self.absent.items():
+            if name not in makers:
+                continue
+            if why:
+                self._end(name, "absent", why)
+                continue
+            try:
+                made[name] = makers[name](self.device)
+            except Exception as error:
+                self._end(name, "failed", _told(error))
+        return made
+
+    def _checked(
+        self, case: Case, right: Sequence[Array] | None, works: Mapping[str, Work]
+    ) -> dict[str, Work]:
+        """Those whose results are right; without a reference the first one's are."""
+        passed = {}
+        for name, work in works.items():
+            try:
+                found = work.results()
+            except Exception as error:
+                self._end(name, "failed", _told(error))
+                continue
+            right = found if right is None else right
+            off = off_by(found, right)
+            if off <= case.tolerance:
+                passed[name] = work
+            else:
+                self._end(name, "wrong", f"off by {off:.1e}, at most {case.tolerance:.0e}")
+        return passed
+
+    def _limits(self, limit: Limit | None) -> dict[str, Work]:
+        """What makes the limit, of those that are here and able to."""
+        made = {}
+        for name, maker in ({} if limit is None else limit.makers).items():
+            if self.absent.get(name) == "":
+                with suppress(Exception):  # such as no memory for a copy; others make it, too
+                    made[name] = maker(self.device)
+        return made
+
+    def _timed(self, name: str, work: Work) -> Timed:
+        wait = self.peers[name].waiting(self.device)
+        return Timed(work.call, wait, each=self.device.kind != "gpu")
+
+
+def _told(error: Exception) -> str:
+    """An error's class and the first line of its text."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,256 @@
+"""Runs a check in a child process, which may crash or hang without taking the command along.
+
+The last thing that the child said names what it was doing. The child sees the plugin that
+is checked and what it requires, and no other plugin: a check finds out what it forgot to
+require, and nobody else's op or setting decides.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, Final, final
+
+from netcl_core import config, errors
+from netcl_core.errors import NetclError
+from netcl_core.plugins.market.trial import ended
+from netcl_plugin_kit.check.child import CHECKING, DONE, ERROR, FOUND, LOADING
+from netcl_plugin_kit.check.findings import CheckFinding, not_loading
+from netcl_plugin_kit.check.subject import needed
+from netcl_plugin_kit.testing.records import Outcome
+from netcl_plugin_kit.testing.running import merged
+
+_POLL: Final = 0.05
+#: Seconds in which a child that is done may end by itself: a plugin's thread may keep it.
+_PARTING: Final = 5.0
+#: What a child does before it says anything, and how many lines of its complaint are quoted.
+_START: Final = "its own start"
+_QUOTED: Final = 3
+#: The parts of what a child says that are outcomes; the parent merges those of the steps.
+_OUTCOMES: Final = ("outcomes", "steps")
+_CHILD: Final = """
+import json, sys
+with open(sys.argv[1], encoding="utf-8") as file:
+    given = json.load(file)
+sys.path[:] = given["path"]
+from netcl_core.plugins.market.children import end_with
+end_with(given["parent"])
+from netcl_plugin_kit.check import child
+child.main(given)
+"""
+
+
+#: For how many seconds nothing may be heard of a child.
+PATIENCE: Final = 120.0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CheckJob:
+    """What a child is to check.
+
+    Attributes:
+        name: The distribution.
+        path: Folders that go before all others on its `sys.path`.
+        packed: The members of the wheel that was unpacked there; None if it is installed.
+        project: The folder that the wheel was built from; empty if there is none.
+    """
+
+    name: str
+    path: tuple[str, ...] = ()
+    packed: tuple[str, ...] | None = None
+    project: str = ""
+    level: str = "static"
+    devices: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+
+
+@final
+class Conversation:
+    """What a child has said so far: the parts of the record, and what it was doing last."""
+
+    def __init__(
+        self, progress: Callable[[str, int, int], None], failed: Callable[[Outcome], None]
+    ) -> None:
+        self._failed = failed
+        self.parts: dict[str, list[Any]] = {}
+        self.error: tuple[str, str] | None = None
+        self.done = False
+        self._progress = progress
+        self._last: tuple[str, ...] = (CHECKING, _START)
+        self.heard = time.monotonic()
+
+    @property
+    def loading(self) -> bool:
+        """Whether it was loading a plugin."""
+        return self._last[0] == LOADING
+
+    @property
+    def over(self) -> bool:
+        """Whether it has said its last word."""
+        return self.done or self.error is not None
+
+    @property
+    def silent(self) -> bool:
+        """Whether it has said nothing yet."""
+        return self._last == (CHECKING, _START)
+
+    def take(self, lines: Iterator[str]) -> None:
+        """Note new lines."""
+        for line in lines:
+            kind, *data = json.loads(line)
+            self.heard = time.monotonic()
+            if kind == FOUND:
+                self._note(*data)
+            elif kind == ERROR:
+                self.error = (data[0], data[1])
+            elif kind == DONE:
+                self.done = True
+            else:
+                self._last = (kind, *map(str, data))
+                done, total = data[1:] if kind == CHECKING else (0, 1)
+                self._progress(data[0] if kind == CHECKING else f"loading {data[0]}", done, total)
+
+    def _note(self, part: str, row: Any) -> None:
+        self.parts.setdefault(part, []).append(row)
+        if part in _OUTCOMES and row["state"] == "failed":
+            self._failed(Outcome(**row))
+
+    def death(self, hung: bool, how: str) -> Outcome:
+        """The outcome of a child that ended, or had to be ended, before it was done."""
+        if self.loading:
+            _, plugin, distribution = self._last
+            who = f"the plugin {plugin!r} of {distribution}"
+            return not_loading(who, "NP209" if hung else "NP208", how)
+        text = f"while checking {self._last[1]}: {how}"
+        return CheckFinding("NC602" if hung else "NC601", text).outcome()
+
+    def fault(self, traceback: str) -> Outcome:
+        """The outcome of an exception that nobody has caught."""
+        what = traceback.strip().splitlines()[-1]
+        return CheckFinding(
+            "NC603", f"while checking {self._last[1]}: {what}\n{traceback}"
+        ).outcome()
+
+
+def run(
+    job: CheckJob,
+    folder: Path,
+    progress: Callable[[str, int, int], None],
+    failed: Callable[[Outcome], None],
+    patience: float = PATIENCE,
+) -> dict[str, list[Any]]:
+    """The parts of the record by name, each a list of JSON data.
+
+    `folder` is empty, and the child's; `failed` is told each failure when it is found. Raises the
+    NetclError that the child raised, such as MissingExtraError.
+    """
+    lines, order, errors = (folder / name for name in ("lines", "order", "errors"))
+    lines.touch()
+    path = [*job.path, *sys.path]
+    given = {**asdict(job), "path": path, "lines": str(lines), "parent": os.getpid()}
+    order.write_text(json.dumps(given), encoding="utf-8")
+    said = Conversation(progress, failed)
+    with errors.open("wb") as file:
+        child = _start(job, path, order, file)
+    death = _converse(child, lines, said, patience, errors)
+    if said.error is not None:
+        death = _fault(said, *said.error)
+    outcomes = said.parts.setdefault("outcomes", [])
+    steps = merged([Outcome(**each) for each in said.parts.pop("steps", ())])
+    outcomes += [asdict(each) for each in (*steps, *([death] if death else []))]
+    return said.parts
+
+
+def _start(
+    job: CheckJob, path: Sequence[str], order: Path, errors: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    settings = config.environment(
+        plugins=",".join(needed(job.name, path)) or job.name,
+        plugins_disable="",
+        plugins_autoload="1",
+        plugins_strict="0",
+        lock="0",
+        resolve=job.name,  # of two plugins that offer an op, the one that is checked serves it
+    )
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", _CHILD, str(order)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,  # no pipe, which a grandchild could keep open
+        stderr=errors,
+        env=settings,
+        start_new_session=True,  # a group of its own, which is ended with all that it started
+    )
+
+
+def _converse(
+    child: subprocess.Popen[bytes], lines: Path, said: Conversation, patience: float, errors: Path
+) -> Outcome | None:
+    """Listen until the child is done, ends or falls silent; the outcome of its death, if it died.
+
+    Nothing that it started outlives it.
+    """
+    with lines.open(encoding="utf-8") as file:
+        try:
+            while child.poll() is None:
+                said.take(_whole(file))
+                if said.over:
+                    break
+                if time.monotonic() - said.heard > patience:
+                    return said.death(True, f"nothing was heard of it for {patience:g} s")
+                time.sleep(_POLL)
+            said.take(_whole(file))
+        finally:
+            _end(child, _PARTING if said.over else 0.0)
+    if said.over:
+        return None
+    words = f": {_last_words(errors)}" if said.silent else ""
+    return said.death(False, f"it ended the interpreter ({ended(child.returncode)}){words}")
+
+
+def _end(child: subprocess.Popen[bytes], patience: float) -> None:
+    """End a child, after some patience, and all that it started."""
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(patience)
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):  # nobody is left of the group
+            os.killpg(child.pid, signal.SIGKILL)
+    child.kill()
+    child.wait()
+
+
+def _last_words(errors: Path) -> str:
+    lines = errors.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return " / ".join(lines[-_QUOTED:]) or "it said nothing"
+
+
+def _whole(file: Any) -> Iterator[str]:
+    """The lines that are complete; a half one is read again with its rest."""
+    while True:
+        place = file.tell()
+        line = file.readline()
+        if not line.endswith("\n"):
+            file.seek(place)
+            return
+        yield line
+
+
+def _fault(said: Conversation, name: str, text: str) -> Outcome:
+    """The outcome of a fault of the check itself; raises what is the user's, and a fault at once.
+
+    What was found before it is worth more than a clean end.
+    """
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, NetclError):
+        raise kind(text)
+    if not said.parts:
+        raise RuntimeError(f"the check itself failed in its child process:\n{text}")
+    return said.fault(text)

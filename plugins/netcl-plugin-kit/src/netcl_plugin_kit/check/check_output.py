@@ -1,0 +1,179 @@
+"""netcl plugins check: what was found as a table or JSON, progress on stderr, the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from netcl_core.cli import print_json, print_table
+from netcl_core.errors import TargetError, message
+from netcl_plugin_kit.check import checking as check
+from netcl_plugin_kit.check import targets
+from netcl_plugin_kit.check.apart import PATIENCE
+from netcl_plugin_kit.check.causes import Told, causes
+from netcl_plugin_kit.testing.records import CheckRecord, Level
+from netcl_plugin_kit.writing import write_text
+
+_COLUMNS: Final = ("op", "check", "device", "dtype", "reason", "remedy")
+_MOST_OPS: Final = 8
+
+
+def show_check(
+    target: str | None,
+    level: Level | None,
+    devices: Sequence[str],
+    only: Sequence[str],
+    timeout: float | None,
+    as_json: bool,
+    out: str | None,
+) -> int:
+    """Check one plugin, or all that are installed; 1 if one of them has a failure."""
+    level = level or check.level_for(only)
+    check.insist(level, devices, only)
+    if out is not None:
+        _insist_on_place(Path(out))
+    words = [target] if target is not None else targets.installed()
+    records = []
+    patience = PATIENCE if timeout is None else timeout
+    with _progress(quiet=as_json or level == "static") as (progress, say):
+        for word in words:
+            told = Told(say).told
+            records.append(
+                check.check(word, level, devices, only, progress, tell=told, patience=patience)
+            )
+    data: Any = [each.as_json() for each in records]
+    data = data if target is None else data[0]
+    if out is not None:
+        write_text(
+            "plugins check", Path(out), json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        )
+    if as_json:
+        print_json(data)
+    else:
+        _print_all(records)
+    return 1 if any(each.state == "fail" for each in records) else 0
+
+
+def _insist_on_place(out: Path) -> None:
+    """Raise TargetError unless a new file can be written there; a check may take an hour."""
+    who = f"--out {out}"
+    if out.exists():
+        raise TargetError(message(who, "the file is there already", "a new file"))
+    if not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
+        given = f"{out.parent} is no folder that can be written to"
+        raise TargetError(message(who, given, "a new file in a folder"))
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[tuple[Any, Callable[[str], None]]]:
+    """What tells progress and what says a line: a bar and lines above it on a terminal's stderr.
+
+    Elsewhere there is no bar, and lines go to stdout unless `quiet`: the table comes soon, or JSON.
+    """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda *_: None, (lambda line: None) if quiet else partial(print, flush=True)
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield (
+            lambda what, done, total: bar.update(
+                task, description=what, completed=done, total=total
+            ),
+            lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
+        )
+
+
+# -- what is printed -------------------------------------------------------------------
+
+
+def _print_all(records: Sequence[CheckRecord]) -> None:
+    if not records:
+        print("No plugin is installed; give a project folder or a wheel.")
+    for number, record in enumerate(records):
+        if number:
+            print()
+        _print(record)
+
+
+def _print(record: CheckRecord) -> None:
+    found = causes([each for each in record.outcomes if each.state == "failed"])
+    failed = [cause.first for cause in found]
+    if failed:
+        rows = [
+            (each.op, each.check, each.device, each.dtype, cause.reason, _first(each.remedy))
+            for cause, each in zip(found, failed, strict=True)
+        ]
+        kept = [i for i, name in enumerate(_COLUMNS) if i != 0 or any(row[0] for row in rows)]
+        kept = [i for i in kept if i not in {2, 3} or any(row[i] for row in rows)]
+        header = [_COLUMNS[i] for i in kept]
+        print_table(header, [[row[i] for i in kept] for row in rows], ("reason", "remedy"))
+        print()
+    for each in failed:
+        for text in (each.reason, each.remedy):
+            if "\n" in text:
+                print(f"{text}\n")
+    for reason, ops in _skipped(record).items():
+        print(f"skipped: {reason}{f' ({ops})' if ops else ''}")
+    for each in record.outcomes:
+        if each.state == "passed" and each.reason:
+            for line in each.reason.splitlines():
+                print(f"{each.check}: {line}")
+    for speed in record.roofline:
+        where = f"{speed.op} in {speed.dtype} on {speed.device}, {speed.elements:,} elements"
+        print(f"roofline: {where}: {speed.fraction:.2f} of a copy's bandwidth")
+    for note in record.notes:
+        print(f"note: {note}")
+    print(summary(record))
+
+
+def _first(text: str) -> str:
+    """The first line of a text; what follows stands below the table."""
+    return text.partition("\n")[0]
+
+
+def _skipped(record: CheckRecord) -> dict[str, str]:
+    """Check and reason of what was skipped -> the ops that it concerns."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for each in record.outcomes:
+        if each.state == "skipped":
+            where = " on ".join(filter(None, (each.dtype, each.device)))
+            name = f"{each.check}{f' in {where}' if where else ''}: {each.reason}"
+            found[name] += [each.op] if each.op and each.op not in found[name] else []
+    return {name: _some(ops) for name, ops in found.items()}
+
+
+def _some(ops: Sequence[str]) -> str:
+    more = f" and {len(ops) - _MOST_OPS} more" if len(ops) > _MOST_OPS else ""
+    return ", ".join(ops[:_MOST_OPS]) + more
+
+
+def summary(record: CheckRecord) -> str:
+    """The one line that says how a check ended."""
+    counts = {
+        state: sum(each.state == state for each in record.outcomes)
+        for state in ("passed", "failed", "xfailed", "skipped")
+    }
+    parts = [f"{counts['passed']} checks passed", f"{counts['failed']} failed"]
+    if counts["xfailed"]:
+        parts.append(f"{counts['xfailed']} failed as expected")
+    if counts["skipped"]:
+        reasons = {each.reason for each in record.outcomes if each.state == "skipped"}
+        shown = next(iter(reasons)) if len(reasons) == 1 else f"{len(reasons)} reasons"
+        parts.append(f"{counts['skipped']} skipped ({shown})")
+    return f"{record.plugin} {record.version}: {', '.join(parts)}, {record.seconds:.0f} s"

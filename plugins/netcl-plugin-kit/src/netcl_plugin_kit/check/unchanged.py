@@ -1,0 +1,78 @@
+"""What an author has left as `netcl plugins new` wrote it: notes of a check, no failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from netcl_core.config import MARKET_PREFIX
+from netcl_core.plugins.kinds import SCAFFOLDS
+from netcl_core.plugins.market.finding import MANIFEST
+from netcl_core.plugins.resolution import canonical
+from netcl_plugin_kit.check.findings import NOTES
+from netcl_plugin_kit.check.subject import Subject, module_of
+from netcl_plugin_kit.new.names import Names
+from netcl_plugin_kit.new.project import EXAMPLE, author_of, first_files, rendered, summary
+
+_CODE: Final = "NC205"
+
+
+def unchanged(subject: Subject) -> Iterator[str]:
+    """A note for each thing that is as the scaffold wrote it."""
+    for what in _things(subject):
+        yield f"{_CODE}: {what} as `netcl plugins new` wrote it. {NOTES[_CODE].remedy}"
+
+
+def _things(subject: Subject) -> Iterator[str]:
+    said = subject.metadata
+    addresses = [each.partition(",")[2].strip() for each in said.get_all("Project-URL") or ()]
+    if any(each.startswith(EXAMPLE) for each in addresses):
+        yield "the address of its source is"
+    if said.get("Author") == author_of(subject.name):
+        yield "its author is"
+    named = list(_names(subject))
+    summaries = {summary(kind, each) for kind in SCAFFOLDS.values() for each in named}
+    if said.get("Summary") in summaries:
+        yield "its summary is"
+    left = dict.fromkeys(path for each in named for path in _files(subject, each))
+    if left:
+        yield f"{', '.join(left)} {'are' if len(left) > 1 else 'is'}"
+
+
+def _names(subject: Subject) -> Iterator[Names]:
+    """The names that a scaffold of this distribution may have had, by what it brings."""
+    name = canonical(subject.name).removeprefix(MARKET_PREFIX)
+    ops = {point for group, point, _ in subject.points if group != MANIFEST}
+    package = module_of(subject.name)
+    for op in sorted({name, *ops} | _templates(subject)):
+        yield Names(name, subject.name, package, op.replace("-", "_"))
+
+
+def _templates(subject: Subject) -> set[str]:
+    """The names of its templates, each of which may be named after an op."""
+    ends = ".cl.j2"
+    found = (path.rpartition("/")[2] for path in subject.files)
+    return {name.removesuffix(ends) for name in found if name.endswith(ends)}
+
+
+def _files(subject: Subject, names: Names) -> Iterator[str]:
+    """The README and the files that an author changes first, as far as they are unchanged."""
+    for kind in SCAFFOLDS.values():
+        written = rendered(kind, names, author_of(subject.name))
+        for row in first_files(kind, names):
+            path = row.split()[0]
+            if _text(subject, path.removeprefix("src/")) == written.get(path):
+                yield path
+        if str(subject.metadata.get_payload()).strip() == written["README.md"].strip():
+            yield "README.md"
+
+
+def _text(subject: Subject, path: str) -> str:
+    """A file of the distribution; empty if it is not there."""
+    if path not in subject.files:
+        return ""
+    try:
+        return Path(str(subject.handle.locate_file(path))).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,45 @@
+"""Seeded faults of amp policies: a rule that breaks a promise, which the checks must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from netcl_core import get_device
+from netcl_core.autograd import AmpPolicy
+from netcl_core.ops.amp_policies import Rule
+from netcl_core.testing import Case
+from netcl_plugin_kit.faults.mutants import MutantVerdict
+from netcl_plugin_kit.testing import policies
+from netcl_plugin_kit.testing.collection import Table, all_cases
+
+#: The rules that let an op compute in the storage dtype.
+_BROKEN: tuple[Rule, ...] = ("allow", "promote")
+
+
+def run_policy_mutants(table: Table) -> Iterator[MutantVerdict]:
+    """Each op that a policy forbids to compute in its storage dtype gets leave to do so.
+
+    On the NumPy path: nothing is computed, a trace shows the dtypes.
+    """
+    cases: dict[str, list[Case]] = {}
+    for case in all_cases() if table.policies else ():
+        cases.setdefault(case.op, []).append(case)
+    for policy in table.policies:
+        for op in policy.forbids:
+            own = [case for case in cases.get(op, ()) if policy.storage in case.takes]
+            for rule in _BROKEN if own else ():
+                wrong = replace(policy, ops={**policy.ops, op: rule})
+                caught = "policy" if _is_caught(wrong, own) else ""
+                text = f"{policy.rule(op, 'operator')} -> {rule} for {op}"
+                yield MutantVerdict(policy.name, "rule", text, caught)
+
+
+def _is_caught(policy: AmpPolicy, cases: list[Case]) -> bool:
+    """Whether the check of dtypes complains of any case."""
+    for case in cases:
+        try:
+            policies.check_dtypes(policy, case, get_device("cpu"))
+        except AssertionError:
+            return True
+    return False

@@ -1,0 +1,84 @@
+"""The command `netcl plugins new`: its options and what it prints."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import click
+
+from netcl_core.plugins.kinds import SCAFFOLDS, RecordKind
+
+
+def _kind(ctx: click.Context, param: click.Parameter, name: str) -> RecordKind:
+    """The kind of that name; an unknown one is answered with the list of them."""
+    if name not in SCAFFOLDS:
+        raise click.BadParameter(f"the kind {name!r} is unknown; expected one of:\n{_listed()}")
+    return SCAFFOLDS[name]
+
+
+def _listed() -> str:
+    width = max(map(len, SCAFFOLDS))
+    return "\n".join(f"  {name:{width}}  {kind.brings}" for name, kind in SCAFFOLDS.items())
+
+
+@click.command(epilog="\b\nKinds:\n" + _listed())
+@click.argument("name")
+@click.option(
+    "--kind", metavar="KIND", required=True, callback=_kind, help="What it brings; see below."
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The project's folder.  [default: netcl-plugin-NAME]",
+)
+@click.option(
+    "--op", help="The name of what it brings: an op's, say.  [default: NAME with underscores]"
+)
+@click.option("--author", help="For the licence and the metadata.  [default: the plugin's authors]")
+@click.option(
+    "--data-only", is_flag=True, help="Without Python: a manifest and templates. Ops alone."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+def new(
+    name: str,
+    kind: RecordKind,
+    out: Path | None,
+    op: str | None,
+    author: str | None,
+    data_only: bool,
+    as_json: bool,
+) -> None:
+    """Start a plugin: a folder with a small example that passes its own check.
+
+    NAME is the plugin's name, such as swiglu, or its package's, netcl-plugin-swiglu. An
+    existing folder has to be empty. Exit code 2 when a name cannot be used, 3 when
+    the folder cannot be written.
+    """
+    if data_only and not kind.defined:
+        able = " or ".join(name for name, each in SCAFFOLDS.items() if each.defined)
+        raise click.BadParameter(f"--data-only needs --kind {able}; a {kind.scaffold} is code")
+    names = importlib.import_module("netcl_plugin_kit.new.names").chosen(name, kind, op)
+    project = importlib.import_module("netcl_plugin_kit.new.project")
+    folder = out or Path(names.distribution)
+    files = project.create(folder, kind, names, author, data_only)
+    steps = [
+        f"cd {folder}",
+        "python -m pip install -e '.[dev]'",
+        "netcl plugins check .",
+    ]
+    first = project.first_files(kind, names, data_only)
+    if as_json:
+        data = {"distribution": names.distribution, "plugin": names.name, "op": names.op}
+        data |= {
+            "package": names.package,
+            "kind": kind.scaffold,
+            "data_only": data_only,
+            "folder": str(folder),
+        }
+        print(json.dumps({**data, "files": files, "first": first, "next": steps}, indent=2))
+        return
+    print(f"{folder}: {len(files)} files, with {names.op} as an example.\n")
+    print("Next:", *steps, sep="\n  ")
+    print("\nThen make it yours:", *first, sep="\n  ")

@@ -1,0 +1,115 @@
+"""What `netcl plugins why` prints: the candidates of a name, the rules, and measured speed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+from netcl_core import Device, default_device, dtype_name, get_device
+from netcl_core.cli import print_json, print_table
+from netcl_core.errors import MissingOpError
+from netcl_core.ops.why import Explanation, of_offers, why
+from netcl_core.plugins.commands import decision_on
+from netcl_plugin_kit.shapes import attribute, specs
+from netcl_plugin_kit.speed import records
+from netcl_plugin_kit.speed.records import SpeedRecord
+from netcl_plugin_kit.why.parts import settings_of_parts
+
+_WHO: Final = "plugins why"
+#: So many calls, the latest, are shown of an op.
+_MOST: Final = 8
+_MICRO: Final = 1e6
+
+
+def show(
+    op: str,
+    device: str | None,
+    dtype: str,
+    shapes: str | None,
+    attrs: Sequence[str],
+    as_json: bool,
+) -> int:
+    """Print each candidate for a name and the rules that decided; 1 if nobody serves it."""
+    dtype = dtype_name(dtype, "--dtype")
+    given = [] if shapes is None else specs(_WHO, shapes, dtype)
+    named = dict(attribute(_WHO, each) for each in attrs)
+    place = default_device() if device is None else get_device(device)
+    try:
+        said = why(op, *given, device=place, dtype=dtype, attrs=named)
+    except MissingOpError as error:
+        offers, decision = decision_on(op)
+        if not offers:
+            print(f"netcl: {error}", file=sys.stderr)
+            return 1
+        said = of_offers(op, offers, decision)
+    if shapes is not None and not said.settings:
+        said = replace(said, settings=settings_of_parts(op, place, shapes, dtype, named))
+    found = _measured(said, place, dtype, shapes)
+    if as_json:
+        print_json(_data(said, found))
+    else:
+        _print(said, found, place)
+    return 0 if said.decided else 1
+
+
+def _measured(
+    said: Explanation, device: Device, dtype: str, shapes: str | None
+) -> list[SpeedRecord]:
+    """The records of an op's candidates; where shapes are given, of those."""
+    if not _has_rivals(said):
+        return []
+    found = records.of(said.op, device, dtype)
+    if shapes is not None:
+        wanted = ",".join(part.strip().partition(":")[0] for part in shapes.split(","))
+        found = [each for each in found if each.shapes == wanted]
+    return found
+
+
+def _has_rivals(said: Explanation) -> bool:
+    """Whether several implementations offer to compute it: then speed is worth a look."""
+    return sum(each.implementation for each in said.candidates) > 1
+
+
+def _data(said: Explanation, found: Sequence[SpeedRecord]) -> dict[str, Any]:
+    names = ("provider", "label", "priority", "chosen", "reason")
+    candidates = [{name: getattr(one, name) for name in names} for one in said.candidates]
+    data: dict[str, Any] = {"op": said.op, "device": said.device, "dtype": said.dtype}
+    data |= {"candidates": candidates, "rules": list(said.rules)}
+    measured = [{**asdict(each), "times": [asdict(one) for one in each.times]} for each in found]
+    return {**data, "settings": list(said.settings), "measured": measured}
+
+
+def _print(said: Explanation, found: Sequence[SpeedRecord], device: Device) -> None:
+    print(f"{said.title}\n")
+    rows = [
+        ("->" if one.chosen else "", one.label, one.provider, str(one.priority), one.reason)
+        for one in said.candidates
+    ]
+    print_table(("", "candidate", "from", "priority", "verdict"), rows, ("verdict",))
+    print()
+    for rule in said.rules:
+        print(f"rule: {rule}")
+    for line in said.settings:
+        print(line)
+    if found:
+        print()
+        _print_speed(found)
+    elif _has_rivals(said) and device.backend != "numpy":
+        print(f"speed: not measured here; `netcl plugins bench {said.op}` measures it")
+
+
+def _print_speed(found: Sequence[SpeedRecord]) -> None:
+    """A row for each call: the microseconds of each candidate."""
+    labels = list(dict.fromkeys(one.label for each in found for one in each.times))
+    rows = [(each.shapes, *_row(each, labels), each.call, each.date) for each in found[:_MOST]]
+    header = ("measured", *(f"{label}, us" for label in labels), "call", "date")
+    print_table(header, rows, ("measured", "call"))
+    if len(found) > _MOST:
+        print(f"and {len(found) - _MOST} more: --json shows all, --shapes those of some shapes")
+
+
+def _row(record: SpeedRecord, labels: Sequence[str]) -> Iterator[str]:
+    taken = {each.label: f"{_MICRO * each.seconds:.1f}" for each in record.times}
+    return (taken.get(label, "") for label in labels)

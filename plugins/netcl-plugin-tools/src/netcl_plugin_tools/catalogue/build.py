@@ -1,0 +1,116 @@
+"""`netcl catalogue build`: the order of what a build does, and what it says at the end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import click
+from netcl_plugin_kit.packages.metadata import clean
+from netcl_plugin_kit.packages.wheel import Wheel, insist_on_manifests, read_wheel
+from rich.console import Console
+from rich.progress import track
+
+from netcl_core.errors import PluginError, message
+from netcl_plugin_tools.catalogue.badges import badges
+from netcl_plugin_tools.catalogue.evidence import load
+from netcl_plugin_tools.catalogue.feed import feed
+from netcl_plugin_tools.catalogue.folder import check_target, replacing, write
+from netcl_plugin_tools.catalogue.model import Market, assemble
+from netcl_plugin_tools.catalogue.pages import pages
+from netcl_plugin_tools.catalogue.rendering import ASSETS, asset
+from netcl_plugin_tools.catalogue.simple import index, snapshot
+
+_Item = TypeVar("_Item")
+
+
+def run(wheels: Path, out: Path, records: Path | None, url: str, title: str, as_json: bool) -> int:
+    """Build a catalogue and print what became of it; 1 if a file was refused."""
+    if url and urlsplit(url).scheme not in {"http", "https"}:
+        raise click.UsageError(message("--url", repr(url), "an address that begins with http"))
+    check_target(out, [wheels, *([records] if records else [])])
+    paths = sorted(wheels.rglob("*.whl"), key=lambda path: (path.name, path))
+    if not paths:
+        raise click.UsageError(message("--wheels", f"{wheels} holds no wheel", "files *.whl"))
+    found, refused = _read(paths, wheels)
+    market = assemble(title, found, refused, load(records))
+    market.address = f"{url.rstrip('/')}/" if url else ""
+    with replacing(out) as folder:
+        written = chain(pages(market), badges(market), index(market))
+        for path, text in _watched(written, "pages", _pages(market)):
+            write(folder, path, text)
+        for name in ASSETS:
+            write(folder, f"assets/{name}", asset(name))
+        write(folder, "catalogue.json", snapshot(market))
+        write(folder, "feed.xml", feed(market))
+        for wheel in found:
+            write(folder, f"wheels/{wheel.file}.metadata", wheel.raw_metadata)
+            shutil.copyfile(wheel.path, folder / "wheels" / wheel.file)
+    report = _report(market, out)
+    print(json.dumps(report, indent=2, ensure_ascii=False) if as_json else _text(report))
+    return 1 if market.problems else 0
+
+
+def _read(paths: Sequence[Path], top: Path) -> tuple[list[Wheel], list[tuple[str, str]]]:
+    """The wheels that can be read, and (file, reason) of those that cannot."""
+    found: dict[str, Wheel] = {}
+    refused = []
+    for path in _watched(paths, "wheels", len(paths)):
+        name = clean(path.relative_to(top).as_posix())
+        try:
+            wheel = read_wheel(path)
+            insist_on_manifests(wheel)
+        except PluginError as error:
+            refused.append((name, clean(str(error))))
+            continue
+        first = found.setdefault(wheel.file, wheel)
+        if first.sha256 != wheel.sha256:
+            refused.append((name, message("the wheel", "there is another of its name", "one")))
+    return list(found.values()), refused
+
+
+def _watched(items: Any, what: str, total: int) -> Iterator[Any]:
+    """The items, with a progress bar on stderr if somebody looks at it."""
+    if not sys.stderr.isatty():
+        return iter(items)
+    return iter(track(items, what, total=total, console=Console(stderr=True), transient=True))
+
+
+def _pages(market: Market) -> int:
+    return sum(4 + len(plugin.pages) for plugin in market.plugins) + 3
+
+
+def _report(market: Market, out: Path) -> dict[str, Any]:
+    evidence = market.evidence
+    return {
+        "out": str(out),
+        "plugins": {
+            each.name: [str(one.version) for one in each.releases] for each in market.plugins
+        },
+        "others": [each.name for each in market.others],
+        "ops": sum(len(each.pages) for each in market.plugins),
+        "records": {"checks": len(evidence.checks), "cells": len(evidence.cells)},
+        "refused": [
+            {"kind": kind, "file": file, "reason": reason}
+            for kind, rows in (("wheel", market.refused), ("record", evidence.refused))
+            for file, reason in rows
+        ],
+        "unused": market.unused,
+    }
+
+
+def _text(report: dict[str, Any]) -> str:
+    records = report["records"]
+    lines = [
+        f"{report['out']}: {len(report['plugins'])} plugins, {report['ops']} ops, "
+        f"{records['checks']} records of checks, {records['cells']} of cells"
+    ]
+    lines += [f"refused: {one['file']}: {one['reason']}" for one in report["refused"]]
+    lines += [f"not used: {text}" for text in report["unused"]]
+    return "\n".join(lines)

@@ -1,0 +1,70 @@
+"""The Jinja environment of the pages: every value is escaped, every undefined name an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+
+from netcl_core.config import templates
+from netcl_core.plugins.market.manifests import Requires
+from netcl_plugin_tools.catalogue.views import SIGNS, short
+
+ASSETS: Final = ("text.css", "parts.css", "catalogue.js", "icon.svg")
+
+
+def asset(name: str) -> str:
+    """The text of a file that pages refer to."""
+    return (_folder() / name).read_text(encoding="utf-8")
+
+
+def render(name: str, **context: Any) -> str:
+    """Render a page."""
+    return _ENVIRONMENT.get_template(name).render(**context)
+
+
+def gradient(differentiable: object) -> str:
+    """What a manifest says of an op's gradient, in a word."""
+    if not isinstance(differentiable, bool):
+        return ""
+    return "yes" if differentiable else "no"
+
+
+def percent(fraction: float) -> str:
+    """`87 %`."""
+    return f"{100 * fraction:.0f} %"
+
+
+def needs(requires: Requires) -> list[str]:
+    """What a plugin asks of a device, one text each."""
+    texts = [f"OpenCL {requires.opencl}" if requires.opencl else ""]
+    texts += requires.extensions
+    texts += [f"{name} if there" for name in requires.optional_extensions]
+    if requires.local_mem_bytes:
+        texts.append(f"{requires.local_mem_bytes:,} bytes of local memory")
+    if requires.max_work_group_size:
+        texts.append(f"work-groups of {requires.max_work_group_size:,}")
+    texts.append(" or ".join(requires.device_types))
+    return [text for text in texts if text]
+
+
+def _folder() -> Path:
+    return templates() / "catalogue"
+
+
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_folder()),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.globals["signs"] = SIGNS
+    made.filters |= {"short": short, "gradient": gradient, "percent": percent, "needs": needs}
+    return made
+
+
+_ENVIRONMENT: Final = _environment()

@@ -1,0 +1,183 @@
+"""`netcl graph`: what a function becomes or records, as text, JSON or a drawing."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from netcl_plugin_kit.writing import write_text
+
+from netcl_core import Tensor, dtype_name, use_device
+from netcl_core.autograd import Tape, jit_compile
+from netcl_core.cli import print_json, print_table
+from netcl_core.errors import FusionError, NetclError, message
+from netcl_core.jit.jit import Jitted, traced
+from netcl_core.tape.node import Target, target_of
+from netcl_core.tape.recorded import recorded_graph
+from netcl_plugin_tools.graph import names
+from netcl_plugin_tools.graph.graph import Graph, GraphNames, graph_of
+from netcl_plugin_tools.graph.repeated import repeated
+from netcl_plugin_tools.graph.svg import to_svg
+from netcl_plugin_tools.graph.tape_graph import TapeGraph, lines, tape_graph
+from netcl_plugin_tools.graph.target import (
+    function_of,
+    inputs_of,
+    load,
+    path_of,
+    take_gradients,
+    told,
+)
+from netcl_plugin_tools.graph.times import StepTime, step_times
+
+
+def show(
+    target: str,
+    *,
+    shapes: str | None,
+    dtype: str,
+    device: str | None,
+    recorded: bool,
+    times: bool,
+    svg: str | None,
+    as_json: bool,
+) -> None:
+    """Print or draw the graph of a function: its kernels, or with `recorded` its tape.
+
+    With `times` print what each kernel takes.
+
+    Raises:
+        ArgumentError, ShapeError, DtypeError: FILE:FUNC or the shapes are wrong.
+        FusionError: the function raises, or cannot be traced.
+    """
+    with _called(target, shapes, dtype_name(dtype, "--dtype"), device) as (function, name, given):
+        if recorded or times:
+            take_gradients(given, shapes is not None)
+        if times:
+            found = step_times(jit_compile(function), *given.args, **given.kwargs)
+        else:
+            text, graph = (_recorded if recorded else _traced)(function, name, given)
+    if times:
+        _print_times(found, as_json)
+        return
+    if svg is not None:
+        drawn = repeated(graph) if isinstance(graph, TapeGraph) else graph
+        write_text("graph", Path(svg), to_svg(drawn), "--svg")
+    if as_json:
+        print_json(_data(graph))
+    elif svg is not None:
+        print(f"{svg}: {' '.join(graph.summary)}")
+    else:
+        print(text)
+
+
+@contextlib.contextmanager
+def _called(
+    target: str, shapes: str | None, dtype: str, device: str | None
+) -> Iterator[tuple[Callable[..., Any], str, inspect.BoundArguments]]:
+    """The function of FILE:FUNC, its name and its inputs; what it prints goes to stderr."""
+    scope = contextlib.nullcontext() if device is None else use_device(device)
+    with scope, contextlib.redirect_stdout(sys.stderr), path_of("graph", target) as (path, name):
+        module = load("graph", path)
+        function = function_of("graph", module, path, name)
+        given = inputs_of("graph", module, function, name, shapes, dtype)
+        with _raising(name):
+            yield function, name, given
+
+
+@contextlib.contextmanager
+def _raising(name: str) -> Iterator[None]:
+    """Tell what the function raises; what an op says of its inputs or its device stays as it is."""
+    try:
+        yield
+    except FusionError as error:
+        lines = (line.strip() for line in str(error).splitlines())
+        raise FusionError(": ".join(lines)) from None
+    except NetclError:
+        raise
+    except Exception as error:
+        raise FusionError(message(name, f"it raised {told(error)}")) from error
+
+
+def _traced(
+    function: Callable[..., Any], name: str, given: inspect.BoundArguments
+) -> tuple[str, Graph]:
+    """The text of `.explain()`, and the graph."""
+    jitted: Jitted = jit_compile(function)
+    args, kwargs = given.args, dict(sorted(given.kwargs.items()))
+    program, structure = traced(jitted, args, kwargs)
+    text = jitted.explain(*args, **kwargs)
+    tensors, numbers = names.of_arguments(given)
+    constants = names.of_constants(inspect.unwrap(function))
+    results = names.of_results(structure)
+    return text, graph_of(name, program, GraphNames(tensors, numbers, results, constants))
+
+
+def _recorded(
+    function: Callable[..., Any], name: str, given: inspect.BoundArguments
+) -> tuple[str, TapeGraph]:
+    """The ops line by line, and the graph."""
+    above = _codes_above()
+    with Tape() as tape:
+        returned = function(*given.args, **given.kwargs)
+    for node in tape.nodes:
+        if node.frame is not None and node.frame[0] in above:
+            node.frame = None
+    known = [*names.leaves_of_arguments(given), *names.constants_of(inspect.unwrap(function))]
+    called: dict[Target, str] = {}
+    for path, value in _tensors(known):
+        called.setdefault(value, path)
+    results = [(path or "result", value) for path, value in _tensors(names.leaves_of("", returned))]
+    graph = tape_graph(name, recorded_graph(tape.nodes), called, results)
+    return "\n".join(lines(graph)), graph
+
+
+def _codes_above() -> set[CodeType]:
+    """The code that this one was called from: no line of it is the function's."""
+    frame: FrameType | None = inspect.currentframe()
+    found = set()
+    while frame is not None:
+        found.add(frame.f_code)
+        frame = frame.f_back
+    return found
+
+
+def _tensors(leaves: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Target]]:
+    for path, value in leaves:
+        if isinstance(value, Tensor):
+            yield path, target_of(value)
+
+
+def _print_times(found: Sequence[StepTime], as_json: bool) -> None:
+    """A row per kernel, the slowest first, and the sum."""
+    if as_json:
+        print_json([asdict(each) for each in found])
+        return
+    total = sum(each.seconds for each in found)
+    rows = [
+        [f"{each.seconds / total:.0%}", *map(_micros, _seconds(each)), each.ops, each.place]
+        for each in sorted(found, key=lambda each: -each.seconds)
+    ]
+    sums = [_micros(sum(column)) for column in zip(*map(_seconds, found), strict=True)]
+    header = ["part", "forward", "gradients", "op by op", "kernel", "from"]
+    print_table(header, [*rows, ["", *sums, "all", ""]], cut=["kernel", "from"])
+
+
+def _seconds(each: StepTime) -> tuple[float, float, float]:
+    return each.forward, each.gradients, each.apart
+
+
+def _micros(seconds: float) -> str:
+    return f"{seconds * 1e6:.0f} us"
+
+
+def _data(graph: Graph | TapeGraph) -> dict[str, Any]:
+    """The boxes are called nodes, as everywhere where graphs are JSON."""
+    data = asdict(graph)
+    data["nodes"], data["edges"] = data.pop("boxes"), data.pop("edges")
+    return data

@@ -1,0 +1,112 @@
+"""What is chosen and rendered on a device, for a lock file: as if there were none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+import netcl_core as nc
+from netcl_core.ops.tuning import untuned
+from netcl_core.plugins.commands import providers
+from netcl_core.plugins.kinds import KINDS
+from netcl_core.plugins.market.lock import ANY_DTYPE, EVERY_DTYPE, DevicePart
+from netcl_core.plugins.registry import registry
+from netcl_core.plugins.resolution import Offer, decide
+from netcl_plugin_tools.lock.sources import cases, sources
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+_Rows = TypeVar("_Rows")
+
+
+def ops() -> list[str]:
+    """Every op that an installed plugin brings, sorted; loads the plugins."""
+    names = {name for plugin in nc.plugins.list() for name in plugin.provides}
+    return sorted(names.intersection(registry.op_names()))
+
+
+def _others(device: nc.Device) -> Iterator[tuple[str, str]]:
+    """Who serves patterns, policies, namespaces and commands, by what a lock calls these."""
+    kinds = [kind for kind in KINDS.values() if not (kind.is_op or kind.serves)]
+    for kind in kinds:
+        for name in {row.record.name for row in registry.rows(kind.name)} if kind.records else ():
+            limit = partial(_limit, device)
+            found = decide(name, [row.offer for row in registry.rows(kind.name, name)], (), limit)
+            if found.winner is not None:
+                yield kind.lock_key(name), found.winner.provider
+    for name, provider in providers():
+        yield KINDS["command"].lock_key(name), provider
+
+
+def _limit(device: nc.Device, offer: Offer) -> str | None:
+    return registry.limit(offer.owner, device)
+
+
+def part_of(device: nc.Device, progress: Progress) -> DevicePart:
+    """The choices and sources of all ops on a device; to be called without a lock in force.
+
+    Records of tuning do not count: they are of one machine.
+    """
+    names, given, rendered = ops(), cases(), {}
+    choices: dict[str, dict[str, tuple[str, ...]]] = {}
+    for key, provider in _others(device):
+        choices[key] = {ANY_DTYPE: (provider,)}
+    with untuned():
+        for done, op in enumerate(names):
+            progress(f"{device}: {op}", done, len(names))
+            choices[op] = dict(_choices(op, device))
+            rendered[op] = dict(sources(op, device, given.get(op, ())))
+    progress(str(device), len(names), len(names))
+    return DevicePart(_said(choices), _said(rendered))
+
+
+def choosing(name: str, device: nc.Device, part: DevicePart) -> DevicePart:
+    """A part of a lock with what is chosen for one name now, and rendered if it is an op."""
+    keys = {kind.lock_key(name) for kind in KINDS.values()}
+    choices = {key: rows for key, rows in part.choices.items() if key not in keys}
+    choices |= {key: {ANY_DTYPE: (who,)} for key, who in _others(device) if key in keys}
+    if name not in registry.op_names():
+        return DevicePart(choices, part.sources)
+    with untuned():
+        own = {name: dict(_choices(name, device))}
+        rendered = {name: dict(sources(name, device, cases().get(name, ())))}
+    there = {op: rows for op, rows in part.sources.items() if op != name}
+    return DevicePart(_said({**choices, **own}), _said({**there, **rendered}))
+
+
+def _said(rows: Mapping[str, _Rows]) -> dict[str, _Rows]:
+    return {op: row for op, row in rows.items() if row}
+
+
+# -- choices ---------------------------------------------------------------------------
+
+
+def _choices(op: str, device: nc.Device) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Who serves an op: the provider and, by dtype, the implementations."""
+    said = {dtype: nc.plugins.why(op, device=device, dtype=dtype) for dtype in nc.DTYPES}
+    records = [each for each in said["float32"].candidates if not each.implementation]
+    yield from ((ANY_DTYPE, (each.provider,)) for each in records if each.chosen)
+    if device.backend == "numpy":  # where the operator's own function computes it
+        return
+    orders = {dtype: _order(one.candidates) for dtype, one in said.items()}
+    if len(different := {*orders.values()} - {()}) == 1:
+        yield EVERY_DTYPE, different.pop()
+    else:
+        yield from ((dtype, order) for dtype, order in orders.items() if order)
+
+
+def _order(candidates: Sequence[Any]) -> tuple[str, ...]:
+    own = [each for each in candidates if each.implementation]
+    return tuple(f"{each.provider}:{each.label}" for each in _in_order(own))
+
+
+def _in_order(candidates: Sequence[Any]) -> Iterator[Any]:
+    """The winner, then who would serve after it where shapes do not suit it, up to a tie."""
+    rest = [each for each in candidates if each.unused]
+    for winner in candidates:
+        if winner.chosen:
+            yield winner
+            for each in sorted(rest, key=lambda one: -one.priority):
+                if [one.priority for one in rest].count(each.priority) > 1:
+                    return
+                yield each

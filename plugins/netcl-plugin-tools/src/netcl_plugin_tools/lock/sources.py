@@ -1,0 +1,134 @@
+"""The digests of what is rendered for an op on a device.
+
+An elementwise op is rendered as `netcl kernels show` does it. So is a structured one for the
+shapes and attributes of each conformance case that calls the op itself. Of the other cases,
+which call it in a function, and of ops that are made of others, all kernels that the compiled
+function launches count together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from netcl_plugin_kit.kernels.sources import sources_of
+from netcl_plugin_kit.testing.collection import table_of
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.errors import (
+    AmbiguousOpError,
+    ArgumentError,
+    AttributeValueError,
+    DeviceError,
+    DtypeError,
+    FusionSkipped,
+    NetclError,
+    ShapeError,
+)
+from netcl_core.testing import Case
+
+#: What an op raises where there is nothing to render: no gradient, not this dtype, not this device.
+_NOTHING = (
+    AmbiguousOpError,
+    ArgumentError,
+    AttributeValueError,
+    DeviceError,
+    DtypeError,
+    ShapeError,
+)
+_Inputs: TypeAlias = tuple[Sequence[nc.Spec] | None, Mapping[str, Any]]
+_DIRECTIONS = ("forward", "backward")
+
+
+def cases() -> dict[str, list[Case]]:
+    """The conformance cases of all ops that are not elementwise."""
+    found: dict[str, list[Case]] = {}
+    active = {each.distribution for each in nc.plugins.list() if each.state == "active"}
+    for distribution in sorted(active):
+        for case in table_of(distribution).cases:
+            if case.primitive is None:
+                found.setdefault(case.op, []).append(case)
+    return found
+
+
+def sources(op: str, device: nc.Device, given: Sequence[Case]) -> Iterator[tuple[str, str]]:
+    """What is rendered, in words, with its sha256; `given`: the op's cases, unless elementwise."""
+    for dtype in nc.DTYPES:
+        taken = [case for case in given if dtype in case.takes]
+        plain = [case for case in taken if case.call is None]
+        shown = list(_shown(op, device, dtype, plain if given else None))
+        yield from shown
+        yield from _launched(device, dtype, [one for one in taken if one.call or not shown])
+
+
+# -- as `netcl kernels show` -----------------------------------------------------------
+
+
+def _shown(
+    op: str, device: nc.Device, dtype: str, given: Sequence[Case] | None
+) -> Iterator[tuple[str, str]]:
+    inputs: list[_Inputs] = [(None, {})]
+    if given is not None:
+        inputs = [_inputs(case, dtype) for case in given]
+    for direction in _DIRECTIONS:
+        for specs, attrs in inputs:
+            try:
+                found = sources_of(
+                    op, device, dtype, specs, attrs, backward=direction == "backward"
+                )
+            except _NOTHING:
+                continue
+            text = "\n\n".join(each.text for each in found.sources)
+            if text:
+                yield " ".join([dtype, direction, *_words(specs, attrs)]), _digest(text)
+
+
+def _inputs(case: Case, dtype: str) -> _Inputs:
+    arrays = case.main_sample(dtype)
+    return [nc.Spec(each.shape, nc.dtype_name(each.dtype)) for each in arrays], case.attrs
+
+
+def _words(specs: Sequence[nc.Spec] | None, attrs: Mapping[str, Any]) -> Iterator[str]:
+    """Shapes and attributes as `netcl kernels show` takes them."""
+    if specs is not None:
+        shapes = ("x".join(map(str, each.shape)) or "()" for each in specs)
+        yield ",".join(f"{shape}:{each.dtype}" for shape, each in zip(shapes, specs, strict=True))
+    yield from (f"{name}={value!r}" for name, value in attrs.items())
+
+
+# -- as compiled -----------------------------------------------------------------------
+
+
+def _launched(device: nc.Device, dtype: str, given: Sequence[Case]) -> Iterator[tuple[str, str]]:
+    """Nothing on the NumPy path, where no source is made of a compiled function."""
+    if device.backend == "numpy" or (dtype == "float64" and not device.supports_fp64):
+        return
+    found = [_lowered(case, device, dtype) for case in given]
+    for number, direction in enumerate(_DIRECTIONS):
+        texts = [texts[number] for texts in found if texts[number]]
+        if texts:
+            yield f"{dtype} {direction} in {len(texts)} cases", _digest("\n\n".join(texts))
+
+
+def _lowered(case: Case, device: nc.Device, dtype: str) -> tuple[str, str]:
+    """The forward and the backward source of a case's call; empty where there is none."""
+    arrays = case.main_sample(dtype)
+
+    def call(*tensors: nc.Tensor) -> Any:
+        return case.run(*tensors)
+
+    with nc.use_device(device), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FusionSkipped)
+        try:
+            tensors = [nc.tensor(array, device=device) for array in arrays]
+            lowered = ag.jit_compile(call).lower(*tensors)
+        except NetclError:  # it cannot be compiled as a whole, or not for this device
+            return "", ""
+    return lowered.forward_source, lowered.backward_source if any(case.needs(arrays)) else ""
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

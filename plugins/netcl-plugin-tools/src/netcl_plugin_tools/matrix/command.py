@@ -1,0 +1,113 @@
+"""The commands `netcl matrix run` and `report`: their options. The work is imported to run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+# Resolved, since child processes work in folders of their own.
+_FOLDER: Final = click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path)
+_TARGET: Final = click.Path(file_okay=False, path_type=Path)
+_RUNTIMES: Final = ("intel", "pocl", "pocl-wheel", "oclgrind", "gpu", "numpy")
+_USUAL: Final = ("intel", "pocl", "oclgrind", "gpu", "numpy")
+_json: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, not tables.")
+
+
+@click.group()
+def matrix() -> None:
+    """Check plugins with several cores, Pythons and OpenCL runtimes, and show it as a board."""
+
+
+@matrix.command()
+@click.option("--cores", type=_FOLDER, required=True, help="Wheels of netcl-core.")
+@click.option(
+    "--plugins", type=_FOLDER, required=True, help="Wheels of plugins, and of those they need."
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="PLUGIN",
+    help="Check this; the others are there if needed.",
+)
+@click.option(
+    "--records", type=_TARGET, required=True, help="Where each cell leaves a file; kept for ever."
+)
+@click.option(
+    "--python",
+    "pythons",
+    multiple=True,
+    default=(f"{sys.version_info.major}.{sys.version_info.minor}",),
+    show_default=True,
+    help="A version or a path; may be given several times.",
+)
+@click.option(
+    "--runtime",
+    "runtimes",
+    type=click.Choice(_RUNTIMES),
+    multiple=True,
+    default=_USUAL,
+    show_default=True,
+    help="May be given several times.",
+)
+@click.option(
+    "--level", type=click.Choice(("static", "run", "full")), default="run", show_default=True
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=max(1, (os.cpu_count() or 1) // 2),
+    show_default="half of the processors",
+    help="How many cells run at a time.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1),
+    default=1800,
+    show_default=True,
+    help="Seconds per check.",
+)
+@click.option(
+    "--rerun",
+    type=click.Choice(("fail", "setup_error", "all")),
+    multiple=True,
+    help="Run cells again that have a record of the same content in this state.",
+)
+@click.option("--find-links", type=_FOLDER, multiple=True, help="A folder with third-party wheels.")
+@click.option(
+    "--download/--offline",
+    default=False,
+    show_default="--offline",
+    help="Whether pip may fetch third-party wheels that are not there yet, as it is configured.",
+)
+@click.option("--index-url", default="", help="With --download: the index to fetch from.")
+@_json
+@click.pass_context
+def run(ctx: click.Context, /, **options: Any) -> None:
+    """Check every plugin with every core, Python and runtime, each cell on its own.
+
+    Cells that have a record of the same wheels, Python, driver and level are not run again.
+    Exit code 1 when a cell failed, 3 when no cell could be run.
+    """
+    if options["index_url"] and not options["download"]:
+        raise click.UsageError("--index-url needs --download: nothing else uses the network", ctx)
+    work = import_module("netcl_plugin_tools.matrix.run")
+    ctx.exit(work.run(work.Options(**options)))
+
+
+@matrix.command()
+@click.option("--records", type=_FOLDER, required=True, help="What `netcl matrix run` left.")
+@click.option("--out", type=_TARGET, required=True, help="The folder to write.")
+@_json
+@click.pass_context
+def report(ctx: click.Context, records: Path, out: Path, as_json: bool) -> None:
+    """Write the board of all records: pages, JUnit XML, badges, Markdown.
+
+    The latest record of a cell counts. Exit code 1 when a cell failed.
+    """
+    work = import_module("netcl_plugin_tools.matrix.report")
+    ctx.exit(work.run(records, out, as_json))

@@ -1,0 +1,100 @@
+"""The pages of a board, rendered from the templates of this package; nothing needs a script."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+from netcl_plugin_kit.testing.records import CheckRecord, Outcome
+
+from netcl_core.config import core_source
+from netcl_plugin_tools.matrix.board import Board, Place, counts, together
+from netcl_plugin_tools.matrix.runtimes import RUNTIMES
+from netcl_plugin_tools.matrix.signs import SIGNS
+
+_FOLDER: Final = Path(__file__).parents[1] / "templates" / "matrix"
+_ESCAPED: Final = ("html.j2", "svg.j2")
+_OUTCOMES: Final = ("passed", "failed", "skipped", "xfailed")
+_FAILURES: Final = 100  # on a page; the record has them all
+
+
+def _inline(text: str) -> str:
+    """A text as a cell of a Markdown table: one line, nothing that Markdown would take."""
+    flat = " ".join(text.split())
+    for each in "\\|<>*_`[]":
+        flat = flat.replace(each, f"\\{each}")
+    return flat
+
+
+_environment: Final = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(_FOLDER),
+    undefined=jinja2.StrictUndefined,
+    autoescape=lambda name: name is not None and name.endswith(_ESCAPED),
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_environment.globals["signs"] = SIGNS
+_environment.filters["inline"] = _inline
+
+
+def render(name: str, **context: Any) -> str:
+    """Render a template; what is HTML or SVG has its values escaped."""
+    return _environment.get_template(name).render(**context)
+
+
+def styles() -> Iterator[tuple[str, str]]:
+    """(name, text) of the style sheets: the look that all pages of netcl share, and the board's."""
+    yield "text.css", core_source("catalogue/text.css")
+    yield "board.css", (_FOLDER / "board.css").read_text(encoding="utf-8")
+
+
+def pages(shown: Board) -> Iterator[tuple[str, str]]:
+    """(path, HTML) of the board and of a page per cell that has a record."""
+    total = counts(shown.places)
+    overview = [(each, together(each.counts), each.columns) for each in shown.sections]
+    known = {name: runtime.title for name, runtime in RUNTIMES.items()}
+    yield (
+        "index.html",
+        render(
+            "board.html.j2",
+            root="",
+            board=shown,
+            overview=overview,
+            total=total,
+            titles={name: known.get(name, name) for name in shown.runtimes},
+        ),
+    )
+    for place in shown.places:
+        if place.latest is not None:
+            yield f"cells/{place.slug}.html", _page(place)
+
+
+def _page(place: Place) -> str:
+    record = place.latest
+    check = record.check if record else None
+    return render(
+        "cell.html.j2",
+        root="../",
+        cell=place.cell,
+        record=record,
+        history=place.records[-2::-1],
+        checks=_by_check(check),
+        failures=_failures(check)[:_FAILURES],
+        outcomes=_OUTCOMES,
+    )
+
+
+def _by_check(check: CheckRecord | None) -> dict[str, Counter[str]]:
+    """Check -> how many of its outcomes are in which state."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for outcome in check.outcomes if check else ():
+        found[outcome.check][outcome.state] += 1
+    return dict(sorted(found.items()))
+
+
+def _failures(check: CheckRecord | None) -> list[Outcome]:
+    return [each for each in check.outcomes if each.state == "failed"] if check else []

@@ -1,0 +1,157 @@
+"""Plan: which cells a matrix has, and what decides whether a cell has to run again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
+
+from click import UsageError
+from netcl_plugin_kit.packages.wheel import Wheel, read_wheel
+from packaging.utils import canonicalize_name
+
+from netcl_core.config import MARKET_PREFIX
+from netcl_core.errors import PluginError, message
+from netcl_core.plugins.market.requirements import CORE
+from netcl_plugin_tools.matrix.fitting import Choice, best, choose
+from netcl_plugin_tools.matrix.pythons import Interpreter
+from netcl_plugin_tools.matrix.records import Cell, CellRecord
+from netcl_plugin_tools.matrix.runtimes import Presence
+from netcl_plugin_tools.matrix.wheelhouse import digest
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A cell and what it is made of."""
+
+    cell: Cell
+    core: Wheel
+    plugin: Wheel
+    python: Interpreter
+    presence: Presence
+    choice: Choice
+
+    @property
+    def wheels(self) -> tuple[Wheel, ...]:
+        """The core, the plugin, and the plugins that it needs."""
+        return (self.core, self.plugin, *self.choice.plugins)
+
+    @property
+    def named(self) -> tuple[Wheel, ...]:
+        """Those of them that are installed by name: nothing requires what brings the check."""
+        checker = self.choice.checker
+        own = (self.core, self.plugin)
+        return own if checker is None or checker in own else (*own, checker)
+
+    def content(self, third_party: str) -> dict[str, str]:
+        """What decides a cell's outcome, as digests and names; equal content, equal outcome."""
+        facts = self.presence.facts
+        unusable = self.presence.missing or self.presence.problem
+        return {
+            "core": self.core.sha256,
+            "plugin": self.plugin.sha256,
+            "needs": digest(*(wheel.sha256 for wheel in self.choice.plugins)),
+            "third_party": third_party,
+            "python": self.python.version,
+            "runtime": unusable.partition("\n")[0] or " / ".join(facts.values()),
+            "level": self.cell.level,
+        }
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Shelves:
+    """The wheels of a matrix: the builds of the core, and the folder of plugins.
+
+    Attributes:
+        checked: Those of the plugins that have cells; the others are there if needed.
+    """
+
+    cores: tuple[Wheel, ...]
+    plugins: tuple[Wheel, ...]
+    folder: Path
+    checked: tuple[Wheel, ...] = ()
+
+
+def shelves(cores: Path, plugins: Path, only: Sequence[str] = ()) -> Shelves:
+    """Read both folders; `only` takes names of distributions and of plugins.
+
+    Raises PluginError if a folder has no wheel of its kind, UsageError for a name without one.
+    """
+    found = Shelves(
+        tuple(wheel for wheel in shelf(cores) if wheel.name == CORE),
+        tuple(wheel for wheel in shelf(plugins) if wheel.plugins),
+        plugins,
+    )
+    for folder, wheels, what in ((cores, found.cores, CORE), (plugins, found.plugins, "a plugin")):
+        if not wheels:
+            given = "there is none"
+            raise PluginError(message(f"the wheels in {folder}", given, f"a wheel of {what}"))
+    names = {wheel.name for wheel in found.plugins}
+    # By its manifest's name, or, without a manifest, by the usual name of its distribution.
+    own = {name.removeprefix(MARKET_PREFIX): name for name in names}
+    own |= {each.name: wheel.name for wheel in found.plugins for each in wheel.manifests}
+    wanted = {own.get(name, canonicalize_name(name)) for name in only} or names
+    if missing := sorted(wanted - names):
+        given, known = f"no wheel in {plugins} is of {missing[0]}", ", ".join(sorted(names))
+        raise UsageError(message("--only", given, f"one of {known}"))
+    return replace(found, checked=tuple(each for each in found.plugins if each.name in wanted))
+
+
+def shelf(folder: Path) -> list[Wheel]:
+    """Every wheel of a folder, sorted by name, version and build; PluginError names a bad one."""
+    wheels = map(_read, folder.glob("*.whl"))
+    return sorted(wheels, key=lambda each: (each.name, each.version, each.build))
+
+
+def _read(path: Path) -> Wheel:
+    try:
+        return read_wheel(path)
+    except PluginError as error:
+        remedy = "Build it again, or take it out of the folder"
+        raise PluginError(message(f"wheel {path.name}", str(error), "", remedy)) from error
+
+
+def tasks(
+    wheels: Shelves,
+    pythons: Sequence[Interpreter],
+    presences: Iterable[Presence],
+    level: str,
+) -> list[Task]:
+    """Every cell; those of one environment stand together, so that it is made once and early."""
+    runtimes = list(presences)
+    made = []
+    for python in pythons:
+        plugins = _one_each(wheels.plugins, python)
+        for core in _one_each(wheels.cores, python):
+            for plugin in (each for each in plugins if each in wheels.checked):
+                choice = _choice(core, plugin, python, plugins)
+                for presence in runtimes:
+                    cell = Cell(plugin.name, str(plugin.version), str(core.version), core.build,
+                                python.minor, presence.runtime.name, level)  # fmt: skip
+                    made.append(Task(cell, core, plugin, python, presence, choice))
+    return made
+
+
+def _one_each(wheels: Sequence[Wheel], python: Interpreter) -> list[Wheel]:
+    """One wheel for each place of the board: a version may have several, for several Pythons."""
+    found: dict[tuple[str, str, str], list[Wheel]] = {}
+    for wheel in wheels:
+        build = wheel.build if wheel.name == CORE else ""
+        found.setdefault((wheel.name, str(wheel.version), build), []).append(wheel)
+    return [best(each, python.minor) for each in found.values()]
+
+
+def _choice(core: Wheel, plugin: Wheel, python: Interpreter, plugins: Sequence[Wheel]) -> Choice:
+    if python.problem:
+        return Choice("")
+    return choose(core, plugin, python.version, plugins)
+
+
+def settled(content: Mapping[str, str], record: CellRecord | None, rerun: Sequence[str]) -> bool:
+    """Whether a cell has a record of the same content that need not be made again."""
+    if record is None or dict(record.content) != dict(content):
+        return False
+    return "all" not in rerun and record.state not in rerun

@@ -1,0 +1,213 @@
+"""CellRecord: what one run of one cell found, as a JSON file that is never changed again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, final
+
+from netcl_plugin_kit.check.reading import from_json
+from netcl_plugin_kit.testing.records import LEVELS, CheckRecord
+from packaging.version import Version
+
+from netcl_core.errors import RecordError, message
+
+SCHEMA: Final = 1
+State: TypeAlias = Literal["pass", "fail", "setup_error", "unsupported"]
+STATES: Final[tuple[State, ...]] = ("pass", "fail", "setup_error", "unsupported")
+RUNTIME: Final = ("name", "platform", "driver", "device")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PYTHON: Final = re.compile(r"\d+\.\d+")
+#: The types of JSON's values, where they are no texts.
+_TYPES: Final[Mapping[str, Any]] = {
+    "runtime": dict,
+    "packages": dict,
+    "content": dict,
+    "seconds": (int, float),
+    "schema": int,
+    "check": (CheckRecord, type(None)),
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The place of a cell: what is checked with what."""
+
+    plugin: str
+    version: str
+    core: str
+    core_build: str
+    python: str
+    runtime: str
+    level: str
+
+    @property
+    def core_label(self) -> str:
+        """The core's version, and its build if it has one."""
+        return f"{self.core}-{self.core_build}" if self.core_build else self.core
+
+    @property
+    def slug(self) -> str:
+        """A file name."""
+        parts = (f"{self.plugin}-{self.version}", self.core_label, f"py{self.python}", self.runtime)
+        return "__".join(parts)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.plugin} {self.version}, core {self.core_label}, Python {self.python}, "
+            f"{self.runtime}"
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CellRecord:
+    """One run of one cell.
+
+    Attributes:
+        runtime: name, platform, driver and device; what is unknown is empty.
+        reason: Why it is not `pass`.
+        log: The last lines of what ended badly.
+        packages: What was installed in the cell's environment.
+        content: What decides whether the cell has to run again: digests of the wheels, the
+            Python, the runtime's driver, the level.
+    """
+
+    plugin: str
+    version: str
+    core: str
+    core_build: str
+    python: str
+    runtime: Mapping[str, str]
+    level: str
+    state: State
+    date: str
+    reason: str = ""
+    log: str = ""
+    seconds: float = 0.0
+    packages: Mapping[str, str] = field(default_factory=dict)
+    content: Mapping[str, str] = field(default_factory=dict)
+    check: CheckRecord | None = None
+    schema: int = SCHEMA
+    kind: str = "cell"
+
+    @property
+    def cell(self) -> Cell:
+        """Where it belongs."""
+        place = (self.plugin, self.version, self.core, self.core_build, self.python)
+        return Cell(*place, self.runtime["name"], self.level)
+
+    def as_json(self) -> dict[str, Any]:
+        """The record as JSON data."""
+        return asdict(self)
+
+
+def now() -> str:
+    """The time of a record: UTC, fine enough to order what ran in the same second."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def save(record: CellRecord, folder: Path) -> Path:
+    """Write a record into a file of its own, whole or not at all; no existing file is touched."""
+    text = json.dumps(record.as_json(), indent=1, ensure_ascii=False) + "\n"
+    day = datetime.fromisoformat(record.date).strftime("%Y%m%dT%H%M%SZ")
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{record.cell.slug}__{day}-{digest}.json"
+    handle, name = tempfile.mkstemp(dir=folder, prefix=".new-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).chmod(0o444)
+        path.hardlink_to(name)
+    except FileExistsError:
+        if path.read_text(encoding="utf-8") != text:
+            raise
+    finally:
+        Path(name).unlink()
+    return path
+
+
+def load(folder: Path) -> tuple[list[CellRecord], list[RecordError]]:
+    """Every cell's record in a folder, the oldest first, and why files could not be read.
+
+    Records of other kinds are passed over.
+    """
+    found, broken = [], []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(data, dict) and data.get("kind") == "cell":
+                found.append(read_cell(path.name, data))
+        except RecordError as error:
+            broken.append(error)
+        except (OSError, ValueError, RecursionError) as error:  # JSON's and UTF-8's are ValueErrors
+            broken.append(RecordError(message(path.name, str(error), "JSON")))
+    return sorted(found, key=lambda record: record.date), broken
+
+
+def latest(records: list[CellRecord]) -> dict[Cell, CellRecord]:
+    """The newest record of each cell."""
+    return {record.cell: record for record in sorted(records, key=lambda each: each.date)}
+
+
+def reasons(
+    records: Iterable[CellRecord], states: Sequence[State]
+) -> list[tuple[State, str, list[Cell]]]:
+    """(state, reason, the cells that have it) of all records in some states, in their order."""
+    found: dict[tuple[State, str], list[Cell]] = {}
+    for record in sorted(records, key=lambda each: STATES.index(each.state)):
+        if record.state in states:
+            found.setdefault((record.state, record.reason), []).append(record.cell)
+    return [(state, reason, cells) for (state, reason), cells in found.items()]
+
+
+def _check_types(record: CellRecord) -> None:
+    """Raise TypeError for a value of a type that the class does not say."""
+    for each in fields(CellRecord):
+        value = getattr(record, each.name)
+        wanted = _TYPES.get(each.name, str)
+        if not isinstance(value, wanted):
+            raise TypeError(f"{each.name} is {value!r:.80}")
+        if wanted is dict and not all(isinstance(text, str) for text in value.values()):
+            raise TypeError(f"{each.name} is {value!r:.80}")
+
+
+def _check_place(cell: Cell) -> None:
+    """Raise ValueError unless a cell can be sorted, and named as a file."""
+    Version(cell.version)
+    Version(cell.core)
+    for text in (cell.plugin, cell.runtime, cell.core_build or "0", cell.python):
+        if not _NAME.fullmatch(text):
+            raise ValueError(f"the name {text!r:.80}")
+    if cell.level not in LEVELS or not _PYTHON.fullmatch(cell.python):
+        raise ValueError(f"level {cell.level!r:.80}, Python {cell.python!r:.80}")
+
+
+def read_cell(name: str, data: Mapping[str, Any]) -> CellRecord:
+    """A cell's record from JSON data; raises RecordError that begins with the name."""
+    if data.get("schema") != SCHEMA:
+        remedy = "Upgrade netcl-plugin-tools"
+        raise RecordError(message(name, f"schema {data.get('schema')!r}", str(SCHEMA), remedy))
+    names = {each.name for each in fields(CellRecord)}
+    known = {key: value for key, value in data.items() if key in names}
+    try:
+        if known.get("check") is not None:
+            known["check"] = from_json(known["check"])
+        record = CellRecord(**known)
+        _check_types(record)
+        datetime.fromisoformat(record.date)
+        if record.state not in STATES or set(RUNTIME) - set(record.runtime):
+            raise ValueError(f"state {record.state!r}, runtime {sorted(record.runtime)}")
+        _check_place(record.cell)
+    except (TypeError, ValueError) as error:  # a missing field, a date that is none
+        raise RecordError(message(name, str(error), "the fields of a cell's record")) from error
+    return record

@@ -1,0 +1,179 @@
+"""`netcl matrix run`: prepares runtimes and Pythons, runs the cells, says what came out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+from netcl_core.config import cache_root
+from netcl_core.scratch import Scratch
+from netcl_plugin_tools.matrix import pythons
+from netcl_plugin_tools.matrix.environments import Environments
+from netcl_plugin_tools.matrix.plan import Shelves, shelves, tasks
+from netcl_plugin_tools.matrix.processes import Processes
+from netcl_plugin_tools.matrix.progress import Bar
+from netcl_plugin_tools.matrix.pythons import Interpreter
+from netcl_plugin_tools.matrix.records import STATES, reasons
+from netcl_plugin_tools.matrix.running import Result, Runner
+from netcl_plugin_tools.matrix.runtimes import (
+    RUNTIMES,
+    Ask,
+    Presence,
+    Runtime,
+    devices_here,
+    locate,
+)
+from netcl_plugin_tools.matrix.tables import print_reasons
+from netcl_plugin_tools.matrix.wheelhouse import Wheelhouse
+
+INTERRUPTED: Final = 130  # what a shell reports of a command that Ctrl-C ended
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of the command."""
+
+    cores: Path
+    plugins: Path
+    only: Sequence[str]
+    records: Path
+    pythons: Sequence[str]
+    runtimes: Sequence[str]
+    level: str
+    jobs: int
+    timeout: float
+    rerun: Sequence[str]
+    find_links: Sequence[Path]
+    download: bool
+    index_url: str
+    as_json: bool
+
+
+def run(options: Options) -> int:
+    """Run a matrix; 0: nothing failed, 1: a cell failed, 3: no cell could be run."""
+    wheels = shelves(options.cores, options.plugins, options.only)
+    processes = Processes()
+    folder = cache_root().absolute() / "matrix"  # children work in folders of their own
+    wheelhouse = Wheelhouse(
+        folder / "wheelhouse", processes, options.find_links, options.download, options.index_url
+    )
+    environments = Environments(folder / "environments", processes, shutil.which("uv"))
+    _say(f"Environments are made by {environments.tool}.")
+    # Asked to end, a run ends its children too, as after Ctrl-C.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with Scratch("matrix") as work:
+            found = pythons.find_all(options.pythons)
+            ask = devices_here(processes, Path(work))
+            here = _presences(options.runtimes, found, wheelhouse, environments, Path(work), ask)
+            results = _run(options, wheels, found, here, processes, wheelhouse, environments)
+    except KeyboardInterrupt:
+        _say("Interrupted: finished cells have their records, the same command goes on from there.")
+        return INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    _report(results, options, environments)
+    states = Counter(each.record.state for each in results)
+    if states["fail"]:
+        return 1
+    return 0 if states["pass"] else 3
+
+
+def _presences(
+    names: Sequence[str],
+    found: Sequence[Interpreter],
+    wheelhouse: Wheelhouse,
+    environments: Environments,
+    work: Path,
+    ask: Ask,
+) -> list[Presence]:
+    """Each runtime on this machine; the packages of those from pip are installed once for all."""
+    return [
+        _presence(RUNTIMES[name], found, wheelhouse, environments, work / name, ask)
+        for name in dict.fromkeys(names)
+    ]
+
+
+def _presence(
+    runtime: Runtime,
+    found: Sequence[Interpreter],
+    wheelhouse: Wheelhouse,
+    environments: Environments,
+    folder: Path,
+    ask: Ask,
+) -> Presence:
+    if not runtime.packages:
+        return locate(runtime, None, folder, ask)
+    python = next((each for each in found if not each.problem), None)
+    if python is None:
+        return Presence(runtime, problem="there is no Python to install it with")
+    supply = wheelhouse.provide(python, runtime.packages)
+    layer = None if supply.problem else environments.layer(python, supply)
+    problem = supply.problem if layer is None else layer.problem
+    if layer is None or problem:
+        return Presence(runtime, problem=problem)
+    return locate(runtime, layer.folder, folder, ask)
+
+
+def _run(
+    options: Options,
+    wheels: Shelves,
+    found: Sequence[Interpreter],
+    here: Sequence[Presence],
+    processes: Processes,
+    wheelhouse: Wheelhouse,
+    environments: Environments,
+) -> list[Result]:
+    planned = tasks(wheels, found, here, options.level)
+    with Bar(len(planned)) as bar:
+        runner = Runner(
+            processes,
+            wheelhouse,
+            environments,
+            wheels.folder,
+            options.records,
+            options.timeout,
+            options.rerun,
+            bar.watch,
+        )
+        return runner.run(planned, options.jobs)
+
+
+def _report(results: Sequence[Result], options: Options, environments: Environments) -> None:
+    counts = Counter(each.record.state for each in results)
+    if options.as_json:
+        data = {
+            "cells": [_data(each) for each in results],
+            "counts": {state: counts[state] for state in STATES},
+            "kept": sum(each.kept for each in results),
+            "records": str(options.records),
+            "environments": environments.tool,
+        }
+        print(json.dumps(data, indent=2, ensure_ascii=False))
+        return
+    found = reasons((each.record for each in results), STATES[1:])
+    if found:
+        print_reasons(found)
+        print()
+    kept = sum(each.kept for each in results)
+    said = ", ".join(f"{counts[state]} {state}" for state in STATES)
+    print(f"{said}; {len(results)} cells, {kept} of them from earlier records in {options.records}")
+
+
+def _data(result: Result) -> Mapping[str, Any]:
+    record = result.record.as_json()
+    names = ("plugin", "version", "core", "core_build", "python", "runtime", "level", "state",
+             "reason", "date", "seconds")  # fmt: skip
+    return {**{name: record[name] for name in names}, "kept": result.kept}
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,204 @@
+"""`netcl plugins prefer`: the setting `resolve`, by name or by measurement, and the lock file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, final
+
+from netcl_plugin_kit.speed.comparing import data_of, measured, print_measured
+from netcl_plugin_kit.speed.ordering import WORTH, fastest_order
+
+import netcl_core as nc
+from netcl_core.cli import print_json
+from netcl_core.errors import ArgumentError, MissingOpError, NetclError, message
+from netcl_core.ops.choosing import offers_of
+from netcl_core.plugins.commands import decision_on
+from netcl_core.plugins.market.survey import meant
+from netcl_core.plugins.registry import registry
+from netcl_core.plugins.resolution import canonical
+from netcl_plugin_tools.lock.renewing import renewer
+from netcl_plugin_tools.settings import file
+from netcl_plugin_tools.settings.file import Table
+
+_WHO: Final = "plugins prefer"
+_RESOLVE: Final = "resolve"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """What became of a choice: the file, whether it changed, and what was and is said there."""
+
+    path: Path
+    changed: bool
+    before: Any
+    now: Any
+
+
+def choose(op: str, choice: str, as_json: bool) -> int:
+    """Have a provider or an implementation serve a name from now on."""
+    registry.load()
+    _settle(op, _meant(op, choice), as_json)
+    return 0
+
+
+def forget(op: str, as_json: bool) -> int:
+    """Leave a name to the rules again; 2 for one that nobody has."""
+    registry.load()
+    if op not in _resolve(file.table()):
+        list(_offered(op))
+    _settle(op, [], as_json)
+    return 0
+
+
+def choose_measured(
+    op: str, shapes: str | None, attrs: Sequence[str], dtype: str, device: str | None, as_json: bool
+) -> int:
+    """Have those serve an op that are the fastest on this machine; 1 if nothing computes it."""
+    found = measured(op, shapes, attrs, dtype, device)
+    if not as_json:
+        print_measured(found)
+        print()
+    order, part = fastest_order(found)
+    if not order:
+        print_json({**data_of(found), "choice": None}) if as_json else print("nothing computes it")
+        return 1
+    if shapes is None and not as_json:
+        print("note: the shapes of the conformance cases are small; --shapes measures with yours")
+    if part < WORTH:
+        _settle(op, [*order, *_owners(op)], as_json, data_of(found))
+    elif as_json:
+        print_json({**data_of(found), "choice": None})
+    else:
+        faster = f"by more than {100 - 100 * WORTH:.0f} %"
+        print(f"{op} stays as it is: nothing is faster {faster} than what serves")
+    return 0
+
+
+# -- who is meant --------------------------------------------------------------------------
+
+
+def _offered(name: str) -> Iterator[tuple[str, str]]:
+    """Each provider of a name, and its implementation's label or ""; raises MissingOpError."""
+    rows = registry.op_rows(name, parts=True)
+    if rows:
+        yield from ((row.provider, "") for row in rows)
+        yield from ((o.provider, o.label) for o in offers_of(name) if o.item not in rows)
+        return
+    try:
+        said = nc.plugins.why(name)
+    except MissingOpError:
+        commands, _ = decision_on(name)
+        if not commands:
+            raise
+        yield from ((each.provider, "") for each in commands)
+    else:
+        yield from ((each.provider, "") for each in said.candidates)
+
+
+def _meant(op: str, choice: str) -> list[str]:
+    """What the setting says for a choice: a distribution, or one of its implementations."""
+    offered = list(dict.fromkeys(_offered(op)))
+    distribution, _, label = choice.partition(":")
+    whole = meant(distribution, [provider for provider, _ in offered])
+    for provider, _ in offered:
+        if not label and canonical(provider) in whole:
+            return [canonical(provider)]
+    wanted = (label or choice).strip().lower()
+    found = [
+        f"{canonical(provider)}:{own}"
+        for provider, own in offered
+        if own.lower() == wanted and (not label or canonical(provider) in whole)
+    ]
+    if len(found) == 1:
+        return [*found, *_owners(op)]
+    known = [f"{canonical(provider)}{own and ':'}{own}" for provider, own in offered]
+    if found:
+        raise ArgumentError(message(_WHO, f"{choice!r} may mean {' or '.join(found)}"))
+    words = {each.lower(): each for row in (*offered, known) for each in row if each}
+    close = get_close_matches(choice.lower(), words, n=1)
+    remedy = f"Did you mean {words[close[0]]!r}?" if close else ""
+    given = f"nobody offers {op} as {choice!r}"
+    raise ArgumentError(message(_WHO, given, f"one of {', '.join(known)}", remedy))
+
+
+def _owners(op: str) -> list[str]:
+    """Whose operator has the implementations, where several bring one of that name."""
+    rows = registry.op_rows(op, parts=True)
+    row = registry.find_op(op) if len(rows) > 1 else None
+    return [] if row is None else [canonical(row.provider)]
+
+
+# -- writing and telling -------------------------------------------------------------------
+
+
+def _settle(
+    op: str, entries: Sequence[str], as_json: bool, more: dict[str, Any] | None = None
+) -> None:
+    """Write a choice into the file and the lock, and tell what became of it."""
+    renew = renewer(_WHO)  # a lock that cannot be read leaves the file as it is
+    written = _write(op, entries)
+    notes = [*renew(op), *file.overruled(_RESOLVE)]
+    if as_json:
+        data = {"op": op, "file": str(written.path), "changed": written.changed}
+        choice = {"choice": written.now, "before": written.before, "notes": notes}
+        print_json({**(more or {}), **data, **choice})
+    else:
+        _tell(op, written, notes)
+
+
+def _write(op: str, entries: Sequence[str]) -> _Written:
+    """Have the file name those for an op, and the lock file choose so; none: forget it."""
+    said = list(entries) if len(entries) != 1 else entries[0]
+
+    def edit(table: Table) -> None:
+        resolve = _resolve(table)
+        if entries:
+            table.setdefault(_RESOLVE, {})[op] = said
+        elif op in resolve:
+            del resolve[op]
+            if not resolve:
+                del table[_RESOLVE]
+
+    before = _resolve(file.table()).get(op)
+    path, changed = file.change(_WHO, edit)
+    return _Written(path, changed, before, said or None)
+
+
+def _resolve(table: Table) -> Table:
+    """The setting, which may be one text for many ops: there is no place for one of them."""
+    found = table.get(_RESOLVE, {})
+    if not isinstance(found, MutableMapping):
+        given = f"{_RESOLVE} is {found!r:.60} in {file.place()}"
+        raise ArgumentError(message(_WHO, given, "a table of ops"))
+    return found
+
+
+def _tell(op: str, written: _Written, notes: Sequence[str]) -> None:
+    now = "left to the rules" if written.now is None else _shown(written.now)
+    if not written.changed:
+        print(f"{op}: already {now} in {written.path}")
+    else:
+        was = "" if written.before is None else f", before: {_shown(written.before)}"
+        print(f"{op}: {now} in {written.path}{was}")
+    for line in (*notes, *_effect(op)):
+        print(line)
+
+
+def _shown(said: Any) -> str:
+    return said if isinstance(said, str) else ", then ".join(map(str, said))
+
+
+def _effect(op: str) -> Iterator[str]:
+    """Who serves on the default device from now on."""
+    try:
+        with nc.plugins.unlocked():
+            said = nc.plugins.why(op)
+    except NetclError:  # a command, or nobody's
+        return
+    for each in said.candidates:
+        if each.chosen:
+            yield f"-> {each.label} ({each.provider}): {each.reason}"

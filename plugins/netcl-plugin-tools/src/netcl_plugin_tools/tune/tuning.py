@@ -1,0 +1,129 @@
+"""`netcl tune`: notes what a run asks for, measures it within the budget, and keeps records."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, final
+
+from netcl_plugin_kit.shapes import attribute
+from netcl_plugin_kit.testing.op_runs import run_op, tunable_ops
+from netcl_plugin_kit.writing import write_text
+
+from netcl_core import config, dtype_name, use_device
+from netcl_core.cli import print_json
+from netcl_core.ops import tuning_records
+from netcl_core.ops.tuners import Offered, tuning_by
+from netcl_core.ops.tuning import ChosenSettings
+from netcl_core.ops.tuning_records import HERE, Record
+from netcl_plugin_tools.tune import report, runs
+from netcl_plugin_tools.tune.trials import Trial
+
+
+def run(
+    *,
+    target: str,
+    shapes: str | None,
+    attrs: Sequence[str],
+    dtype: str,
+    device: str | None,
+    budget: float,
+    backward: bool,
+    again: bool,
+    forget: bool,
+    export: Path | None,
+    as_json: bool,
+) -> int:
+    """Do what the options say; 1 if there is nothing to do it with."""
+    if forget or export is not None:
+        return _change_records(target, export, forget)
+    dtype = dtype_name(dtype, "--dtype")
+    given = dict(attribute(runs.WHO, each) for each in attrs)
+    if not config.get("cache"):
+        print("netcl: the setting cache is off: no record will outlive this", file=sys.stderr)
+    noter = Noter(again)
+    with contextlib.nullcontext() if device is None else use_device(device):
+        with tuning_by(noter):
+            _run(target, shapes, dtype, given, backward)
+        results = list(_measured(noter.trials, budget, report.nothing if as_json else report.show))
+    if as_json:
+        print_json([report.data(trial, record) for trial, record in results])
+    elif not results:
+        print(report.why_nothing(target, noter.known))
+    if results and results[-1][0].interrupted:
+        raise KeyboardInterrupt
+    return 0 if results or noter.known else 1
+
+
+def _run(
+    target: str, shapes: str | None, dtype: str, attrs: dict[str, Any], backward: bool
+) -> None:
+    if ":" in target:
+        runs.run_function(target, shapes, dtype, backward)
+        return
+    for op in [target] if target else tunable_ops():
+        run_op(runs.WHO, op, shapes, dtype, attrs)
+
+
+@final
+class Noter:
+    """A tuner that notes one call for each record that there could be.
+
+    Attributes:
+        trials: The calls, with their inputs.
+        known: How many places have a record of the user's already, and are left out.
+    """
+
+    def __init__(self, again: bool) -> None:
+        self._again = again
+        self._places: set[Any] = set()
+        self.trials: list[Trial] = []
+        self.known = 0
+
+    def wants(self, decision: ChosenSettings) -> bool:
+        """Whether no record of the user's decided."""
+        record = decision.record
+        if not self._again and record is not None and record.source == HERE:
+            self.known += decision.place not in self._places
+            self._places.add(decision.place)
+            return False
+        return True
+
+    def __call__(self, offered: Offered) -> bool:
+        if offered.place not in self._places:
+            self._places.add(offered.place)
+            self.trials.append(Trial(offered))
+        return True
+
+
+def _measured(
+    trials: Sequence[Trial], budget: float, tell: Callable[[Trial, Record | None], None]
+) -> Iterator[tuple[Trial, Record | None]]:
+    """Measure one after the other, each with its share of what is left, until Ctrl-C."""
+    end = time.perf_counter() + (budget if math.isfinite(budget) else 1e9)
+    for number, trial in enumerate(trials):
+        share = max(0.0, end - time.perf_counter()) / (len(trials) - number)
+        trial.measure(share)
+        record = trial.record()
+        tell(trial, record)
+        yield trial, record
+        if trial.interrupted:
+            return
+
+
+def _change_records(op: str, export: Path | None, forget: bool) -> int:
+    records, faults = tuning_records.all_own()
+    found = [each for each in records if op in {"", each.place.implementation.split(":")[1]}]
+    for fault in faults:
+        print(f"ignored: {fault}", file=sys.stderr)
+    if export is not None and found:
+        write_text("tune", export, tuning_records.as_json(found))
+        print(f"{export}: {len(found)} records")
+    if forget:
+        tuning_records.forget([each.place for each in found])
+        print(f"{len(found)} records are gone")
+    return 0 if found else 1
