@@ -95,14 +95,17 @@ def _changed(x: Array, manner: int, random: np.random.Generator) -> Array:
 
 
 def wrongs(
-    gradients: Sequence[Any], random: np.random.Generator
+    gradients: Sequence[Any], random: np.random.Generator, finite: Array
 ) -> Iterator[tuple[Any, list[Any]]]:
-    """Wrong gradients of a node, with what is wrong; those that change nothing are left out."""
+    """Wrong gradients of a node, with what is wrong; those that change nothing are left out.
+
+    `finite` says which elements of the result are numbers: no difference is known at the others.
+    """
     for factor in FACTORS:
         changed = [_scaled(each, factor) for each in gradients]
         if any(b is not None and _visible(a, b) for a, b in zip(gradients, changed, strict=True)):
             yield factor, changed
-    changed = [_off(each, random) for each in gradients]
+    changed = [_off(each, random, finite) for each in gradients]
     if any(b is not None and _visible(a, b) for a, b in zip(gradients, changed, strict=True)):
         yield ONE, changed
 
@@ -115,7 +118,7 @@ def _scaled(gradient: Any, factor: float) -> Any:
     return Tensor.from_host(array, gradient.device)
 
 
-def _off(gradient: Any, random: np.random.Generator) -> Any:
+def _off(gradient: Any, random: np.random.Generator, finite: Array) -> Any:
     """The gradient with twice the largest of its numbers at one place."""
     if gradient is None or not gradient.size:
         return gradient
@@ -123,7 +126,8 @@ def _off(gradient: Any, random: np.random.Generator) -> Any:
     known = np.abs(array[np.isfinite(array)])
     flat = array.reshape(-1)
     place = int(random.integers(flat.size))
-    if known.size and np.isfinite(flat[place]):
+    seen = finite.shape != array.shape or finite.reshape(-1)[place]
+    if known.size and np.isfinite(flat[place]) and seen:
         with np.errstate(all="ignore"):
             flat[place] += 2 * known.max()
     return Tensor.from_host(array, gradient.device)
@@ -139,7 +143,7 @@ def _visible(right: Any, wrong: Any) -> bool:
     )
 
 
-def judge(figures: Figures, every: int = 1) -> Callable[..., None]:
+def judge(figures: Figures, every: int, finite: Array) -> Callable[..., None]:
     """A check of a node: right gradients, and wrong ones of one node in every so many."""
 
     def check(node: Any, upstream: Any, gradients: Sequence[Any]) -> None:
@@ -150,7 +154,7 @@ def judge(figures: Figures, every: int = 1) -> Callable[..., None]:
         if figures.nodes % every:
             return
         random = np.random.default_rng(figures.nodes)
-        for what, wrong in wrongs(gradients, random):
+        for what, wrong in wrongs(gradients, random, finite):
             figures.tried[what] += 1
             if find_doubt(node, upstream, wrong) is None:
                 figures.passed[what] += 1
@@ -186,7 +190,8 @@ def run(case: Case, dtype: str, number: int, device: Any, figures: Figures, ever
             return
         seed = random.standard_normal(result.shape).astype(result.dtype)
         mode = ag.detect_anomaly(check_numerics=True)
-        mode._mode = (False, judge(figures, every))  # NaN is the other check's
+        check = judge(figures, every, np.isfinite(result.to_host()))
+        mode._mode = (False, check)  # NaN is the other check's
         with mode:
             ag.backward(result, seed)
 
