@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 from broken import GOOD
 from distributions import install, install_plugin
+from netcl_market.installed import Installed
+from netcl_market.states import States
+from netcl_market.survey import survey
 from netcl_plugin_tools.lock.pins import pin
 
 from netcl_core.errors import NetclError, RegistrationError
@@ -20,9 +23,6 @@ from netcl_core.ops.declared.expressions import Expression
 from netcl_core.ops.declared.operators import operator_of
 from netcl_core.ops.declared.reading import Table
 from netcl_core.ops.declared.tables import NUMPY, SHAPES, Ops
-from netcl_core.plugins.market.installed import Installed
-from netcl_core.plugins.market.states import States
-from netcl_core.plugins.market.survey import survey
 
 EXAMPLE = Path(__file__).parent.parent / "plugins/examples/netcl-plugin-standardize/src"
 PACKAGE = "netcl_plugin_standardize"

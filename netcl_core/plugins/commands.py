@@ -11,7 +11,7 @@ from netcl_core.errors import PluginError, message
 from netcl_core.plugins import catalogue, complaints, loading
 from netcl_core.plugins.asking import ask
 from netcl_core.plugins.kinds import KINDS
-from netcl_core.plugins.market.survey import Plugin
+from netcl_core.plugins.plugin import Plugin
 from netcl_core.plugins.registry import ambiguous, registry
 from netcl_core.plugins.resolution import Decision, Offer, canonical, decide
 

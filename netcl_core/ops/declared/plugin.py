@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, final
 
+from netcl_market.manifests import table_in
+
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.hookspecs import hookimpl
 from netcl_core.ops.declared.expressions import Expression, wrong
@@ -15,7 +17,6 @@ from netcl_core.ops.declared.operators import operator_of
 from netcl_core.ops.declared.reading import Table
 from netcl_core.ops.declared.tables import NUMPY
 from netcl_core.ops.registrars import OperatorRegistrar, PrimitiveRegistrar
-from netcl_core.plugins.market.manifests import table_in
 
 #: The room above that knows what cases are.
 _CASES: Final = "netcl_core.testing.declared_cases"

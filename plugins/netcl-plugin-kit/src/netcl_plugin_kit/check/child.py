@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO, final
 from netcl_core import Device, get_device
 from netcl_core.errors import NetclError
 from netcl_core.plugins import loading
-from netcl_core.plugins.market.survey import Plugin
+from netcl_core.plugins.protocol import Plugin
 from netcl_core.plugins.registry import registry
 from netcl_core.testing import usable_devices
 from netcl_core.testing.vocabulary import CHECKS

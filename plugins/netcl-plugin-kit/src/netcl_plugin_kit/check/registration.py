@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from netcl_market.finding import FILE
+
 from netcl_core import DTYPES, plugins
 from netcl_core.hookspecs import SINCE
 from netcl_core.plugins import loading
 from netcl_core.plugins.commands import plugin_commands
 from netcl_core.plugins.kinds import KINDS, REGISTERED
-from netcl_core.plugins.market.finding import FILE
-from netcl_core.plugins.market.survey import Plugin
+from netcl_core.plugins.protocol import Plugin
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.testing import Case
 from netcl_plugin_kit.check.findings import CheckFinding

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any, Final, TextIO, final
 
 import numpy as np
+from netcl_market.children import end_with
 
 from netcl_core import DTYPES, Device, use_device
 from netcl_core.autograd import Operator
 from netcl_core.dtypes import Dtype
 from netcl_core.errors import BuildError, DeviceError
 from netcl_core.hardware.device import opencl_module
-from netcl_core.plugins.market.children import end_with
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream

@@ -13,7 +13,7 @@ from netcl_core.errors import PluginError, message
 from netcl_core.ops.choosing import unfit
 from netcl_core.plugins import loading
 from netcl_core.plugins.kinds import OP_KINDS
-from netcl_core.plugins.market.survey import Plugin
+from netcl_core.plugins.protocol import Plugin
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.plugins.resolution import canonical
 from netcl_core.testing import Case, Scenario

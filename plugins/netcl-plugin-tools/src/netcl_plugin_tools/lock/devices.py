@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+from netcl_market.lock import ANY_DTYPE, EVERY_DTYPE, DevicePart
+
 import netcl_core as nc
 from netcl_core.ops.tuning import untuned
 from netcl_core.plugins.commands import providers
 from netcl_core.plugins.kinds import KINDS
-from netcl_core.plugins.market.lock import ANY_DTYPE, EVERY_DTYPE, DevicePart
 from netcl_core.plugins.registry import registry
 from netcl_core.plugins.resolution import Offer, decide
 from netcl_plugin_tools.lock.sources import cases, sources

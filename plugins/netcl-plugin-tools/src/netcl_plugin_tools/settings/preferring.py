@@ -16,7 +16,7 @@ from netcl_core.cli import print_json
 from netcl_core.errors import ArgumentError, MissingOpError, NetclError, message
 from netcl_core.ops.choosing import offers_of
 from netcl_core.plugins.commands import decision_on
-from netcl_core.plugins.market.survey import meant
+from netcl_core.plugins.protocol import meant
 from netcl_core.plugins.registry import registry
 from netcl_core.plugins.resolution import canonical
 from netcl_plugin_tools.lock.renewing import renewer

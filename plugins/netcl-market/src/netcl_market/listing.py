@@ -14,11 +14,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from netcl_core.cli.tables import print_json, print_table
-from netcl_core.plugins.market.finding import PRIMITIVES
-from netcl_core.plugins.market.states import States
-from netcl_core.plugins.market.survey import Plugin, survey, unknown_names
-from netcl_core.plugins.resolution import canonical
+from netcl_core.cli import print_json, print_table
+from netcl_core.plugins.protocol import PRIMITIVES, Plugin, canonical
+from netcl_market.states import States
+from netcl_market.survey import survey, unknown_names
 
 _FACTS: Final = (
     "name", "distribution", "version", "kind", "state", "code", "reason", "remedy", "group",

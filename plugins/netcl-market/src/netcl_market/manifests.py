@@ -16,10 +16,10 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, final
 
+from netcl_core import API_VERSION
 from netcl_core.errors import plain
-from netcl_core.plugins.market.failures import plugin_error
-from netcl_core.plugins.market.finding import FILE, Distribution, manifest_path
-from netcl_core.version import API_VERSION
+from netcl_market.failures import plugin_error
+from netcl_market.finding import FILE, Distribution, manifest_path
 
 SCHEMA: Final = 1
 #: In bytes, in levels of tables and lists, and in dots in a line: no manifest comes near these.

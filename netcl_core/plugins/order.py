@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from netcl_core.plugins.market.survey import Plugin
+from netcl_core.plugins.plugin import Plugin
 from netcl_core.plugins.resolution import canonical
 
 _NEEDED: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?!.*;.*\bextra\b)")

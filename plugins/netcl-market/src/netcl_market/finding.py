@@ -6,7 +6,6 @@ of ours; what they say is remembered while they stay as they are.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from pathlib import PurePosixPath
 from typing import Any, Final, final
 
 from netcl_core.errors import plain
-from netcl_core.plugins.market import scanning
-from netcl_core.plugins.market.file_memory import FileMemory
-from netcl_core.plugins.resolution import canonical
+from netcl_core.plugins.protocol import canonical
+from netcl_market import scanning
+from netcl_market.file_memory import FileMemory
 
 PLUGINS: Final = "netcl_core.plugins"
 PRIMITIVES: Final = "netcl_core.primitives"
@@ -74,14 +73,6 @@ class Distribution:
     def metadata(self, name: str) -> str | None:
         """A file of its metadata; None if it is missing or is no text."""
         return scanning.read(self.handle, name)
-
-    def load(self, group: str, name: str) -> Any:
-        """Import what an entry point names."""
-        module, _, path = self.points[group, name].partition("[")[0].partition(":")
-        found: Any = importlib.import_module(module.strip())
-        for attribute in filter(None, path.strip().split(".")):
-            found = getattr(found, attribute)
-        return found
 
 
 def distributions(memory: FileMemory | None = None) -> list[Distribution]:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, final
 
-from netcl_core.plugins.resolution import canonical
+from netcl_core.plugins.protocol import canonical
 
 _METADATA: Final = (".dist-info", ".egg-info")
 

@@ -15,11 +15,10 @@ from typing import Any, Final, TypeVar, final
 
 from netcl_core import config
 from netcl_core.errors import PluginError, message
-from netcl_core.plugins.market.failures import plugin_error
-from netcl_core.plugins.resolution import canonical, lock_is_strict
+from netcl_core.plugins.protocol import LOCK_FILE, canonical, lock_file, lock_is_strict
+from netcl_market.failures import plugin_error
 
 SCHEMA: Final = 2
-FILE: Final = "netcl.lock"
 #: The key of a name's choice between providers, beside those of implementations by dtype.
 ANY_DTYPE: Final = "*"
 #: The key of a choice between implementations that is the same in every dtype.
@@ -108,7 +107,7 @@ def strictly_listed() -> frozenset[str] | None:
 
     None where nothing restricts them; a file that is no lock is an error later, at the load.
     """
-    path = find() if config.get("plugins-autoload") and lock_is_strict() else None
+    path = lock_file() if config.get("plugins-autoload") and lock_is_strict() else None
     try:
         return (
             None if path is None else frozenset(map(canonical, read(path, sources=False).plugins))
@@ -118,25 +117,6 @@ def strictly_listed() -> frozenset[str] | None:
 
 
 # -- finding and reading -----------------------------------------------------------------
-
-
-def find() -> Path | None:
-    """The lock file that holds for the working directory; None if there is none.
-
-    That of the setting `lock`, else the nearest `netcl.lock` above the working directory.
-    A file that the setting names need not exist.
-    """
-    given: str | None = config.get("lock")
-    if given is None:
-        return None
-    return config.base_of("lock") / given if given else nearest()
-
-
-def nearest() -> Path | None:
-    """The nearest `netcl.lock` in or above the working directory, whatever the setting says."""
-    here = config.working_folder()
-    places = (folder / FILE for folder in (here, *here.parents))
-    return next((path for path in places if path.is_file()), None)
 
 
 def read(path: Path, *, sources: bool = True) -> Lock:
@@ -159,7 +139,7 @@ def parse(data: bytes, *, sources: bool = True) -> Lock:
     schema = _take(table, "", "schema", int)
     if schema != SCHEMA:
         remedy = "Upgrade netcl-core" if schema > SCHEMA else "Delete it and write it again"
-        text = message(FILE, f"schema {schema}", f"schema {SCHEMA}", remedy)
+        text = message(LOCK_FILE, f"schema {schema}", f"schema {SCHEMA}", remedy)
         raise plugin_error("NP502", text)
     devices = _take(table, "", "devices", dict)
     return Lock(
@@ -172,7 +152,7 @@ def parse(data: bytes, *, sources: bool = True) -> Lock:
 def _unreadable(what: str) -> PluginError:
     """The error for a file that is no lock."""
     expected = "what `netcl plugins lock` wrote"
-    return plugin_error("NP501", message(FILE, what, expected, "Delete it and write it again"))
+    return plugin_error("NP501", message(LOCK_FILE, what, expected, "Delete it and write it again"))
 
 
 def _part(table: Any, where: str) -> DevicePart:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar, final
 
-from netcl_core.plugins.market import notebook
+from netcl_market import notebook
 
 _SCHEMA: Final = 3
 #: Of a file its times in nanoseconds, its size in bytes and its inode; nothing where none is there.

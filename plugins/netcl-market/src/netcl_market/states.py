@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_core import config
-from netcl_core.plugins.market import notebook
-from netcl_core.plugins.market.finding import Distribution
+from netcl_market import notebook
+from netcl_market.finding import Distribution
 
 #: Codes of what must not even be tried.
 DEADLY: Final = frozenset({"NP208", "NP209"})

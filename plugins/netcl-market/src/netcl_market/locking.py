@@ -10,14 +10,19 @@ from typing import Final, final
 
 from netcl_core import config
 from netcl_core.errors import PluginError
-from netcl_core.plugins import complaints
-from netcl_core.plugins.market.failures import FAILURES, plugin_error
-from netcl_core.plugins.market.finding import Distribution
-from netcl_core.plugins.market.lock import FILE, Lock, find
-from netcl_core.plugins.market.lock_verification import NOTES, Difference, verify
-from netcl_core.plugins.market.survey import Plugin
-from netcl_core.plugins.registry import registry
-from netcl_core.plugins.resolution import canonical, lock_is_strict
+from netcl_core.plugins.protocol import (
+    LOCK_FILE,
+    Plugin,
+    canonical,
+    lock_file,
+    lock_is_strict,
+    registry,
+    tell,
+)
+from netcl_market.failures import FAILURES, plugin_error
+from netcl_market.finding import Distribution
+from netcl_market.lock import Lock
+from netcl_market.lock_verification import NOTES, Difference, verify
 
 #: The states of a plugin that works, or of which nothing else is known yet.
 _ABLE: Final = frozenset({"found", "loading", "active"})
@@ -43,13 +48,8 @@ class LockFit:
 
 
 @contextlib.contextmanager
-def unlocked(*, strangers: bool = True) -> Iterator[None]:
-    """A block in which the lock file counts nothing, in the whole process.
-
-    For what writes and checks the lock: plugins that are loaded inside are not held
-    against it, and its choices do not decide. Without `strangers`, what a strict lock does not
-    know is not loaded all the same.
-    """
+def unlocked(*, strangers: bool) -> Iterator[None]:
+    """See `netcl_core.plugins.unlocked`."""
     choices, demand = registry.choices, registry.demand
     loader = None if demand.begun else demand.loader
     _unlocked.append(strangers)
@@ -89,7 +89,7 @@ def insist(plugins: Collection[Plugin]) -> None:
         return
     lines = lacking(lock, plugins)
     if lines:
-        _complain(LockFit(find() or Path(FILE), lock, tuple(lines), False))
+        _complain(LockFit(lock_file() or Path(LOCK_FILE), lock, tuple(lines), False))
 
 
 def lacking(lock: Lock, plugins: Collection[Plugin]) -> list[str]:
@@ -116,12 +116,14 @@ def _state(plugin: Plugin | None) -> str:
 
 def verdict(installed: Iterable[Distribution]) -> LockFit | None:
     """How what is installed fits the lock file of the working directory; None if there is none."""
-    path = find()
+    path = lock_file()
     if path is None:
         if config.get("lock") is None or not config.get("lock-strict"):
             return None
-        text = f"NP501: NETCL_LOCK_STRICT is set, and there is no {FILE} in or above this folder"
-        return LockFit(config.working_folder() / FILE, None, (text,), False)
+        text = (
+            f"NP501: NETCL_LOCK_STRICT is set, and there is no {LOCK_FILE} in or above this folder"
+        )
+        return LockFit(config.working_folder() / LOCK_FILE, None, (text,), False)
     try:
         lock, differences = verify(path, installed)
     except PluginError as error:
@@ -135,4 +137,4 @@ def _complain(found: LockFit) -> None:
     text = "\n".join([f"{found.path} does not fit what is installed:", *lines])
     if not found.fits and lock_is_strict():
         raise plugin_error("NP509", f"NP509: {text}\n{FAILURES['NP509'].remedy}")
-    complaints.tell([text] if lines else ())
+    tell([text] if lines else ())

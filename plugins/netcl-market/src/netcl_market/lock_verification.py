@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final, final
 
 from netcl_core import config
-from netcl_core.plugins.market.failures import FAILURES
-from netcl_core.plugins.market.file_digests import MISSING, Receipts, files_in, whole
-from netcl_core.plugins.market.finding import Distribution
-from netcl_core.plugins.market.installed import Installed, Places, by_name, core, recorded
-from netcl_core.plugins.market.lock import Lock, Pin, read
-from netcl_core.plugins.resolution import lock_is_strict
+from netcl_core.plugins.protocol import lock_is_strict
+from netcl_market.failures import FAILURES
+from netcl_market.file_digests import MISSING, Receipts, files_in, whole
+from netcl_market.finding import Distribution
+from netcl_market.installed import Installed, Places, by_name, core, recorded
+from netcl_market.lock import Lock, Pin, read
 
 #: What is said but does not count as a misfit: all that the lock holds is still there.
 NOTES: Final = frozenset({"NP506"})

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
-from netcl_core.plugins.market.states import DEADLY, States
-from netcl_core.plugins.market.survey import Plugin, survey
+from netcl_core.plugins.protocol import Plugin
 from netcl_core.scratch import Scratch
+from netcl_market.states import DEADLY, States
+from netcl_market.survey import survey
 
 SECONDS: Final = 60.0
 _DONE: Final = "done"
@@ -27,7 +28,7 @@ _CHILD: Final = """
 import json, sys
 given = json.loads(sys.argv[1])
 sys.path[:] = given["path"]
-from netcl_core.plugins.market.children import end_with
+from netcl_market.children import end_with
 end_with(given["parent"])
 from netcl_core.plugins import loading
 with open(given["notes"], "a", encoding="utf-8") as notes:

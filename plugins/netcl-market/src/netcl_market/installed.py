@@ -13,11 +13,10 @@ from importlib.machinery import PathFinder, all_suffixes
 from pathlib import Path
 from typing import Final, final
 
-from netcl_core import config
-from netcl_core.plugins.market.finding import Distribution, find
-from netcl_core.plugins.market.requirements import CORE
-from netcl_core.plugins.resolution import canonical
-from netcl_core.version import VERSION
+from netcl_core import __version__, config
+from netcl_core.plugins.protocol import canonical
+from netcl_market.finding import Distribution, find
+from netcl_market.requirements import CORE
 
 #: Rows of RECORD that tell of this machine and not of the distribution: what the installer writes
 #: about itself, byte code, and scripts, whose first line names an interpreter.
@@ -164,7 +163,7 @@ def is_editable(direct_url: str) -> bool:
 
 def core() -> Installed:
     """The core; without metadata of its own it is a checkout on the path."""
-    return Installed(CORE, VERSION, find(CORE))
+    return Installed(CORE, __version__, find(CORE))
 
 
 def by_name(distributions: Iterable[Distribution]) -> dict[str, Installed]:

@@ -16,10 +16,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from netcl_core.plugins.market.failures import plugin_error
-from netcl_core.plugins.market.finding import Distribution, version_of
-from netcl_core.plugins.resolution import canonical
-from netcl_core.version import API_VERSION, VERSION
+from netcl_core import API_VERSION, __version__
+from netcl_core.plugins.protocol import canonical
+from netcl_market.failures import plugin_error
+from netcl_market.finding import Distribution, version_of
 
 CORE: Final = "netcl-core"
 
@@ -76,7 +76,7 @@ def _check(text: str) -> None:
 
 
 def _version_of(name: str) -> str | None:
-    return VERSION if canonical(name) == CORE else version_of(name)
+    return __version__ if canonical(name) == CORE else version_of(name)
 
 
 @functools.lru_cache(maxsize=4096)

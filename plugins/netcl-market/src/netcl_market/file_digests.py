@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, TypeAlias, final
 
-from netcl_core.plugins.market import notebook
-from netcl_core.plugins.market.installed import Installed, Places
+from netcl_market import notebook
+from netcl_market.installed import Installed, Places
 
 _SCHEMA: Final = 2
 _SETTLED_NS: Final = 2_000_000_000
