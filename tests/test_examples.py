@@ -21,7 +21,7 @@ def shelf(core_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheels of the examples and of all that they require."""
     folder = tmp_path_factory.mktemp("shelf")
     shutil.copy(core_wheel, folder)
-    for name in ("elementwise", "tensor", "linalg", "kit"):
+    for name in ("elementwise", "tensor", "linalg", "kit", "data-kernels"):
         build(ROOT / "plugins" / f"netcl-plugin-{name}", folder, "wheel")
     for project in EXAMPLES:
         build(project, folder, "wheel")

@@ -59,7 +59,6 @@ ACCEPTED = {
         "?",
     ): "the room above that makes ops on first use, by its path",
     ("netcl_core.hardware.device", "?"): "the room above that holds a device's memory, by its path",
-    ("netcl_core.ops.declared.plugin", "?"): "the room above that knows what cases are",
     ("netcl_core.plugins.names", "?"): "the faces, whose names are refused, lie above",
     ("netcl_core.plugins", "?"): "PEP 562: `netcl plugins list` imports no NumPy",
     ("netcl_core.plugins.manager", "?"): "the module of a plugin's namespace",
@@ -87,6 +86,10 @@ ACCEPTED = {
         "netcl_core.plugins.market.manifests",
         "tomllib",
     ): "slow, and remembered manifests need none of it",
+    (
+        "netcl_core.plugins.market.survey",
+        "netcl_core.plugins.catalogue",
+    ): "slow, and only `trust = 'data'` asks who reads plugins that are data",
     ("netcl_core.config", "tomllib"): "slow, and only a project has a file of settings",
     ("netcl_core.config", "platformdirs"): "slow, and a chosen cache folder needs none of it",
     (
@@ -140,6 +143,10 @@ ACCEPTED_IN_PLUGINS = {
             "tensor",
         )
     },
+    (
+        "netcl_plugin_data_kernels.hooks",
+        "netcl_plugin_data_kernels.cases",
+    ): "only checks need the cases",
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
     ("netcl_plugin_kit", "netcl_plugin_kit.commands"): "the same",
     ("netcl_plugin_tools", "netcl_plugin_tools.commands"): "the same",

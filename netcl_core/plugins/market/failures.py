@@ -58,6 +58,12 @@ FAILURES: Final = {
             "The plugin's manifest uses a newer schema than this core supports.",
             "Upgrade netcl-core, or install an older release of the plugin.",
         ),
+        NP106=(
+            "The plugin is data, and the plugin that reads such is not installed, is switched off "
+            "or does not work.",
+            "Do what the message says: install the reader, name it in the settings, or repair it. "
+            "For the plugin's author: list the reader in `dependencies`.",
+        ),
     ),
     **_kinds(
         QUARANTINED,
