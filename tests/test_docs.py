@@ -28,8 +28,13 @@ _FENCE = re.compile(r"^```(python|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 #: The modules whose names are for everybody, and what their examples are run by.
 FACES = ("netcl_core", "netcl_core.autograd", "netcl_core.plugins", "netcl_core.testing")
 HELP = os.pathsep.join(map(str, (ROOT / "tests" / "support", ROOT / "benchmarks")))
-#: Plugins that bring a command and nothing that runs on a device: their cells are grey.
-NO_DEVICE = {"netcl-plugin-train", "netcl-plugin-kit", "netcl-plugin-tools"}
+#: Plugins of which nothing runs on a device: commands, what reads others. Their cells are grey.
+NO_DEVICE = {
+    "netcl-plugin-train",
+    "netcl-plugin-kit",
+    "netcl-plugin-tools",
+    "netcl-plugin-data-kernels",
+}
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)[^)]*\)")
 
 
@@ -171,7 +176,7 @@ def test_every_kind_of_finding_is_documented(code: str) -> None:
 
 
 def test_every_failure_of_a_plugin_is_proved_by_a_broken_one() -> None:
-    """But for two names that collide, which takes two plugins, and for data without a market."""
+    """But for two names that collide, which takes two plugins, and a reader that is not there."""
     proved = {row.failure for row in {**broken.BROKEN, **broken.DEADLY}.values()}
     kinds = {code for code, kind in failures.FAILURES.items() if kind.state}
     assert kinds - proved == {"NP106", "NP113", "NP114"}

@@ -35,8 +35,10 @@ FAILURES: Final[dict[str, FailureKind]] = {
     **kinds_of(
         INCOMPATIBLE,
         NP106=(
-            "The plugin is data: a manifest with templates, which only a market reads.",
-            "Install it with: pip install netcl-market.",
+            "The plugin is data, and what reads such is not installed, is switched off or does not "
+            "work: netcl-market, and a plugin that makes ops of it.",
+            "Do what the message says: install the reader, name it in the settings, or repair it. "
+            "For the plugin's author: list the reader in `dependencies`.",
         ),
     ),
     **kinds_of(

@@ -22,6 +22,7 @@ from netcl_core.plugins.selection import give_prefixes, named_among, switches
 
 #: The package of the market. It is no plugin: it has to judge before any plugin is imported.
 _MARKET: Final = "netcl_market"
+_DATA: Final = "it is data, which is read with netcl-market: pip install netcl-market"
 
 
 class Finder:
@@ -50,7 +51,7 @@ class Finder:
             if plugin.reason:
                 plugin.state = "disabled"
             elif plugin.kind == "data":
-                plugin.fail(plugin_error("NP106", "it is a manifest with templates"), "NP106")
+                plugin.fail(plugin_error("NP106", _DATA), "NP106")
         found = [plugin for plugin in plugins if plugin.state == "found"]
         give_prefixes(found)
         if found:

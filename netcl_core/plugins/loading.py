@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from netcl_core import config
 from netcl_core.plugins import complaints, hooks, importing
-from netcl_core.plugins.failures import code_of, plugin_error
+from netcl_core.plugins.catalogue import how_to_get
+from netcl_core.plugins.failures import code_of, plugin_error, said
 from netcl_core.plugins.finder import finder
 from netcl_core.plugins.importing import import_object, traced, watched
 from netcl_core.plugins.kinds import DECLARED, KINDS, SHORT_ROAD, fetch, registrar
@@ -33,6 +34,8 @@ from netcl_core.runtime.rendering import add_prefix, promise_prefixes, share_pre
 known: Final[dict[str, Plugin]] = {}
 #: The hooks that are given a registrar, each once, in the order of the table of kinds.
 _REGISTRATION: Final = tuple(dict.fromkeys(kind.hook for kind in KINDS.values() if kind.registrar))
+#: The failure of a plugin that is data, where no plugin reads such.
+_UNREAD: Final = "NP106"
 
 
 # -- what is installed -----------------------------------------------------------------
@@ -216,10 +219,26 @@ def _load(plugin: Plugin) -> None:
 
 
 def _declared(plugin: Plugin) -> Any:
-    """The hooks of a plugin that is data; None for one with code, which is imported."""
+    """The hooks of a plugin that is data; None for one with code, which is imported.
+
+    Raises PluginError NP106 where nothing reads such plugins.
+    """
     if plugin.kind == "code":
         return None
-    return fetch(DECLARED)(finder().manifest_of(plugin), plugin.prefix)
+    manifest = finder().manifest_of(plugin)
+    assert manifest is not None  # the survey has read it
+    assert plugin.manifest is not None
+    try:
+        row = registry.find("namespace", DECLARED)
+        made = None if row is None else fetch(f"{row.record.module}:DeclaredPlugin")
+    except Exception as error:  # the reader is a plugin, too
+        raise plugin_error(
+            _UNREAD, f"what reads plugins that are data failed: {said(error)}"
+        ) from error
+    if made is None:
+        remedy = how_to_get(DECLARED, "namespace")
+        raise plugin_error(_UNREAD, f"it is data, and no active plugin reads such. {remedy}")
+    return made(plugin.manifest.rows, manifest.parent / "templates", plugin.prefix)
 
 
 def _missing_attribute(error: AttributeError) -> AttributeError:

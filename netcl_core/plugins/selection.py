@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from netcl_core import config
 from netcl_core.config import MARKET_PREFIX
+from netcl_core.plugins.kinds import DECLARED
 from netcl_core.plugins.plugin import Plugin
 from netcl_core.plugins.resolution import canonical
 
@@ -47,15 +48,26 @@ def switches(named: Named, listed: frozenset[str] | None) -> Callable[[Plugin], 
             return "NP506: NETCL_LOCK_STRICT (lock-strict) is set, and the lock does not know it"
         if allowed is None:
             return _not_trusted(plugin, trust)
-        trusted = trust == "data" and plugin.kind == "data"
+        trusted = trust == "data" and _without_code(plugin)
         return "" if trusted else _not_allowed(plugin, allowed, named)
 
     return switched_off
 
 
+def _without_code(plugin: Plugin) -> bool:
+    """Whether a plugin is data, or the reader of such that the core's own catalogue names.
+
+    Another distribution that offers to read them is a stranger's code.
+    """
+    from netcl_core.plugins.catalogue import providers  # only `trust = "data"` needs it
+
+    reader = providers("namespace").get(DECLARED)
+    return plugin.kind == "data" or canonical(plugin.distribution) == reader
+
+
 def _not_trusted(plugin: Plugin, trust: str) -> str:
     """Why a plugin that no setting names is not loaded; empty if it is."""
-    if trust == "all" or (trust == "data" and plugin.kind == "data"):
+    if trust == "all" or (trust == "data" and _without_code(plugin)):
         return ""
     what = "it brings code" if trust == "data" else "NETCL_PLUGINS (plugins) does not name it"
     return (

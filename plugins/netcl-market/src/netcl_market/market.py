@@ -43,9 +43,12 @@ class Market(Finder):
         locking.insist(plugins)
 
     def remember(self, plugin: Plugin) -> None:
-        """Note on disk whether a plugin that was tried works."""
+        """Note on disk whether a plugin that was tried works.
+
+        Not that its reader does not: that ends when another distribution changes.
+        """
         states = self._states = self._states or States()
-        if plugin.failed:
+        if plugin.failed and plugin.code != "NP106":
             states.put(
                 plugin.source,
                 plugin.group,

@@ -106,9 +106,12 @@ def pairs(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def unpromise(plugin: Plugin) -> None:
-    """Let a plugin load whatever it brings, so that a manifest that does not say it is seen."""
+    """Let a plugin load whatever it brings, so that a manifest that does not say it is seen.
+
+    One that is data brings what its manifest says.
+    """
     loading.withdraw(plugin)
-    if plugin.manifest is not None:
+    if plugin.manifest is not None and plugin.kind == "code":
         plugin.manifest = replace(plugin.manifest, rows=())
 
 

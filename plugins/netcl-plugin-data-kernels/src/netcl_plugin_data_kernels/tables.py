@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.tensors.functions import functions
+from netcl_core.autograd import ops
 
 #: How many arguments by position each takes: the next one would be where to write to.
 _OF_ONE: Final = (
@@ -76,4 +76,5 @@ class Ops(dict[str, Callable[..., Any]]):
         return name not in _NO_OPS
 
     def __missing__(self, name: str) -> Callable[..., Any]:
-        return functions[name]
+        function: Callable[..., Any] = ops.__getattr__(name)  # `getattr` has Python's own, too
+        return function

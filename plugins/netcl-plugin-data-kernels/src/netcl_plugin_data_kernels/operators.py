@@ -7,15 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
-from netcl_core.dtypes import DTYPES, widened
+from netcl_core import DTYPES, Kernel, Kernels, Spec, full_like, widened
+from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved
 from netcl_core.errors import DtypeError, ShapeError, message
-from netcl_core.ops.declared.expressions import Expression, wrong
-from netcl_core.ops.declared.reading import Attribute, Table
-from netcl_core.ops.declared.tables import NUMPY, SHAPES, Ops
-from netcl_core.ops.implementations import Implementation, Request, Requirements, Saved
-from netcl_core.ops.operators import Operator
-from netcl_core.runtime.kernels import Kernel, Kernels, Spec
-from netcl_core.tensors.functions import functions
+from netcl_plugin_data_kernels.expressions import Expression, wrong
+from netcl_plugin_data_kernels.reading import Attribute, Table
+from netcl_plugin_data_kernels.tables import NUMPY, SHAPES, Ops
 
 _NONE: Final = "none"
 #: What a plan knows besides operands, results and attributes.
@@ -181,7 +178,7 @@ def _backward(signature: _Signature, table: Table, parts: Sequence[Operator]) ->
         if read & {*signature.outputs}:
             given |= dict(zip(signature.outputs, saved.outputs, strict=True))
         for name, grad, result in zip(signature.grads, grads, saved.results, strict=True):
-            given[name] = functions["full_like"](result, 0) if grad is None else grad
+            given[name] = full_like(result, 0) if grad is None else grad
         pairs = zip(rules, saved.needs, strict=True)
         return [rule(given) if rule is not None and needed else None for rule, needed in pairs]
 

@@ -1,25 +1,19 @@
-"""A plugin that is data: the hooks of a manifest and a folder of templates, which hold no code."""
+"""The hooks of a plugin that is data, from its manifest's rows and its folder of templates."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, final
 
-from netcl_market.manifests import table_in
+from netcl_core import OperatorRegistrar, PrimitiveRegistrar, hookimpl
+from netcl_core.autograd import AutogradPrimitive
+from netcl_plugin_data_kernels.expressions import Expression, wrong
+from netcl_plugin_data_kernels.operators import operator_of
+from netcl_plugin_data_kernels.reading import Table
+from netcl_plugin_data_kernels.tables import NUMPY
 
-from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.hookspecs import hookimpl
-from netcl_core.ops.declared.expressions import Expression, wrong
-from netcl_core.ops.declared.operators import operator_of
-from netcl_core.ops.declared.reading import Table
-from netcl_core.ops.declared.tables import NUMPY
-from netcl_core.ops.registrars import OperatorRegistrar, PrimitiveRegistrar
-
-#: The room above that knows what cases are.
-_CASES: Final = "netcl_core.testing.declared_cases"
 _KINDS: Final = ("primitive", "operator")
 
 
@@ -28,20 +22,20 @@ class DeclaredPlugin:
     """The hooks of one manifest, made without importing anything of its distribution.
 
     Args:
-        manifest: The file, beside the folder `templates`.
+        rows: `[[provides]]` of the manifest.
+        templates: The folder of its templates.
         prefix: What the names of its templates begin with in this process.
+
+    Raises RegistrationError NP318 for a row that is no op with a definition.
     """
 
-    def __init__(self, manifest: Path, prefix: str) -> None:
-        self._folder = manifest.parent / "templates"
-        self._prefix = prefix
-        rows = table_in(manifest).get("provides", [])
-        self._rows = [row for row in rows if isinstance(row, dict)]
-        for row in self._rows:
+    def __init__(self, rows: Sequence[Mapping[str, Any]], templates: Path, prefix: str) -> None:
+        self._rows, self._folder, self._prefix = rows, templates, prefix
+        for row in rows:
             if row.get("kind") not in _KINDS or not isinstance(row.get("definition"), dict):
                 given = f"the {row.get('kind')} {row.get('name')!r} without a definition"
                 remedy = "What needs code needs an entry point in netcl_core.plugins"
-                raise wrong(manifest.name, given, "primitives and operators with one", remedy)
+                raise wrong(prefix, given, "primitives and operators with one", remedy)
 
     @hookimpl
     def netcl_template_loader(self) -> Path:
@@ -72,7 +66,8 @@ class DeclaredPlugin:
     @hookimpl
     def netcl_conformance_cases(self, op: str) -> Any:
         """What the op is tried with."""
-        cases_of = importlib.import_module(_CASES).cases_of
+        from netcl_plugin_data_kernels.cases import cases_of  # only checks need them
+
         return [case for row in self._rows if row["name"] == op for case in cases_of(row)]
 
     def _of(self, kind: str) -> Iterator[tuple[Mapping[str, Any], Table]]:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any, Final, TypeVar, final
 
 from netcl_core.errors import AttributeValueError, message
-from netcl_core.ops.declared.expressions import wrong
+from netcl_plugin_data_kernels.expressions import wrong
 
 T = TypeVar("T")
 _MISSING: Final = object()

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from netcl_core.ops.declared.expressions import Expression
-from netcl_core.ops.declared.reading import Table
-from netcl_core.testing import samples
-from netcl_core.testing.cases import Case
+from netcl_core.testing import Case, indices, masks, normal, uniform, whole
+from netcl_plugin_data_kernels.expressions import Expression
+from netcl_plugin_data_kernels.reading import Table
 
 #: What draws an input.
 _SAMPLERS: Final[Mapping[str, Callable[..., Any]]] = {
-    "normal": samples.normal,
-    "uniform": samples.uniform,
-    "whole": samples.whole,
-    "indices": samples.indices,
-    "masks": samples.masks,
+    "normal": normal,
+    "uniform": uniform,
+    "whole": whole,
+    "indices": indices,
+    "masks": masks,
 }
 
 
