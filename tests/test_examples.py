@@ -121,13 +121,14 @@ print(json.dumps([found, kinds, [name for name in sys.modules if "standardize" i
 def test_a_plugin_that_is_data_is_never_imported(
     shelf: Path, new_environment: Callable[..., Environment]
 ) -> None:
-    """From its wheel, where nothing else is trusted; the kit is, for its own check alone."""
+    """From its wheel, where of code its reader alone is trusted; the kit is, for its own check."""
     clean = new_environment()
     clean.install("netcl-plugin-standardize[dev]", links=shelf)
     clean.install("netcl-plugin-elementwise", links=shelf)
     found, kinds, modules = json.loads(clean.execute(OF_DATA, NETCL_TRUST="data"))
     assert modules == []
     assert kinds.pop("netcl-plugin-standardize") == ["data", "active"]
+    assert kinds.pop("netcl-plugin-data-kernels") == ["code", "active"]
     assert {*map(tuple, kinds.values())} == {("code", "disabled")}
     half = len(found) // 2
     for one, other in zip(found[:half], found[half:], strict=True):

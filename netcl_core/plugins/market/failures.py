@@ -59,10 +59,10 @@ FAILURES: Final = {
             "Upgrade netcl-core, or install an older release of the plugin.",
         ),
         NP106=(
-            "The plugin is data, and the plugin that reads such is not installed, is switched off "
+            "The plugin is data, and the plugin that reads data is not installed, is switched off "
             "or does not work.",
-            "Do what the message says: install the reader, name it in the settings, or repair it. "
-            "For the plugin's author: list the reader in `dependencies`.",
+            "Install, name in the settings or repair the reader that the message names. For its "
+            "author: list the reader in `dependencies`.",
         ),
     ),
     **_kinds(
