@@ -169,7 +169,7 @@ print(json.dumps([there, works, later, p.state, p.code, p.reason, warned]))
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        ("missing", "no active plugin reads such. Install it with: pip install netcl-plugin-data-"),
+        ("missing", "no active plugin reads it. Install it with: pip install netcl-plugin-data-"),
         ("disabled", "netcl-plugin-data-kernels is installed but disabled (NETCL_PLUGINS_DISABLE"),
         ("broken", "netcl-plugin-data-kernels is installed but quarantined (RuntimeError: not"),
         ("half broken", "what reads plugins that are data failed: RuntimeError: not this"),

@@ -257,21 +257,19 @@ PRIVATE = {
     "netcl_plugin_kit": """
         codegen.derivative codegen.emit codegen.expressions codegen.generation
         codegen.layout codegen.lowering codegen.primitives codegen.region codegen.ssa dtypes
-        hardware.device hardware.runtimes hookspecs jit.fused_operator jit.matched_ops kept
+        hardware.device hardware.runtimes jit.fused_operator jit.matched_ops kept
         ops.amp_policies ops.choosing ops.functions ops.mistakes ops.operator_call
-        ops.primitive_function ops.stand_ins ops.tuners ops.tuning ops.why plugins.catalogue
-        plugins.commands plugins.kinds plugins.loading plugins.names plugins.registry
-        plugins.resolution runtime.host_calls runtime.opencl_stream runtime.rendering
-        runtime.signatures runtime.stream scratch tape.anomaly tape.function_call
-        tape.gradients tape.region_call tape.state tape.trace_node tensors.functions
-        tensors.host_data testing.cases testing.groups testing.samples testing.vocabulary
+        ops.primitive_function ops.stand_ins ops.tuners ops.tuning ops.why
+        runtime.host_calls runtime.opencl_stream runtime.rendering runtime.signatures
+        runtime.stream scratch tape.anomaly tape.function_call tape.gradients
+        tape.region_call tape.state tape.trace_node tensors.functions tensors.host_data
+        testing.cases testing.groups testing.samples testing.vocabulary
     """,
     "netcl_plugin_tools": """
         jit.arguments jit.explanation jit.fused_operator jit.jit jit.program kept
         ops.choosing ops.operator_call ops.tuners ops.tuning ops.tuning_records
-        plugins.commands plugins.kinds plugins.registry plugins.resolution runtime.rendering
-        runtime.stream scratch tape.apply tape.node tape.recorded tape.region_call
-        tape.trace_node tape.traced_number tensors.host_data
+        runtime.rendering runtime.stream scratch tape.apply tape.node tape.recorded
+        tape.region_call tape.trace_node tape.traced_number tensors.host_data
     """,
 }
 

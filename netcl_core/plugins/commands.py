@@ -43,7 +43,7 @@ def decision_on(name: str) -> tuple[list[Offer], Decision]:
     return _decided(name, _claims(None).get(name, []))
 
 
-def providers() -> Iterator[tuple[str, str]]:
+def command_providers() -> Iterator[tuple[str, str]]:
     """Every command that somebody has, and the distribution that brings it."""
     for name, claims in _claims(None).items():
         winner = _decided(name, claims)[1].winner

@@ -35,10 +35,10 @@ FAILURES: Final[dict[str, FailureKind]] = {
     **kinds_of(
         INCOMPATIBLE,
         NP106=(
-            "The plugin is data, and what reads such is not installed, is switched off or does not "
-            "work: netcl-market, and a plugin that makes ops of it.",
-            "Do what the message says: install the reader, name it in the settings, or repair it. "
-            "For the plugin's author: list the reader in `dependencies`.",
+            "The plugin is data, and netcl-market or the plugin that reads data is not installed, "
+            "is switched off or does not work.",
+            "Install, name in the settings or repair the reader that the message names. For its "
+            "author: list the reader in `dependencies`.",
         ),
     ),
     **kinds_of(

@@ -221,7 +221,7 @@ def _load(plugin: Plugin) -> None:
 def _declared(plugin: Plugin) -> Any:
     """The hooks of a plugin that is data; None for one with code, which is imported.
 
-    Raises PluginError NP106 where nothing reads such plugins.
+    Raises PluginError NP106 where no active plugin reads data.
     """
     if plugin.kind == "code":
         return None
@@ -230,15 +230,14 @@ def _declared(plugin: Plugin) -> Any:
     assert plugin.manifest is not None
     try:
         row = registry.find("namespace", DECLARED)
-        made = None if row is None else fetch(f"{row.record.module}:DeclaredPlugin")
+        reader = None if row is None else fetch(f"{row.record.module}:DeclaredPlugin")
     except Exception as error:  # the reader is a plugin, too
-        raise plugin_error(
-            _UNREAD, f"what reads plugins that are data failed: {said(error)}"
-        ) from error
-    if made is None:
+        given = f"what reads plugins that are data failed: {said(error)}"
+        raise plugin_error(_UNREAD, given) from error
+    if reader is None:
         remedy = how_to_get(DECLARED, "namespace")
-        raise plugin_error(_UNREAD, f"it is data, and no active plugin reads such. {remedy}")
-    return made(plugin.manifest.rows, manifest.parent / "templates", plugin.prefix)
+        raise plugin_error(_UNREAD, f"it is data, and no active plugin reads it. {remedy}")
+    return reader(plugin.manifest.rows, manifest.parent / "templates", plugin.prefix)
 
 
 def _missing_attribute(error: AttributeError) -> AttributeError:

@@ -45,7 +45,7 @@ class Market(Finder):
     def remember(self, plugin: Plugin) -> None:
         """Note on disk whether a plugin that was tried works.
 
-        Not that its reader does not: that ends when another distribution changes.
+        A missing reader is not remembered: it is another distribution, which may come at any time.
         """
         states = self._states = self._states or States()
         if plugin.failed and plugin.code != "NP106":

@@ -30,11 +30,11 @@ given = json.loads(sys.argv[1])
 sys.path[:] = given["path"]
 from netcl_market.children import end_with
 end_with(given["parent"])
-from netcl_core.plugins import loading
+from netcl_core.plugins.protocol import rehearse
 with open(given["notes"], "a", encoding="utf-8") as notes:
     def note(text):
         print(text, file=notes, flush=True)
-    loading.rehearse(lambda plugin: note(plugin.key), given["skip"])
+    rehearse(lambda plugin: note(plugin.key), given["skip"])
     note("done")
 """
 

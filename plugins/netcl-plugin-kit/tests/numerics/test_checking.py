@@ -299,7 +299,9 @@ def test_right_gradients_of_kernels_pass(op: str, device: Any) -> None:
 
 def test_wrongs_are_wrong() -> None:
     right = nc.tensor(np.array([1.0, 0.0, 2.0], "float32"))
-    found = dict(figures.wrongs([right, None], np.random.default_rng(0)))
+    found = dict(
+        figures.wrongs([right, None], np.random.default_rng(0), np.ones(right.shape, bool))
+    )
     assert set(found) == {*figures.FACTORS, figures.ONE}
     assert host(found[-1.0][0]) == [-1, 0, -2]
     assert found[1.01][1] is None

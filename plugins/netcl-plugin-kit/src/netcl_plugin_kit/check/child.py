@@ -17,9 +17,7 @@ from typing import Any, Final, TextIO, final
 
 from netcl_core import Device, get_device
 from netcl_core.errors import NetclError
-from netcl_core.plugins import loading
-from netcl_core.plugins.protocol import Plugin
-from netcl_core.plugins.registry import registry
+from netcl_core.plugins.protocol import Plugin, load_installed, registry
 from netcl_core.testing import usable_devices
 from netcl_core.testing.vocabulary import CHECKS
 from netcl_plugin_kit.check import declared, full, static
@@ -121,7 +119,7 @@ def _load(
     """
     if kinds != ():
         return
-    loading.load_installed(begin, memory)
+    load_installed(begin, memory)
     for package, state in registry.inactive.items():
         if state.startswith("disabled"):  # by the settings of this child, which nobody has seen
             registry.inactive[package] = f"left out, since {name} does not declare it"

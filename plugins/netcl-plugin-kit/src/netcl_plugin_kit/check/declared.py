@@ -16,8 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from netcl_core.config import MARKET_PREFIX
 from netcl_core.errors import MissingExtraError, message
-from netcl_core.plugins.protocol import MANIFEST, PLUGINS
-from netcl_core.plugins.resolution import canonical
+from netcl_core.plugins.protocol import MANIFEST, PLUGINS, canonical
 from netcl_plugin_kit.check.findings import CheckFinding
 from netcl_plugin_kit.check.subject import Subject
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from netcl_core import Device
-from netcl_core.plugins.registry import Row
+from netcl_core.plugins.protocol import Row
 from netcl_plugin_kit.check.roofline import rooflines
 from netcl_plugin_kit.faults.kernel_mutants import run_kernel_mutants
 from netcl_plugin_kit.faults.mutants import (

@@ -12,9 +12,7 @@ from typing import Any, Final
 
 from netcl_core import plugins
 from netcl_core.autograd import AutogradPrimitive, Operator
-from netcl_core.plugins.kinds import KINDS, REGISTERED
-from netcl_core.plugins.protocol import PRIMITIVES
-from netcl_core.plugins.registry import Row, registry
+from netcl_core.plugins.protocol import KINDS, PRIMITIVES, REGISTERED, Row, registry
 from netcl_core.testing import Case
 from netcl_plugin_kit.check import contents, declared, lint, registration
 from netcl_plugin_kit.check.findings import CheckFinding, judged, not_loading

@@ -19,8 +19,7 @@ from netcl_market.requirements import CORE
 from packaging.requirements import InvalidRequirement, Requirement
 
 from netcl_core.errors import PluginError
-from netcl_core.plugins.protocol import MANIFEST
-from netcl_core.plugins.resolution import canonical
+from netcl_core.plugins.protocol import MANIFEST, canonical
 from netcl_plugin_kit.packages.record import recorded
 
 #: The extras that name what a plugin's tests and cases need.

@@ -28,7 +28,7 @@ from netcl_core.autograd import Operator
 from netcl_core.dtypes import Dtype
 from netcl_core.errors import BuildError, DeviceError
 from netcl_core.hardware.device import opencl_module
-from netcl_core.plugins.registry import registry
+from netcl_core.plugins.protocol import registry
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
 from netcl_core.tensors.host_data import Array, Shape

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from netcl_core.plugins.registry import Row, registry
+from netcl_core.plugins.protocol import Row, registry
 from netcl_core.tensors.functions import functions
 
 

@@ -21,7 +21,7 @@ from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.primitive_function import record_region
 from netcl_core.ops.stand_ins import call_for
 from netcl_core.ops.why import explain, explain_call
-from netcl_core.plugins.registry import Row, registry
+from netcl_core.plugins.protocol import Row, registry
 from netcl_core.runtime.host_calls import HostBound
 from netcl_core.tape.state import thread
 from netcl_core.tensors.host_data import check_dtype

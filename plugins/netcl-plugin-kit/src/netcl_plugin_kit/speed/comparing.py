@@ -14,8 +14,7 @@ from netcl_core.autograd import Operator
 from netcl_core.cli import print_json, print_table
 from netcl_core.errors import ArgumentError, UnfitError, message
 from netcl_core.ops.functions import missing
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.plugins.resolution import Offer
+from netcl_core.plugins.protocol import Offer, Row, registry
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array
 from netcl_core.testing import normal

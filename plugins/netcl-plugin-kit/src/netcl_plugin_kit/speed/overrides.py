@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from netcl_core import Device, Tensor, use_device
 from netcl_core.errors import UnfitError
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.plugins.resolution import Offer
+from netcl_core.plugins.protocol import Offer, Row, registry
 from netcl_core.tensors.host_data import Array
 from netcl_core.testing import Case
 from netcl_plugin_kit.speed import records

@@ -11,11 +11,15 @@ from netcl_core import Device, plugins
 from netcl_core.autograd import AmpPolicy, AutogradPrimitive, TrainingPattern
 from netcl_core.errors import PluginError, message
 from netcl_core.ops.choosing import unfit
-from netcl_core.plugins import loading
-from netcl_core.plugins.kinds import OP_KINDS
-from netcl_core.plugins.protocol import Plugin
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.plugins.resolution import canonical
+from netcl_core.plugins.protocol import (
+    OP_KINDS,
+    Plugin,
+    Row,
+    canonical,
+    implementing,
+    known,
+    registry,
+)
 from netcl_core.testing import Case, Scenario
 from netcl_core.testing.vocabulary import CHECKS
 from netcl_plugin_kit.testing.derived import derived_cases
@@ -246,12 +250,12 @@ def plugins_of(name: str, *, loaded: bool = True) -> list[Plugin]:
     Raises PluginError if there are none, or one does not work.
     """
     registry.load(None if loaded else ())
-    known = [*loading.known.values()]
-    named = {each.distribution for each in known if each.name == name}
+    installed = [*known.values()]
+    named = {each.distribution for each in installed if each.name == name}
     wanted = {canonical(each) for each in named} or {canonical(name)}
-    found = [each for each in known if canonical(each.distribution) in wanted]
+    found = [each for each in installed if canonical(each.distribution) in wanted]
     if not found:
-        names = {text for each in known for text in (each.distribution, each.name)}
+        names = {text for each in installed for text in (each.distribution, each.name)}
         close = get_close_matches(name, sorted(names), n=1)
         remedy = f"Did you mean {close[0]}?" if close else "`netcl plugins list` shows them"
         raise PluginError(message("conformance", f"{name!r}", "an installed plugin", remedy))
@@ -271,7 +275,7 @@ def _ask(provider: str, name: str, kind: type[T]) -> tuple[list[T], str]:
     """
     found: list[T] = []
     reason = ""
-    for plugin, hook in loading.implementing(HOOK):
+    for plugin, hook in implementing(HOOK):
         if plugin.distribution == provider:
             answer = _answer(plugin, hook, name, kind)
             if isinstance(answer, str):

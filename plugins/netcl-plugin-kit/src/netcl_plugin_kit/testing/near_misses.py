@@ -17,7 +17,7 @@ import numpy as np
 from netcl_core.autograd import AutogradPrimitive, Captured, MatchedOp, Operator
 from netcl_core.codegen.primitives import REQUIRED
 from netcl_core.jit.matched_ops import Graph
-from netcl_core.plugins.registry import registry
+from netcl_core.plugins.protocol import registry
 from netcl_core.tensors.host_data import Array
 from netcl_core.testing import Case
 from netcl_core.testing.groups import function_of

@@ -15,9 +15,7 @@ import numpy as np
 
 from netcl_core import DTYPES, Device, Tensor, use_device
 from netcl_core.autograd import AmpPolicy, TraceNode, TracingContext, casting
-from netcl_core.plugins.catalogue import providers
-from netcl_core.plugins.kinds import OP_KINDS
-from netcl_core.plugins.registry import registry
+from netcl_core.plugins.protocol import OP_KINDS, providers, registry
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.trace_node import TraceBreak
 from netcl_core.tensors.host_data import Array

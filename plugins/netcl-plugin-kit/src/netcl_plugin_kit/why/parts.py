@@ -9,7 +9,7 @@ from netcl_core import Device, use_device
 from netcl_core.autograd import Operator
 from netcl_core.ops.tuners import Offered, tuning_by
 from netcl_core.ops.tuning import ChosenSettings
-from netcl_core.plugins.registry import registry
+from netcl_core.plugins.protocol import registry
 from netcl_plugin_kit.testing.op_runs import has_space, run_op
 
 

@@ -11,7 +11,7 @@ from netcl_core import Device, default_device, dtype_name, get_device
 from netcl_core.cli import print_json, print_table
 from netcl_core.errors import MissingOpError
 from netcl_core.ops.why import Explanation, of_offers, why
-from netcl_core.plugins.commands import decision_on
+from netcl_core.plugins.protocol import decision_on
 from netcl_plugin_kit.shapes import attribute, specs
 from netcl_plugin_kit.speed import records
 from netcl_plugin_kit.speed.records import SpeedRecord

@@ -16,7 +16,7 @@ from netcl_plugin_kit.testing.records import CheckRecord
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from netcl_core.plugins.kinds import KINDS
+from netcl_core.plugins.protocol import KINDS
 from netcl_plugin_tools.catalogue.evidence import Evidence, wheel_of, when
 from netcl_plugin_tools.catalogue.findings import Findings, merge
 from netcl_plugin_tools.matrix.records import RUNTIME, STATES, CellRecord

@@ -10,10 +10,7 @@ from netcl_market.lock import ANY_DTYPE, EVERY_DTYPE, DevicePart
 
 import netcl_core as nc
 from netcl_core.ops.tuning import untuned
-from netcl_core.plugins.commands import providers
-from netcl_core.plugins.kinds import KINDS
-from netcl_core.plugins.registry import registry
-from netcl_core.plugins.resolution import Offer, decide
+from netcl_core.plugins.protocol import KINDS, Offer, command_providers, decide, registry
 from netcl_plugin_tools.lock.sources import cases, sources
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -35,7 +32,7 @@ def _others(device: nc.Device) -> Iterator[tuple[str, str]]:
             found = decide(name, [row.offer for row in registry.rows(kind.name, name)], (), limit)
             if found.winner is not None:
                 yield kind.lock_key(name), found.winner.provider
-    for name, provider in providers():
+    for name, provider in command_providers():
         yield KINDS["command"].lock_key(name), provider
 
 

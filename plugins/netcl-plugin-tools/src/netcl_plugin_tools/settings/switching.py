@@ -11,8 +11,7 @@ from netcl_market.survey import survey
 
 from netcl_core.cli import print_json
 from netcl_core.errors import ArgumentError, message
-from netcl_core.plugins.protocol import Plugin, meant
-from netcl_core.plugins.resolution import canonical
+from netcl_core.plugins.protocol import Plugin, canonical, meant
 from netcl_plugin_tools.settings import file
 from netcl_plugin_tools.settings.file import Table
 
