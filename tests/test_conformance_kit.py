@@ -540,7 +540,7 @@ def test_another_ones_operator_is_checked_by_its_cases(
 
 def test_an_operator_of_nobody_has_no_cases(implement: Callable[..., Table]) -> None:
     table = implement("kit_nothing", plan_cumsum(0))
-    assert not table.cases and "kit give no case of it" in table.problems["kit_nothing"]
+    assert not table.cases and "cubes give no case of it" in table.problems["kit_nothing"]
 
 
 def test_a_device_that_the_plugin_leaves_out_is_skipped(
