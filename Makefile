@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile
 # What tests draw by: the same numbers all day, and again with `make test SEED=...`.
 SEED ?= $(shell date -u +%Y%m%d)
 # Plugins by name: pytest would rewrite the assertions of every module of a package that has one.
-PYTEST = NETCL_TEST_SEED=$(SEED) $(BIN)/python -m pytest --disable-plugin-autoload -p netcl \
+PYTEST = NETCL_TEST_SEED=$(SEED) $(BIN)/python -m pytest --disable-plugin-autoload \
     -p netcl-kit -p hypothesispytest --hypothesis-seed=$(SEED) -q --jobs $(WORKERS)
 SHARD ?= 1/1
 WORKERS ?= 2

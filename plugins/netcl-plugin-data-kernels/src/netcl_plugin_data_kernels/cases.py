@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from netcl_core.testing import Case, indices, masks, normal, uniform, whole
+from netcl_plugin_kit.testing import Case, indices, masks, normal, uniform, whole
+
 from netcl_plugin_data_kernels.expressions import Expression
 from netcl_plugin_data_kernels.reading import Table
 

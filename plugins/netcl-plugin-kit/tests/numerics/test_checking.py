@@ -8,12 +8,12 @@ from typing import Any
 import anomaly_figures as figures
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import AnomalyError
 from netcl_core.hardware.device_table import get_device
-from netcl_core.testing import usable_devices
 
 for plugin in ("elementwise", "tensor", "linalg", "losses"):
     pytest.importorskip(f"netcl_plugin_{plugin}")

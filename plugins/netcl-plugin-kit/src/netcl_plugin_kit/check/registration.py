@@ -27,8 +27,8 @@ from netcl_core.plugins.protocol import (
     registry,
     withdraw,
 )
-from netcl_core.testing import Case
 from netcl_plugin_kit.check.findings import CheckFinding
+from netcl_plugin_kit.testing import Case
 
 #: What a row means that leaves a key out; a key without a default has to be there.
 _DEFAULTS: Final[Mapping[str, Any]] = {"priority": 0, "elementwise": False}

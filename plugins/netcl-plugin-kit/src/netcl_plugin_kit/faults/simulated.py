@@ -32,11 +32,11 @@ from netcl_core.plugins.protocol import registry
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
 from netcl_core.tensors.host_data import Array, Shape
-from netcl_core.testing import Case, Scenario
 from netcl_plugin_kit.faults.group_sizes import sized
 from netcl_plugin_kit.faults.kernel_faults import KernelFault, seeded
 from netcl_plugin_kit.faults.sanitizer import BLOCK, KINDS
 from netcl_plugin_kit.faults.substitution import substituted
+from netcl_plugin_kit.testing import Case, Scenario
 from netcl_plugin_kit.testing.collection import table_of
 from netcl_plugin_kit.testing.reference import evaluate
 

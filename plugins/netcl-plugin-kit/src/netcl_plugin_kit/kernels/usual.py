@@ -13,8 +13,8 @@ from netcl_core.autograd import Operator
 from netcl_core.errors import PluginError
 from netcl_core.plugins.protocol import Row, registry
 from netcl_core.tape.state import thread
-from netcl_core.testing import Case
 from netcl_plugin_kit.faults.substitution import substituted
+from netcl_plugin_kit.testing import Case
 from netcl_plugin_kit.testing.collection import table_of
 
 

@@ -17,13 +17,13 @@ from netcl_core.ops.functions import missing
 from netcl_core.plugins.protocol import Offer, Row, registry
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array
-from netcl_core.testing import normal
-from netcl_core.testing.samples import in_dtype
 from netcl_plugin_kit.shapes import attribute, specs
 from netcl_plugin_kit.speed import records
 from netcl_plugin_kit.speed.racing import Contender, Raced, race
 from netcl_plugin_kit.speed.serving import served_by_the_rules, serving
+from netcl_plugin_kit.testing import normal
 from netcl_plugin_kit.testing.collection import table_of
+from netcl_plugin_kit.testing.samples import in_dtype
 
 _WHO: Final = "plugins bench"
 _MICRO: Final = 1e6

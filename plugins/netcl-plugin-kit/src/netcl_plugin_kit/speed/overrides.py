@@ -10,11 +10,11 @@ from netcl_core import Device, Tensor, use_device
 from netcl_core.errors import UnfitError
 from netcl_core.plugins.protocol import Offer, Row, registry
 from netcl_core.tensors.host_data import Array
-from netcl_core.testing import Case
 from netcl_plugin_kit.speed import records
 from netcl_plugin_kit.speed.comparing import shapes_of
 from netcl_plugin_kit.speed.racing import Contender, Raced, race
 from netcl_plugin_kit.speed.serving import others_of, serving
+from netcl_plugin_kit.testing import Case
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.findings import KINDS
 from netcl_plugin_kit.testing.records import Outcome

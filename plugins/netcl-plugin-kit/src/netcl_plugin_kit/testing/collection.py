@@ -20,9 +20,9 @@ from netcl_core.plugins.protocol import (
     known,
     registry,
 )
-from netcl_core.testing import Case, Scenario
-from netcl_core.testing.vocabulary import CHECKS
+from netcl_plugin_kit.testing import Case, Scenario
 from netcl_plugin_kit.testing.derived import derived_cases
+from netcl_plugin_kit.testing.vocabulary import CHECKS
 
 HOOK: Final = "netcl_conformance_cases"
 #: Of an implementation whose operator is not loaded: what was found, expected, and the remedy.
@@ -294,7 +294,7 @@ def _answer(plugin: Plugin, hook: Callable[..., Any], name: str, kind: type[T]) 
     except (Exception, SystemExit) as error:  # a plugin may raise anything
         text = message(who, f"{type(error).__name__}: {error}", "cases", "Correct the hook")
         raise PluginError(text) from error
-    a = f"a list of netcl_core.testing.{kind.__name__}"
+    a = f"a list of netcl_plugin_kit.testing.{kind.__name__}"
     expected = f"{a}, a text that says why none is needed, or None"
     remedy = CHECKS["cases"].remedy
     if isinstance(given, str):

@@ -13,8 +13,8 @@ from netcl_core.autograd import Operator
 from netcl_core.errors import ArgumentError, message
 from netcl_core.ops.functions import missing
 from netcl_core.plugins.protocol import registry
-from netcl_core.testing import Case
 from netcl_plugin_kit.shapes import specs
+from netcl_plugin_kit.testing import Case
 from netcl_plugin_kit.testing.collection import table_of
 
 _SEED: Final = 0

@@ -13,8 +13,7 @@ from typing import Any, Final, TypeAlias, final
 
 from netcl_core import DTYPES, Device, get_device
 from netcl_core.autograd import AmpPolicy, AutogradPrimitive
-from netcl_core.testing import Case, Scenario
-from netcl_plugin_kit.testing import checks, policies
+from netcl_plugin_kit.testing import Case, Scenario, checks, policies
 from netcl_plugin_kit.testing.collection import Table, all_cases
 from netcl_plugin_kit.testing.fused import check_group, check_group_slopes, groups, is_fusible
 from netcl_plugin_kit.testing.pattern_checks import (

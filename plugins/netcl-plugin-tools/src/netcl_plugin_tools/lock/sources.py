@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from netcl_plugin_kit.kernels.sources import sources_of
+from netcl_plugin_kit.testing import Case
 from netcl_plugin_kit.testing.collection import table_of
 
 import netcl_core as nc
@@ -28,7 +29,6 @@ from netcl_core.errors import (
     NetclError,
     ShapeError,
 )
-from netcl_core.testing import Case
 
 #: What an op raises where there is nothing to render: no gradient, not this dtype, not this device.
 _NOTHING = (

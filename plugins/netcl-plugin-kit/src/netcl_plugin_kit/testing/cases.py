@@ -23,9 +23,9 @@ from netcl_core.tape.state import thread
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.tensors.random_state import manual_seed
-from netcl_core.testing.groups import compiled_with, written
-from netcl_core.testing.samples import FLOATS, SPECIAL, Sampler, in_dtype, is_floating
-from netcl_core.testing.vocabulary import EXCUSABLE, PARTS, applies, is_excuse
+from netcl_plugin_kit.testing.groups import compiled_with, written
+from netcl_plugin_kit.testing.samples import FLOATS, SPECIAL, Sampler, in_dtype, is_floating
+from netcl_plugin_kit.testing.vocabulary import EXCUSABLE, PARTS, applies, is_excuse
 
 #: Shapes of an elementwise op's inputs: flat ones around the vector widths, then others.
 SIZES: Final = (0, 1, 7, 16, 17, 1031, 4099)

@@ -27,5 +27,12 @@ class RecordingStream(StreamWrapper):
 
 
 def recorded(device: Device, run: bool = True) -> AbstractContextManager[RecordingStream]:
-    """Note what this thread launches on a device."""
+    """Note what this thread launches on a device.
+
+    >>> x = nc.tensor([1.0], device="cpu")
+    >>> with recorded(x.device) as stream:
+    ...     y = ag.relu(x)
+    >>> stream.launched  # NumPy computes without kernels
+    []
+    """
     return use_stream(RecordingStream(stream_of(device), run))
