@@ -75,12 +75,6 @@ ACCEPTED = {
     ): "slow, and only `trust = 'data'` asks who reads plugins that are data",
     ("netcl_core.config", "tomllib"): "slow, and only a project has a file of settings",
     ("netcl_core.config", "platformdirs"): "slow, and a chosen cache folder needs none of it",
-    (
-        "netcl_plugin_kit.check.pytest_plugin",
-        "pytest",
-    ): "the module is imported with everybody's pytest",
-    ("netcl_plugin_kit.check.pytest_plugin", "netcl_core.plugins.catalogue"): "the same",
-    ("netcl_plugin_kit.testing", "?"): "PEP 562: pytest imports the package in everybody's runs",
 }
 
 #: Who alone may import what.

@@ -23,8 +23,8 @@ from netcl_plugin_kit.check.findings import STATIC
 from netcl_plugin_kit.check.registration import unpromise
 from netcl_plugin_kit.check.subject import find
 from netcl_plugin_kit.check.unchanged import unchanged
-from netcl_plugin_kit.testing import usable_devices
 from netcl_plugin_kit.testing.collection import Table, table_of
+from netcl_plugin_kit.testing.devices import usable_devices
 from netcl_plugin_kit.testing.records import DeviceFacts, Outcome
 from netcl_plugin_kit.testing.renderings import kernel_sources
 from netcl_plugin_kit.testing.running import run_level

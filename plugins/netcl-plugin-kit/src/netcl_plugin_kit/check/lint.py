@@ -30,7 +30,8 @@ from netcl_core.ops.primitive_function import record_region
 from netcl_core.runtime.rendering import environment, get_template
 from netcl_plugin_kit.check.findings import CheckFinding
 from netcl_plugin_kit.kernels.sources import record_signature, sources_of
-from netcl_plugin_kit.testing import FLOATS, Case
+from netcl_plugin_kit.testing.cases import Case
+from netcl_plugin_kit.testing.samples import FLOATS
 from netcl_plugin_kit.testing.verification import Use, uses
 
 SUFFIX: Final = ".cl.j2"

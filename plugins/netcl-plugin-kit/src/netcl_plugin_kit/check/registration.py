@@ -28,7 +28,7 @@ from netcl_core.plugins.protocol import (
     withdraw,
 )
 from netcl_plugin_kit.check.findings import CheckFinding
-from netcl_plugin_kit.testing import Case
+from netcl_plugin_kit.testing.cases import Case
 
 #: What a row means that leaves a key out; a key without a default has to be there.
 _DEFAULTS: Final[Mapping[str, Any]] = {"priority": 0, "elementwise": False}

@@ -18,7 +18,7 @@ from netcl_core.codegen.lowering import plan
 from netcl_core.codegen.region import Signature
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.gradients import cast_region, run_plan
-from netcl_plugin_kit.testing import Case
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.records import Roofline
 from netcl_plugin_kit.testing.running import Progress

@@ -16,7 +16,8 @@ from netcl_core.plugins.protocol import KINDS, PRIMITIVES, REGISTERED, Row, regi
 from netcl_plugin_kit.check import contents, declared, lint, registration
 from netcl_plugin_kit.check.findings import CheckFinding, judged, not_loading
 from netcl_plugin_kit.check.subject import Subject
-from netcl_plugin_kit.testing import Case, verification
+from netcl_plugin_kit.testing import verification
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.records import Outcome
 
 #: (what, done, total)

@@ -23,7 +23,7 @@ from netcl_core.tensors.host_data import Array
 from netcl_plugin_kit.faults.expression_faults import Fault, expression_faults
 from netcl_plugin_kit.faults.operator_faults import operator_faults
 from netcl_plugin_kit.faults.substitution import substituted
-from netcl_plugin_kit.testing import Case
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.records import Mutants
 from netcl_plugin_kit.testing.reference import evaluate

@@ -36,9 +36,10 @@ from netcl_plugin_kit.faults.group_sizes import sized
 from netcl_plugin_kit.faults.kernel_faults import KernelFault, seeded
 from netcl_plugin_kit.faults.sanitizer import BLOCK, KINDS
 from netcl_plugin_kit.faults.substitution import substituted
-from netcl_plugin_kit.testing import Case, Scenario
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import table_of
 from netcl_plugin_kit.testing.reference import evaluate
+from netcl_plugin_kit.testing.scenarios import Scenario
 
 #: An elementwise op's shapes: one element less than vectors of 4 and 16 take, then rows and splats.
 FLAT: Final[Shape] = (3, 31)

@@ -14,7 +14,7 @@ from netcl_core.errors import PluginError
 from netcl_core.plugins.protocol import Row, registry
 from netcl_core.tape.state import thread
 from netcl_plugin_kit.faults.substitution import substituted
-from netcl_plugin_kit.testing import Case
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import table_of
 
 

@@ -21,9 +21,8 @@ from netcl_plugin_kit.shapes import attribute, specs
 from netcl_plugin_kit.speed import records
 from netcl_plugin_kit.speed.racing import Contender, Raced, race
 from netcl_plugin_kit.speed.serving import served_by_the_rules, serving
-from netcl_plugin_kit.testing import normal
 from netcl_plugin_kit.testing.collection import table_of
-from netcl_plugin_kit.testing.samples import in_dtype
+from netcl_plugin_kit.testing.samples import in_dtype, normal
 
 _WHO: Final = "plugins bench"
 _MICRO: Final = 1e6

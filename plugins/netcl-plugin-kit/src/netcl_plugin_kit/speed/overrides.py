@@ -14,7 +14,7 @@ from netcl_plugin_kit.speed import records
 from netcl_plugin_kit.speed.comparing import shapes_of
 from netcl_plugin_kit.speed.racing import Contender, Raced, race
 from netcl_plugin_kit.speed.serving import others_of, serving
-from netcl_plugin_kit.testing import Case
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.findings import KINDS
 from netcl_plugin_kit.testing.records import Outcome

@@ -14,7 +14,8 @@ from netcl_core.autograd import AutogradPrimitive, Tape
 from netcl_core.errors import KernelFindingError, NetclError, UnfitError
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array, Shape
-from netcl_plugin_kit.testing import MILD, Case, verification
+from netcl_plugin_kit.testing import verification
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.guards import POISON
 from netcl_plugin_kit.testing.inputs import for_inputs, pairs_of, strided
 from netcl_plugin_kit.testing.reference import (
@@ -24,7 +25,7 @@ from netcl_plugin_kit.testing.reference import (
     evaluate,
     expected,
 )
-from netcl_plugin_kit.testing.samples import is_floating
+from netcl_plugin_kit.testing.samples import MILD, is_floating
 
 #: Shapes of two inputs, and of a third one: full rows, split rows, tails, one element, none.
 BROADCASTS: Final[tuple[tuple[Shape, Shape, Shape], ...]] = (

@@ -20,8 +20,9 @@ from netcl_core.plugins.protocol import (
     known,
     registry,
 )
-from netcl_plugin_kit.testing import Case, Scenario
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.derived import derived_cases
+from netcl_plugin_kit.testing.scenarios import Scenario
 from netcl_plugin_kit.testing.vocabulary import CHECKS
 
 HOOK: Final = "netcl_conformance_cases"

@@ -19,8 +19,7 @@ from netcl_core.dtypes import category_of_scalar
 from netcl_core.tape.gradients import run_plan
 from netcl_core.tape.region_call import plan_gradients
 from netcl_core.tensors.host_data import Array, Shape
-from netcl_plugin_kit.testing import Case
-from netcl_plugin_kit.testing.cases import FIVE, SIZES
+from netcl_plugin_kit.testing.cases import FIVE, SIZES, Case
 from netcl_plugin_kit.testing.checks import same, same_gradient
 from netcl_plugin_kit.testing.inputs import covector, for_inputs, pairs_of
 from netcl_plugin_kit.testing.reference import Values, expected, lacking

@@ -14,7 +14,7 @@ from netcl_core.errors import ArgumentError, message
 from netcl_core.ops.functions import missing
 from netcl_core.plugins.protocol import registry
 from netcl_plugin_kit.shapes import specs
-from netcl_plugin_kit.testing import Case
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import table_of
 
 _SEED: Final = 0

@@ -12,7 +12,7 @@ from netcl_core.autograd import grad
 from netcl_core.errors import GradientError
 from netcl_core.ops.mistakes import MISTAKES
 from netcl_core.tensors.host_data import Array
-from netcl_plugin_kit.testing import Case
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.checks import same
 from netcl_plugin_kit.testing.groups import compiled_with
 from netcl_plugin_kit.testing.inputs import covector

@@ -19,7 +19,7 @@ from netcl_core.plugins.protocol import OP_KINDS, providers, registry
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.trace_node import TraceBreak
 from netcl_core.tensors.host_data import Array
-from netcl_plugin_kit.testing import Case
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.reference import Values, evaluate, expected
 
 #: How alike two names are if one is a slip for the other.

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from netcl_core import Device, Tensor, use_device
 from netcl_core.autograd import jit_compile
-from netcl_plugin_kit.testing import Case
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.records import KernelSource
 

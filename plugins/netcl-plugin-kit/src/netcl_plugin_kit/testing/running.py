@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from netcl_core import Device
 from netcl_core.errors import KernelFindingError, NetclError, UnfitError, raised_at
-from netcl_plugin_kit.testing import Case
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.findings import KINDS
 from netcl_plugin_kit.testing.guards import guarded

@@ -10,7 +10,7 @@ from netcl_core.autograd import Settings, Space
 from netcl_core.errors import KernelFindingError
 from netcl_core.ops.tuners import Offered, tuning_by
 from netcl_core.ops.tuning import ChosenSettings, forced, told
-from netcl_plugin_kit.testing import Case
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.checks import check_main, check_variants
 
 

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeAlias, final
 
 from netcl_core import DTYPES, Device, get_device
 from netcl_core.autograd import AmpPolicy, AutogradPrimitive
-from netcl_plugin_kit.testing import Case, Scenario, checks, policies
+from netcl_plugin_kit.testing import checks, policies
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table, all_cases
 from netcl_plugin_kit.testing.fused import check_group, check_group_slopes, groups, is_fusible
 from netcl_plugin_kit.testing.pattern_checks import (
@@ -22,6 +23,7 @@ from netcl_plugin_kit.testing.pattern_checks import (
     check_second_order,
 )
 from netcl_plugin_kit.testing.reference import lacking
+from netcl_plugin_kit.testing.scenarios import Scenario
 from netcl_plugin_kit.testing.settings import check_settings
 from netcl_plugin_kit.testing.slopes import check_slopes
 

@@ -9,8 +9,9 @@ from typing import Final, final
 import pytest
 
 from netcl_core import Device, get_device
-from netcl_plugin_kit.testing import Case, usable_devices
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table, plugins_of, table_of, table_with
+from netcl_plugin_kit.testing.devices import usable_devices
 from netcl_plugin_kit.testing.records import Outcome
 from netcl_plugin_kit.testing.running import perform
 from netcl_plugin_kit.testing.steps import CheckStep, steps_of
