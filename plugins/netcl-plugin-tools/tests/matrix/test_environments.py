@@ -214,8 +214,19 @@ def test_a_missing_uv_is_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(tool.shutil, "which", lambda _: "/usr/bin/uv")
         assert tool.find_uv() == "/usr/bin/uv"
         monkeypatch.setattr(tool.shutil, "which", lambda _: None)
-        with pytest.raises(MissingExtraError, match=r"nor on PATH\. Run `pip install uv`"):
+        with pytest.raises(
+            MissingExtraError, match=r"nor on PATH\. Run `pip install --upgrade uv`"
+        ):
             tool.find_uv()
+
+
+def test_a_lock_of_an_old_uv_is_refused(
+    tmp_path: Path, python: pythons.Interpreter, uv: Uv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = '[[packages]]\nwheels = [{ url = "file:///helper.whl", hashes = {} }]'
+    monkeypatch.setattr(Processes, "run", lambda *_: Ended(0, lock, ""))
+    with pytest.raises(MissingExtraError, match=r"without a digest; expected uv 0\.13\. Run"):
+        Supplies(tmp_path / "locks", uv).provide(python, ("helper",))
 
 
 @pytest.mark.parametrize("download", [False, True])

@@ -92,7 +92,7 @@ def test_without_uv_it_says_how_to_get_it(
     monkeypatch.setattr(uv.shutil, "which", lambda _: None)
     result = call()
     assert result.exit_code == 3
-    assert "Run `pip install uv`" in result.stderr
+    assert "Run `pip install --upgrade uv`" in result.stderr
 
 
 def test_an_interrupt_says_how_to_go_on(

@@ -14,7 +14,7 @@ from typing import Final, final
 from click import UsageError
 
 from netcl_core.errors import MissingExtraError, message
-from netcl_plugin_tools.matrix.uv import Uv
+from netcl_plugin_tools.matrix.uv import UPGRADE, Uv
 
 _VERSION: Final = re.compile(r"3\.\d+")
 
@@ -75,7 +75,7 @@ def _known(request: str, uv: Uv) -> Interpreter | None:
     ended = uv.run("python", "list", "--only-installed", "--output-format", "json", request)
     if ended.code != 0:
         given = f"`uv python list {request}` {ended.how}: {ended.tail}"
-        raise MissingExtraError(message("netcl matrix", given, "", "Run `pip install -U uv`"))
+        raise MissingExtraError(message("netcl matrix", given, "", UPGRADE))
     for each in json.loads(ended.stdout):
         parts = each["version_parts"]
         return Interpreter(f"{parts['major']}.{parts['minor']}", each["version"], each["path"])

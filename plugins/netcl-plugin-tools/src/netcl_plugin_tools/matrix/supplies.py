@@ -18,9 +18,10 @@ from typing import final
 
 from netcl_plugin_kit.packages.wheel_archive import digest_of
 
+from netcl_core.errors import MissingExtraError, message
 from netcl_plugin_tools.matrix.processes import Ended
 from netcl_plugin_tools.matrix.pythons import Interpreter
-from netcl_plugin_tools.matrix.uv import Uv, conflict
+from netcl_plugin_tools.matrix.uv import UPGRADE, Uv, conflict
 
 
 @final
@@ -75,7 +76,7 @@ class Supplies:
         with tempfile.TemporaryDirectory() as work:
             wanted = Path(work) / "requirements.txt"
             wanted.write_text("\n".join(requirements), encoding="utf-8")
-            command = ["pip", "compile", wanted, "--format", "pylock.toml", "--no-header"]
+            command = ["pip", "compile", wanted, "--format", "pylock.toml"]
             command += ["--no-build", "--python", python.path, *self.uv.sources]
             ended = self.uv.run(*command, index=True)
         if ended.code != 0:
@@ -98,12 +99,12 @@ def _read(lock: Path) -> Supply | None:
     if not lock.is_file():
         return None
     packages = tomllib.loads(lock.read_text(encoding="utf-8"))["packages"]
-    wheels = (wheel for package in packages for wheel in package["wheels"])
-    return Supply(tuple((_name(each), each["hashes"]["sha256"]) for each in wheels), lock)
-
-
-def _name(wheel: dict[str, str]) -> str:
-    return wheel["url"].rpartition("/")[2]
+    wheels = [wheel for package in packages for wheel in package["wheels"]]
+    if not all("sha256" in wheel["hashes"] for wheel in wheels):  # an old uv that is on PATH
+        given = f"{lock.name} has wheels without a digest"
+        raise MissingExtraError(message("netcl matrix", given, "uv 0.13", UPGRADE))
+    named = ((wheel["url"].rpartition("/")[2], wheel["hashes"]["sha256"]) for wheel in wheels)
+    return Supply(tuple(named), lock)
 
 
 def digest(*texts: str) -> str:

@@ -18,6 +18,7 @@ find_uv_bin: Callable[[], str] | None = None
 with contextlib.suppress(ImportError):  # a system's uv may be there without its package
     from uv import find_uv_bin
 
+UPGRADE: Final = "Run `pip install --upgrade uv`"
 _REFUSES: Final = "No solution found when resolving dependencies"
 #: uv concludes the same of what is missing and of what excludes each other; these words tell which.
 _MISSES: Final = re.compile(r"not found in the (cache|package|provided)|(was|were) not found|"
@@ -33,7 +34,7 @@ def find_uv() -> str:
     found = found or shutil.which("uv")
     if found is None:
         given = "uv, which makes the environments, is neither installed nor on PATH"
-        raise MissingExtraError(message("netcl matrix", given, "", "Run `pip install uv`"))
+        raise MissingExtraError(message("netcl matrix", given, "", UPGRADE))
     return found
 
 
@@ -83,4 +84,4 @@ def conflict(ended: Ended) -> str:
     if not refused or _MISSES.search(text):
         return ""
     cause = text.partition("\nhint:")[0]
-    return " ".join(cause.split()).lstrip(": ").removeprefix("cause: ")
+    return " ".join(cause.split()).lstrip(": ╰─▶").removeprefix("cause: ")
