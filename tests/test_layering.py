@@ -164,6 +164,7 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_tools.tune.command", "netcl_plugin_tools.tune.tuning"): "the same",
     ("netcl_plugin_kit.testing", "?"): "PEP 562: pytest is needed for tests alone",
     ("netcl_plugin_kit.testing.reference", "torch"): "optional and slow",
+    ("netcl_plugin_tools.graph.dot", "pygraphviz"): "an extra, for drawings alone",
     ("netcl_plugin_kit.speed.command", "netcl_plugin_kit.speed.comparing"): "the same",
     (
         "netcl_plugin_tools.settings.command",
@@ -274,7 +275,7 @@ PRIVATE = {
         plugins.commands plugins.kinds plugins.market.installed plugins.market.lock
         plugins.market.lock_verification plugins.market.manifests
         plugins.market.requirements plugins.market.states plugins.market.survey
-        plugins.registry plugins.resolution runtime.rendering runtime.stream scratch
+        plugins.registry plugins.resolution runtime.stream scratch
         tape.apply tape.node tape.recorded tape.region_call tape.trace_node
         tape.traced_number tensors.host_data
     """,

@@ -28,7 +28,11 @@ COMMANDS: dict[str, list[tuple[str, int]]] = {
     "cache": [("", 0), ("--empty", 0)],
     "devices": [("", 0), ("--json", 0)],
     "doctor": [("--json", 0)],
-    "graph": [("model.py:f --svg f.svg", 0), ("model.py:f --recorded --svg r.svg", 0)],
+    "graph": [
+        ("model.py:f --svg f.svg", 0),
+        ("model.py:f --recorded --svg r.svg", 0),
+        ("model.py:f --dot", 0),
+    ],
     "kernels show": [("relu --device cpu", 0), ("matmul --device cpu --shapes 2x3,3x4", 0)],
     "kernels list": [("", 0), ("relu", 0), ("no-such-op", 2)],
     "plugins list": [("", 0), ("--json", 0)],
