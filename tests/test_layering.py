@@ -155,6 +155,7 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_tools.tune.command", "netcl_plugin_tools.tune.tuning"): "the same",
     ("netcl_plugin_kit.testing", "?"): "PEP 562: pytest is needed for tests alone",
     ("netcl_plugin_kit.testing.reference", "torch"): "optional and slow",
+    ("netcl_plugin_tools.graph.dot", "pygraphviz"): "an extra, for drawings alone",
     ("netcl_plugin_kit.speed.command", "netcl_plugin_kit.speed.comparing"): "the same",
     (
         "netcl_plugin_tools.settings.command",
@@ -259,8 +260,8 @@ PRIVATE = {
     "netcl_plugin_tools": """
         jit.arguments jit.explanation jit.fused_operator jit.jit jit.program kept
         ops.choosing ops.operator_call ops.tuners ops.tuning ops.tuning_records
-        runtime.rendering runtime.stream scratch tape.apply tape.node tape.recorded
-        tape.region_call tape.trace_node tape.traced_number tensors.host_data
+        runtime.stream scratch tape.apply tape.node tape.recorded tape.region_call
+        tape.trace_node tape.traced_number tensors.host_data
     """,
 }
 

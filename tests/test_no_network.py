@@ -28,7 +28,11 @@ COMMANDS: dict[str, list[tuple[str, int]]] = {
     "cache": [("", 0), ("--empty", 0)],
     "devices": [("", 0), ("--json", 0)],
     "doctor": [("--json", 0)],
-    "graph": [("model.py:f --svg f.svg", 0), ("model.py:f --recorded --svg r.svg", 0)],
+    "graph": [
+        ("model.py:f --svg f.svg", 0),
+        ("model.py:f --recorded --svg r.svg", 0),
+        ("model.py:f --dot", 0),
+    ],
     "kernels show": [("relu --device cpu", 0), ("matmul --device cpu --shapes 2x3,3x4", 0)],
     "kernels list": [("", 0), ("relu", 0), ("no-such-op", 2)],
     "plugins list": [("", 0), ("--json", 0)],
@@ -43,7 +47,10 @@ COMMANDS: dict[str, list[tuple[str, int]]] = {
     "plugins enable": [("losses", 0)],
     "plugins prefer": [("relu elementwise", 0), ("relu --forget", 0)],
     "catalogue build": [("--wheels wheels --records records --out site", 0)],
-    "matrix run": [("--cores empty --plugins empty --records more --runtime numpy", 3)],
+    "matrix run": [
+        ("--cores empty --plugins empty --records more --runtime numpy", 3),
+        ("--cores cores --plugins wheels --records more --runtime intel", 3),  # it is not to be had
+    ],
     "matrix report": [("--records records --out board", 0)],
     "train": [("digits --device cpu --epochs 1", 0)],
 }
@@ -77,6 +84,8 @@ def watch(event, args):
     if event == "subprocess.Popen":
         words = [os.fsdecode(word) for word in args[1]] if not isinstance(args[1], str) else []
         if "pip" in words and {{"install", "download"}} & {{*words}} and "--no-index" not in words:
+            tell(" ".join(words))
+        if words and os.path.basename(words[0]) == "uv" and "--offline" not in words:
             tell(" ".join(words))
 sys.addaudithook(watch)
 """
@@ -140,6 +149,7 @@ def attempts(tmp_path: Path) -> Callable[[], list[str]]:
         "import _socket; _socket.socket()",
         "import urllib.request; urllib.request.urlopen('http://localhost:9')",
         "import subprocess, sys; subprocess.run([sys.executable, '-m', 'pip', 'install', 'x'])",
+        "import subprocess; subprocess.run(['uv', 'pip', 'install', 'x'])",
         "import subprocess, sys; "
         "subprocess.run([sys.executable, '-I', '-c', 'import _socket; _socket.socket()'], check=1)",
     ],
@@ -170,6 +180,8 @@ def test_no_command_touches_the_network(
     wrong = [row for row, code in zip(ran, wanted, strict=True) if row[1] != code]
     assert attempts() == []
     assert wrong == []
+    if "matrix run" in commands:  # uv was asked, and the cell has its record
+        assert list((watched.work / "more").glob("*__intel__*"))
 
 
 def fill(work: Path) -> None:
@@ -177,29 +189,38 @@ def fill(work: Path) -> None:
     model = "import netcl_core.autograd as ag\ndef f(x):\n    return ag.relu(x) * 2\n"
     model += "def example_inputs():\n    return [ag.tensor([1.0])]\n"
     (work / "model.py").write_text(model)
-    for name in ("empty", "wheels", "records"):
+    for name in ("empty", "cores", "wheels", "records"):
         (work / name).mkdir()
-    write_wheel(work / "wheels" / "netcl_plugin_n_one-1.0-py3-none-any.whl")
+    write_wheel(work / "cores", "netcl-core", "0.1.1", {})
+    write_wheel(work / "wheels", "netcl-plugin-n-one", "1.0", PLUGIN)
     (work / "records" / "cell.json").write_text(json.dumps(CELL))
 
 
-def write_wheel(path: Path) -> None:
-    """A plugin that brings nothing."""
-    info = "netcl_plugin_n_one-1.0.dist-info"
-    points = "[netcl_core.plugins]\nn_one = netcl_plugin_n_one:plugin\n"
-    points += "[netcl_core.manifest]\nn_one = netcl_plugin_n_one:netcl_plugin.toml\n"
+#: A plugin that brings nothing.
+PLUGIN = {
+    "netcl_plugin_n_one/__init__.py": "plugin = None\n",
+    "netcl_plugin_n_one/netcl_plugin.toml": "schema = 1\n[plugin]\nname = 'n_one'\n"
+    "api = [1, 0]\nsummary = 's'\nlicense = 'MIT'\n",
+    "netcl_plugin_n_one-1.0.dist-info/entry_points.txt": "[netcl_core.plugins]\n"
+    "n_one = netcl_plugin_n_one:plugin\n"
+    "[netcl_core.manifest]\nn_one = netcl_plugin_n_one:netcl_plugin.toml\n",
+}
+
+
+def write_wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> None:
+    """A wheel of some files and its metadata."""
+    stem = f"{name.replace('-', '_')}-{version}"
+    info = f"{stem}.dist-info"
     files = {
-        "netcl_plugin_n_one/__init__.py": "plugin = None\n",
-        "netcl_plugin_n_one/netcl_plugin.toml": "schema = 1\n[plugin]\nname = 'n_one'\n"
-        "api = [1, 0]\nsummary = 's'\nlicense = 'MIT'\n",
-        f"{info}/METADATA": "Metadata-Version: 2.1\nName: netcl-plugin-n-one\nVersion: 1.0\n",
+        **files,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": points,
     }
-    rows = [f"{name},sha256={_digest(text)},{len(text)}\n" for name, text in files.items()]
-    with zipfile.ZipFile(path, "w") as wheel:
-        for name, text in {**files, f"{info}/RECORD": "".join(rows) + f"{info}/RECORD,,\n"}.items():
-            wheel.writestr(name, text)
+    rows = [f"{path},sha256={_digest(text)},{len(text)}\n" for path, text in files.items()]
+    files[f"{info}/RECORD"] = "".join(rows) + f"{info}/RECORD,,\n"
+    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
+        for path, text in files.items():
+            wheel.writestr(path, text)
 
 
 def _digest(text: str) -> str:

@@ -78,7 +78,7 @@ class Tape:
         digraph tape {...[label="mul\\n(1,) float32"...
 
         The name of a value is `leaf`, `constant` or that of its op; its tooltip is the user's line.
-        docs/gradients.md draws the same as SVG, without Graphviz.
+        docs/gradients.md draws the same with more to read, as SVG.
         """
         return dot(recorded_graph(self.nodes))
 

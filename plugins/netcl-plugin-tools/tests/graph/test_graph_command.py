@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from itertools import combinations
@@ -12,10 +13,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from netcl_plugin_tools.graph import text
+from netcl_plugin_tools.graph.dot import COLOURS, cells, shorten, to_svg
 from netcl_plugin_tools.graph.drawing import KINDS, DrawnOp, Edge
 from netcl_plugin_tools.graph.graph import Box, Graph
-from netcl_plugin_tools.graph.svg import _SIZES, to_svg
 
 from netcl_core.cli import main
 from netcl_core.hardware.device_table import all_devices
@@ -139,60 +139,81 @@ def draw(*arguments: str) -> ElementTree.Element:
     return ElementTree.fromstring(Path("out.svg").read_text(encoding="utf-8"))
 
 
-def rectangle(element: ElementTree.Element) -> tuple[float, float, float, float]:
-    x, y, width, height = (float(element.get(key, "")) for key in ("x", "y", "width", "height"))
-    return x, y, x + width, y + height
+def box_of(points: str) -> tuple[float, float, float, float]:
+    """Around the points of a polygon or a path."""
+    numbers = [float(x) for x in re.findall(r"-?\d+\.?\d*", points)]
+    return min(numbers[::2]), min(numbers[1::2]), max(numbers[::2]), max(numbers[1::2])
 
 
-def frames(svg: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
-    return [group for group in svg.iter(f"{SVG}g") if group.get("class") == kind]
+def groups(svg: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
+    """What is drawn: `node` or `edge`."""
+    return [group for group in svg.iter(f"{SVG}g") if group.get("class", "").startswith(kind)]
+
+
+def outline(node: ElementTree.Element) -> tuple[float, float, float, float]:
+    return box_of(next(node.iter(f"{SVG}path")).get("d", ""))
 
 
 def texts(group: ElementTree.Element) -> list[str]:
-    """The lines of a box; a shortened one in full."""
-    return [
-        (line.findtext(f"{SVG}title") or "".join(line.itertext()))
-        for line in group.iter(f"{SVG}text")
-    ]
+    """The lines of a box or of an edge."""
+    return ["".join(line.itertext()) for line in group.iter(f"{SVG}text")]
 
 
-def check_inside(line: ElementTree.Element, frame: Sequence[float]) -> None:
-    """A line lies in its frame, by the estimate of its width."""
-    size = _SIZES[line.get("class", "")]
-    shown = "".join(part for part in [line.text, *(child.tail for child in line)] if part)
-    x, y = float(line.get("x", "")), float(line.get("y", ""))
-    assert frame[0] <= x and x + text.width(shown, size) <= frame[2] + 0.2, shown
-    assert frame[1] <= y - size + 0.2 and y + size * 0.2 <= frame[3] + 0.2, shown
+def head(svg: ElementTree.Element) -> list[ElementTree.Element]:
+    """The lines above the graph."""
+    return svg.findall(f"{SVG}g/{SVG}text")
+
+
+def tooltip(group: ElementTree.Element) -> str:
+    return next(group.iter(f"{SVG}a")).get("{http://www.w3.org/1999/xlink}title", "")
+
+
+def ends(edge: ElementTree.Element) -> tuple[str, str]:
+    source, _, target = (edge.findtext(f"{SVG}title") or "").partition("->")
+    return source, target
+
+
+def frame(line: ElementTree.Element) -> tuple[float, float, float, float]:
+    """Where a line lies: characters of a fixed-width font, Chinese ones as wide as high."""
+    size, x, y = (float(line.get(key, "")) for key in ("font-size", "x", "y"))
+    text = "".join(line.itertext())
+    width = sum(1.0 if cells(each) == 2 else 0.603 for each in text) * size
+    left = x - width / 2 if line.get("text-anchor") == "middle" else x
+    return left, y - size, left + width, y + size * 0.2
+
+
+def inside(inner: Sequence[float], outer: Sequence[float]) -> bool:
+    return (outer[0] <= inner[0] and inner[2] <= outer[2] + 0.2
+            and outer[1] <= inner[1] + 0.2 and inner[3] <= outer[3] + 0.2)  # fmt: skip
 
 
 def check(svg: ElementTree.Element) -> None:
     """No box or label lies on another one, all lies on the page, and every text in its box."""
-    page = (0.0, 0.0, float(svg.get("width", "")), float(svg.get("height", "")))
+    page = box_of(svg.find(f"{SVG}g/{SVG}polygon").get("points", ""))  # type: ignore[union-attr]
     found = []
-    for group in [*frames(svg, "box"), *frames(svg, "value")]:
-        frame = rectangle(next(group.iter(f"{SVG}rect")))
-        found.append(frame)
-        assert frame[0] >= 0 and frame[1] >= 0 and frame[2] <= page[2] and frame[3] <= page[3]
+    for group in groups(svg, "node"):
+        found.append(outline(group))
         for line in group.iter(f"{SVG}text"):
-            check_inside(line, frame)
+            assert inside(frame(line), found[-1]), texts(group)
+    found += [frame(line) for group in groups(svg, "edge") for line in group.iter(f"{SVG}text")]
+    assert all(inside(each, page) for each in [*found, *map(frame, head(svg))])
     for one, other in combinations(found, 2):
         apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
         assert apart, (one, other)
-    for line in frames(svg, "head")[0].iter(f"{SVG}text"):
-        check_inside(line, page)
 
 
 def check_edges(svg: ElementTree.Element) -> None:
-    """Each edge begins at the lower side of its source and ends at the upper one of its target."""
-    boxes = {group.get("id"): rectangle(next(group.iter(f"{SVG}rect"))) for group in
-             frames(svg, "box")}  # fmt: skip
-    for path in svg.iter(f"{SVG}path"):
-        if path.get("class") == "edge":
-            numbers = [float(x) for x in re.findall(r"-?\d+\.?\d*", path.get("d", ""))]
-            source, target = boxes[path.get("data-source")], boxes[path.get("data-target")]
-            assert source[0] <= numbers[0] <= source[2] and abs(numbers[1] - source[3]) < 0.2
-            assert target[0] <= numbers[-2] <= target[2] and abs(numbers[-1] - target[1]) < 0.2
-            assert target[1] > source[3]
+    """Each edge begins at its source and ends, with its arrow's tip, at its target below."""
+    boxes = {group.get("id", ""): outline(group) for group in groups(svg, "node")}
+    for edge in groups(svg, "edge"):
+        source, target = (boxes[each] for each in ends(edge))
+        path = next(edge.iter(f"{SVG}path")).get("d", "")
+        x, y = (float(each) for each in path[1:].partition("C")[0].split(","))
+        assert source[0] - 1 <= x <= source[2] + 1 and source[1] - 1 <= y <= source[3] + 1
+        tip = box_of(next(edge.iter(f"{SVG}polygon")).get("points", ""))
+        assert tip[0] <= target[2] + 3 and tip[2] >= target[0] - 3  # the tip is pointed
+        assert tip[1] <= target[3] + 3 and tip[3] >= target[1] - 3
+        assert target[1] > source[3]
 
 
 # -- drawings ----------------------------------------------------------------------------
@@ -214,11 +235,15 @@ def test_every_op_is_drawn_once(file: str, name: str) -> None:
         f"{op['value']} = {op['text']}" for node in graph["nodes"] for op in node["ops"]
     )
     assert len(wanted) == graph["ops"] - graph["unread"]
-    drawn = [line for box in frames(svg, "box") for line in texts(box)]
-    assert sorted(line for line in drawn if " = " in line) == wanted
-    assert [box.get("id") for box in frames(svg, "box")] == [node["id"] for node in graph["nodes"]]
-    edges = [path for path in svg.iter(f"{SVG}path") if path.get("class") == "edge"]
-    assert len(edges) == len(graph["edges"]) == len(frames(svg, "value"))
+    boxes = groups(svg, "node")
+    drawn = [line for box in boxes for line in texts(box) if " = " in line]
+    assert sorted(drawn) == sorted(shorten(line, 48) for line in wanted)
+    told = "\n".join(map(tooltip, boxes))
+    assert all(f"{line}: " in told for line in wanted)
+    assert sorted(box.get("id", "") for box in boxes) == sorted(n["id"] for n in graph["nodes"])
+    edges = [(each["source"], each["target"]) for each in graph["edges"]]
+    assert sorted(map(ends, groups(svg, "edge"))) == sorted(edges)
+    assert all(len(texts(each)) == 1 for each in groups(svg, "edge"))
 
 
 def test_the_same_function_gives_the_same_drawing(file: str) -> None:
@@ -232,22 +257,25 @@ def test_a_drawing_says_what_it_shows(file: str) -> None:
     assert svg.get("aria-labelledby") == "heading description"
     assert svg.findtext(f"{SVG}title") == "split"
     assert "4 ops in 2 groups on " in (svg.findtext(f"{SVG}desc") or "")
-    for box in frames(svg, "box"):
-        assert box.findtext(f"{SVG}title")
-    style = svg.findtext(f"{SVG}style") or ""
-    light, dark = style.split("@media (prefers-color-scheme: dark)")
+    for box in groups(svg, "node"):
+        assert tooltip(box)
+    dark = (svg.findtext(f"{SVG}style") or "").partition("@media (prefers-color-scheme: dark)")[2]
+    colours = {each.get(key, "none") for each in svg.iter() for key in ("fill", "stroke")}
+    assert all(f'="{colour}"] {{' in dark for colour in colours - {"none"})
     for kind in KINDS:
-        assert f".{kind} {{ fill:" in light and f".{kind} {{ fill:" in dark
+        fill, line, dark_fill, dark_line = COLOURS[kind]
+        assert f'[fill="{fill}"] {{ fill: {dark_fill}; }}' in dark
+        assert f'[stroke="{line}"] {{ stroke: {dark_line}; }}' in dark
 
 
 @needs_opencl
 def test_the_legend_counts_launches_and_names_the_kinds(file: str) -> None:
     svg = draw(f"{file}:mlp", *CASES["mlp"], "--device", "opencl")
-    head = texts(frames(svg, "head")[0])
-    assert head[0] == "mlp"
-    assert re.fullmatch(r"7 ops in 3 groups on opencl:\d+\.", head[1])
-    assert head[2] == "3 launches, with each op by itself 7."
-    assert head[3:] == ["fused operator", "single op", "argument", "constant", "result"]
+    lines = ["".join(line.itertext()) for line in head(svg)]
+    assert lines[0] == "mlp"
+    assert re.fullmatch(r"7 ops in 3 groups on opencl:\d+\.", lines[1])
+    assert lines[2] == "3 launches, with each op by itself 7."
+    assert lines[3:] == ["fused operator", "single op", "argument", "constant", "result"]
 
 
 def test_long_texts_are_shortened_with_the_whole_beside() -> None:
@@ -260,8 +288,10 @@ def test_long_texts_are_shortened_with_the_whole_beside() -> None:
     graph = Graph("f\x00<g>&" * 40, "cpu", "NumPy call", 1, 1, 1, 0, boxes, edges)
     svg = ElementTree.fromstring(to_svg(graph))
     check(svg)
-    lines = [line for box in frames(svg, "box") for line in texts(box)]
-    assert f"t1 = exp({long})" in lines and long in lines and "数" * 60 in lines
+    lines = [line for box in groups(svg, "node") for line in texts(box)]
+    assert all(cells(line) <= 48 for line in lines)
+    told = "\n".join(map(tooltip, groups(svg, "node")))
+    assert f"t1 = exp({long})" in told and long in told and "数" * 60 in told
 
 
 # -- what a graph holds ------------------------------------------------------------------
@@ -344,6 +374,20 @@ def test_svg_and_json_together(file: str) -> None:
     assert line.startswith("both.svg: 60 ops in 1 group on ") and line.count("\n") == 1
 
 
+def test_the_text_in_graphviz_language_needs_nothing_to_draw_it(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    for more in ((), ("--recorded",)):
+        first = run(f"{file}:skips", "--dot", *more)
+        assert first.exit_code == 0 and run(f"{file}:skips", "--dot", *more).stdout == first.stdout
+        assert first.stdout.startswith("digraph {\n") and first.stdout.endswith("\n}\n")
+    result = run(f"{file}:skips", "--svg", "out.svg")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "Run `pip install 'netcl-plugin-tools[graph]'`; --dot needs nothing" in result.stderr
+    assert not Path("out.svg").exists()
+
+
 # -- errors ------------------------------------------------------------------------------
 
 
@@ -383,7 +427,12 @@ def test_an_error_is_one_line(file: str, arguments: tuple[str, ...], code: int, 
     assert isinstance(result.exception, SystemExit)
 
 
+def test_one_thing_goes_to_stdout(file: str) -> None:
+    result = run(f"{file}:chain", "--dot", "--json")
+    assert result.exit_code == 2 and "--dot and --json" in result.stderr
+
+
 def test_the_command_is_in_the_help() -> None:
     assert "graph" in CliRunner().invoke(main.netcl, ["--help"]).stdout
-    for option in ("FILE:FUNC", "--shapes", "--dtype", "--device", "--svg", "--json"):
+    for option in ("FILE:FUNC", "--shapes", "--dtype", "--device", "--svg", "--dot", "--json"):
         assert option in run("--help").stdout

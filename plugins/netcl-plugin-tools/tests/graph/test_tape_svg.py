@@ -72,16 +72,19 @@ def boxes(svg: str) -> dict[str, tuple[str, list[str]]]:
     """The kind and the lines of each box, by its id; the drawing is well-formed."""
     found = {}
     for group in ElementTree.fromstring(svg).iter(f"{SVG}g"):
-        if group.get("class") == "box":
+        if group.get("class", "").startswith("node "):
             lines = ["".join(each.itertext()) for each in group.iter(f"{SVG}text")]
-            found[group.get("id", "")] = group.get("data-kind", ""), lines
+            found[group.get("id", "")] = group.get("class", "").removeprefix("node "), lines
     return found
 
 
 def arrows(svg: str) -> list[tuple[str, str]]:
-    paths = ElementTree.fromstring(svg).iter(f"{SVG}path")
-    return [(each.get("data-source", ""), each.get("data-target", ""))
-            for each in paths if each.get("class") == "edge"]  # fmt: skip
+    found = []
+    for group in ElementTree.fromstring(svg).iter(f"{SVG}g"):
+        if group.get("class") == "edge":
+            source, _, target = (group.findtext(f"{SVG}title") or "").partition("->")
+            found.append((source, target))
+    return found
 
 
 def run(*arguments: str) -> Result:

@@ -206,8 +206,6 @@ class Fake:
     made: list[Any] = field(default_factory=list)
     answer: Made | None = None
 
-    tool = "nothing"
-
     def tell(self, check: Any = None, devices: Any = None, **how: Any) -> None:
         """What the check does: print a record, end with a code, sleep, die of a signal.
 

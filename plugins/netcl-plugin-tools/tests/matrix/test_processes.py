@@ -14,6 +14,7 @@ import pytest
 from click import UsageError
 from netcl_plugin_tools.matrix import pythons
 from netcl_plugin_tools.matrix.processes import Processes, StoppedError, clean_variables
+from netcl_plugin_tools.matrix.uv import Uv, find_uv
 
 Write = Callable[..., Path]
 
@@ -67,43 +68,47 @@ def test_a_cell_gets_nothing_of_the_callers_settings(monkeypatch: pytest.MonkeyP
         clean_variables()
     )
     assert "PIP_PRE" in clean_variables()
-    assert "PIP_PRE" not in clean_variables("PIP_")
     assert clean_variables()["PATH"] == os.environ["PATH"]
 
 
 # -- Pythons -------------------------------------------------------------------------
 
 
-def test_the_running_python_is_found_by_version_and_by_path() -> None:
-    found = pythons.find(pythons.running())
+@pytest.fixture
+def uv(tmp_path: Path) -> Uv:
+    return Uv(find_uv(), tmp_path / "cache" / "uv", Processes())
+
+
+def test_the_running_python_is_found_by_version_and_by_path(uv: Uv) -> None:
+    found = pythons.find(pythons.running(), uv)
     assert found.problem == ""
     assert found.version == ".".join(map(str, sys.version_info[:3]))
-    assert pythons.find(sys.executable).minor == pythons.running()
+    assert pythons.find(sys.executable, uv).minor == pythons.running()
 
 
 def test_a_relative_path_is_found_from_everywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, uv: Uv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
     monkeypatch.chdir(tmp_path)
-    assert pythons.find("bin/python").path == str(tmp_path / "bin" / "python")
+    assert pythons.find("bin/python", uv).path == str(tmp_path / "bin" / "python")
 
 
-def test_a_python_that_is_not_there_says_so() -> None:
-    found = pythons.find("3.99")
+def test_a_python_that_is_not_there_says_so(uv: Uv) -> None:
+    found = pythons.find("3.99", uv)
     assert (found.minor, found.version) == ("3.99", "")
     assert "Python 3.99 was not found" in found.problem
 
 
 @pytest.mark.parametrize("wanted", ["/nowhere/python3", "newest", "3"])
-def test_a_word_that_is_no_python(wanted: str) -> None:
+def test_a_word_that_is_no_python(uv: Uv, wanted: str) -> None:
     with pytest.raises(UsageError, match="does not start; expected a version such as"):
-        pythons.find(wanted)
+        pythons.find(wanted, uv)
 
 
-def test_two_pythons_of_one_version() -> None:
+def test_two_pythons_of_one_version(uv: Uv) -> None:
     minor = pythons.running()
-    assert [each.minor for each in pythons.find_all([minor, minor, "3.99"])] == [minor, "3.99"]
+    assert [each.minor for each in pythons.find_all([minor, minor, "3.99"], uv)] == [minor, "3.99"]
     with pytest.raises(UsageError, match=f"both Python {minor}"):
-        pythons.find_all([minor, sys.executable])
+        pythons.find_all([minor, sys.executable], uv)

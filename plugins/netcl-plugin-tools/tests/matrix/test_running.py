@@ -16,9 +16,10 @@ from netcl_plugin_tools.matrix.pythons import Interpreter
 from netcl_plugin_tools.matrix.records import latest, load
 from netcl_plugin_tools.matrix.running import Runner
 from netcl_plugin_tools.matrix.runtimes import RUNTIMES, Presence
-from netcl_plugin_tools.matrix.wheelhouse import Supply, Wheelhouse
+from netcl_plugin_tools.matrix.supplies import Supplies, Supply
+from netcl_plugin_tools.matrix.uv import Uv
 
-PYTHON = Interpreter("3.11", "3.11.7", "/usr/bin/python3.11", True)
+PYTHON = Interpreter("3.11", "3.11.7", "/usr/bin/python3.11")
 
 
 @pytest.fixture
@@ -36,10 +37,10 @@ def matrix(fake: Any, shelves_of: tuple[Path, Path], tmp_path: Path, numpy_path:
         level: str = "run",
         watch: Any = lambda *_: None,
     ) -> list[running.Result]:
-        house = Wheelhouse(tmp_path / "house", processes)
-        house.provide = lambda *_: supply or Supply()
+        supplies = Supplies(tmp_path / "locks", Uv("uv", tmp_path / "uv", processes))
+        supplies.provide = lambda *_: supply or Supply()
         runner = Runner(
-            processes, house, fake, wheels.folder, tmp_path / "records", timeout, rerun, watch
+            processes, supplies, fake, wheels.folder, tmp_path / "records", timeout, rerun, watch
         )
         here = presences or [Presence(RUNTIMES["numpy"], device=numpy_path)]
         return runner.run(tasks(wheels, [python], here, level), 2)
@@ -207,8 +208,8 @@ def test_another_content_is_run_again(
     newer = Presence(RUNTIMES["numpy"], device={**numpy_path, "driver_version": "2.5"})
     for changes in (
         {"presences": [newer]},
-        {"python": Interpreter("3.11", "3.11.8", "", True)},
-        {"supply": Supply((Path("numpy-2.5.whl"),))},
+        {"python": Interpreter("3.11", "3.11.8")},
+        {"supply": Supply((("numpy-2.5.whl", "digest"),))},
     ):
         assert not any(each.kept for each in matrix(**changes)[1:]), changes
     assert len(fake.calls()) == 8

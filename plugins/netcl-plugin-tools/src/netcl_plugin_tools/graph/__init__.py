@@ -1,1 +1,1 @@
-"""Drawing: a traced function as a graph of kernels, laid out and written as SVG."""
+"""Drawing: a traced function as a graph of kernels, in Graphviz' language and as SVG."""

@@ -21,6 +21,7 @@ from netcl_core.errors import FusionError
 )
 @click.option("--times", is_flag=True, help="Time each kernel, and the same ops one by one.")
 @click.option("--svg", metavar="OUT.svg", help="Draw the graph into this file.")
+@click.option("--dot", "as_dot", is_flag=True, help="Print the graph in Graphviz' language.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.pass_context
 def graph(ctx: click.Context, /, **options: Any) -> None:
@@ -31,6 +32,8 @@ def graph(ctx: click.Context, /, **options: Any) -> None:
     example_inputs() of the file returns: a list, or a dict by name. Exit code 1 when the
     function raises or cannot be traced.
     """
+    if options["as_dot"] and options["as_json"]:
+        raise click.UsageError("--dot and --json: each is the whole of stdout", ctx)
     showing = import_module("netcl_plugin_tools.graph.graph_output")
     try:
         with usage_ends(ctx):

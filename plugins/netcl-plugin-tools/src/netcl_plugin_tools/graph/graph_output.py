@@ -21,9 +21,9 @@ from netcl_core.jit.jit import Jitted, traced
 from netcl_core.tape.node import Target, target_of
 from netcl_core.tape.recorded import recorded_graph
 from netcl_plugin_tools.graph import names
+from netcl_plugin_tools.graph.dot import to_dot, to_svg
 from netcl_plugin_tools.graph.graph import Graph, GraphNames, graph_of
 from netcl_plugin_tools.graph.repeated import repeated
-from netcl_plugin_tools.graph.svg import to_svg
 from netcl_plugin_tools.graph.tape_graph import TapeGraph, lines, tape_graph
 from netcl_plugin_tools.graph.target import (
     function_of,
@@ -45,6 +45,7 @@ def show(
     recorded: bool,
     times: bool,
     svg: str | None,
+    as_dot: bool,
     as_json: bool,
 ) -> None:
     """Print or draw the graph of a function: its kernels, or with `recorded` its tape.
@@ -65,11 +66,13 @@ def show(
     if times:
         _print_times(found, as_json)
         return
+    drawn = repeated(graph) if isinstance(graph, TapeGraph) else graph
     if svg is not None:
-        drawn = repeated(graph) if isinstance(graph, TapeGraph) else graph
         write_text("graph", Path(svg), to_svg(drawn), "--svg")
     if as_json:
         print_json(_data(graph))
+    elif as_dot:
+        print(to_dot(drawn), end="")
     elif svg is not None:
         print(f"{svg}: {' '.join(graph.summary)}")
     else:

@@ -9,8 +9,8 @@ from netcl_core.autograd import Node, Tape
 from netcl_core.errors import ArgumentError, message
 from netcl_core.tape.node import target_of
 from netcl_core.tape.recorded import nodes_behind, recorded_graph
+from netcl_plugin_tools.graph.dot import to_svg
 from netcl_plugin_tools.graph.repeated import repeated
-from netcl_plugin_tools.graph.svg import to_svg
 from netcl_plugin_tools.graph.tape_graph import tape_graph
 
 
@@ -34,6 +34,9 @@ def tape_svg(
         recorded: A Tape, or a Node: then what its backward pass goes through.
         names: What the drawing calls values, such as `dict(model.named_parameters())`.
         title: What stands above it.
+
+    Raises:
+        MissingExtraError: pygraphviz, of the extra `graph`, is not installed.
     """
     if isinstance(recorded, Tape):
         nodes = recorded.nodes

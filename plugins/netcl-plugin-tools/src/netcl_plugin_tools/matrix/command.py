@@ -82,7 +82,7 @@ def matrix() -> None:
     "--download/--offline",
     default=False,
     show_default="--offline",
-    help="Whether pip may fetch third-party wheels that are not there yet, as it is configured.",
+    help="Whether uv may fetch third-party wheels that are not there yet, as it is configured.",
 )
 @click.option("--index-url", default="", help="With --download: the index to fetch from.")
 @_json

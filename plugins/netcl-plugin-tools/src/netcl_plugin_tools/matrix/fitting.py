@@ -1,6 +1,6 @@
 """Whether the versions in a cell exclude each other, as far as the wheels alone can say.
 
-pip decides in the end. What is plain from the metadata is decided here: it takes no
+uv decides in the end. What is plain from the metadata is decided here: it takes no
 environment, and the reason names the two that do not fit.
 """
 
@@ -53,7 +53,7 @@ def _tags(minor: str) -> dict[Tag, int]:
 
 
 def best(wheels: Sequence[Wheel], minor: str) -> Wheel:
-    """Of one version's wheels the one that pip takes under a Python; any if none fits.
+    """Of one version's wheels the one that uv takes under a Python; any if none fits.
 
     Among equals it is the last, which is the newest build.
     """

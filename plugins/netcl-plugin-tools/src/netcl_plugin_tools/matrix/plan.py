@@ -18,7 +18,7 @@ from netcl_plugin_tools.matrix.fitting import Choice, best, choose
 from netcl_plugin_tools.matrix.pythons import Interpreter
 from netcl_plugin_tools.matrix.records import Cell, CellRecord
 from netcl_plugin_tools.matrix.runtimes import Presence
-from netcl_plugin_tools.matrix.wheelhouse import digest
+from netcl_plugin_tools.matrix.supplies import digest
 
 
 @final

@@ -58,10 +58,9 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def clean_variables(*prefixes: str) -> dict[str, str]:
+def clean_variables() -> dict[str, str]:
     """The caller's environment without what would change how a cell behaves."""
-    foreign = (*_FOREIGN, *prefixes)
-    return {name: text for name, text in os.environ.items() if not name.startswith(foreign)}
+    return {name: text for name, text in os.environ.items() if not name.startswith(_FOREIGN)}
 
 
 @final

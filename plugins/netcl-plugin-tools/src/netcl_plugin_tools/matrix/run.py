@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import sys
 from collections import Counter
@@ -30,8 +29,9 @@ from netcl_plugin_tools.matrix.runtimes import (
     devices_here,
     locate,
 )
+from netcl_plugin_tools.matrix.supplies import Supplies
 from netcl_plugin_tools.matrix.tables import print_reasons
-from netcl_plugin_tools.matrix.wheelhouse import Wheelhouse
+from netcl_plugin_tools.matrix.uv import Uv, find_uv
 
 INTERRUPTED: Final = 130  # what a shell reports of a command that Ctrl-C ended
 
@@ -62,25 +62,24 @@ def run(options: Options) -> int:
     wheels = shelves(options.cores, options.plugins, options.only)
     processes = Processes()
     folder = cache_root().absolute() / "matrix"  # children work in folders of their own
-    wheelhouse = Wheelhouse(
-        folder / "wheelhouse", processes, options.find_links, options.download, options.index_url
-    )
-    environments = Environments(folder / "environments", processes, shutil.which("uv"))
-    _say(f"Environments are made by {environments.tool}.")
+    links = tuple(options.find_links)
+    uv = Uv(find_uv(), folder / "uv", processes, links, options.download, options.index_url)
+    supplies = Supplies(folder / "locks", uv)
+    environments = Environments(folder / "environments", uv)
     # Asked to end, a run ends its children too, as after Ctrl-C.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Scratch("matrix") as work:
-            found = pythons.find_all(options.pythons)
+            found = pythons.find_all(options.pythons, uv)
             ask = devices_here(processes, Path(work))
-            here = _presences(options.runtimes, found, wheelhouse, environments, Path(work), ask)
-            results = _run(options, wheels, found, here, processes, wheelhouse, environments)
+            here = _presences(options.runtimes, found, supplies, environments, Path(work), ask)
+            results = _run(options, wheels, found, here, processes, supplies, environments)
     except KeyboardInterrupt:
         _say("Interrupted: finished cells have their records, the same command goes on from there.")
         return INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, before)
-    _report(results, options, environments)
+    _report(results, options)
     states = Counter(each.record.state for each in results)
     if states["fail"]:
         return 1
@@ -90,14 +89,14 @@ def run(options: Options) -> int:
 def _presences(
     names: Sequence[str],
     found: Sequence[Interpreter],
-    wheelhouse: Wheelhouse,
+    supplies: Supplies,
     environments: Environments,
     work: Path,
     ask: Ask,
 ) -> list[Presence]:
     """Each runtime on this machine; the packages of those from pip are installed once for all."""
     return [
-        _presence(RUNTIMES[name], found, wheelhouse, environments, work / name, ask)
+        _presence(RUNTIMES[name], found, supplies, environments, work / name, ask)
         for name in dict.fromkeys(names)
     ]
 
@@ -105,7 +104,7 @@ def _presences(
 def _presence(
     runtime: Runtime,
     found: Sequence[Interpreter],
-    wheelhouse: Wheelhouse,
+    supplies: Supplies,
     environments: Environments,
     folder: Path,
     ask: Ask,
@@ -115,7 +114,7 @@ def _presence(
     python = next((each for each in found if not each.problem), None)
     if python is None:
         return Presence(runtime, problem="there is no Python to install it with")
-    supply = wheelhouse.provide(python, runtime.packages)
+    supply = supplies.provide(python, runtime.packages)
     layer = None if supply.problem else environments.layer(python, supply)
     problem = supply.problem if layer is None else layer.problem
     if layer is None or problem:
@@ -129,14 +128,14 @@ def _run(
     found: Sequence[Interpreter],
     here: Sequence[Presence],
     processes: Processes,
-    wheelhouse: Wheelhouse,
+    supplies: Supplies,
     environments: Environments,
 ) -> list[Result]:
     planned = tasks(wheels, found, here, options.level)
     with Bar(len(planned)) as bar:
         runner = Runner(
             processes,
-            wheelhouse,
+            supplies,
             environments,
             wheels.folder,
             options.records,
@@ -147,7 +146,7 @@ def _run(
         return runner.run(planned, options.jobs)
 
 
-def _report(results: Sequence[Result], options: Options, environments: Environments) -> None:
+def _report(results: Sequence[Result], options: Options) -> None:
     counts = Counter(each.record.state for each in results)
     if options.as_json:
         data = {
@@ -155,7 +154,6 @@ def _report(results: Sequence[Result], options: Options, environments: Environme
             "counts": {state: counts[state] for state in STATES},
             "kept": sum(each.kept for each in results),
             "records": str(options.records),
-            "environments": environments.tool,
         }
         print(json.dumps(data, indent=2, ensure_ascii=False))
         return

@@ -23,7 +23,7 @@ from netcl_plugin_tools.matrix.processes import (
 )
 from netcl_plugin_tools.matrix.records import Cell, CellRecord, latest, load, now, save
 from netcl_plugin_tools.matrix.runtimes import variables_for
-from netcl_plugin_tools.matrix.wheelhouse import Supply, Wheelhouse
+from netcl_plugin_tools.matrix.supplies import Supplies, Supply
 
 #: What is told of each cell when it is decided, and when it begins (without a record).
 Watch = Callable[[Cell, CellRecord | None, bool], None]
@@ -44,7 +44,7 @@ class Runner:
     """What all cells of a run share."""
 
     processes: Processes
-    wheelhouse: Wheelhouse
+    supplies: Supplies
     environments: Environments
     links: Path
     records: Path
@@ -70,7 +70,7 @@ class Runner:
 
     def _cell(self, task: Task, record: CellRecord | None) -> Result:
         problem = _known_problem(task)
-        supply = Supply() if problem else self.wheelhouse.provide(task.python, task.choice.others)
+        supply = Supply() if problem else self.supplies.provide(task.python, task.choice.others)
         content = task.content(supply.digest)
         kept = settled(content, record, self.rerun)
         if not kept or record is None:

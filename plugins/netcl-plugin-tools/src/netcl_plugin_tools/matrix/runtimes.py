@@ -30,7 +30,7 @@ class Runtime:
     """One kind of runtime.
 
     Attributes:
-        packages: What pip installs for it; else the system has to have it.
+        packages: What is installed for it; else the system has to have it.
         platform: A part of its platform's name, in lower case; empty: any.
         kind: The kind of device that is wanted.
         tool: The program that cells run under, instead of a library that they load.
