@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from netcl_core.hookspecs import SINCE as SINCE
     from netcl_core.plugins.catalogue import catalogue as catalogue
     from netcl_core.plugins.catalogue import providers as providers
+    from netcl_core.plugins.catalogue import read_catalogue as read_catalogue
+    from netcl_core.plugins.catalogue import search as search
     from netcl_core.plugins.commands import command_providers as command_providers
     from netcl_core.plugins.commands import decision_on as decision_on
     from netcl_core.plugins.commands import plugin_commands as plugin_commands
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
 #: module -> its names
 _NAMES: Final = {
     "netcl_core.hookspecs": "SINCE",
-    "netcl_core.plugins.catalogue": "catalogue providers",
+    "netcl_core.plugins.catalogue": "catalogue providers read_catalogue search",
     "netcl_core.plugins.commands": "command_providers decision_on plugin_commands",
     "netcl_core.plugins.complaints": "tell",
     "netcl_core.plugins.failures": (

@@ -5,7 +5,6 @@ Each returns its exit code: 0 ok, 1 findings, 2 wrong usage.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from netcl_core.cli import print_json, print_table
+from netcl_core.plugins import protocol
 from netcl_core.plugins.protocol import PRIMITIVES, Plugin, canonical
 from netcl_market.states import States
 from netcl_market.survey import survey, unknown_names
@@ -73,11 +73,11 @@ def show_info(name: str, with_traceback: bool, as_json: bool) -> int:
 
 def show_search(word: str, file: Path | None, as_json: bool) -> int:
     """Print what is installed or in a catalogue, the bundled one or a file; 1 for nothing."""
-    table = _providers().catalogue() if file is None else _providers().read_catalogue(file)
+    table = protocol.catalogue() if file is None else protocol.read_catalogue(file)
     found = _survey()
     installed = {canonical(plugin.distribution): plugin.state for plugin in found}
     table = {**table, **_entries(found)}
-    hits = _providers().search(word, table)
+    hits = protocol.search(word, table)
     rows = [
         (hit.name, hit.kind, hit.package, installed.get(hit.package, "not installed"), hit.summary)
         for hit in hits
@@ -123,12 +123,8 @@ def _survey() -> list[Plugin]:
     return found
 
 
-def _providers() -> Any:
-    return importlib.import_module("netcl_core.plugins.catalogue")  # not needed by `list`
-
-
 def _unknown(name: str, names: Iterable[str]) -> int:
-    entry = _providers().catalogue().get(canonical(name))
+    entry = protocol.catalogue().get(canonical(name))
     remedy = f". Install it with: pip install {canonical(name)}" if entry else _hint(name, names)
     print(f"netcl: the plugin {name!r} is not installed{remedy}", file=sys.stderr)
     return 2

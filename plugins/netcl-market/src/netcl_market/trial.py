@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+from netcl_core.inspect.data import Scratch
 from netcl_core.plugins.protocol import Plugin
-from netcl_core.scratch import Scratch
 from netcl_market.states import DEADLY, States
 from netcl_market.survey import survey
 

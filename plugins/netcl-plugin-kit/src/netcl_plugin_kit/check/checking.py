@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from netcl_core import __version__
 from netcl_core.errors import ArgumentError, MissingExtraError, message
-from netcl_core.scratch import Scratch
+from netcl_core.inspect.data import Scratch
 from netcl_plugin_kit.check import apart, full, targets
 from netcl_plugin_kit.check.findings import STATIC
 from netcl_plugin_kit.check.reading import from_json

@@ -14,10 +14,9 @@ import numpy as np
 
 from netcl_core import DTYPES, Device, Tensor, use_device
 from netcl_core.autograd import no_grad
-from netcl_core.codegen.lowering import plan
-from netcl_core.codegen.region import Signature
-from netcl_core.runtime.stream import stream_of
-from netcl_core.tape.gradients import cast_region, run_plan
+from netcl_core.inspect.recorded import cast_region, run_plan
+from netcl_core.inspect.sources import Signature, plan
+from netcl_core.inspect.streams import stream_of
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.records import Roofline

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from netcl_core.runtime.opencl_stream import Launch
+from netcl_core.inspect.streams import Launch
 
 #: The words of a kernel whose items have to do with their group.
 _OF_GROUPS: Final = re.compile(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from netcl_core import get_device
 from netcl_core.autograd import AmpPolicy
-from netcl_core.ops.amp_policies import Rule
+from netcl_core.inspect.choices import Rule
 from netcl_plugin_kit.faults.mutants import MutantVerdict
 from netcl_plugin_kit.testing import policies
 from netcl_plugin_kit.testing.cases import Case

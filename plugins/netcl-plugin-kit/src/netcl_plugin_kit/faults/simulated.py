@@ -25,13 +25,17 @@ from netcl_market.children import end_with
 
 from netcl_core import DTYPES, Device, use_device
 from netcl_core.autograd import Operator
-from netcl_core.dtypes import Dtype
 from netcl_core.errors import BuildError, DeviceError
-from netcl_core.hardware.device import opencl_module
+from netcl_core.inspect.data import Array, Dtype, Shape
+from netcl_core.inspect.streams import (
+    Launch,
+    Stream,
+    StreamWrapper,
+    opencl_module,
+    stream_of,
+    use_stream,
+)
 from netcl_core.plugins.protocol import registry
-from netcl_core.runtime.opencl_stream import Launch
-from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
-from netcl_core.tensors.host_data import Array, Shape
 from netcl_plugin_kit.faults.group_sizes import sized
 from netcl_plugin_kit.faults.kernel_faults import KernelFault, seeded
 from netcl_plugin_kit.faults.sanitizer import BLOCK, KINDS

@@ -13,10 +13,9 @@ from netcl_core import DTYPES, Device, Tensor, default_device, get_device, use_d
 from netcl_core.autograd import Operator
 from netcl_core.cli import print_json, print_table
 from netcl_core.errors import ArgumentError, UnfitError, message
-from netcl_core.ops.functions import missing
+from netcl_core.inspect.choices import functions, missing
+from netcl_core.inspect.data import Array
 from netcl_core.plugins.protocol import Offer, Row, registry
-from netcl_core.tensors.functions import functions
-from netcl_core.tensors.host_data import Array
 from netcl_plugin_kit.shapes import attribute, specs
 from netcl_plugin_kit.speed import records
 from netcl_plugin_kit.speed.racing import Contender, Raced, race

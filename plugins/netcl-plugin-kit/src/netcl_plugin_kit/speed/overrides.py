@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from netcl_core import Device, Tensor, use_device
 from netcl_core.errors import UnfitError
+from netcl_core.inspect.data import Array
 from netcl_core.plugins.protocol import Offer, Row, registry
-from netcl_core.tensors.host_data import Array
 from netcl_plugin_kit.speed import records
 from netcl_plugin_kit.speed.comparing import shapes_of
 from netcl_plugin_kit.speed.racing import Contender, Raced, race

@@ -12,17 +12,14 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES, Device, manual_seed, prefer
+from netcl_core.autograd import AutogradPrimitive
 from netcl_core.errors import MissingOpError, RegistrationError, UnfitError, message
-from netcl_core.hardware.device import Device
-from netcl_core.jit.jit import Jitted
-from netcl_core.ops.choosing import prefer
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.tape.state import thread
-from netcl_core.tensors.functions import functions
-from netcl_core.tensors.host_data import Array, Shape
-from netcl_core.tensors.random_state import manual_seed
+from netcl_core.inspect.choices import functions
+from netcl_core.inspect.data import Array, Shape
+from netcl_core.inspect.programs import Jitted
+from netcl_core.inspect.recorded import thread
+from netcl_core.plugins.protocol import Row, registry
 from netcl_plugin_kit.testing.groups import compiled_with, written
 from netcl_plugin_kit.testing.samples import FLOATS, SPECIAL, Sampler, in_dtype, is_floating
 from netcl_plugin_kit.testing.vocabulary import EXCUSABLE, PARTS, applies, is_excuse

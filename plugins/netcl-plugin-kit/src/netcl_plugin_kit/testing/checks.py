@@ -12,8 +12,8 @@ import numpy as np
 from netcl_core import DTYPES, Device, Tensor, use_device
 from netcl_core.autograd import AutogradPrimitive, Tape
 from netcl_core.errors import KernelFindingError, NetclError, UnfitError
-from netcl_core.tensors.functions import functions
-from netcl_core.tensors.host_data import Array, Shape
+from netcl_core.inspect.choices import functions
+from netcl_core.inspect.data import Array, Shape
 from netcl_plugin_kit.testing import verification
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.guards import POISON

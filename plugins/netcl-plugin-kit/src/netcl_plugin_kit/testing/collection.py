@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, final
 from netcl_core import Device, plugins
 from netcl_core.autograd import AmpPolicy, AutogradPrimitive, TrainingPattern
 from netcl_core.errors import PluginError, message
-from netcl_core.ops.choosing import unfit
+from netcl_core.inspect.choices import unfit
 from netcl_core.plugins.protocol import (
     OP_KINDS,
     Plugin,

@@ -15,8 +15,8 @@ import numpy as np
 
 from netcl_core import get_device
 from netcl_core.autograd import AutogradPrimitive, TrainingPattern
-from netcl_core.codegen.primitives import REQUIRED, split_attrs
 from netcl_core.errors import NetclError
+from netcl_core.inspect.expressions import REQUIRED, split_attrs
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.groups import written
 from netcl_plugin_kit.testing.reference import evaluate

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import all_devices
+import netcl_core as nc
+from netcl_core import Device
 
 
 def usable_devices(dtype: str = "float32") -> list[Device]:
@@ -12,5 +12,5 @@ def usable_devices(dtype: str = "float32") -> list[Device]:
     >>> str(usable_devices("float64")[-1])
     'cpu'
     """
-    found = [device for device in all_devices() if not device.simulator]
+    found = [device for device in nc.devices() if not device.simulator]
     return [device for device in found if dtype != "float64" or device.supports_fp64]

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from netcl_core.autograd import Captured, MatchedOp, Operator, TrainingPattern
 from netcl_core.errors import RegistrationError, message
-from netcl_core.jit.jit import Jitted
-from netcl_core.jit.matched_ops import Captured, Graph, MatchedOp
-from netcl_core.jit.pattern_rows import OwnRows
-from netcl_core.jit.patterns import TrainingPattern
-from netcl_core.ops.operators import Operator
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.tensors.functions import functions
+from netcl_core.inspect.choices import functions
+from netcl_core.inspect.programs import Graph, Jitted, OwnRows
+from netcl_core.plugins.protocol import Row, registry
 
 #: `(op, value) -> value` of each op of a group as it is computed.
 Change = Callable[[MatchedOp, Any], Any]

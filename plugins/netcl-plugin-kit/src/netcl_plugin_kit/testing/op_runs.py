@@ -11,7 +11,7 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Spec, Tensor
 from netcl_core.autograd import Operator
 from netcl_core.errors import ArgumentError, message
-from netcl_core.ops.functions import missing
+from netcl_core.inspect.choices import missing
 from netcl_core.plugins.protocol import registry
 from netcl_plugin_kit.shapes import specs
 from netcl_plugin_kit.testing.cases import Case

@@ -10,8 +10,8 @@ import numpy as np
 from netcl_core import DTYPES, Device, Tensor, manual_seed, use_device
 from netcl_core.autograd import grad
 from netcl_core.errors import GradientError
-from netcl_core.ops.mistakes import MISTAKES
-from netcl_core.tensors.host_data import Array
+from netcl_core.inspect.choices import MISTAKES
+from netcl_core.inspect.data import Array
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.checks import same
 from netcl_plugin_kit.testing.groups import compiled_with

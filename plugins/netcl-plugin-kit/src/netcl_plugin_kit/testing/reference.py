@@ -21,7 +21,7 @@ import numpy as np
 from netcl_core import DTYPES, Device, Tensor, get_device, use_device
 from netcl_core.autograd import backward, grad
 from netcl_core.errors import KernelFindingError
-from netcl_core.tensors.host_data import Array, Shape
+from netcl_core.inspect.data import Array, Shape
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.guards import writer_of
 from netcl_plugin_kit.testing.inputs import covector

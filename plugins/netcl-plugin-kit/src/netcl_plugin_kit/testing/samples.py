@@ -7,10 +7,10 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from netcl_core.dtypes import DTYPES
-from netcl_core.dtypes import FLOATS as FLOATS
-from netcl_core.dtypes import is_floating as is_floating
-from netcl_core.tensors.host_data import Array, Shape
+from netcl_core import DTYPES
+from netcl_core.inspect.data import FLOATS as FLOATS
+from netcl_core.inspect.data import Array, Shape
+from netcl_core.inspect.data import is_floating as is_floating
 
 #: `(random, shape) -> array`. Floating arrays are converted to the dtype under test and get a
 #: gradient; integer and bool arrays (indices, masks) stay as they are.

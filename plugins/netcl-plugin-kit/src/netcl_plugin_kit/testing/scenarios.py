@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import use_device
+from netcl_core import Device, use_device
 
 
 @final

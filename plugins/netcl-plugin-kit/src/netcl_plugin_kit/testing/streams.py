@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, final
 
-from netcl_core.hardware.device import Device
-from netcl_core.runtime.opencl_stream import Launch
-from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
+from netcl_core import Device
+from netcl_core.inspect.streams import Launch, Stream, StreamWrapper, stream_of, use_stream
 
 
 @final

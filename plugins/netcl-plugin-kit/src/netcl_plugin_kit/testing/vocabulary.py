@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from netcl_core.dtypes import DTYPES
-from netcl_core.hardware.device import Device
+from netcl_core import DTYPES, Device
 
 
 @final

@@ -7,8 +7,7 @@ from typing import Any, final
 
 from netcl_core import Device, use_device
 from netcl_core.autograd import Operator
-from netcl_core.ops.tuners import Offered, tuning_by
-from netcl_core.ops.tuning import ChosenSettings
+from netcl_core.inspect.choices import ChosenSettings, Offered, tuning_by
 from netcl_core.plugins.protocol import registry
 from netcl_plugin_kit.testing.op_runs import has_space, run_op
 

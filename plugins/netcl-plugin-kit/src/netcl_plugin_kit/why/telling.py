@@ -10,7 +10,7 @@ from typing import Any, Final
 from netcl_core import Device, default_device, dtype_name, get_device
 from netcl_core.cli import print_json, print_table
 from netcl_core.errors import MissingOpError
-from netcl_core.ops.why import Explanation, of_offers, why
+from netcl_core.inspect.choices import Explanation, of_offers, why
 from netcl_core.plugins.protocol import decision_on
 from netcl_plugin_kit.shapes import attribute, specs
 from netcl_plugin_kit.speed import records

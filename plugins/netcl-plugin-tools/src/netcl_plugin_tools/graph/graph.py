@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from netcl_core.autograd import TraceNode
-from netcl_core.jit.explanation import why_alone
-from netcl_core.jit.program import (
+from netcl_core.inspect.programs import (
+    CONSTANT,
+    RANDOM,
     DetachStep,
     Executable,
     FusedOperatorStep,
     OperatorStep,
     Program,
     RegionStep,
+    TracedNumber,
+    why_alone,
 )
-from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.tape.node import describe_frame as where
-from netcl_core.tape.region_call import RegionCall
-from netcl_core.tape.trace_node import CONSTANT, RANDOM
-from netcl_core.tape.traced_number import TracedNumber
+from netcl_core.inspect.recorded import OperatorCall, RegionCall
+from netcl_core.inspect.recorded import describe_frame as where
 from netcl_plugin_tools.graph.drawing import KINDS, DrawnOp, Edge, count
 from netcl_plugin_tools.graph.op_text import free_prefix, number_text, op_text
 

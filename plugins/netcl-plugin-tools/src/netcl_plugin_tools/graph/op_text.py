@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from netcl_core.tape.region_call import RegionCall
+from netcl_core.inspect.recorded import RegionCall
 
 
 def op_text(

@@ -14,7 +14,7 @@ from netcl_plugin_kit.speed.ordering import WORTH, fastest_order
 import netcl_core as nc
 from netcl_core.cli import print_json
 from netcl_core.errors import ArgumentError, MissingOpError, NetclError, message
-from netcl_core.ops.choosing import offers_of
+from netcl_core.inspect.choices import offers_of
 from netcl_core.plugins.protocol import canonical, decision_on, meant, registry
 from netcl_plugin_tools.lock.renewing import renewer
 from netcl_plugin_tools.settings import file
