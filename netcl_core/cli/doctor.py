@@ -98,7 +98,7 @@ class Report:
     @property
     def opencl_usable(self) -> bool:
         """Whether there is an OpenCL device that passed its probe."""
-        return any(device.backend == "opencl" for device in self.devices)
+        return any(device.has_kernels for device in self.devices)
 
 
 def _version_of(name: str) -> str:

@@ -99,7 +99,7 @@ class Lock:
 
 def device_key(device: Any) -> str:
     """The name of a device in a lock: its platform and its name, which no order changes."""
-    return "NumPy" if device.backend == "numpy" else f"{device.platform} | {device.name}"
+    return "NumPy" if not device.has_kernels else f"{device.platform} | {device.name}"
 
 
 def strictly_listed() -> frozenset[str] | None:

@@ -98,7 +98,7 @@ def run_all(
 
 
 def _where(devices: Sequence[Device]) -> Device | None:
-    usable = (each for each in devices if each.backend == "opencl" and not each.simulator)
+    usable = (each for each in devices if each.has_kernels and not each.simulator)
     return next(usable, None)
 
 

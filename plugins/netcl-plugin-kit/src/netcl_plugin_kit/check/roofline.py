@@ -47,7 +47,7 @@ def rooflines(
     for case in table.cases:
         if _DTYPE in case.takes and (not ops or case.op in ops):
             first.setdefault(case.op, case)
-    places = [each for each in devices if each.backend == "opencl" and not each.simulator]
+    places = [each for each in devices if each.has_kernels and not each.simulator]
     found: list[Roofline] = []
     for number, device in enumerate(places):
         for done, case in enumerate(first.values()):

@@ -143,7 +143,7 @@ def _of_primitive(
         notes = tuple(f"the gradient of input {i} is grad itself" for i, _ in generated.passes)
     else:
         generated = plan.forward.generated
-    language = PYTHON if device.backend == "numpy" else OPENCL
+    language = PYTHON if not device.has_kernels else OPENCL
     source = Source(generated.entry, generated.text, language)
     return OpSources(
         record.name,
@@ -200,7 +200,7 @@ def _of_operator(
             raise ArgumentError(message(operator.name, "no gradient", "a differentiable op"))
         sources, notes = _python(rule), ("the gradients are computed with other ops",)
         label = call.implementation.label if call.launches else ""
-    elif device.backend == "numpy":
+    elif not device.has_kernels:
         sources, notes = _python(operator.reference), ("NumPy computes it by its reference",)
     elif not call.launches:
         what = "the input's buffer in another shape" if operator.view else "empty"

@@ -37,7 +37,7 @@ def check_overrides(
     One outcome per op and device; one that goes before nothing that is faster passes, and its
     reason has the figures.
     """
-    places = [each for each in devices if each.backend == "opencl" and not each.simulator]
+    places = [each for each in devices if each.has_kernels and not each.simulator]
     found: list[Outcome] = []
     for row, offer in overrides(table.provider):
         for device in places:

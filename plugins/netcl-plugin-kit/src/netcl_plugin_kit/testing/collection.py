@@ -95,7 +95,7 @@ class Table:
         rows = [row for row in registry.op_rows(op) if row.provider == self.provider]
         if not rows and (own := _patterns(self.provider, op)):
             return registry.limit(own[0].owner, device) or own[0].record.unmet(device) or None
-        if rows or device.backend == "numpy":
+        if rows or not device.has_kernels:
             return unfit(rows[0].offer, device) if rows else None
         reasons = [
             registry.limit(row.owner, device) or row.record.requires.unmet_everywhere(device)

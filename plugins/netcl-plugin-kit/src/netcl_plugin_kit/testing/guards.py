@@ -145,7 +145,7 @@ def _listed(places: Array) -> str:
 @contextmanager
 def guarded(device: Device | None) -> Iterator[GuardedStream | None]:
     """Fill and guard every new buffer of an OpenCL device; nothing for NumPy and for none."""
-    if device is None or device.backend != "opencl":
+    if device is None or not device.has_kernels:
         yield None
         return
     with use_stream(GuardedStream(stream_of(device))) as stream:

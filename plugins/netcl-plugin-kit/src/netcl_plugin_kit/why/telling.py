@@ -96,7 +96,7 @@ def _print(said: Explanation, found: Sequence[SpeedRecord], device: Device) -> N
     if found:
         print()
         _print_speed(found)
-    elif _has_rivals(said) and device.backend != "numpy":
+    elif _has_rivals(said) and device.has_kernels:
         print(f"speed: not measured here; `netcl plugins bench {said.op}` measures it")
 
 

@@ -123,7 +123,7 @@ class _GraphBuilder:
         computed = [node for node in program.nodes if node.call is not None]
         live = {node.number for step in program.steps for node in step.unit.nodes}
         device = next((node.device for node in program.nodes), None)
-        numpy = device is not None and device.backend == "numpy"
+        numpy = device is not None and not device.has_kernels
         unit = CALL if numpy else LAUNCH
         self._add_arguments()
         self._add_constants()

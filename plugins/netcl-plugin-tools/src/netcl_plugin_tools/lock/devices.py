@@ -84,7 +84,7 @@ def _choices(op: str, device: nc.Device) -> Iterator[tuple[str, tuple[str, ...]]
     said = {dtype: nc.plugins.why(op, device=device, dtype=dtype) for dtype in nc.DTYPES}
     records = [each for each in said["float32"].candidates if not each.implementation]
     yield from ((ANY_DTYPE, (each.provider,)) for each in records if each.chosen)
-    if device.backend == "numpy":  # where the operator's own function computes it
+    if not device.has_kernels:  # where the operator's own function computes it
         return
     orders = {dtype: _order(one.candidates) for dtype, one in said.items()}
     if len(different := {*orders.values()} - {()}) == 1:

@@ -104,7 +104,7 @@ def _words(specs: Sequence[nc.Spec] | None, attrs: Mapping[str, Any]) -> Iterato
 
 def _launched(device: nc.Device, dtype: str, given: Sequence[Case]) -> Iterator[tuple[str, str]]:
     """Nothing on the NumPy path, where no source is made of a compiled function."""
-    if device.backend == "numpy" or (dtype == "float64" and not device.supports_fp64):
+    if not device.has_kernels or (dtype == "float64" and not device.supports_fp64):
         return
     found = [_lowered(case, device, dtype) for case in given]
     for number, direction in enumerate(_DIRECTIONS):
