@@ -23,8 +23,6 @@ from broken import (
 from distributions import TEMPLATE, install, install_plugin
 from environments import ROOT, run, succeed
 
-from netcl_core import kept
-
 #: Values and gradients of ops, modules, an optimizer, a policy and a compiled function.
 RESULTS = """
 import json, warnings
@@ -127,7 +125,7 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     info = install_plugin(site, "piped", GOOD.format(name="piped_op"))
     (info / "RECORD").unlink()
     os.mkfifo(info / "RECORD")
-    (cache / "programs").symlink_to(kept.folder())
+    (cache / "programs").symlink_to(cache.folder())
     ours = ",".join(
         path.parent.name for path in sorted(ROOT.glob("plugins/netcl-*/pyproject.toml"))
     )

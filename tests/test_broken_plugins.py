@@ -200,7 +200,7 @@ print(count)
 
 PROBE = """
 import json, sys
-from netcl_market.trial import probe
+from netcl_market.probe import probe
 deaths = probe(float(sys.argv[1]))
 assert "netcl_core.plugins.loading" not in sys.modules and "jinja2" not in sys.modules
 print(json.dumps([[d.plugin, d.code, d.reason] for d in deaths]))

@@ -11,12 +11,12 @@ import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import config, kept
+from netcl_core import cache, config
+from netcl_core.cache import Memo
 from netcl_core.config import core_source
 from netcl_core.errors import BuildError
-from netcl_core.hardware import programs as cache
+from netcl_core.hardware import programs
 from netcl_core.hardware.device import opencl_module
-from netcl_core.kept import Memo
 
 pytest.importorskip("netcl_plugin_elementwise")
 
@@ -61,9 +61,11 @@ def test_a_cpu_that_plays_a_gpu_keeps_no_compiler(
     monkeypatch.setattr(opencl, "kind", "gpu")
     monkeypatch.setenv("NETCL_CACHE", "0")
     loaded: list[Any] = []
-    real = cache.from_binary
-    monkeypatch.setattr(cache, "from_binary", lambda *given: loaded.append(given) or real(*given))
-    cache.build(opencl, "kernel void unlike(global float *x) { *x = 7; }", "a test")
+    real = programs.from_binary
+    monkeypatch.setattr(
+        programs, "from_binary", lambda *given: loaded.append(given) or real(*given)
+    )
+    programs.build(opencl, "kernel void unlike(global float *x) { *x = 7; }", "a test")
     assert len(loaded) == 1
 
 
@@ -112,12 +114,12 @@ def test_a_driver_that_does_not_take_its_binary_any_more(
     """An entry that is whole, and yet no program of this driver."""
     monkeypatch.setenv("NETCL_CACHE_DIR", str(tmp_path))
     source = "kernel void refused(global float *x) { *x = 8; }"
-    monkeypatch.setattr(cache, "_lean", lambda cl, context, program, binary: program)
+    monkeypatch.setattr(programs, "_lean", lambda cl, context, program, binary: program)
     cl = opencl_module()
-    cache.load(cl, opencl.context, source)
+    programs.load(cl, opencl.context, source)
     (entry,) = tmp_path.rglob("*.bin")
-    kept.write(entry.stem, b"no program")
-    (kernel,) = cache.load(cl, opencl.context, source).all_kernels()
+    cache.write(entry.stem, b"no program")
+    (kernel,) = programs.load(cl, opencl.context, source).all_kernels()
     assert kernel.function_name == "refused"
 
 
@@ -148,7 +150,7 @@ def test_the_least_used_entries_go(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         entry = tmp_path / f"{name}.bin"
         entry.write_bytes(bytes(600_000))
         os.utime(entry, (1e9 - age, 1e9 - age))
-    kept.prune(tmp_path)
+    cache.prune(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["new.bin"]
 
 
@@ -163,17 +165,17 @@ def test_a_folder_that_cannot_be_written_costs_only_time(
 def test_programs_in_memory_are_bounded_and_shared(
     opencl: nc.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "_programs", Memo(3))
+    monkeypatch.setattr(programs, "_programs", Memo(3))
     source = core_source("kernels/probe.cl.j2").replace("NETCL_PROBE_TYPE", "float")
-    programs = [cache.build(opencl, f"{source}\n// {i}", "test") for i in range(5)]
-    assert len(cache._programs) == 3
-    assert cache.build(opencl, f"{source}\n// 4", "test") is programs[4]
+    built = [programs.build(opencl, f"{source}\n// {i}", "test") for i in range(5)]
+    assert len(programs._programs) == 3
+    assert programs.build(opencl, f"{source}\n// 4", "test") is built[4]
 
 
 def test_a_build_error_shows_the_numbered_source_and_the_log(opencl: nc.Device) -> None:
     source = core_source("kernels/probe.cl.j2").replace("NETCL_PROBE_TYPE", "nonsense")
     with pytest.raises(BuildError, match=r"mine: the OpenCL program did not build") as caught:
-        cache.build(opencl, source, "mine")
+        programs.build(opencl, source, "mine")
     text = str(caught.value)
     assert "   1  /* The probe" in text
     assert "nonsense" in text.split("kernel void")[-1]
@@ -182,10 +184,10 @@ def test_a_build_error_shows_the_numbered_source_and_the_log(opencl: nc.Device) 
 def test_a_new_batch_size_and_a_new_scalar_build_nothing(opencl: nc.Device) -> None:
     with nc.use_device(opencl):
         ag.leaky_relu(nc.Tensor.ones((3, 1000)), 0.1)
-        before = len(cache._programs)
+        before = len(programs._programs)
         for size in range(1, 50):
             ag.leaky_relu(nc.Tensor.ones((size, 1000)), 0.1 * size)
-        assert len(cache._programs) == before
+        assert len(programs._programs) == before
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,8 +197,8 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    kept.write("entry", b"12345678")
-    assert kept.read("entry") is None
+    cache.write("entry", b"12345678")
+    assert cache.read("entry") is None
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
@@ -208,7 +210,7 @@ def test_what_an_ended_process_was_writing_goes(
     for path in (old, new):
         path.write_bytes(bytes(600_000))
     os.utime(old, (1e9, 1e9))
-    kept.prune(tmp_path)
+    cache.prune(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["new.tmp"]
 
 
@@ -229,13 +231,13 @@ def test_a_write_seldom_looks_at_every_file(
     monkeypatch.setenv("NETCL_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("NETCL_CACHE_SIZE_MB", "1")
     pruned: list[Path] = []
-    prune = kept.prune
-    monkeypatch.setattr(kept, "prune", lambda place: pruned.append(place) or prune(place))
+    prune = cache.prune
+    monkeypatch.setattr(cache, "prune", lambda place: pruned.append(place) or prune(place))
     for i in range(100):
-        kept.write(f"{i}", bytes(5000))
+        cache.write(f"{i}", bytes(5000))
     assert len(pruned) < 8
     for i in range(100, 400):
-        kept.write(f"{i}", bytes(5000))
+        cache.write(f"{i}", bytes(5000))
     assert len(pruned) < 300 // 4  # full as it is
     assert sum(path.stat().st_size for path in tmp_path.rglob("*.bin")) < 1.2 * 2**20
 

@@ -19,7 +19,7 @@ LAYERS = (
     (
         "netcl_core.config",
         "netcl_core.scratch",
-        "netcl_core.kept",
+        "netcl_core.cache",
         "netcl_core.dtypes",
         "netcl_core.hookspecs",
     ),
@@ -48,7 +48,7 @@ ACCEPTED = {
     ("netcl_core", "netcl_core.errors"): "the face fetches on first use",
     ("netcl_core", "netcl_core.ops.functions"): "the same; ops are names of the face, too",
     ("netcl_core", "netcl_core.plugins.manager"): "the face is on top; plugins load on first use",
-    ("netcl_core.plugins.demand", "?"): "the same",
+    ("netcl_core.plugins.lazy_loading", "?"): "the same",
     ("netcl_core.plugins.kinds", "?"): "the table names what lies in rooms above by import path",
     (
         "netcl_core.tensors.functions",

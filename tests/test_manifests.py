@@ -13,7 +13,7 @@ from typing import Any
 import manifests
 import pytest
 from distributions import install, install_plugin
-from netcl_market import notebook
+from netcl_market import journal
 from netcl_market.file_memory import FileMemory
 from netcl_market.finding import Distribution, distributions
 from netcl_market.manifests import Manifest, locate, parse, table_in
@@ -344,7 +344,7 @@ def test_a_table_without_a_bottom_is_not_written(tmp_path: Path) -> None:
     table: dict[str, Any] = {}
     for _ in range(100_000):
         table = {"a": table}
-    notebook.save(tmp_path / "memory.json", 1, table)
+    journal.save(tmp_path / "memory.json", 1, table)
     assert list(tmp_path.iterdir()) == []
 
 

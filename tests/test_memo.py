@@ -7,7 +7,7 @@ from typing import Any
 
 from threads import in_threads, turns
 
-from netcl_core.kept import Memo
+from netcl_core.cache import Memo
 
 
 def test_the_least_recently_used_value_goes_first() -> None:

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from netcl_core import kept
+from netcl_core import cache
+from netcl_core.cache import Memo
 from netcl_core.errors import BuildError, first_line, message
 from netcl_core.hardware.device import Device, is_simulator, opencl_module
-from netcl_core.kept import Memo
 
 
 @final
@@ -105,14 +105,14 @@ def refusal(device: Device, source: str, who: str, recipe: Recipe = PLAIN) -> st
 def _refusal(device: Device, source: str, who: str, recipe: Recipe) -> str:
     more = ("refusal", *(() if recipe.rewrite is None else recipe.rewrite.key))
     name = _name_of(device.context, source, _options(recipe), more)
-    known = kept.read(name)
+    known = cache.read(name)
     if known is not None:
         return known.decode()
     try:
         build(device, source, who, recipe)
     except BuildError as error:
         said = first_line(error.__cause__ or error)
-        kept.write(name, said.encode())
+        cache.write(name, said.encode())
         return said
     return ""
 
@@ -194,7 +194,7 @@ def load(cl: Any, context: Any, source: str, options: str = "", step: _Step | No
     Raises the driver's `pyopencl.Error`, with the compiler's log in its text.
     """
     name = _name_of(context, source, options, () if step is None else step.rewrite.key)
-    binary = kept.read(name)
+    binary = cache.read(name)
     program = None if binary is None else from_binary(cl, context, binary)
     if program is not None:
         return program
@@ -202,7 +202,7 @@ def load(cl: Any, context: Any, source: str, options: str = "", step: _Step | No
     if step is not None:
         program = _made(cl, context, step.run(_binary(cl, program)), options)
     binary = _binary(cl, program)
-    kept.write(name, binary)
+    cache.write(name, binary)
     return _lean(cl, context, program, binary)
 
 
@@ -210,7 +210,7 @@ def _name_of(context: Any, source: str, options: str, more: tuple[str, ...] = ()
     """A name on disk: it says the source, how it is built, the platform, device and driver."""
     (device,) = context.devices
     driver = device.platform.name, device.name, device.driver_version
-    return kept.digest(source, options, *driver, *more)
+    return cache.digest(source, options, *driver, *more)
 
 
 def _binary(cl: Any, program: Any) -> bytes:

@@ -12,7 +12,6 @@ from netcl_core.ops.amp_policies import Rule as Rule
 from netcl_core.ops.choosing import offers_of as offers_of
 from netcl_core.ops.choosing import unfit as unfit
 from netcl_core.ops.functions import missing as missing
-from netcl_core.ops.mistakes import MISTAKES as MISTAKES
 from netcl_core.ops.tuners import Offered as Offered
 from netcl_core.ops.tuners import tuning_by as tuning_by
 from netcl_core.ops.tuning import ChosenSettings as ChosenSettings
@@ -24,6 +23,7 @@ from netcl_core.ops.tuning import untuned as untuned
 from netcl_core.ops.tuning_records import HERE as HERE
 from netcl_core.ops.tuning_records import Place as Place
 from netcl_core.ops.tuning_records import Record as Record
+from netcl_core.ops.user_errors import MISTAKES as MISTAKES
 from netcl_core.ops.why import Explanation as Explanation
 from netcl_core.ops.why import explain as explain
 from netcl_core.ops.why import explain_call as explain_call

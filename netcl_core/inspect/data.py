@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcl_core import kept as kept
+from netcl_core import cache as cache
 from netcl_core.dtypes import FLOATS as FLOATS
 from netcl_core.dtypes import NUMPY_OF_COMPUTE as NUMPY_OF_COMPUTE
 from netcl_core.dtypes import Dtype as Dtype

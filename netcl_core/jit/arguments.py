@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from netcl_core.dtypes import is_floating
-from netcl_core.jit.watch import PLAIN
+from netcl_core.jit.guarded_values import PLAIN
 from netcl_core.tape.trace_node import TraceBreak
 from netcl_core.tape.traced_number import TracedNumber
 from netcl_core.tensors.tensor import Tensor

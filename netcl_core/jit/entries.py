@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
+from netcl_core.cache import Memo
 from netcl_core.jit.arguments import Structure
 from netcl_core.jit.guards import Guards
 from netcl_core.jit.program import Program
-from netcl_core.kept import Memo
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.trace_node import TraceBreak
 

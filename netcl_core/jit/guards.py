@@ -31,8 +31,8 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.jit.impure import refuse
-from netcl_core.jit.watch import PLAIN, TooMuchError, Watch
+from netcl_core.jit.guarded_values import PLAIN, TooMuchError, Watch
+from netcl_core.jit.untraceable import refuse
 from netcl_core.tape.node import is_own
 from netcl_core.tape.trace_node import TraceBreak
 from netcl_core.tensors.tensor import Tensor

@@ -16,8 +16,8 @@ from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
 from netcl_core.dtypes import category_of_scalar
 from netcl_core.hardware.device import Device
+from netcl_core.jit.epilogues import join
 from netcl_core.jit.fused_operator import FusedOperatorCall, Neighbour
-from netcl_core.jit.neighbours import join
 from netcl_core.jit.partition import Unit, is_elementwise, is_leaf, is_small, partition, region_of
 from netcl_core.jit.patterns.rewriting import Rewritten
 from netcl_core.ops.operator_call import OperatorCall

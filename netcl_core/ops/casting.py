@@ -14,12 +14,12 @@ from threading import get_ident
 from types import NoneType
 from typing import Any, Final, TypeAlias, final
 
+from netcl_core.cache import Memo
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.region import Signature
 from netcl_core.dtypes import DTYPES, dtype_name, promote
 from netcl_core.errors import PluginError, coded, message
 from netcl_core.hardware.device import Device
-from netcl_core.kept import Memo
 from netcl_core.ops.amp_policies import AmpPolicy
 from netcl_core.plugins.catalogue import how_to_get
 from netcl_core.plugins.registry import registry

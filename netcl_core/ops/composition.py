@@ -11,16 +11,16 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from netcl_core.cache import Memo
 from netcl_core.errors import NetclError
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
-from netcl_core.kept import Memo
 from netcl_core.ops.argument_names import renaming
 from netcl_core.ops.casting import uncast
-from netcl_core.ops.mistakes import MISTAKES, misfit, raise_named
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operator_function import CALLS, call_key, deliver, specs_of
 from netcl_core.ops.operators import Operator, several
+from netcl_core.ops.user_errors import MISTAKES, misfit, raise_named
 from netcl_core.plugins.kinds import SERVING_OPS
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec

@@ -7,14 +7,14 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from netcl_core.cache import Memo
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
-from netcl_core.kept import Memo
 from netcl_core.ops.argument_names import renaming
 from netcl_core.ops.implementations import Attrs
-from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operators import Operator
+from netcl_core.ops.user_errors import MISTAKES, names_an_op, raise_named
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.apply import apply, common_device

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from netcl_core.cache import Memo
 from netcl_core.codegen.generation import TypedRegion, typed_region, typing_of
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.primitives import AutogradPrimitive, split_attrs
@@ -21,10 +22,9 @@ from netcl_core.dtypes import category_of_scalar, is_floating
 from netcl_core.errors import ArgumentError, DtypeError, NetclError, message
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
-from netcl_core.kept import Memo
 from netcl_core.ops.argument_names import renaming
 from netcl_core.ops.casting import Casts
-from netcl_core.ops.mistakes import MISTAKES, raise_named
+from netcl_core.ops.user_errors import MISTAKES, raise_named
 from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.gradients import cast_step
 from netcl_core.tape.node import Node

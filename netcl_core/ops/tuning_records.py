@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, final
 
-from netcl_core import config, kept
+from netcl_core import cache, config
 from netcl_core.hardware.device import Device
 from netcl_core.ops.implementations import Settings
 from netcl_core.plugins.registry import registry
@@ -110,7 +110,7 @@ def path_of(place: Place) -> Path:
 
 
 def _name(place: Place) -> str:
-    return kept.digest(*[getattr(place, each.name) for each in fields(place)])[:40]
+    return cache.digest(*[getattr(place, each.name) for each in fields(place)])[:40]
 
 
 def write(place: Place, settings: Settings, gain: float) -> Record:

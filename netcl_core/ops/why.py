@@ -10,11 +10,11 @@ from typing import Any, final
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device, get_device
 from netcl_core.ops.choosing import resolve
+from netcl_core.ops.dry_calls import call_for
 from netcl_core.ops.functions import missing
 from netcl_core.ops.implementations import Request
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operators import DECOMPOSITION, Operator
-from netcl_core.ops.stand_ins import call_for
 from netcl_core.plugins.kinds import KINDS, REGISTERED
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.plugins.resolution import Decision, Offer, decide

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from netcl_core.errors import PluginWarning
-    from netcl_core.plugins.by_hand import register, unregister
     from netcl_core.plugins.commands import plugin_commands
     from netcl_core.plugins.finder import unlocked
     from netcl_core.plugins.loading import load_installed
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
         list,
         namespace,
     )
+    from netcl_core.plugins.manual_registration import register, unregister
     from netcl_core.plugins.plugin import Plugin
 
     Explanation: Any
@@ -41,9 +41,9 @@ _NAMES: Final = {
     "load_installed": "netcl_core.plugins.loading",
     "namespace": "netcl_core.plugins.manager",
     "plugin_commands": "netcl_core.plugins.commands",
-    "register": "netcl_core.plugins.by_hand",
+    "register": "netcl_core.plugins.manual_registration",
     "unlocked": "netcl_core.plugins.finder",
-    "unregister": "netcl_core.plugins.by_hand",
+    "unregister": "netcl_core.plugins.manual_registration",
     "why": "netcl_core.ops.why",
 }
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from netcl_core.errors import PluginError, message
-from netcl_core.plugins import catalogue, complaints, loading
-from netcl_core.plugins.asking import ask
+from netcl_core.plugins import catalogue, loading, plugin_warnings
+from netcl_core.plugins.hook_calls import ask
 from netcl_core.plugins.kinds import KINDS
 from netcl_core.plugins.plugin import Plugin
 from netcl_core.plugins.registry import ambiguous, registry
@@ -61,7 +61,7 @@ def _claims(of: Sequence[Plugin] | None) -> dict[str, list[_Claim]]:
         add = functools.partial(_add_command, added)
         problem = ask(plugin, functools.partial(hook, add_command=add))[1]
         if problem:
-            complaints.complain(plugin, f"has no commands ({problem})")
+            plugin_warnings.complain(plugin, f"has no commands ({problem})")
             continue
         for name, command in added.items():
             claims.setdefault(name, []).append((plugin, command))
@@ -114,4 +114,4 @@ def _decided(name: str, claims: Sequence[_Claim]) -> tuple[list[Offer], Decision
 
 
 def _refuse(plugin: Plugin, name: str, whose: str) -> None:
-    complaints.complain(plugin, f"does not get the command {name!r}, which is {whose}")
+    plugin_warnings.complain(plugin, f"does not get the command {name!r}, which is {whose}")

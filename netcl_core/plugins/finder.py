@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, final
 
 from netcl_core import config
-from netcl_core.plugins import complaints
+from netcl_core.plugins import plugin_warnings
 from netcl_core.plugins.failures import FAILURES, plugin_error
 from netcl_core.plugins.lock_file import LOCK_FILE, lock_file
 from netcl_core.plugins.plugin import MANIFEST, PLUGINS, PRIMITIVES, Plugin
@@ -65,7 +65,7 @@ class Finder:
         text = f"NP511: {path or LOCK_FILE} is not verified. {FAILURES['NP511'].remedy}"
         if lock_is_strict():
             raise plugin_error("NP511", text)
-        complaints.tell([text])
+        plugin_warnings.tell([text])
 
     def notes(self, found: Sequence[Plugin]) -> list[str]:
         """What is to be complained of beside the states of plugins."""

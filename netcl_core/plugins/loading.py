@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from netcl_core import config
-from netcl_core.plugins import complaints, hooks, importing
+from netcl_core.plugins import hooks, importing, plugin_warnings
 from netcl_core.plugins.catalogue import how_to_get
 from netcl_core.plugins.failures import code_of, plugin_error, said
 from netcl_core.plugins.finder import finder
@@ -84,7 +84,7 @@ def _look(memory: Path | None = None) -> list[str]:
     for plugin in new:
         known[plugin.key] = plugin
         if plugin.state != "found":
-            complaints.report(plugin)
+            plugin_warnings.report(plugin)
     _promise([plugin for plugin in new if plugin.state == "found"])
     return finder().notes(found)
 
@@ -137,10 +137,10 @@ def _load_all(
     if new:
         _take_up_each(new, begin)
     finder().insist([*known.values()])
-    told = [*told, *(complaints.unused() if new else ())]
+    told = [*told, *(plugin_warnings.unused() if new else ())]
     if config.get("plugins-strict"):
-        complaints.insist(known.values(), told)
-    complaints.tell(told)
+        plugin_warnings.insist(known.values(), told)
+    plugin_warnings.tell(told)
 
 
 def _take_up_each(plugins: Sequence[Plugin], begin: Callable[[Plugin], None]) -> None:
@@ -181,7 +181,7 @@ def _take_up(plugin: Plugin) -> None:
         raise
     withdraw(plugin)
     finder().remember(plugin)
-    complaints.report(plugin)
+    plugin_warnings.report(plugin)
 
 
 def withdraw(plugin: Plugin) -> None:

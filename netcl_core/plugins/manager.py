@@ -14,9 +14,9 @@ from typing import Any
 
 from netcl_core.errors import MissingNamespaceError, message, plain
 from netcl_core.plugins import loading
-from netcl_core.plugins.asking import ask
 from netcl_core.plugins.catalogue import how_to_get
 from netcl_core.plugins.finder import finder, unlocked
+from netcl_core.plugins.hook_calls import ask
 from netcl_core.plugins.plugin import Plugin
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.rendering import add_prefix

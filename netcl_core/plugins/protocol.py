@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from netcl_core.plugins.commands import command_providers as command_providers
     from netcl_core.plugins.commands import decision_on as decision_on
     from netcl_core.plugins.commands import plugin_commands as plugin_commands
-    from netcl_core.plugins.complaints import tell as tell
     from netcl_core.plugins.failures import FAILURES as FAILURES
     from netcl_core.plugins.failures import INCOMPATIBLE as INCOMPATIBLE
     from netcl_core.plugins.failures import PAGE as PAGE
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from netcl_core.plugins.plugin import PLUGINS as PLUGINS
     from netcl_core.plugins.plugin import PRIMITIVES as PRIMITIVES
     from netcl_core.plugins.plugin import Plugin as Plugin
+    from netcl_core.plugins.plugin_warnings import tell as tell
     from netcl_core.plugins.registry import Row as Row
     from netcl_core.plugins.registry import registry as registry
     from netcl_core.plugins.resolution import Choice as Choice
@@ -68,7 +68,7 @@ _NAMES: Final = {
     "netcl_core.hookspecs": "SINCE",
     "netcl_core.plugins.catalogue": "catalogue providers read_catalogue search",
     "netcl_core.plugins.commands": "command_providers decision_on plugin_commands",
-    "netcl_core.plugins.complaints": "tell",
+    "netcl_core.plugins.plugin_warnings": "tell",
     "netcl_core.plugins.failures": (
         "FAILURES FailureKind INCOMPATIBLE PAGE QUARANTINED kinds_of plugin_error"
     ),

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, final
 
 from netcl_core.errors import AmbiguousOpError, RegistrationError, coded, message
-from netcl_core.plugins.demand import Demand, Loader, load_needed
 from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, SERVING_OPS
+from netcl_core.plugins.lazy_loading import Demand, Loader, load_needed
 from netcl_core.plugins.names import check_name, check_priority
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
 

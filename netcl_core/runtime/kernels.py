@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeAlias, final
 
+from netcl_core.cache import Memo
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, message
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.programs import Recipe, Rewrite
-from netcl_core.kept import Memo
 from netcl_core.runtime import rendering
 from netcl_core.runtime.memory import memory_of
 from netcl_core.runtime.opencl_stream import (

@@ -19,12 +19,12 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
+from netcl_core.cache import Memo
 from netcl_core.dtypes import Dtype
 from netcl_core.errors import ArgumentError, DeviceError, DtypeError, message
 from netcl_core.hardware import programs
 from netcl_core.hardware.device import Device, opencl_module
 from netcl_core.hardware.programs import PLAIN, Recipe
-from netcl_core.kept import Memo
 from netcl_core.runtime import signatures
 from netcl_core.runtime.memory import DeviceMemory, memory_of
 from netcl_core.runtime.uploads import Uploads

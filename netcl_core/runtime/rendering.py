@@ -20,9 +20,9 @@ import jinja2
 from jinja2.bccache import Bucket
 from jinja2.exceptions import SecurityError
 
-from netcl_core import config, kept
+from netcl_core import cache, config
+from netcl_core.cache import Memo
 from netcl_core.errors import TemplateError, message
-from netcl_core.kept import Memo
 from netcl_core.runtime.prefixes import Prefixes
 from netcl_core.runtime.sandbox import (
     DROPPED_METHODS,
@@ -67,15 +67,15 @@ class _Compiled(jinja2.BytecodeCache):
     _MAKERS: Final = (sys.version, jinja2.__version__, VERSION, "in the sandbox")
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        entry = kept.read(self._name(bucket))
+        entry = cache.read(self._name(bucket))
         if entry is not None:
             bucket.code = marshal.loads(entry)  # a whole entry of the user's own cache
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        kept.write(self._name(bucket), marshal.dumps(bucket.code))
+        cache.write(self._name(bucket), marshal.dumps(bucket.code))
 
     def _name(self, bucket: Bucket) -> str:
-        return kept.digest("template", *self._MAKERS, bucket.key, bucket.checksum)
+        return cache.digest("template", *self._MAKERS, bucket.key, bucket.checksum)
 
 
 @final

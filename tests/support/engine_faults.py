@@ -150,10 +150,10 @@ names-found-late guards jit/guards.py
 attribute-that-hides guards jit/guards.py
 - inherited = {name for name in names if hasattr(kind, name)}
 + inherited = {name for name in names if name in space}
-array-made-writeable guards jit/watch.py
+array-made-writeable guards jit/guarded_values.py
 - return not self._source.flags.writeable
 + return True
-second-name guards jit/patterns/readings.py
+second-name guards jit/patterns/pattern_nodes.py
 - op, commutative = primitive.alias_of or op, primitive.commutative
 + commutative = primitive.commutative
 editable-when-strict lock netcl_market/lock_verification.py

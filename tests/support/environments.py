@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from netcl_core import config, kept
+from netcl_core import cache, config
 
 ROOT = Path(__file__).resolve().parents[2]
 _FOREIGN = ("PIP_", "PYTHON", "NETCL_", "OCL_ICD_", "OPENCL_VENDOR_PATH", "VIRTUAL_ENV", "PYTEST_")
@@ -102,8 +102,8 @@ class Environment:
         self._cache = shared.parents[2] / "cache"
         if not self._cache.exists():  # one for all, with the kernels that this environment built
             self._cache.mkdir()
-            kept.folder().mkdir(parents=True, exist_ok=True)
-            (self._cache / "programs").symlink_to(kept.folder())
+            cache.folder().mkdir(parents=True, exist_ok=True)
+            (self._cache / "programs").symlink_to(cache.folder())
 
     def install(self, *what: Any, links: Path | None = None) -> str:
         """Let pip install packages; nothing comes from an index, ours come from `links`."""

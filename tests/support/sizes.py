@@ -1,6 +1,6 @@
 """Lines of code by room: without docstrings, comments and blank lines, and without tests.
 
-    python tests/support/sizes.py
+python tests/support/sizes.py
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core.dtypes import DTYPES
-from netcl_core.jit.patterns.readings import Reading, Traced, TracedValue
+from netcl_core.jit.patterns.pattern_nodes import Reading, Traced, TracedValue
 from netcl_core.jit.patterns.records import Captured, Graph, MatchedOp, TrainingPattern
 from netcl_core.plugins.registry import Row
 from netcl_core.tape.trace_node import CONSTANT, INPUT, RANDOM, TraceNode

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, TypeAlias, final
 
-from netcl_market import notebook
+from netcl_market import journal
 from netcl_market.installed import Installed, Places
 
 _SCHEMA: Final = 2
@@ -31,7 +31,7 @@ class Receipts:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._kept = notebook.load(path, _SCHEMA, _receipts) or {}
+        self._kept = journal.load(path, _SCHEMA, _receipts) or {}
         self._changed = False
 
     def digest_of(self, one: Installed, places: Places) -> str:
@@ -58,7 +58,7 @@ class Receipts:
         """Write what has changed; distributions that are gone are forgotten."""
         if self._changed:
             there = {key: row for key, row in self._kept.items() if Path(key).exists()}
-            notebook.save(self._path, _SCHEMA, {"distributions": there})
+            journal.save(self._path, _SCHEMA, {"distributions": there})
             self._changed = False
 
 

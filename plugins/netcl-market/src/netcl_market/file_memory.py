@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar, final
 
-from netcl_market import notebook
+from netcl_market import journal
 
 _SCHEMA: Final = 3
 #: Of a file its times in nanoseconds, its size in bytes and its inode; nothing where none is there.
@@ -24,7 +24,7 @@ class FileMemory:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._kept = notebook.load(path, _SCHEMA, _known) or {}
+        self._kept = journal.load(path, _SCHEMA, _known) or {}
         self._changed = False
 
     def recall(
@@ -45,7 +45,7 @@ class FileMemory:
         if known is not None and known[0] == stamps:
             try:
                 return read(known[1])
-            except notebook.DAMAGED:  # or the files themselves are wrong, which is said below
+            except journal.DAMAGED:  # or the files themselves are wrong, which is said below
                 pass
         value = make()
         self._kept.pop(key, None)
@@ -58,7 +58,7 @@ class FileMemory:
         """Write what has changed; what is gone is forgotten."""
         if self._changed:
             there = {key: row for key, row in self._kept.items() if Path(key).exists()}
-            notebook.save(self._path, _SCHEMA, {"files": there})
+            journal.save(self._path, _SCHEMA, {"files": there})
             self._changed = False
 
 

@@ -9,7 +9,7 @@ from typing import final
 
 from netcl_core import config
 from netcl_core.plugins.protocol import Finder, Plugin, lock_is_strict
-from netcl_market import locking, trial
+from netcl_market import locking, probe
 from netcl_market.manifests import locate
 from netcl_market.states import States
 from netcl_market.survey import survey, unknown_names
@@ -75,7 +75,7 @@ class Market(Finder):
 
     def probe(self) -> None:
         """Remember which plugins end the interpreter, as child processes find them."""
-        trial.probe()
+        probe.probe()
 
     def checks(self, plugins: Sequence[Plugin]) -> Iterable[tuple[str, bool, str]]:
         """Whether what is installed fits the lock file, if there is one."""

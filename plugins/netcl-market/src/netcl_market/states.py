@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_core import config
-from netcl_market import notebook
+from netcl_market import journal
 from netcl_market.finding import Distribution
 
 #: Codes of what must not even be tried.
@@ -96,11 +96,11 @@ class States:
         there = {key: memory for key, memory in {**ours, **theirs}.items() if _exists(key)}
         newest = sorted(there, key=lambda key: there[key].at, reverse=True)[:_MOST]
         plugins = {key: asdict(there[key]) for key in sorted(newest)}
-        notebook.save(self._path, _SCHEMA, {"plugins": plugins})
+        journal.save(self._path, _SCHEMA, {"plugins": plugins})
         self._read = dict(self._kept)
 
     def _load(self) -> dict[str, Memory]:
-        return notebook.load(self._path, _SCHEMA, _memories) or {}
+        return journal.load(self._path, _SCHEMA, _memories) or {}
 
     def _is_news(self, key: str, memory: Memory) -> bool:
         """Whether another process found meanwhile that an entry point must not be tried."""

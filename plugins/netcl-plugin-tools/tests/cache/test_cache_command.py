@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import netcl_core as nc
-from netcl_core import kept
+from netcl_core import cache
 from netcl_core.cli import main
 
 
@@ -95,13 +95,13 @@ def test_a_setting_that_keeps_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -
 
 
 USER = """
-from netcl_core import kept
-names = [kept.digest(str(number)) for number in range(20)]
+from netcl_core import cache
+names = [cache.digest(str(number)) for number in range(20)]
 for turn in range(30):
     for name in names:
-        found = kept.read(name)
+        found = cache.read(name)
         assert found in (None, name.encode() * 50), found
-        kept.write(name, name.encode() * 50)
+        cache.write(name, name.encode() * 50)
 print("fine")
 """
 
@@ -114,6 +114,6 @@ def test_processes_that_use_it_see_whole_entries_or_none(folder: Path) -> None:
         assert run("--empty").exit_code == 0
         turns += 1
     assert [user.communicate()[0] for user in users] == ["fine\n"] * 2 and turns > 1
-    name = kept.digest("0")
-    kept.write(name, b"again")
-    assert kept.read(name) == b"again"
+    name = cache.digest("0")
+    cache.write(name, b"again")
+    assert cache.read(name) == b"again"

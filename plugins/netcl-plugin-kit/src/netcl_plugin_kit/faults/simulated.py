@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO, final
 
 import numpy as np
-from netcl_market.children import end_with
+from netcl_market.child_processes import end_with
 
 from netcl_core import DTYPES, Device, use_device
 from netcl_core.autograd import Operator

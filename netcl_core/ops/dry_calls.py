@@ -9,10 +9,10 @@ from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import get_device
 from netcl_core.ops.argument_names import renaming
 from netcl_core.ops.composition import composed_call
-from netcl_core.ops.mistakes import MISTAKES, names_an_op, raise_named
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operator_function import as_operand
 from netcl_core.ops.operators import Operator
+from netcl_core.ops.user_errors import MISTAKES, names_an_op, raise_named
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Tensor

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from netcl_core.errors import PluginError, message
-from netcl_core.plugins import complaints, hooks, loading
+from netcl_core.plugins import hooks, loading, plugin_warnings
 from netcl_core.plugins.failures import plugin_error
 from netcl_core.plugins.plugin import CORE_PREFIX, Plugin
 from netcl_core.plugins.registry import registry
@@ -49,7 +49,7 @@ def register(plugin: Any, name: str | None = None) -> Plugin:
             _drop_templates(entry)
             raise
         loading.adopt(entry)
-        complaints.tell(complaints.unused())
+        plugin_warnings.tell(plugin_warnings.unused())
     return entry
 
 
