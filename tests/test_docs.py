@@ -172,7 +172,7 @@ def test_every_kind_of_plugin_failure_is_documented(code: str) -> None:
 @pytest.mark.parametrize("code", findings.KINDS)
 def test_every_kind_of_finding_is_documented(code: str) -> None:
     assert f'<a id="{code.lower()}"></a>{code} |' in page("check-findings.md")
-    assert f"`{findings.KINDS[code].check}`" in page("plugins.md")
+    assert f"`{findings.KINDS[code].check}`" in page("publishing.md")
 
 
 def test_every_failure_of_a_plugin_is_proved_by_a_broken_one() -> None:

@@ -142,7 +142,7 @@ def insist_on_manifests(wheel: Wheel) -> None:
             raise refusal(
                 f"its plugin {plugin!r} has no manifest",
                 f"an entry point {plugin!r} in the group {MANIFEST}",
-                f"Add {FILE} to its package: docs/plugins.md says what stands in it",
+                f"Add {FILE} to its package: docs/publishing.md says what stands in it",
             )
 
 
