@@ -126,10 +126,15 @@ def test_the_core_alone(shelf: Path, new_environment: Callable[..., Environment]
     assert [one["id"] for one in json.loads(listed.stdout)["devices"]] == said["devices"]
     doctor = run([command, "doctor", "--json"], clean.work, **clean.variables())
     assert doctor.returncode == (0 if len(said["devices"]) > 1 else 3), doctor.stdout
-    for words in ("graph model.py:f", "plugins check", "plugins new lisht", "matrix run"):
+    for words, bringer in {
+        "graph model.py:f": "netcl-plugin-tools",
+        "plugins check": "netcl-plugin-kit",
+        "plugins new lisht": "netcl-plugin-kit",
+        "matrix run": "netcl-plugin-tools",
+    }.items():
         missing = run([command, *words.split()], clean.work, **clean.variables())
         assert missing.returncode == 2, missing.stdout
-        assert "Install it with: pip install netcl-plugin-kit" in missing.stderr
+        assert f"Install it with: pip install {bringer}" in missing.stderr
 
 
 # -- a market of our own ---------------------------------------------------------------

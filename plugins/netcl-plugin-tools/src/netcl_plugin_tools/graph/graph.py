@@ -21,8 +21,15 @@ from netcl_core.tape.node import describe_frame as where
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.trace_node import CONSTANT, RANDOM
 from netcl_core.tape.traced_number import TracedNumber
-from netcl_plugin_tools.graph.drawing import KINDS, DrawnOp, Edge, count
-from netcl_plugin_tools.graph.op_text import free_prefix, number_text, op_text
+from netcl_plugin_tools.graph.drawing import (
+    KINDS,
+    DrawnOp,
+    Edge,
+    count,
+    free_prefix,
+    number_text,
+    op_text,
+)
 
 LAUNCH: Final = "launch"
 CALL: Final = "NumPy call"

@@ -13,8 +13,15 @@ from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.tape.node import Target, line_of
 from netcl_core.tape.recorded import RecordedCall, RecordedGraph
 from netcl_core.tape.region_call import RegionCall
-from netcl_plugin_tools.graph.drawing import KINDS, DrawnOp, Edge, count
-from netcl_plugin_tools.graph.op_text import free_prefix, number_text, op_text
+from netcl_plugin_tools.graph.drawing import (
+    KINDS,
+    DrawnOp,
+    Edge,
+    count,
+    free_prefix,
+    number_text,
+    op_text,
+)
 
 
 @final
