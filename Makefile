@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip install --quiet --no-compile
 # What tests draw by: the same numbers all day, and again with `make test SEED=...`.
 SEED ?= $(shell date -u +%Y%m%d)
 # Plugins by name: pytest would rewrite the assertions of every module of a package that has one.
-PYTEST = NETCL_TEST_SEED=$(SEED) $(BIN)/python -m pytest --disable-plugin-autoload -p netcl \
+PYTEST = NETCL_TEST_SEED=$(SEED) $(BIN)/python -m pytest --disable-plugin-autoload \
     -p netcl-kit -p hypothesispytest --hypothesis-seed=$(SEED) -q --jobs $(WORKERS)
 SHARD ?= 1/1
 WORKERS ?= 2
@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-fast nightly packages lint format bench docs manifests \
-        op-table mutants fuzz clean
+        op-table mutants fuzz sizes clean
 .DEFAULT_GOAL := help
 
 help:
@@ -42,6 +42,7 @@ help:
 	@echo "make mutants   break every op and the engine and write docs/mutants.md (12 minutes)"
 	@echo "make fuzz      run COUNT random programs (10000) eagerly, compiled and by PyTorch (DEVICE=cpu)"
 	@echo "make bench     compare with other libraries (ARGS='mlp gpt' picks; record and drawing in build/)"
+	@echo "make sizes     print the lines of code of each room and plugin"
 	@echo "make setup     only make the environment ($(VENV))"
 	@echo "make clean     remove the environment and everything that was built"
 
@@ -111,6 +112,9 @@ op-table: $(STAMPS)/reference
 mutants: $(STAMPS)/reference
 	$(BIN)/python tests/support/mutant_table.py
 	$(BIN)/python tests/support/engine_faults.py --write
+
+sizes:
+	@$(PYTHON) tests/support/sizes.py
 
 fuzz: $(STAMPS)/reference
 	NETCL_CACHE_DIR='$(CURDIR)/build/fuzz-cache' $(BIN)/python tests/support/fuzz.py $(COUNT) \

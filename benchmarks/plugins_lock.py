@@ -47,9 +47,10 @@ def _digest(*parts: object) -> str:
 
 def lock_text() -> str:
     """A lock of the size that an installation with many ops has."""
-    from netcl_core.plugins.market.finding import distributions
-    from netcl_core.plugins.market.installed import by_name
-    from netcl_core.plugins.market.lock_verification import digest_now
+    from netcl_market.finding import distributions
+    from netcl_market.installed import by_name
+    from netcl_market.lock_verification import digest_now
+
     from netcl_core.version import VERSION
 
     device = {
@@ -89,11 +90,12 @@ def main() -> None:
         os.environ["NETCL_CACHE_DIR"] = folder
         path.write_text(lock_text())
 
+        from netcl_market import file_digests
+        from netcl_market.finding import distributions
+        from netcl_market.lock import parse
+        from netcl_market.lock_verification import verify
+
         from netcl_core import config
-        from netcl_core.plugins.market import file_digests
-        from netcl_core.plugins.market.finding import distributions
-        from netcl_core.plugins.market.lock import parse
-        from netcl_core.plugins.market.lock_verification import verify
 
         installed = distributions()
         file_digests._SETTLED_NS = 0

@@ -184,7 +184,7 @@ SETTINGS: dict[str, Setting] = {
             _trust,
             "Which plugins are loaded that `plugins` does not name. `all`: every one, where "
             "`plugins` is not set. `data`: those that are data, a manifest with templates of "
-            "which no line is imported. `listed`: none.",
+            "which no line is imported, and the core's own reader of such. `listed`: none.",
         ),
         Setting(
             "plugins-strict",

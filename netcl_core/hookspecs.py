@@ -61,8 +61,8 @@ def netcl_cli_commands(add_command: Callable[..., None]) -> None:
 def netcl_conformance_cases(op: str) -> Any:
     """Return the `Case`s of an op, or the `Scenario`s of a namespace, or why it needs none.
 
-    `op` is the name of one of the plugin's ops or namespaces; both classes are in
-    `netcl_core.testing`.
+    `op` is the name of one of the plugin's ops or namespaces; both classes are those of the
+    conformance kit (`netcl plugins new` shows where).
     """
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 from daily import today
+from netcl_plugin_kit.testing import recorded
 from sanitizer_calls import Call, T, call, made
 from sanitizer_cases import STRUCTURED, primitive_calls
 
@@ -30,7 +31,6 @@ from netcl_core.errors import (
 from netcl_core.ops.operators import Operator
 from netcl_core.plugins.registry import registry
 from netcl_core.tensors.tensor import Tensor
-from netcl_core.testing.streams import recorded
 
 X: Final = T((3, 5))
 #: Examples of the ops that the sanitizer does not run: views and composites.

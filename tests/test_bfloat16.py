@@ -12,6 +12,7 @@ from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from netcl_plugin_kit.testing import usable_devices
 from netcl_plugin_kit.testing.collection import table_of
 from netcl_plugin_kit.testing.running import perform
 from netcl_plugin_kit.testing.steps import steps_of
@@ -19,7 +20,6 @@ from netcl_plugin_kit.testing.suite import report
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.testing import usable_devices
 
 BRAIN = np.dtype(ml_dtypes.bfloat16)
 DEVICES = usable_devices()

@@ -14,7 +14,7 @@ from broken import BROKEN, DEADLY, GOOD, install_broken, install_duplicates
 from distributions import TEMPLATE, install, install_plugin
 from environments import ROOT, run, succeed
 
-from netcl_core.plugins.market.failures import FAILURES, PAGE
+from netcl_core.plugins.protocol import FAILURES, PAGE
 
 REPORT = """
 import json, warnings
@@ -200,7 +200,7 @@ print(count)
 
 PROBE = """
 import json, sys
-from netcl_core.plugins.market.trial import probe
+from netcl_market.trial import probe
 deaths = probe(float(sys.argv[1]))
 assert "netcl_core.plugins.loading" not in sys.modules and "jinja2" not in sys.modules
 print(json.dumps([[d.plugin, d.code, d.reason] for d in deaths]))

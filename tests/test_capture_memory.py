@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import recorded
 from twins import Classifier, Network, equal, floats, leaf
 
 import netcl_core as nc
@@ -18,7 +19,6 @@ from netcl_core.autograd.graph import CompiledGraph
 from netcl_core.errors import AttributeValueError, ReplayError
 from netcl_core.runtime.signatures import read_only
 from netcl_core.runtime.stream import StreamWrapper, own_stream, stream_of, use_stream
-from netcl_core.testing.streams import recorded
 
 # -- memory --------------------------------------------------------------------------------
 

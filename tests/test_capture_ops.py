@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from netcl_plugin_kit.testing import Case, table_of, usable_devices
 from netcl_plugin_kit.testing.checks import compare
 from netcl_plugin_kit.testing.inputs import covector
 from netcl_plugin_kit.testing.reference import Values, evaluate, results_of
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.testing import Case, table_of, usable_devices
 
 PLUGINS = ("elementwise", "tensor", "linalg", "losses")
 CASES = [case for plugin in PLUGINS for case in table_of(f"netcl-plugin-{plugin}").cases]

@@ -19,6 +19,7 @@ from netcl_core.cli import doctor, main, reports, tables
 from netcl_core.errors import DeviceError, PluginError
 from netcl_core.hardware import device_table, runtimes
 from netcl_core.hardware.device import Device, stand_in
+from netcl_core.plugins.protocol import finder
 from netcl_core.version import VERSION
 
 
@@ -66,7 +67,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def give(**changes: Any) -> None:
         made = report(**changes)
         monkeypatch.setattr(doctor, "collect", lambda **_: made)
-        monkeypatch.setattr(reports.trial, "probe", list)
+        monkeypatch.setattr(finder(), "probe", lambda: None)
 
     return give
 

@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from netcl_plugin_kit.testing import reference
+from netcl_plugin_kit.testing import (
+    Case,
+    Scenario,
+    Table,
+    conformance,
+    normal,
+    reference,
+    run_level,
+    table_of,
+    uniform,
+    usable_devices,
+)
 from netcl_plugin_kit.testing.derived import derived_cases
 from netcl_plugin_kit.testing.fused import check_group
 from netcl_plugin_kit.testing.inputs import strided
@@ -24,17 +35,6 @@ from netcl_core.hardware.device import Device
 from netcl_core.ops.implementations import Request
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.host_calls import HostCall
-from netcl_core.testing import (
-    Case,
-    Scenario,
-    Table,
-    normal,
-    run_level,
-    table_of,
-    uniform,
-    usable_devices,
-)
-from netcl_core.testing.suite import conformance
 
 NUMPY = nc.get_device("cpu")
 needs_torch = pytest.mark.skipif(torch_module() is None, reason="PyTorch is not installed")
@@ -45,15 +45,15 @@ def register() -> Iterator[Callable[..., None]]:
     """Enter ops of a provider of the test's own."""
 
     def enter(record: Any) -> None:
-        registry.remove_provider("kit")
+        registry.remove_provider("cubes")
         kind = "primitive" if isinstance(record, AutogradPrimitive) else "operator"
-        with_it = registry.transaction("kit")
+        with_it = registry.transaction("cubes")
         with_it.add(kind, record)
         with_it.commit()
 
     registry.load()
     yield enter
-    registry.remove_provider("kit")
+    registry.remove_provider("cubes")
 
 
 def cube(
@@ -78,7 +78,7 @@ def case(**options: Any) -> Case:
 def outcomes(
     *cases: Case, device: Device = NUMPY, only: Sequence[str] = (), **options: Any
 ) -> list[Outcome]:
-    return run_level(Table("kit", cases, **options), [device], only=only).outcomes
+    return run_level(Table("cubes", cases, **options), [device], only=only).outcomes
 
 
 def failures(*cases: Case, **options: Any) -> dict[str, str]:
@@ -159,11 +159,11 @@ def test_a_derived_case(register: Callable[..., None]) -> None:
     """An op without any case is checked too: its gradient, its dtypes, its attributes."""
     record = cube()
     register(record)
-    (right,) = derived_cases(record, "kit")
+    (right,) = derived_cases(record, "cubes")
     assert right.differentiable and failures(right) == {}
     record = cube(backward="2.999 * {0} * {0} * {1}")
     register(record)
-    assert {"derivative", "gradient"} <= failures(*derived_cases(record, "kit")).keys()
+    assert {"derivative", "gradient"} <= failures(*derived_cases(record, "cubes")).keys()
 
 
 def test_derived_inputs_suit_the_op() -> None:
@@ -176,13 +176,13 @@ def test_derived_inputs_suit_the_op() -> None:
             lambda args, grad, *_: ["1", None][: len(args)],
             **options,
         )
-        with_it = registry.transaction("kit")
+        with_it = registry.transaction("cubes")
         with_it.add("primitive", record)
         with_it.commit()
         try:
-            return derived_cases(record, "kit")
+            return derived_cases(record, "cubes")
         finally:
-            registry.remove_provider("kit")
+            registry.remove_provider("cubes")
 
     registry.load()
     (positive,) = made("log({0})", arity=1)
@@ -300,24 +300,28 @@ def collect() -> Iterator[Callable[..., Table]]:
     """The table of a plugin whose hook gives this answer."""
 
     def of(answer: Callable[[str], Any], namespace: str = "") -> Table:
-        nc.plugins.register(KitPlugin(answer, namespace), "kit")
-        return table_of("kit")
+        nc.plugins.register(KitPlugin(answer, namespace), "cubes")
+        return table_of("cubes")
 
     yield of
-    nc.plugins.unregister("kit")
+    nc.plugins.unregister("cubes")
 
 
 def test_cases_come_from_the_hook(collect: Callable[..., Table]) -> None:
     table = collect(lambda op: [case()])
-    assert [(each.op, each.provider) for each in table.cases] == [("kit_cube", "kit")]
+    assert [(each.op, each.provider) for each in table.cases] == [("kit_cube", "cubes")]
     assert table.missing() == [] and not table.internal and not table.problems
 
 
 def test_a_table_of_ones_own_is_of_the_installed_plugin(collect: Callable[..., Table]) -> None:
     """However its name is written, and where a rival has an op of this name, too."""
     collect(lambda op: None)
-    table = Suite("KIT", [case()], None).table()
-    assert (table.provider, table.cases[0].provider, table.missing()) == ("kit", "kit", [])
+    table = Suite("CUBES", [case()], None).table()
+    assert (table.provider, table.cases[0].provider, table.missing()) == (
+        "cubes",
+        "cubes",
+        [],
+    )
     assert [each.name for each in table.primitives()] == ["kit_cube"]
     with pytest.raises(PluginError, match="'no-kit'; expected an installed plugin"):
         conformance("no-kit", [case()])
@@ -363,7 +367,7 @@ def test_a_hook_that_is_wrong_is_one_failure(
     (found,) = run_level(table, [NUMPY], only=["cases"]).outcomes
     assert (found.op, found.state) == ("kit_cube", "failed") and not table.cases
     assert given in found.reason and "netcl_conformance_cases('kit_cube')" in found.reason
-    assert "of plugin 'kit' of kit" in found.reason and found.remedy
+    assert "of plugin 'cubes' of cubes" in found.reason and found.remedy
 
 
 def test_a_case_of_attributes_that_the_op_lacks_is_one_failure(
@@ -448,7 +452,7 @@ def test_a_hook_that_is_wrong_about_a_namespace_is_one_failure(
     assert [(each.op, each.state) for each in found] == [
         ("kit_cube", "passed"), ("kit_space", "failed")
     ]  # fmt: skip
-    assert "expected a list of netcl_core.testing.Scenario" in found[1].reason
+    assert "expected a list of netcl_plugin_kit.testing.Scenario" in found[1].reason
 
 
 @pytest.mark.parametrize("name", ["data", "nn", "optim"])
@@ -478,7 +482,7 @@ def test_the_op_of_the_plugin_is_checked_and_not_its_rival(register: Callable[..
     rival.commit()
     try:
         only = ["values", "gradient"]
-        assert failures(case(provider="kit"), only=only) == {}
+        assert failures(case(provider="cubes"), only=only) == {}
         assert failures(case(provider="rival"), only=only).keys() == {"values", "gradient"}
     finally:
         registry.remove_provider("rival")
@@ -488,7 +492,7 @@ class FasterPlugin:
     """Brings nothing but an implementation of somebody's operator."""
 
     def __init__(self, operator: str, plan: Callable[..., Any], requires: Requirements) -> None:
-        self._record = Implementation(operator, "kit", plan, requires, priority=-1)
+        self._record = Implementation(operator, "cubes", plan, requires, priority=-1)
 
     @nc.hookimpl
     def netcl_register_operators(self, registry: Any) -> None:
@@ -500,11 +504,11 @@ def implement() -> Iterator[Callable[..., Table]]:
     """The table of a plugin that implements an operator by this plan."""
 
     def of(operator: str, plan: Callable[..., Any], **requires: Any) -> Table:
-        nc.plugins.register(FasterPlugin(operator, plan, Requirements(**requires)), "kit")
-        return table_of("kit")
+        nc.plugins.register(FasterPlugin(operator, plan, Requirements(**requires)), "cubes")
+        return table_of("cubes")
 
     yield of
-    nc.plugins.unregister("kit")
+    nc.plugins.unregister("cubes")
 
 
 def plan_cumsum(extra: float) -> Callable[[Request], HostCall]:
@@ -536,7 +540,7 @@ def test_another_ones_operator_is_checked_by_its_cases(
 
 def test_an_operator_of_nobody_has_no_cases(implement: Callable[..., Table]) -> None:
     table = implement("kit_nothing", plan_cumsum(0))
-    assert not table.cases and "kit give no case of it" in table.problems["kit_nothing"]
+    assert not table.cases and "cubes give no case of it" in table.problems["kit_nothing"]
 
 
 def test_a_device_that_the_plugin_leaves_out_is_skipped(
@@ -546,7 +550,7 @@ def test_a_device_that_the_plugin_leaves_out_is_skipped(
     device = nc.default_device()
     if device.backend != "opencl":
         pytest.skip("there is no OpenCL device")
-    monkeypatch.setitem(registry.limits, "kit", lambda device: "it needs a quantum computer")
+    monkeypatch.setitem(registry.limits, "cubes", lambda device: "it needs a quantum computer")
     found = [each for each in outcomes(case(), device=device) if each.device == device.id]
     assert {(each.state, each.reason) for each in found} == {
         ("skipped", "it needs a quantum computer")
@@ -569,7 +573,7 @@ def test_an_op_that_does_not_fuse_runs_alone(register: Callable[..., None]) -> N
 
 def test_collecting_imports_no_pytorch(python: Callable[..., str]) -> None:
     """Which takes seconds, in everybody's collection of tests."""
-    code = "import sys\nfrom netcl_core.testing import table_of\n"
+    code = "import sys\nfrom netcl_plugin_kit.testing import table_of\n"
     code += "from netcl_plugin_kit.testing.steps import steps_of\n"
     code += "steps_of(table_of('losses'), [])\nprint('torch' in sys.modules)"
     assert python(code) == "False"
@@ -598,7 +602,7 @@ def test_one_of_a_group_does_not_hide_the_others(register: Callable[..., None]) 
         pytest.skip("there is no OpenCL device")
     register(cube(forward="{0} * {0} * {0} + 1e-4f"))
     other = Case("square", (normal(),), reference=np.square)
-    table = Table("kit", [case(), other])
+    table = Table("cubes", [case(), other])
     found = run_level(table, [device], only=["fused"]).outcomes
     states = {(each.op, each.state) for each in found if each.dtype == "float32"}
     assert states == {("kit_cube", "failed"), ("square", "passed")}

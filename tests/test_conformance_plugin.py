@@ -23,7 +23,7 @@ class Plugin:
 
     @hookimpl
     def netcl_conformance_cases(self, op):
-        from netcl_core.testing import Case, normal
+        from netcl_plugin_kit.testing import Case, normal
         return [Case(op, (normal(),), reference=lambda x: x * x + {term}, xfail={xfail})]
 
 plugin = Plugin()
@@ -123,18 +123,6 @@ def test_the_static_level_is_a_test_per_check(
     assert "netcl-plugin-square::manifest FAILED" in output
 
 
-def test_who_checks_is_a_package_of_its_own(
-    run: Callable[..., tuple[int, str]], site: Path
-) -> None:
-    hooked(site)
-    alone = ("-p", "no:netcl-kit", "--netcl-plugin", "square")
-    code, output = run(*alone, "--netcl-device", "cpu")
-    assert code == 4 and "--netcl-plugin: no installed package checks" in output
-    assert "pip install netcl-plugin-kit" in output
-    code, output = run("-p", "no:netcl")  # nor does the kit need the kit's options
-    assert code == 5 and "no tests ran" in output
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -170,5 +158,5 @@ def test_other_runs_are_not_disturbed(run: Callable[..., tuple[int, str]], tmp_p
 
 
 def test_importing_the_plugin_imports_nothing_heavy(python: Callable[..., str]) -> None:
-    code = "import sys, netcl_core.testing.plugin; print(' '.join(sys.modules))"
-    assert not {*HEAVY, "pluggy", "pytest"} & set(python(code).split())
+    code = "import sys, netcl_plugin_kit.check.pytest_plugin; print(' '.join(sys.modules))"
+    assert not {*HEAVY, "pytest"} & set(python(code).split())  # pytest itself imports pluggy

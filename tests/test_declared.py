@@ -1,43 +1,53 @@
-"""Plugins that are data: their ops work, nothing of them is imported, and nothing of them runs."""
+"""Plugins that are data: nothing of them is imported, and what reads them is no stranger's code.
+
+What their definitions may hold is tested with netcl-plugin-data-kernels, which reads them.
+"""
 
 from __future__ import annotations
 
-import copy
 import json
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from broken import GOOD
-from distributions import install, install_plugin
+from distributions import TEMPLATE, install, install_plugin
+from locked import Site
+from netcl_market.installed import Installed
+from netcl_market.states import States
+from netcl_market.survey import survey
 from netcl_plugin_tools.lock.pins import pin
-
-from netcl_core.errors import NetclError, RegistrationError
-from netcl_core.ops.declared.expressions import Expression
-from netcl_core.ops.declared.operators import operator_of
-from netcl_core.ops.declared.reading import Table
-from netcl_core.ops.declared.tables import NUMPY, SHAPES, Ops
-from netcl_core.plugins.market.installed import Installed
-from netcl_core.plugins.market.states import States
-from netcl_core.plugins.market.survey import survey
 
 EXAMPLE = Path(__file__).parent.parent / "plugins/examples/netcl-plugin-standardize/src"
 PACKAGE = "netcl_plugin_standardize"
 MANIFEST = EXAMPLE / PACKAGE / "netcl_plugin.toml"
+READER = "netcl_plugin_data_kernels"
+SOURCES = Path(__file__).parent.parent / "plugins/netcl-plugin-data-kernels/src"
 
 
 def install_example(site: Path, **further: str) -> None:
     """The example as pip would leave it, with further files."""
-    files = {
-        str(path.relative_to(EXAMPLE)): path.read_text(encoding="utf-8")
-        for path in EXAMPLE.rglob("*.*")
-        if path.is_file()
-    }
     points = {"netcl_core.manifest": {"standardize": f"{PACKAGE}:netcl_plugin.toml"}}
-    install(site, "netcl-plugin-standardize", {**files, **further}, points)
+    install(site, "netcl-plugin-standardize", {**texts(EXAMPLE), **further}, points)
+
+
+def install_reader(site: Path, **further: str) -> None:
+    """What reads such plugins as pip would leave it, with further files."""
+    points = {
+        "netcl_core.plugins": {"data-kernels": f"{READER}:plugin"},
+        "netcl_core.manifest": {"data-kernels": f"{READER}:netcl_plugin.toml"},
+    }
+    install(site, "netcl-plugin-data-kernels", {**texts(SOURCES), **further}, points)
+
+
+def texts(folder: Path) -> dict[str, str]:
+    """The files of a folder by their paths."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in folder.rglob("*.*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
 
 
 # -- in a process ----------------------------------------------------------------------
@@ -64,11 +74,18 @@ print(json.dumps([found, plugins, [name for name in sys.modules if "standardize"
 def test_its_ops_work_and_nothing_of_it_is_imported(
     python: Callable[..., str], tmp_path: Path
 ) -> None:
-    """Not even what lies in its package; plugins with code are left out, with the remedy."""
+    """Not even what lies in its package.
+
+    Of plugins with code, its reader alone is loaded, while the first op is looked up; others are
+    left out with the remedy, also one that offers to read data.
+    """
     install_example(tmp_path, **{f"{PACKAGE}/__init__.py": "raise SystemExit('imported')"})
+    offer = (SOURCES / READER / "netcl_plugin.toml").read_text(encoding="utf-8")
+    install_plugin(tmp_path, "stranger", "raise SystemExit('imported')", manifest=offer)
     said = json.loads(python(USE, PYTHONPATH=str(tmp_path), NETCL_TRUST="data"))
     found, plugins, modules = said
     assert modules == [] and plugins.pop("standardize") == ["data", "active", ""]
+    assert plugins.pop("data-kernels") == ["code", "active", ""]
     assert {state for _, state, _ in plugins.values()} == {"disabled"}
     reasons = {reason.partition("; to load it, name ")[0] for _, _, reason in plugins.values()}
     assert reasons == {'NETCL_TRUST (trust) is "data", and it brings code'}
@@ -85,10 +102,10 @@ def test_its_ops_work_and_nothing_of_it_is_imported(
 @pytest.mark.parametrize(
     ("trust", "listed", "loaded"),
     [
-        ("all", None, {"standardize", "good"}),
+        ("all", None, {"standardize", "good", "data-kernels"}),
         ("all", "good", {"good"}),
-        ("data", None, {"standardize"}),
-        ("data", "good", {"standardize", "good"}),
+        ("data", None, {"standardize", "data-kernels"}),
+        ("data", "good", {"standardize", "good", "data-kernels"}),
         ("listed", None, set()),
         ("listed", "good", {"good"}),
         ("listed", "standardize", {"standardize"}),
@@ -108,7 +125,8 @@ def test_what_is_trusted_is_loaded(
     monkeypatch.delenv("NETCL_PLUGINS", raising=False)
     if listed is not None:
         monkeypatch.setenv("NETCL_PLUGINS", listed)
-    found = {each.name: each for each in survey(States()) if each.name in {"standardize", "good"}}
+    ours = {"standardize", "good", "data-kernels"}
+    found = {each.name: each for each in survey(States()) if each.name in ours}
     assert {name for name, each in found.items() if each.state == "found"} == loaded
     assert all(each.reason for name, each in found.items() if name not in loaded)
     assert (found["standardize"].kind, found["good"].kind) == ("data", "code")
@@ -129,6 +147,71 @@ def test_a_wrong_definition_is_quarantined_whole(
     assert said.startswith("False quarantined NP318") and "the name 'y' is unknown" in said
 
 
+UNREAD = """
+import json, warnings
+import netcl_core as nc, netcl_core.autograd as ag
+from netcl_market.states import States
+from netcl_market.survey import survey
+from netcl_core.plugins.registry import registry
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    there = [hasattr(ag, "standardize"), *registry.rows_of("netcl-plugin-standardize")]
+with nc.use_device("cpu"):
+    works = ag.good_op(3.0).item()
+(p,) = [p for p in nc.plugins.list() if p.name == "standardize"]
+(later,) = [each.state for each in survey(States()) if each.name == "standardize"]
+warned = [str(each.message) for each in caught if "'standardize'" in str(each.message)]
+print(json.dumps([there, works, later, p.state, p.code, p.reason, warned]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("missing", "no active plugin reads it. Install it with: pip install netcl-plugin-data-"),
+        ("disabled", "netcl-plugin-data-kernels is installed but disabled (NETCL_PLUGINS_DISABLE"),
+        ("broken", "netcl-plugin-data-kernels is installed but quarantined (RuntimeError: not"),
+        ("half broken", "what reads plugins that are data failed: RuntimeError: not this"),
+    ],
+)
+def test_without_a_reader_the_others_go_on(
+    python: Callable[..., str], tmp_path: Path, case: str, reason: str
+) -> None:
+    """The plugin says what it lacks, nothing of it is there, and another process tries again."""
+    install_example(tmp_path)
+    install_plugin(tmp_path, "good", GOOD.format(name="good_op"), {"plus.cl.j2": TEMPLATE})
+    wrong = {"broken": "__init__.py", "half broken": "hooks.py"}
+    if case == "missing":  # the first copy of a distribution counts, and this one is no plugin
+        install(tmp_path, "netcl-plugin-data-kernels", {}, {})
+    elif case in wrong:
+        install_reader(tmp_path, **{f"{READER}/{wrong[case]}": "raise RuntimeError('not this')"})
+    disabled = "data-kernels" if case == "disabled" else ""
+    said = python(UNREAD, PYTHONPATH=str(tmp_path), NETCL_PLUGINS_DISABLE=disabled)
+    there, works, later, state, code, text, warned = json.loads(said)
+    assert (there, works, later) == ([False], 10.0, "found")
+    assert (state, code) == ("incompatible", "NP106") and reason in text
+    assert len(warned) == 1 and reason in warned[0]
+
+
+def test_a_strict_lock_holds_the_reader(tmp_path: Path) -> None:
+    """As any other distribution, and before it is imported."""
+    site = Site(tmp_path)
+    site.names += ["standardize", "data-kernels"]
+    install_example(site.folder)
+    install_reader(site.folder)
+    written = site.command()
+    assert written.returncode == 0, written.stderr
+    use = "import netcl_core as nc; nc.use_device('cpu'); print(nc.squareplus(0.0).item())"
+    settings = {"NETCL_LOCK_STRICT": "1", "NETCL_TRUST": "data"}
+    done = site.run("-c", use, **settings)
+    assert done.stdout == "1.0\n", done.stderr
+    (site.folder / READER / "hooks.py").write_text("raise SystemExit('imported')")
+    done = site.run("-c", use, **settings)
+    assert done.returncode != 0 and "NP505: netcl-plugin-data-kernels" in done.stderr
+    assert "imported" not in done.stderr
+
+
 def test_a_lock_counts_every_file_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that was added later: its folder need not be a package."""
     install_example(tmp_path)
@@ -140,120 +223,3 @@ def test_a_lock_counts_every_file_of_it(tmp_path: Path, monkeypatch: pytest.Monk
     templates = [f"{PACKAGE}/templates/{file}.cl.j2" for file in ("later", "standardize")]
     assert {f"{PACKAGE}/netcl_plugin.toml", *templates} <= names and not places.shadowed
     assert found.source is not None and pin(Installed("x", "1", found.source)).data
-
-
-# -- definitions -------------------------------------------------------------------------
-
-WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "a misspelt key": (lambda d: d.update(shap="x.shape"), "the key 'shap' is unknown"),
-    "no shape": (lambda d: d.pop("shape"), "no 'shape'|shape = None"),
-    "no reference": (lambda d: d.pop("reference"), "reference = None"),
-    "no inputs": (lambda d: d.update(inputs=[]), "no inputs"),
-    "a name twice": (lambda d: d.update(inputs=["x", "x"]), "the name 'x'"),
-    "a keyword's default": (lambda d: d["attributes"].update(eps=None), "the default None"),
-    "a default out of range": (
-        lambda d: d["attributes"].update(eps={"default": -1.0, "min": 0}),
-        "a number from 0",
-    ),
-    "gradients": (lambda d: d.update(gradient=["grad", "grad"]), "2 gradients"),
-    "an unknown argument": (
-        lambda d: d["implementations"][0]["launches"][0].update(args=["y"]),
-        "the argument 'y'",
-    ),
-    "no launches": (lambda d: d["implementations"][0].update(launches=[]), "no launches"),
-    "a shape of NumPy's": (lambda d: d.update(shape="mean(x)"), "the function mean is unknown"),
-}
-
-
-@pytest.mark.parametrize(("change", "text"), WRONG.values(), ids=WRONG)
-def test_a_wrong_definition_is_named(change: Callable[[Any], Any], text: str) -> None:
-    row = tomllib.loads(MANIFEST.read_text(encoding="utf-8"))["provides"][1]
-    definition = copy.deepcopy(row["definition"])
-    del definition["cases"]
-    change(definition)
-    with pytest.raises(RegistrationError, match=text) as raised:
-        operator_of("standardize", Table(definition, "standardize"), (), "any/any.cl.j2")
-    assert raised.value.code == "NP318"  # type: ignore[attr-defined]
-
-
-# -- expressions -------------------------------------------------------------------------
-
-NO_EXPRESSIONS = (
-    "().__class__.__bases__[0].__subclasses__()",
-    "x.__class__",
-    "x.tofile",
-    "__import__('os')",
-    "open('x')",
-    "exp.__globals__",
-    "(lambda: 1)()",
-    "[y for y in (1, 2)]",
-    "{**x}",
-    "exp(*x)",
-    "exp(**x)",
-    "f'{x.__class__}'",
-    "(y := 1)",
-    "x if True",
-    "x; x",
-    "x) + (x",
-    "await x",
-    "exp(x)(x)",
-    "1j",
-    "b'x'",
-    "y",
-    "...",
-    "",
-    "x" * 3000,
-    "(" * 500 + "x" + ")" * 500,
-)
-NOT_COMPUTED = (
-    "9 ** 9 ** 9",
-    "-" * 1900 + "x",
-    "'x' * 999999999",
-    "(1,) * 999999999",
-    "'%999999999d' % 1",
-    "exp(x, x)",
-    "sum(x, 0, 'float32', x)",
-    "sum(x, out=x)",
-    "exp(x, out=x)",
-    "where(x, x, x, x)",
-    "x[9]",
-    "1 // 0",
-    "x.shape[True, None, 'y']",
-)
-
-
-@pytest.mark.parametrize("text", NO_EXPRESSIONS)
-def test_what_is_no_arithmetic_is_refused_when_it_is_read(text: str) -> None:
-    with pytest.raises(RegistrationError) as raised:
-        Expression(text, "op", NUMPY, frozenset({"x"}))
-    assert raised.value.code == "NP318"  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("text", NOT_COMPUTED)
-def test_what_cannot_be_computed_is_an_error_and_changes_nothing(text: str) -> None:
-    x = np.ones(3)
-    with pytest.raises(NetclError):
-        Expression(text, "op", NUMPY, frozenset({"x"}))({"x": x})
-    assert x.tolist() == [1, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1 + 2 * 3 - 4 // 3 % 2", 6),
-        ("-(2 ** 3) / 4", -2.0),
-        ("1 < 2 <= 2 != 3 and not 1 > 2", True),
-        ("s[1:] + (4,) if len(s) > 1 else s", (3, 4)),
-        ("prod(s) + max(s) + ceil_div(7, 2)", 13),
-        ("'a' in ('a', 'b') or 1 // 0", True),
-        ("broadcast(s, (1,)) == s", True),
-    ],
-)
-def test_arithmetic_is_that_of_python(text: str, value: Any) -> None:
-    assert Expression(text, "op", SHAPES, frozenset({"s"}))({"s": (2, 3)}) == value
-
-
-@pytest.mark.parametrize("name", ["backward", "register_hook", "retain_grad", "to_device"])
-def test_gradients_call_ops_alone(name: str) -> None:
-    with pytest.raises(RegistrationError, match=f"the function {name} is unknown"):
-        Expression(f"{name}(x)", "op", Ops())

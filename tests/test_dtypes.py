@@ -8,12 +8,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 from netcl_core import Device
 from netcl_core.dtypes import DTYPES, category_of_scalar, dtype_name, promote
 from netcl_core.errors import DtypeError
-from netcl_core.testing import usable_devices
 
 
 @pytest.mark.parametrize(

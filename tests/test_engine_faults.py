@@ -12,7 +12,7 @@ from engine_faults import FAULTS, Fault
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 def test_a_fault_can_be_seeded(fault: Fault) -> None:
     """Its line stands where the table says, and Python can read the file with the fault."""
-    path = engine_faults.ROOT / "netcl_core" / fault.file
+    path = engine_faults.ROOT / engine_faults.path_of(fault)
     compile(engine_faults.seeded(fault, path.read_text(encoding="utf-8")), path.name, "exec")
 
 

@@ -21,8 +21,9 @@ def shelf(core_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheels of the examples and of all that they require."""
     folder = tmp_path_factory.mktemp("shelf")
     shutil.copy(core_wheel, folder)
-    for name in ("elementwise", "tensor", "linalg", "kit"):
-        build(ROOT / "plugins" / f"netcl-plugin-{name}", folder, "wheel")
+    plugins = ("elementwise", "tensor", "linalg", "kit", "data-kernels")
+    for name in ("netcl-market", *(f"netcl-plugin-{each}" for each in plugins)):
+        build(ROOT / "plugins" / name, folder, "wheel")
     for project in EXAMPLES:
         build(project, folder, "wheel")
     return folder
@@ -128,6 +129,7 @@ def test_a_plugin_that_is_data_is_never_imported(
     found, kinds, modules = json.loads(clean.execute(OF_DATA, NETCL_TRUST="data"))
     assert modules == []
     assert kinds.pop("netcl-plugin-standardize") == ["data", "active"]
+    assert kinds.pop("netcl-plugin-data-kernels") == ["code", "active"]  # what reads it
     assert {*map(tuple, kinds.values())} == {("code", "disabled")}
     half = len(found) // 2
     for one, other in zip(found[:half], found[half:], strict=True):

@@ -45,8 +45,8 @@ NAMES = {
 
 #: Before the code of a process in which no plugin is installed.
 BARE = """
-import netcl_core.plugins.market.survey
-netcl_core.plugins.market.survey.distributions = lambda memory: []
+import netcl_market.survey
+netcl_market.survey.distributions = lambda memory: []
 """
 
 

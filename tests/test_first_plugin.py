@@ -61,7 +61,8 @@ def test_the_session(
     core_wheel: Path, tmp_path: Path, third_party: Path, new_environment: Callable[..., Environment]
 ) -> None:
     shelf = tmp_path / "shelf"
-    build(ROOT / "plugins" / "netcl-plugin-kit", shelf, "wheel")
+    for name in ("netcl-market", "netcl-plugin-kit", "netcl-plugin-tools"):
+        build(ROOT / "plugins" / name, shelf, "wheel")
     shutil.copy(core_wheel, shelf)
     (tmp_path / "no-index").mkdir()
     author = new_environment("author")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 from threads import in_threads, turns
 
 import netcl_core as nc
@@ -18,7 +19,6 @@ from netcl_core.autograd.compiler import register_primitive
 from netcl_core.errors import FusionError, FusionSkipped, GradientError, MutationError
 from netcl_core.hardware import programs as cache
 from netcl_core.plugins.registry import registry
-from netcl_core.testing import usable_devices
 
 pytest.importorskip("netcl_plugin_elementwise")
 pytest.importorskip("netcl_plugin_tensor")

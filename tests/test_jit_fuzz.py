@@ -16,12 +16,12 @@ from daily import examples
 from differential import Found, check, covectors, functions, run_netcl, sample
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import usable_devices
 from programs import FLOATS, Program, generate
 
 import netcl_core as nc
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.plugins.registry import registry
-from netcl_core.testing import usable_devices
 
 pytest.importorskip("torch")
 for _plugin in ("elementwise", "tensor", "linalg"):

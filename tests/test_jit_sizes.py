@@ -11,13 +11,13 @@ import pytest
 from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.jit import jit as jits
 from netcl_core.jit.entries import MAX_PROGRAMS
 from netcl_core.jit.partition import _SMALL
-from netcl_core.testing import usable_devices
 
 pytest.importorskip("netcl_plugin_elementwise")
 pytest.importorskip("netcl_plugin_tensor")

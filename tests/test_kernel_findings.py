@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import Case, Table, normal, run_level, usable_devices
 from netcl_plugin_kit.testing.findings import KINDS
 from netcl_plugin_kit.testing.guards import guarded
 from netcl_plugin_kit.testing.records import Outcome
@@ -19,7 +20,6 @@ from netcl_core.plugins.registry import registry
 from netcl_core.runtime import rendering
 from netcl_core.runtime.kernels import Kernel, Kernels, Spec
 from netcl_core.runtime.stream import stream_of
-from netcl_core.testing import Case, Table, normal, run_level, usable_devices
 
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 SOUND = "out[i] = x[i]"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from given import Given
+from netcl_market.manifests import Provided
 from netcl_plugin_kit.check import registration
 from netcl_plugin_kit.check.findings import STATIC
 
@@ -35,7 +36,6 @@ from netcl_core.errors import (
 )
 from netcl_core.ops import functions
 from netcl_core.plugins.kinds import KINDS, OP_KINDS, REGISTERED, SCAFFOLDS, record_types
-from netcl_core.plugins.market.manifests import Provided
 from netcl_core.plugins.names import reserved
 from netcl_core.plugins.registry import registry
 
@@ -130,7 +130,7 @@ def test_an_op_cannot_be_called_like_what_the_face_has(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     ["device", "runtime", "tensors", "plugins", "codegen", "tape", "ops", "jit", "autograd",
-     "testing", "cli", "errors", "config", "dtypes", "version", "hookspecs", "Tensor", "tensor",
+     "cli", "errors", "config", "dtypes", "version", "hookspecs", "Tensor", "tensor",
      "use_device", "sys", "importlib", "_nn"],
 )  # fmt: skip
 def test_a_namespace_cannot_be_called_like_what_the_core_has(name: str) -> None:

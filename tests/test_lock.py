@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from netcl_market import lock as locks
+from netcl_market.lock import ANY_DTYPE, DevicePart, Lock, Pin, parse
+from netcl_market.lock_verification import verify
 from netcl_plugin_tools.lock.comparing import differences
 from netcl_plugin_tools.lock.text import text_of
 
 from netcl_core.errors import ConfigError, PluginError
-from netcl_core.plugins.market import lock as locks
-from netcl_core.plugins.market.lock import ANY_DTYPE, DevicePart, Lock, Pin, parse
-from netcl_core.plugins.market.lock_verification import verify
+from netcl_core.plugins.protocol import lock_file, nearest_lock_file
 
 TEXT = st.text(max_size=8)
 PINS = st.builds(Pin, TEXT, TEXT, st.booleans())
@@ -211,15 +212,15 @@ def test_the_nearest_file_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     monkeypatch.chdir(inner)
-    assert locks.find() is None
+    assert lock_file() is None
     (tmp_path / "netcl.lock").touch()
-    assert locks.find() == tmp_path / "netcl.lock"
+    assert lock_file() == tmp_path / "netcl.lock"
     (inner / "netcl.lock").touch()
-    assert locks.find() == inner / "netcl.lock"
+    assert lock_file() == inner / "netcl.lock"
     monkeypatch.setenv("NETCL_LOCK", "0")
-    assert locks.find() is None and locks.nearest() == inner / "netcl.lock"
+    assert lock_file() is None and nearest_lock_file() == inner / "netcl.lock"
     monkeypatch.setenv("NETCL_LOCK", "other.lock")
-    assert locks.find() == inner / "other.lock"
+    assert lock_file() == inner / "other.lock"
 
 
 @pytest.mark.parametrize(
@@ -235,14 +236,14 @@ def test_the_setting_in_the_file(
     inner = tmp_path / "inner"
     inner.mkdir()
     monkeypatch.chdir(inner)
-    assert locks.find() == (None if found is None else tmp_path / found)
+    assert lock_file() == (None if found is None else tmp_path / found)
 
 
 def test_a_setting_that_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "netcl.toml").write_text("lock = 3\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"\[tool.netcl\] lock"):
-        locks.find()
+        lock_file()
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -288,6 +289,6 @@ def test_devices_that_do_not_agree_say_nothing_of_all() -> None:
 
 def test_an_order_for_a_known_device_needs_no_other(python: Callable[..., str]) -> None:
     """Reading a lock imports neither pyopencl nor NumPy."""
-    code = "import sys, netcl_core.plugins.market.lock_verification\n"
+    code = "import sys, netcl_market.lock_verification\n"
     code += "print({'numpy', 'pyopencl', 'pluggy', 'click'} & sys.modules.keys())"
     assert python(code) == "set()"

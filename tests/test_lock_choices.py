@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from given import Given as Records
 from locked import ASK, CODE, Site
+from netcl_market import locking
+from netcl_market.lock import ANY_DTYPE, EVERY_DTYPE, DevicePart, Lock, Pin
 from netcl_plugin_tools.lock import devices
 from netcl_plugin_tools.lock.text import text_of
 
@@ -19,8 +21,6 @@ from netcl_core.autograd import AutogradPrimitive, Implementation, Operator, Req
 from netcl_core.errors import PluginError, PluginWarning
 from netcl_core.ops.choosing import resolve
 from netcl_core.ops.implementations import Request
-from netcl_core.plugins import locking
-from netcl_core.plugins.market.lock import ANY_DTYPE, EVERY_DTYPE, DevicePart, Lock, Pin
 from netcl_core.plugins.registry import registry
 from netcl_core.plugins.resolution import Offer, decide
 from netcl_core.runtime.kernels import Spec

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from netcl_market import lock as locks
+from netcl_market.lock import DevicePart
 from netcl_plugin_tools.lock import devices
 from netcl_plugin_tools.lock.text import text_of
 
 from netcl_core import config
 from netcl_core.cli import main
-from netcl_core.plugins.market import lock as locks
-from netcl_core.plugins.market.lock import DevicePart
 
 
 @pytest.fixture(autouse=True)

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 from distributions import install_plugin
+from netcl_market import file_digests
+from netcl_market.finding import Distribution, distributions
+from netcl_market.installed import Installed, by_name, core
+from netcl_market.lock import DevicePart, Lock, Pin
+from netcl_market.lock_verification import compare, digest_now, verify
+from netcl_market.scanning import Folder
 from netcl_plugin_tools.lock.comparing import differences
 from netcl_plugin_tools.lock.pins import pin
 from netcl_plugin_tools.lock.text import text_of
 
 from netcl_core import config
-from netcl_core.plugins.market import file_digests
-from netcl_core.plugins.market.finding import Distribution, distributions
-from netcl_core.plugins.market.installed import Installed, by_name, core
-from netcl_core.plugins.market.lock import DevicePart, Lock, Pin
-from netcl_core.plugins.market.lock_verification import compare, digest_now, verify
-from netcl_core.plugins.market.scanning import Folder
 
 SAMPLE = Lock(Pin("0.1.1", "c0"), {"netcl-plugin-a": Pin("1.0", "a0")})
 

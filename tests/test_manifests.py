@@ -13,19 +13,17 @@ from typing import Any
 import manifests
 import pytest
 from distributions import install, install_plugin
+from netcl_market import notebook
+from netcl_market.file_memory import FileMemory
+from netcl_market.finding import Distribution, distributions
+from netcl_market.manifests import Manifest, locate, parse, table_in
 
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import PluginError
 from netcl_core.plugins.kinds import KINDS
-from netcl_core.plugins.market import notebook
-from netcl_core.plugins.market.file_memory import FileMemory
-from netcl_core.plugins.market.finding import Distribution, distributions
-from netcl_core.plugins.market.manifests import Manifest, locate, parse, table_in
 
 FOLDERS = list(manifests.projects().values())
-SCHEMA = json.loads(
-    resources.files("netcl_core.plugins.market").joinpath("manifest_schema.json").read_text()
-)
+SCHEMA = json.loads(resources.files("netcl_market").joinpath("manifest_schema.json").read_text())
 LEAST = {"schema": 1, "plugin": {"name": "x", "api": [1, 0], "summary": "s", "license": "MIT"}}
 
 

@@ -114,11 +114,11 @@ def test_nothing_is_installed(tmp_path: Path) -> None:
     code = f"""
 import sys
 sys.path[:] = [{str(tmp_path)!r}, {str(ROOT)!r}, *(p for p in sys.path if "site-packages" not in p)]
-from netcl_core.plugins.market import finding
+from netcl_market import finding
 finding.distributions = lambda memory: []
-from netcl_core.plugins.market import survey
+from netcl_market import survey
 survey.distributions = lambda memory: []
-from netcl_core.cli import plugins_command as market
+from netcl_market import listing as market
 assert market.show_list(False) == 0
 """
     # third-party packages are still needed

@@ -14,8 +14,8 @@ from repacking import repack, with_requirements
 
 ROOT = Path(__file__).resolve().parent.parent
 PLUGIN = ROOT / "plugins" / "examples" / "netcl-plugin-swiglu"
-#: It brings the command that a cell runs.
-KIT = ROOT / "plugins" / "netcl-plugin-kit"
+#: They bring the command that a cell runs.
+KIT = [ROOT / "plugins" / name for name in ("netcl-plugin-kit", "netcl-market")]
 pytestmark = pytest.mark.packaging
 
 
@@ -26,9 +26,9 @@ def shelves(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.mktemp("shelves")
     build(ROOT, base / "cores", "wheel")
     wanted: set[str] = set()
-    for folder in (PLUGIN, KIT):
+    for folder in (PLUGIN, *KIT):
         build(folder, base / "plugins", "wheel")
-    for folder in (ROOT, KIT):
+    for folder in (ROOT, *KIT):
         text = (folder / "pyproject.toml").read_text(encoding="utf-8")
         project = tomllib.loads(text)["project"]
         wanted |= {*project["dependencies"], *project["optional-dependencies"].get("check", ())}
@@ -68,4 +68,4 @@ def test_a_small_matrix(shelves: Path) -> None:
     record = json.loads(next((shelves / "records").glob("*numpy*")).read_text(encoding="utf-8"))
     assert record["check"]["devices"][0]["id"] == "cpu"
     installed = {name for name in record["packages"] if name.startswith("netcl")}
-    assert installed == {"netcl-core", PLUGIN.name, KIT.name}
+    assert installed == {"netcl-core", PLUGIN.name, *(each.name for each in KIT)}

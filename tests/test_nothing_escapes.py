@@ -18,13 +18,13 @@ from broken import GOOD, install_broken
 from click.testing import CliRunner
 from distributions import TEMPLATE, install, install_plugin
 from environments import ROOT
+from netcl_market.states import States
+from netcl_market.survey import survey
 
 import netcl_core as nc
 from netcl_core.cli import doctor, main
 from netcl_core.hardware import runtimes
 from netcl_core.plugins import asking
-from netcl_core.plugins.market.states import States
-from netcl_core.plugins.market.survey import survey
 
 # -- hooks -----------------------------------------------------------------------------
 

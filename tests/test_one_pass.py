@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import recorded
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import HostCall
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import MutationError
-from netcl_core.testing.streams import recorded
 
 SEEN: list[bool] = []
 RUNS: list[bool] = []

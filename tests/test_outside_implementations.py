@@ -17,6 +17,7 @@ from environments import ROOT
 from netcl_plugin_kit.kernels.sources import sources_of
 from netcl_plugin_kit.new.names import Names
 from netcl_plugin_kit.new.project import create
+from netcl_plugin_kit.testing import recorded
 from netcl_plugin_rowwise.implementations import LABEL
 
 import netcl_core as nc
@@ -33,7 +34,6 @@ from netcl_core.errors import (
 from netcl_core.plugins.kinds import SCAFFOLDS
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
-from netcl_core.testing.streams import recorded
 
 torch = pytest.importorskip("torch")
 OPENCL = [device for device in nc.devices() if device.backend == "opencl" and not device.simulator]

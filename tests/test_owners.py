@@ -13,15 +13,15 @@ from broken import CLASS, END, GOOD, HEAD, SQUARE
 from click.testing import CliRunner
 from distributions import TEMPLATE, install, install_plugin
 from given import Given
+from netcl_market.states import States
+from netcl_market.survey import survey
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive, Implementation
 from netcl_core.cli import main
 from netcl_core.errors import AmbiguousOpError, RegistrationError
-from netcl_core.plugins.market.order import in_order
-from netcl_core.plugins.market.states import States
-from netcl_core.plugins.market.survey import survey
+from netcl_core.plugins.order import in_order
 from netcl_core.plugins.registry import registry
 
 ASK = """
@@ -174,9 +174,9 @@ def test_a_command_that_another_has_is_refused_and_the_newcomer_named(
     assert "Usage: netcl plugins lock [OPTIONS]" in said and said.count("taken") == 1
     assert "plugin 'tools'" not in said  # nobody blames it
     assert "-> command netcl-plugin-tools 1 used: the highest priority" in " ".join(said.split())
-    for name, whose in (("lock", "that of netcl-plugin-tools"), ("list", "netcl's own")):
+    for name, whose in (("lock", "netcl-plugin-tools"), ("list", "netcl-market")):
         who = "plugin 'aaa' of netcl-plugin-aaa 1.0: does not get the command"
-        assert f"{who} 'plugins {name}', which is {whose}" in said
+        assert f"{who} 'plugins {name}', which is that of {whose}" in said
 
 
 @pytest.mark.parametrize("name", ["", "two words", "--help", None])

@@ -36,8 +36,9 @@ def test_no_kernel_stands_in_python() -> None:
 
 
 def test_the_core_names_no_plugin() -> None:
-    """Only the data file catalogue.json knows them."""
-    names = [*first_party(), *(name.replace("-", "_") for name in first_party())]
+    """Only the data file catalogue.json knows them. The market is none: the loader asks for it."""
+    plugins = [name for name in first_party() if name != "netcl-market"]
+    names = [*plugins, *(name.replace("-", "_") for name in plugins)]
     naming = [
         path.name
         for path in (ROOT / "netcl_core").rglob("*.py")
@@ -54,7 +55,7 @@ from netcl_core.version import VERSION
 from netcl_core.plugins.kinds import REGISTERED
 from netcl_core.plugins.registry import registry
 for module in pkgutil.walk_packages(netcl_core.__path__, "netcl_core."):
-    if not module.name.startswith("netcl_core.testing"):
+    if not module.name.startswith("netcl_plugin_kit.testing"):
         importlib.import_module(module.name)
 registry.load()
 rows = {kind: registry.rows(kind) for kind in REGISTERED if registry.rows(kind)}
@@ -87,7 +88,8 @@ def test_a_plugin_declares_itself(folder: Path) -> None:
     oldest = "0.1.1" if folder.name in UNCHANGED else netcl_core.__version__
     assert f"netcl-core>={oldest},<0.2" in table["dependencies"]
     (name, value), *_ = table["entry-points"]["netcl_core.plugins"].items()
-    assert f"netcl-plugin-{name}" == folder.name and value.startswith(f"{package}:")
+    assert folder.name in {f"netcl-plugin-{name}", "netcl-market"}
+    assert value.partition(":")[0].partition(".")[0] == package
 
 
 def installed_with(folder: Path, extra: str = "") -> set[str]:
@@ -108,10 +110,14 @@ def installed_with(folder: Path, extra: str = "") -> set[str]:
 
 @pytest.mark.parametrize("folder", PLUGINS, ids=lambda path: path.name)
 def test_a_plugin_declares_what_it_imports(folder: Path) -> None:
-    """Another plugin that the sources name is a dependency (or one of a dependency's)."""
-    needed = installed_with(folder)
+    """Another plugin that the sources name is a dependency (or one of a dependency's).
+
+    Only the kit asks for cases and scenarios, and so is there when their modules are imported.
+    """
     pattern = re.compile(r"^\s*(?:from|import) (netcl_plugin_\w+)", re.MULTILINE)
     for path in (folder / "src").rglob("*.py"):
+        asked = re.search(r"(conformance|cases|scenarios)$", path.stem) is not None
+        needed = installed_with(folder) | ({"netcl-plugin-kit"} if asked else set())
         for package in pattern.findall(path.read_text(encoding="utf-8")):
             assert package.replace("_", "-") in needed, path
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import run_level, table_of
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.autograd import Captured, MatchedOp, TrainingGraphCompiler, TrainingPattern
-from netcl_core.testing import run_level, table_of
 
 pytest.importorskip("netcl_plugin_elementwise")
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from netcl_plugin_kit.faults.mutants import rows_of, run_mutants
+from netcl_plugin_kit.testing import Case, check_values, normal, run_level, table_of
 from netcl_plugin_kit.testing.near_misses import near_misses
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.autograd import Captured, MatchedOp, Operator, TrainingPattern
-from netcl_core.testing import Case, check_values, normal, run_level, table_of
 
 pytest.importorskip("netcl_plugin_elementwise")
 pytest.importorskip("netcl_plugin_tensor")

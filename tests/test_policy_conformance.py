@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from netcl_plugin_kit.testing import policies
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import all_cases, table_of
 from netcl_plugin_kit.testing.records import Outcome
 from netcl_plugin_kit.testing.running import run_level
+from netcl_plugin_kit.testing.samples import normal
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.testing.cases import Case
-from netcl_core.testing.samples import normal
 
 HONEST = ag.AmpPolicy(
     "honest",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from given import Given
+from netcl_plugin_kit.testing import recorded
 from row_facts import GIVEN, KEPT, NAME, PART, PREFIX, ROW_FACTS, RowFacts
 
 import netcl_core as nc
@@ -25,7 +26,6 @@ from netcl_core.errors import (
     ShapeError,
 )
 from netcl_core.plugins.registry import registry
-from netcl_core.testing.streams import recorded
 
 FOLDER = Path(__file__).resolve().parent / "support" / "operators"
 RNG = np.random.default_rng(7)

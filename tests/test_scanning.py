@@ -12,9 +12,8 @@ from typing import Any
 import importlib_metadata
 import pytest
 from distributions import install
-
-from netcl_core.plugins.market import scanning
-from netcl_core.plugins.market.finding import distributions, version_of
+from netcl_market import scanning
+from netcl_market.finding import distributions, version_of
 
 POINTS = {"netcl_core.plugins": {"s_one": "s_one:plugin"}}
 
@@ -154,6 +153,6 @@ def test_a_look_up_follows_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_it_goes_without_importlib_metadata(tmp_path: Path, python: Callable[..., str]) -> None:
     folder(tmp_path)
-    code = "import sys; from netcl_core.plugins.market import finding; finding.distributions()\n"
+    code = "import sys; from netcl_market import finding; finding.distributions()\n"
     code += "print('importlib_metadata' in sys.modules, 'importlib.metadata' in sys.modules)"
     assert python(code, PYTHONPATH=str(tmp_path)) == "False False"

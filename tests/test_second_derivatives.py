@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from derivatives import arrays_of, assert_alike, derivatives, expected
+from netcl_plugin_kit.testing.cases import Case
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.codegen.derivative import _RULES
 from netcl_core.codegen.expressions import FUNCTIONS
 from netcl_core.plugins.registry import registry
-from netcl_core.testing.cases import Case
 
 elementwise = pytest.importorskip("netcl_plugin_elementwise.conformance")
 linalg = pytest.importorskip("netcl_plugin_linalg.conformance")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from netcl_plugin_kit.testing import table_of
 from netcl_plugin_kit.testing.checks import check_main
 
 import netcl_core as nc
 from netcl_core.errors import DeviceError
-from netcl_core.testing import table_of
 
 #: A kind of kernel, the plugin and the op that stand for it.
 KINDS = {

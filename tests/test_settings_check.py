@@ -7,11 +7,11 @@ from typing import Any
 
 import netcl_plugin_tunable
 import pytest
+from netcl_plugin_kit.testing import Case, Table, normal, run_level
 from netcl_plugin_tunable import operator, space
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.testing import Case, Table, normal, run_level
 
 CASE = Case(
     "scaled",
@@ -87,6 +87,6 @@ def test_first_party_spaces_pass(op: str, fast: nc.Device) -> None:
 
 def nc_table(distribution: str, op: str) -> Table:
     """A plugin's table with the cases of one op."""
-    from netcl_core.testing import table_of
+    from netcl_plugin_kit.testing import table_of
 
     return Table(distribution, table_of(distribution).cases_of(op))

@@ -12,15 +12,15 @@ from broken import GOOD, install_broken
 from distributions import TEMPLATE, install, install_plugin
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from netcl_market.file_memory import FileMemory
+from netcl_market.finding import Distribution, distributions
+from netcl_market.requirements import plainly_fits
+from netcl_market.states import States
+from netcl_market.survey import survey, unknown_names
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
 
 from netcl_core import config
-from netcl_core.plugins.market.file_memory import FileMemory
-from netcl_core.plugins.market.finding import Distribution, distributions
-from netcl_core.plugins.market.requirements import plainly_fits
-from netcl_core.plugins.market.states import States
-from netcl_core.plugins.market.survey import survey, unknown_names
 
 STATES = """
 import json, warnings

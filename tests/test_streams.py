@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import recorded
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -20,7 +21,6 @@ from netcl_core.dtypes import DTYPES, Dtype
 from netcl_core.errors import DeviceError
 from netcl_core.runtime.opencl_stream import OpenCLStream
 from netcl_core.runtime.stream import StreamWrapper, own_stream, replaced, stream_of, use_stream
-from netcl_core.testing.streams import recorded
 
 ROOT = Path(__file__).resolve().parent.parent
 OPENCL = [device for device in nc.devices() if device.backend == "opencl" and not device.simulator]

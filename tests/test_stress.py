@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from daily import examples
+from netcl_plugin_kit.testing import usable_devices
 from threads import in_threads, turns
 
 import netcl_core as nc
@@ -20,7 +21,6 @@ from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.errors import MissingOpError, ShapeError
 from netcl_core.hardware import programs as cache
 from netcl_core.runtime.opencl_stream import SharedKernel
-from netcl_core.testing import usable_devices
 
 THREADS = 8
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]

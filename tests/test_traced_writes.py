@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import nn
 from netcl_core.errors import FusionError, FusionSkipped
-from netcl_core.testing import usable_devices
 
 
 @pytest.fixture(params=usable_devices(), ids=str, autouse=True)

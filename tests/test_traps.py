@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import DtypeError, ShapeError
-from netcl_core.testing import usable_devices
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ENGINE: Final = "tests/test_engine.py"

@@ -102,8 +102,27 @@ for name, use in {"op": lambda: ag.relu, "space": lambda: nc.nn}.items():
 x = nc.tensor([1.0, 2.0], device="cpu")
 said["values"] = x.numpy().tolist()
 said["astype"] = x.astype("float16").dtype
+class Own:
+    @nc.hookimpl
+    def netcl_register_primitives(self, registry):
+        registry.add(ag.AutogradPrimitive(
+            "cubed", lambda inputs, attrs: f"{inputs[0]} * {inputs[0]} * {inputs[0]}",
+            lambda inputs, grad, attrs, out: [f"{grad} * 3 * {inputs[0]} * {inputs[0]}"], arity=1))
+nc.plugins.register(Own(), "own")
+x.requires_grad_()
+for name, cubed in {"eager": ag.cubed, "compiled": ag.jit_compile(lambda x: ag.cubed(x))}.items():
+    (slope,) = ag.grad(cubed(x), x, nc.tensor([1.0, 1.0], device="cpu"))
+    said[name] = slope.numpy().tolist()
 print(json.dumps(said))
 """
+
+
+BROUGHT = {
+    "graph model.py:f": "netcl-plugin-tools",
+    "plugins check": "netcl-plugin-kit",
+    "plugins list": "netcl-market",
+    "matrix run": "netcl-plugin-tools",
+}
 
 
 def test_the_core_alone(shelf: Path, new_environment: Callable[..., Environment]) -> None:
@@ -119,6 +138,7 @@ def test_the_core_alone(shelf: Path, new_environment: Callable[..., Environment]
     kind, text = said["space"]
     assert kind == "MissingNamespaceError" and "pip install netcl-plugin-nn" in text
     assert said["values"] == [1, 2] and said["astype"] == "float16"
+    assert said["eager"] == said["compiled"] == [3, 12]
 
     command = clean.folder / "bin" / "netcl"
     listed = run([command, "devices", "--json"], clean.work, **clean.variables())
@@ -126,15 +146,10 @@ def test_the_core_alone(shelf: Path, new_environment: Callable[..., Environment]
     assert [one["id"] for one in json.loads(listed.stdout)["devices"]] == said["devices"]
     doctor = run([command, "doctor", "--json"], clean.work, **clean.variables())
     assert doctor.returncode == (0 if len(said["devices"]) > 1 else 3), doctor.stdout
-    for words, bringer in {
-        "graph model.py:f": "netcl-plugin-tools",
-        "plugins check": "netcl-plugin-kit",
-        "plugins new lisht": "netcl-plugin-kit",
-        "matrix run": "netcl-plugin-tools",
-    }.items():
+    for words, package in BROUGHT.items():
         missing = run([command, *words.split()], clean.work, **clean.variables())
         assert missing.returncode == 2, missing.stdout
-        assert f"Install it with: pip install {bringer}" in missing.stderr
+        assert f"Install it with: pip install {package}" in missing.stderr
 
 
 # -- a market of our own ---------------------------------------------------------------
@@ -159,7 +174,7 @@ def test_a_catalogue_of_ours(
     assert set(states.values()) == {"active"} and "netcl-plugin-losses" in states
 
 
-@pytest.mark.parametrize("name", ["elementwise", "tensor", "kit"])
+@pytest.mark.parametrize("name", ["elementwise", "tensor", "kit", "tools"])
 def test_a_project_of_ours_passes_its_check(name: str) -> None:
     project = str(ROOT / "plugins" / f"netcl-plugin-{name}")
     result = CliRunner().invoke(netcl, ["plugins", "check", project, "--level", "static"])

@@ -6,6 +6,7 @@ and dicts for JSON. Showing it is the command line's task.
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import platform
 import sys
@@ -20,7 +21,6 @@ from netcl_core.hardware import device_table, icd, runtimes
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import Rejected
 from netcl_core.ops import tuning_records
-from netcl_core.plugins.market.finding import version_of
 
 _MAPPED = Path("/proc/self/maps")
 _FACTS = (
@@ -98,7 +98,14 @@ class Report:
     @property
     def opencl_usable(self) -> bool:
         """Whether there is an OpenCL device that passed its probe."""
-        return any(device.backend == "opencl" for device in self.devices)
+        return any(device.has_kernels for device in self.devices)
+
+
+def _version_of(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def collect(checks: Iterable[Check] = ()) -> Report:
@@ -116,8 +123,8 @@ def collect(checks: Iterable[Check] = ()) -> Report:
     return Report(
         python=f"{platform.python_version()} ({sys.executable})",
         system=f"{platform.system()} {platform.machine()}",
-        netcl=version_of("netcl-core") or "not installed",
-        pyopencl=version_of("pyopencl") or "not installed",
+        netcl=_version_of("netcl-core"),
+        pyopencl=_version_of("pyopencl"),
         opencl_problem=device_table.opencl_problem(),
         vendors_status=installation.status,
         vendors_folder=str(installation.vendors) if installation.vendors else None,

@@ -7,8 +7,8 @@ module is imported when the command runs, so `netcl --help` starts fast.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, Final, cast
 
 import click
@@ -18,6 +18,17 @@ from netcl_core.errors import NetclError
 
 #: What has to run where the lock file does not fit.
 _WITHOUT_LOCK: Final = ("plugins", "lock")
+
+
+def _market_commands() -> tuple[click.Command, ...]:
+    """The market's commands below `netcl plugins`, for which no plugin is loaded."""
+    if importlib.util.find_spec("netcl_market") is None:
+        return ()
+    found: tuple[click.Command, ...] = importlib.import_module("netcl_market.commands").COMMANDS
+    return found
+
+
+_MARKET: Final = _market_commands()
 
 
 def plugin_commands() -> dict[str, click.Command]:
@@ -44,6 +55,8 @@ def _own(group: click.Group, path: str = "") -> set[str]:
     """The names of the built-in commands, those of a group below both names."""
     names: set[str] = set()
     for name, command in group.commands.items():
+        if command in _MARKET:
+            continue  # it comes as a plugin's, too
         names.add(f"{path} {name}".strip())
         names |= _own(command, f"{path} {name}") if isinstance(command, click.Group) else set()
     return names
@@ -68,7 +81,7 @@ class NetclGroup(click.Group):
             return own
         unlocked: AbstractContextManager[None] = nullcontext()
         if (*_path(ctx), cmd_name) == _WITHOUT_LOCK:
-            unlocked = importlib.import_module("netcl_core.plugins.locking").unlocked()
+            unlocked = importlib.import_module("netcl_core.plugins.finder").unlocked()
         with unlocked:
             return self._added(ctx).get(cmd_name)
 
@@ -147,45 +160,8 @@ def plugins() -> None:
     """What is installed, which plugin serves an op, and what else there is."""
 
 
-@plugins.command("list")
-@_json
-@click.pass_context
-def list_(ctx: click.Context, as_json: bool) -> None:
-    """List the installed plugins with their states; imports none of them.
-
-    Exit code 1 when one of them does not work.
-    """
-    ctx.exit(_run("plugins_command", "show_list", as_json))
-
-
-@plugins.command()
-@click.argument("name")
-@click.option("--traceback", "with_traceback", is_flag=True, help="Show where it failed.")
-@_json
-@click.pass_context
-def info(ctx: click.Context, name: str, with_traceback: bool, as_json: bool) -> None:
-    """Show all that is known of a plugin NAME, or of a distribution's plugins; imports none.
-
-    Exit code 1 when it does not work, 2 when it is not installed.
-    """
-    ctx.exit(_run("plugins_command", "show_info", name, with_traceback, as_json))
-
-
-@plugins.command()
-@click.argument("word")
-@click.option(
-    "--catalogue",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A catalogue.json that `netcl catalogue build` wrote, instead of this version's own.",
-)
-@_json
-@click.pass_context
-def search(ctx: click.Context, word: str, catalogue: Path | None, as_json: bool) -> None:
-    """Look for WORD in what is installed and the catalogue of this version; no network.
-
-    Exit code 1 when there is nothing.
-    """
-    ctx.exit(_run("plugins_command", "show_search", word, catalogue, as_json))
+for each in _MARKET:
+    plugins.add_command(each)
 
 
 def main() -> None:

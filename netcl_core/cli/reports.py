@@ -13,7 +13,7 @@ from netcl_core.hardware import device_table
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import Rejected
 from netcl_core.plugins import manager as plugins
-from netcl_core.plugins.market import trial
+from netcl_core.plugins.finder import finder
 
 
 def show_devices(as_json: bool) -> None:
@@ -54,7 +54,7 @@ def show_doctor(as_json: bool) -> int:
 
 def _plugin_checks() -> list[doctor.Check]:
     """What the plugins report; the reasons of broken ones are shown there, not as warnings too."""
-    trial.probe()  # what does not survive being loaded must not be loaded here
+    finder().probe()  # what does not survive being loaded must not be loaded here
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PluginWarning)
         return [doctor.Check(*one) for one in plugins.doctor_checks()]

@@ -131,7 +131,7 @@ class Plan:
         return self.typed.flows(needs)
 
     def _style(self, layout: Layout) -> Style:
-        if self.device.backend == "numpy":
+        if not self.device.has_kernels:
             return "numpy"
         whole = layout.length if layout.dims else 0
         if self.device.kind != "gpu":

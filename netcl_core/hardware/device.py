@@ -92,6 +92,7 @@ class Device:
         "context",
         "driver_version",
         "extensions",
+        "has_kernels",
         "id",
         "kind",
         "local_mem_bytes",
@@ -107,6 +108,8 @@ class Device:
 
     id: str
     backend: Backend
+    #: Whether it builds and launches kernels; else the references of ops compute.
+    has_kernels: bool
     name: str
     platform: str
     kind: Kind
@@ -140,6 +143,7 @@ class Device:
 
     def _describe_numpy(self) -> None:
         self.id, self.backend, self.kind, self.simulator = "cpu", "numpy", "cpu", False
+        self.has_kernels = False
         self.name = self.platform = self.vendor = "NumPy"
         self.driver_version, self.extensions = np.__version__, ()
         self.max_work_group_size, self.local_mem_bytes, self.opencl_c = 1, 0, (0, 0)
@@ -147,6 +151,7 @@ class Device:
 
     def _describe_opencl(self, found: pyopencl.Device) -> None:
         self.id, self.backend = "opencl", "opencl"  # the table appends the index
+        self.has_kernels = True
         self.name, self.vendor = found.name.strip(), found.vendor.strip()
         self.platform = found.platform.name.strip()
         self.driver_version = found.driver_version.strip()
@@ -198,7 +203,7 @@ class Device:
             return self._probes[c_type]
 
     def _run_probe(self, c_type: str) -> Probe:
-        if self.backend == "numpy":
+        if not self.has_kernels:
             return Probe(True, "NumPy computes in every float type")
         try:
             queue = self.queue
@@ -229,7 +234,7 @@ class Device:
         self._memory().reset_peak()
 
     def _memory(self) -> Any:
-        if self.backend == "numpy":
+        if not self.has_kernels:
             remedy = "Measure it with Python's tracemalloc"
             raise DeviceError(message("memory_stats", "the NumPy path", "an OpenCL device", remedy))
         return importlib.import_module(_MEMORY).memory_of(self)
@@ -270,6 +275,7 @@ def stand_in(kind: Kind) -> Device:
     """An OpenCL device that is not there, to plan kernels for; nothing runs on it."""
     made = Device()
     made.id, made.backend, made.kind = f"any {kind}", "opencl", kind
+    made.has_kernels = True
     made.name = made.platform = made.vendor = "none"
     made.driver_version, made.extensions = "0", ("cl_khr_fp16", "cl_khr_fp64")
     made.max_work_group_size, made.local_mem_bytes, made.compute_units = 256, 32768, 8

@@ -95,7 +95,7 @@ def offers_of(op: str) -> list[Offer]:
 
 def unfit(offer: Offer, device: Device | None) -> str | None:
     """Why a device cannot run anything of a provider's record, or None."""
-    if device is None or device.backend == "numpy":  # NumPy runs every reference
+    if device is None or not device.has_kernels:  # NumPy runs every reference
         return None
     reason = registry.limit(offer.owner, device)
     record = offer.item.record

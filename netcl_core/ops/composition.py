@@ -119,7 +119,7 @@ def composed_call(
     `tensors` are the first operands; they may lie elsewhere, since only their shapes and dtypes
     are looked at.
     """
-    if operator.bind is None or device.backend == "numpy":
+    if operator.bind is None or not device.has_kernels:
         return None
     if operator.operands and len(tensors) <= len(operator.operands):
         named = dict(zip(operator.operands, tensors, strict=False))
@@ -146,7 +146,7 @@ def _served(
         operands, attrs = bind(*args, **kwargs)
         bound = (operands, attrs) if operator.decomposition is not None else None
         device = common_device(operator.name, operands) or default_device()
-        if device.backend == "numpy":
+        if not device.has_kernels:
             return None, [], bound
         if thread.amp is not None:
             operands = thread.amp.cast(operator.name, operands, device)

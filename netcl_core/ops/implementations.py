@@ -120,7 +120,7 @@ class Requirements:
 
     def _uncompiled(self, device: Device) -> str | None:
         """What the device's compiler says against the template, or None."""
-        if device.backend == "numpy":
+        if not device.has_kernels:
             return f"it needs OpenCL, {device} is NumPy"
         if device.cl_device is None:  # to plan for; nothing runs on it
             return None

@@ -74,7 +74,7 @@ class OperatorCall:
         self.view = operator.view
         self.present = tuple([i for i, spec in enumerate(specs) if spec is not None])
         elements = any(each.size for each in results)
-        self.launches = device.backend == "opencl" and not operator.view and elements
+        self.launches = device.has_kernels and not operator.view and elements
         self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
         self.chosen = thread.chosen  # those in force when the call is made, not when it runs
         self._implementation: Implementation | None = None
@@ -196,7 +196,7 @@ class OperatorCall:
             check_data(operator.check, self.operands(inputs), self.attrs)
         if operator.view:
             return [inputs[0].alias(self.results[0].shape)]
-        if device.backend == "numpy":
+        if not device.has_kernels:
             return self._referred(inputs)
         specs = self.results + self.residuals if keep else self.results
         allocate = stream_of(device).allocate

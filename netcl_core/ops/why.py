@@ -223,7 +223,7 @@ def _implementations(
     operator: Operator, provider: str, device: Device, dtype: str, exact: Request | None
 ) -> tuple[list[Candidate], str]:
     """The verdict on each implementation, and the rule; without a request as far as it follows."""
-    if device.backend == "numpy":
+    if not device.has_kernels:
         rule = "the NumPy path, which computes every operator by its reference"
         label = "reference in NumPy"
         if operator.function is not None:

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from netcl_core.errors import PluginWarning
     from netcl_core.plugins.by_hand import register, unregister
     from netcl_core.plugins.commands import plugin_commands
+    from netcl_core.plugins.finder import unlocked
     from netcl_core.plugins.loading import load_installed
-    from netcl_core.plugins.locking import unlocked
     from netcl_core.plugins.manager import (
         add_templates,
         doctor_checks,
         list,
         namespace,
     )
-    from netcl_core.plugins.market.survey import Plugin
+    from netcl_core.plugins.plugin import Plugin
 
     Explanation: Any
     why: Any
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: name -> the module that has it; of an op's, `ops` does
 _NAMES: Final = {
     "Explanation": "netcl_core.ops.why",
-    "Plugin": "netcl_core.plugins.market.survey",
+    "Plugin": "netcl_core.plugins.plugin",
     "PluginWarning": "netcl_core.errors",
     "add_templates": "netcl_core.plugins.manager",
     "doctor_checks": "netcl_core.plugins.manager",
@@ -42,7 +42,7 @@ _NAMES: Final = {
     "namespace": "netcl_core.plugins.manager",
     "plugin_commands": "netcl_core.plugins.commands",
     "register": "netcl_core.plugins.by_hand",
-    "unlocked": "netcl_core.plugins.locking",
+    "unlocked": "netcl_core.plugins.finder",
     "unregister": "netcl_core.plugins.by_hand",
     "why": "netcl_core.ops.why",
 }

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from netcl_core.plugins.market.failures import said
-from netcl_core.plugins.market.survey import Plugin
+from netcl_core.plugins.failures import said
+from netcl_core.plugins.plugin import Plugin
 
 #: How long a hook may take.
 SECONDS: Final = 10.0

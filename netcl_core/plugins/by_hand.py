@@ -8,8 +8,8 @@ from typing import Any
 
 from netcl_core.errors import PluginError, message
 from netcl_core.plugins import complaints, hooks, loading
-from netcl_core.plugins.market.failures import plugin_error
-from netcl_core.plugins.market.survey import CORE_PREFIX, Plugin
+from netcl_core.plugins.failures import plugin_error
+from netcl_core.plugins.plugin import CORE_PREFIX, Plugin
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.rendering import drop_prefix, has_prefix
 

@@ -11,7 +11,7 @@ from netcl_core.errors import PluginError, message
 from netcl_core.plugins import catalogue, complaints, loading
 from netcl_core.plugins.asking import ask
 from netcl_core.plugins.kinds import KINDS
-from netcl_core.plugins.market.survey import Plugin
+from netcl_core.plugins.plugin import Plugin
 from netcl_core.plugins.registry import ambiguous, registry
 from netcl_core.plugins.resolution import Decision, Offer, canonical, decide
 
@@ -43,7 +43,7 @@ def decision_on(name: str) -> tuple[list[Offer], Decision]:
     return _decided(name, _claims(None).get(name, []))
 
 
-def providers() -> Iterator[tuple[str, str]]:
+def command_providers() -> Iterator[tuple[str, str]]:
     """Every command that somebody has, and the distribution that brings it."""
     for name, claims in _claims(None).items():
         winner = _decided(name, claims)[1].winner

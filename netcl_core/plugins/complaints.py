@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from netcl_core.errors import NetclDeprecationWarning, PluginWarning, message
+from netcl_core.plugins.failures import described, plugin_error
 from netcl_core.plugins.kinds import REGISTERED
-from netcl_core.plugins.market.failures import described, plugin_error
-from netcl_core.plugins.market.survey import Plugin
+from netcl_core.plugins.plugin import Plugin
 from netcl_core.plugins.registry import registry
 from netcl_core.plugins.resolution import canonical
 

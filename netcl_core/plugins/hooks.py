@@ -17,7 +17,7 @@ import pluggy
 
 from netcl_core import hookspecs
 from netcl_core.errors import PluginError, message
-from netcl_core.plugins.market.failures import plugin_error
+from netcl_core.plugins.failures import plugin_error
 
 _UNSERVED: Final = ("wrapper", "hookwrapper", "tryfirst", "trylast")
 _manager: Final = pluggy.PluginManager(hookspecs.PROJECT)

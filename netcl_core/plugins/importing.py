@@ -6,6 +6,7 @@ What is printed goes to stderr: standard output belongs to the program.
 
 from __future__ import annotations
 
+import importlib
 import signal
 import sys
 import threading
@@ -14,7 +15,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, final
 
-from netcl_core.plugins.market.failures import said
+from netcl_core.plugins.failures import said
+
+
+def import_object(value: str) -> Any:
+    """Import what an entry point names: `module`, or `module:attribute`."""
+    module, _, path = value.partition("[")[0].partition(":")
+    found: Any = importlib.import_module(module.strip())
+    for attribute in filter(None, path.strip().split(".")):
+        found = getattr(found, attribute)
+    return found
 
 
 @contextmanager

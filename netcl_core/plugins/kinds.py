@@ -161,8 +161,9 @@ OP_KINDS: Final = tuple(kind.name for kind in KINDS.values() if kind.is_op)
 SERVING_OPS: Final = tuple(kind.name for kind in KINDS.values() if kind.is_op or kind.serves)
 #: The kind of what an entry point brings alone, without a hook and a manifest.
 SHORT_ROAD: Final = "primitive"
-#: What has the hooks of a plugin that is data.
-DECLARED: Final = "netcl_core.ops.declared.plugin:DeclaredPlugin"
+#: The namespace whose `DeclaredPlugin(rows, templates, prefix)` has the hooks of a plugin that is
+#: data: those of the rows of its manifest and its folder of templates.
+DECLARED: Final = "data_kernels"
 #: What `netcl plugins new` starts: its KIND -> the row.
 SCAFFOLDS: Final = {kind.scaffold: kind for kind in KINDS.values() if kind.scaffold} | {
     "short": replace(

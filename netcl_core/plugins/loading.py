@@ -17,17 +17,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from netcl_core import config
-from netcl_core.plugins import complaints, hooks, locking
-from netcl_core.plugins.importing import traced, watched
+from netcl_core.plugins import complaints, hooks, importing
+from netcl_core.plugins.catalogue import how_to_get
+from netcl_core.plugins.failures import code_of, plugin_error, said
+from netcl_core.plugins.finder import finder
+from netcl_core.plugins.importing import import_object, traced, watched
 from netcl_core.plugins.kinds import DECLARED, KINDS, SHORT_ROAD, fetch, registrar
-from netcl_core.plugins.market import finding
-from netcl_core.plugins.market.failures import code_of, plugin_error
-from netcl_core.plugins.market.finding import PRIMITIVES
-from netcl_core.plugins.market.manifests import locate
-from netcl_core.plugins.market.order import in_order
-from netcl_core.plugins.market.states import States
-from netcl_core.plugins.market.survey import Plugin, shared_names, survey, unknown_names
+from netcl_core.plugins.order import in_order
+from netcl_core.plugins.plugin import PRIMITIVES, Plugin
 from netcl_core.plugins.registry import Transaction, registry
+from netcl_core.plugins.selection import shared_names
 from netcl_core.runtime.recording import uncaptured
 from netcl_core.runtime.rendering import add_prefix, promise_prefixes, share_prefixes
 
@@ -35,6 +34,8 @@ from netcl_core.runtime.rendering import add_prefix, promise_prefixes, share_pre
 known: Final[dict[str, Plugin]] = {}
 #: The hooks that are given a registrar, each once, in the order of the table of kinds.
 _REGISTRATION: Final = tuple(dict.fromkeys(kind.hook for kind in KINDS.values() if kind.registrar))
+#: The failure of a plugin that is data, where no plugin reads such.
+_UNREAD: Final = "NP106"
 
 
 # -- what is installed -----------------------------------------------------------------
@@ -52,10 +53,9 @@ def load_needed(kinds: tuple[str, ...] | None, name: str) -> None:
     elif kinds:
         _load_all(_offering(kinds, name))
     else:
-        states = States()
-        told = _look(states)
+        told = _look()
         everything = config.get("plugins-strict")
-        _load_all([each for each in known.values() if everything or not each.offers], states, told)
+        _load_all([each for each in known.values() if everything or not each.offers], told)
 
 
 def load_installed(
@@ -73,25 +73,20 @@ def load_installed(
     NETCL_LOCK_STRICT, if the lock file does not fit.
     """
     with registry.lock:
-        states = States(path)
-        told = _look(states)
-        _load_all([*known.values()], states, told, begin)
+        told = _look(path)
+        _load_all([*known.values()], told, begin)
 
 
-def _look(states: States) -> list[str]:
+def _look(memory: Path | None = None) -> list[str]:
     """Find what is installed and what it promises; returns what is to be complained of."""
-    try:
-        found = survey(states, deadly_only=True, unlocked=locking.admits_strangers())
-        locking.hold([each.source for each in found if each.source is not None])
-    finally:
-        states.save()
+    found = finder().survey(memory)
     new = [each for each in found if each.key not in known or known[each.key].state == "found"]
     for plugin in new:
         known[plugin.key] = plugin
         if plugin.state != "found":
             complaints.report(plugin)
     _promise([plugin for plugin in new if plugin.state == "found"])
-    return unknown_names(found)
+    return finder().notes(found)
 
 
 def _promise(plugins: Sequence[Plugin]) -> None:
@@ -132,7 +127,6 @@ def _offering(kinds: Sequence[str], name: str) -> list[Plugin]:
 
 def _load_all(
     plugins: Sequence[Plugin],
-    states: States | None = None,
     told: Sequence[str] = (),
     begin: Callable[[Plugin], None] = lambda plugin: None,
 ) -> None:
@@ -141,26 +135,24 @@ def _load_all(
         registry.demand.peeked = True
     new = in_order([plugin for plugin in plugins if plugin.state == "found"])
     if new:
-        _take_up_each(new, states or States(), begin)
-    locking.insist([*known.values()])
+        _take_up_each(new, begin)
+    finder().insist([*known.values()])
     told = [*told, *(complaints.unused() if new else ())]
     if config.get("plugins-strict"):
         complaints.insist(known.values(), told)
     complaints.tell(told)
 
 
-def _take_up_each(
-    plugins: Sequence[Plugin], states: States, begin: Callable[[Plugin], None]
-) -> None:
+def _take_up_each(plugins: Sequence[Plugin], begin: Callable[[Plugin], None]) -> None:
     try:
         # Who asks may be in the middle of a trace or a capture, of which plugins are no part.
         with uncaptured(), registry.demand.apart():
             for plugin in plugins:
                 if known.get(plugin.key) is plugin and plugin.state == "found":  # still
                     begin(plugin)
-                    _take_up(plugin, states)
+                    _take_up(plugin)
     finally:
-        states.save()
+        finder().save()
 
 
 def rehearse(begin: Callable[[Plugin], None], skip: Sequence[str]) -> None:
@@ -168,10 +160,10 @@ def rehearse(begin: Callable[[Plugin], None], skip: Sequence[str]) -> None:
 
     For a child process that may end at any of them; nothing is remembered on disk.
     """
-    with registry.lock, warnings.catch_warnings():
+    with registry.lock, warnings.catch_warnings(), finder().unlocked(strangers=False):
         warnings.simplefilter("ignore")
         registry.demand.ask_again(None)  # nobody is loaded but by what follows
-        found = survey(States(Path()), deadly_only=True, skip=skip)
+        found = finder().survey(Path(), skip)
         for plugin in found:
             if plugin.state == "found":
                 _add_own_templates(plugin)
@@ -181,14 +173,14 @@ def rehearse(begin: Callable[[Plugin], None], skip: Sequence[str]) -> None:
                 _load(plugin)
 
 
-def _take_up(plugin: Plugin, states: States) -> None:
+def _take_up(plugin: Plugin) -> None:
     try:
         _load(plugin)
     except BaseException:  # not the plugin's fault: it is tried again
         plugin.state = "found"
         raise
     withdraw(plugin)
-    _note(plugin, states)
+    finder().remember(plugin)
     complaints.report(plugin)
 
 
@@ -201,20 +193,8 @@ def withdraw(plugin: Plugin) -> None:
             promised.pop(offer, None)
 
 
-def _note(plugin: Plugin, states: States) -> None:
-    """Remember on disk what became of a plugin that was tried."""
-    assert plugin.source is not None  # it was found installed
-    if plugin.failed:
-        states.put(
-            plugin.source, plugin.group, plugin.name, plugin.code, plugin.reason, plugin.traceback
-        )
-    else:
-        states.clear(plugin.source, plugin.group, plugin.name)
-
-
 def _load(plugin: Plugin) -> None:
     """Import and register one plugin; whatever it raises becomes its state."""
-    assert plugin.source is not None  # it was found installed
     module = _module_of(plugin)
     importing = True
     plugin.state, plugin.own_prefix = "loading", True
@@ -222,7 +202,7 @@ def _load(plugin: Plugin) -> None:
     with watched() as interrupted:
         try:
             try:
-                loaded = _declared(plugin) or plugin.source.load(plugin.group, plugin.name)
+                loaded = _declared(plugin) or import_object(_value_of(plugin))
             except AttributeError as error:
                 raise _missing_attribute(error) from error
             importing = False
@@ -239,18 +219,31 @@ def _load(plugin: Plugin) -> None:
 
 
 def _declared(plugin: Plugin) -> Any:
-    """The hooks of a plugin that is data; None for one with code, which is imported."""
+    """The hooks of a plugin that is data; None for one with code, which is imported.
+
+    Raises PluginError NP106 where no active plugin reads data.
+    """
     if plugin.kind == "code":
         return None
-    assert plugin.source is not None  # it was found installed
-    value = plugin.source.points[plugin.group, plugin.name]
-    return fetch(DECLARED)(locate(plugin.source, value), plugin.prefix)
+    manifest = finder().manifest_of(plugin)
+    assert manifest is not None  # the survey has read it
+    assert plugin.manifest is not None
+    try:
+        row = registry.find("namespace", DECLARED)
+        reader = None if row is None else fetch(f"{row.record.module}:DeclaredPlugin")
+    except Exception as error:  # the reader is a plugin, too
+        given = f"what reads plugins that are data failed: {said(error)}"
+        raise plugin_error(_UNREAD, given) from error
+    if reader is None:
+        remedy = how_to_get(DECLARED, "namespace")
+        raise plugin_error(_UNREAD, f"it is data, and no active plugin reads it. {remedy}")
+    return reader(plugin.manifest.rows, manifest.parent / "templates", plugin.prefix)
 
 
 def _missing_attribute(error: AttributeError) -> AttributeError:
     """The error with its code, if it comes from the look-up of the object and not from a module."""
     innermost = traceback.extract_tb(error.__traceback__)[-1].filename
-    if innermost == finding.__file__:
+    if innermost == importing.__file__:
         error.code = "NP205"  # type: ignore[attr-defined]
     return error
 
@@ -258,10 +251,15 @@ def _missing_attribute(error: AttributeError) -> AttributeError:
 # -- entering one plugin ---------------------------------------------------------------
 
 
+def _value_of(plugin: Plugin) -> str:
+    """What the entry point of an installed plugin names."""
+    value: str = plugin.source.points[plugin.group, plugin.name]
+    return value
+
+
 def _module_of(plugin: Plugin) -> str:
     """The module that an entry point names."""
-    assert plugin.source is not None  # it was found installed
-    return plugin.source.points[plugin.group, plugin.name].partition(":")[0].strip()
+    return _value_of(plugin).partition(":")[0].strip()
 
 
 def _package_named(plugin: Plugin) -> str:

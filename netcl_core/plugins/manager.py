@@ -12,14 +12,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from netcl_core import config
 from netcl_core.errors import MissingNamespaceError, message, plain
-from netcl_core.plugins import loading, locking
+from netcl_core.plugins import loading
 from netcl_core.plugins.asking import ask
 from netcl_core.plugins.catalogue import how_to_get
-from netcl_core.plugins.market.survey import Plugin
+from netcl_core.plugins.finder import finder, unlocked
+from netcl_core.plugins.plugin import Plugin
 from netcl_core.plugins.registry import registry
-from netcl_core.plugins.resolution import lock_is_strict
 from netcl_core.runtime.rendering import add_prefix
 
 
@@ -63,8 +62,8 @@ def doctor_checks() -> Sequence[tuple[str, bool, str]]:
     Also where a strict lock file does not fit: that is a finding, and loads the plugins all
     the same.
     """
-    with locking.unlocked(strangers=False):
-        return [*_failures(), *_lock_check(), *_reports()]
+    with unlocked(strangers=False):
+        return [*_failures(), *finder().checks(list()), *_reports()]
 
 
 def _failures() -> Iterable[tuple[str, bool, str]]:
@@ -72,17 +71,6 @@ def _failures() -> Iterable[tuple[str, bool, str]]:
         if plugin.failed:
             text = f"{plugin.code}: {plugin.reason.rstrip('.')}. {plugin.remedy}"
             yield f"plugin {plugin.name} of {plugin.distribution}", False, text
-
-
-def _lock_check() -> Iterable[tuple[str, bool, str]]:
-    installed = [plugin.source for plugin in list() if plugin.source is not None]
-    found = locking.verdict(installed) if config.get("plugins-autoload") else None
-    if found is None:
-        return
-    chosen = found.lock if lock_is_strict() else None
-    missing = [] if chosen is None else locking.lacking(chosen, list())
-    text = "\n".join([*found.differences, *missing]) or f"{found.path} fits"
-    yield "lock file", found.fits and not missing, text
 
 
 def _reports() -> Iterable[tuple[str, bool, str]]:

@@ -57,7 +57,7 @@ class Recording(StreamWrapper):
     def __init__(self, device: Device) -> None:
         super().__init__(stream_of(device))
         self._memory: Stream = NumpyStream(device)
-        if device.backend == "opencl":
+        if device.has_kernels:
             self._memory = OpenCLStream(device, memory_of_graph(device))
         self._made: dict[int, Any] = {}
         self.commands: list[Command] = []
@@ -78,7 +78,7 @@ class Recording(StreamWrapper):
         buffer = self._memory.allocate(size, dtype)
         key = identity(buffer)
         if buffer is not None and key not in self._made:
-            pooled = self.device.backend == "opencl"
+            pooled = self.device.has_kernels
             handle = opencl_module().Buffer.from_int_ptr(key, True) if pooled else buffer
             self._made[key] = handle
         return buffer

@@ -105,6 +105,11 @@ class StreamWrapper:
 
 
 _Replacement = TypeVar("_Replacement", bound=Stream)
+#: Of each backend, what runs its work.
+_STREAMS: Final[dict[str, Callable[[Device], Stream]]] = {
+    "numpy": NumpyStream,
+    "opencl": OpenCLStream,
+}
 _own: Final[dict[Device, Stream]] = {}
 #: By thread and device. Empty almost always, which is all that a hot path asks.
 replaced: Final[dict[tuple[int, Device], Stream]] = {}
@@ -123,8 +128,7 @@ def own_stream(device: Device) -> Stream:
     """The device's own stream, which all threads share; made on first use."""
     found = _own.get(device)
     if found is None:
-        made: Stream = NumpyStream(device) if device.backend == "numpy" else OpenCLStream(device)
-        found = _own.setdefault(device, made)
+        found = _own.setdefault(device, _STREAMS[device.backend](device))
     return found
 
 

@@ -243,7 +243,7 @@ def sum_to(gradient: Tensor, shape: Shape) -> Tensor:
         return Tensor.full(shape, 0, dtype, device)
     stream = stream_of(device)
     buffer = stream.allocate(math.prod(shape), DTYPES[dtype])
-    if device.backend == "numpy":
+    if not device.has_kernels:
         forms = [(gradient.shape, dtype), (shape, dtype)]
         stream.host_call(partial(_sum_on_host, axes), [gradient.buffer], [buffer], forms)
     else:

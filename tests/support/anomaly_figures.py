@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 from netcl_plugin_kit.numerics.checking import find_doubt
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import records_of, table_of
 from netcl_plugin_kit.testing.derived import derived_cases
+from netcl_plugin_kit.testing.samples import FLOATS, is_floating
 
 import netcl_core.autograd as ag
 from netcl_core.codegen.primitives import AutogradPrimitive
@@ -27,8 +29,6 @@ from netcl_core.hardware.device_table import get_device, use_device
 from netcl_core.tape.gradients import whole
 from netcl_core.tensors.host_data import Array
 from netcl_core.tensors.tensor import Tensor
-from netcl_core.testing.cases import Case
-from netcl_core.testing.samples import FLOATS, is_floating
 
 PLUGINS = ("elementwise", "tensor", "linalg", "losses")
 FACTORS = (1.01, 0.99, -1.0, 388.0)

@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from netcl_plugin_kit import testing
+
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import amp, autodiff, data, nn, optim, testing
+from netcl_core import amp, autodiff, data, nn, optim
 from netcl_core.autograd import AutogradPrimitive, ops
 from netcl_core.codegen.primitives import REQUIRED
 from netcl_core.plugins.registry import registry
@@ -28,7 +30,10 @@ PLACES = {
     "netcl_core.amp": (amp, "Mixed precision."),
     "netcl_core.autodiff": (autodiff, "GradManager."),
     "netcl_core.plugins": (nc.plugins, "What is installed, and who serves an op."),
-    "netcl_core.testing": (testing, "For authors of plugins: what cases are made of, and the kit."),
+    "netcl_plugin_kit.testing": (
+        testing,
+        "For authors of plugins: what cases are made of, and the kit.",
+    ),
 }
 #: What the core writes where the author of an op wrote nothing.
 _SAYS_NOTHING = re.compile(r"\w+\(.*\)$|The elementwise op \w+\.$")

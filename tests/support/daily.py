@@ -25,10 +25,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import pytest
+from netcl_plugin_kit.testing import devices
 
 import netcl_core as nc
 from netcl_core.hardware import device_table
-from netcl_core.testing import devices
 
 #: What fuzz tests and samples draw by; the same all day, in Greenwich.
 SEED: Final = int(

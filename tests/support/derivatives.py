@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.inputs import for_inputs
+from netcl_plugin_kit.testing.samples import is_floating
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.tensors.host_data import Array, Shape
-from netcl_core.testing.cases import Case
-from netcl_core.testing.samples import is_floating
 
 torch = pytest.importorskip("torch")
 

@@ -42,13 +42,22 @@ _NOTES: Final = "ENGINE_FAULT_NOTES"
 
 
 class Fault(NamedTuple):
-    """A change of one line; `file` lies in netcl_core, the lines are without their indentation."""
+    """A change of one line, which is given without its indentation.
+
+    `file` lies in netcl_core, or in netcl-market if it begins with `netcl_market/`.
+    """
 
     name: str
     part: str
     file: str
     before: str
     after: str
+
+
+def path_of(fault: Fault) -> str:
+    """The file of a fault as seen from the root."""
+    market = fault.file.startswith("netcl_market/")
+    return f"{'plugins/netcl-market/src' if market else 'netcl_core'}/{fault.file}"
 
 
 class Verdict(NamedTuple):
@@ -147,29 +156,29 @@ array-made-writeable guards jit/watch.py
 second-name guards jit/readings.py
 - op, commutative = primitive.alias_of or op, primitive.commutative
 + commutative = primitive.commutative
-editable-when-strict lock plugins/market/lock_verification.py
+editable-when-strict lock netcl_market/lock_verification.py
 - if pin.editable and not strict:
 + if pin.editable:
-time-of-inode lock plugins/market/file_digests.py
+time-of-inode lock netcl_market/file_digests.py
 - return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 + return found.st_size, found.st_mtime_ns, found.st_mtime_ns, found.st_ino
-devices-disagree lock plugins/market/lock.py
+devices-disagree lock netcl_market/lock.py
 - return said.pop() if len(said) == 1 else ()
 + return said.pop() if said else ()
-unlocked-for-good lock plugins/locking.py
+unlocked-for-good lock netcl_market/locking.py
 - registry.hold_to(choices)
 + registry.hold_to(None)
 setting-before-lock lock plugins/resolution.py
 - settings = (by_lock, _ranked) if lock_is_strict() else (_ranked, by_lock)
 + settings = (_ranked, by_lock)
-other-files-same-version loading plugins/market/states.py
+other-files-same-version loading netcl_market/states.py
 - if (found.version, found.record) == (distribution.version, distribution.fingerprint()):
 + if found.version == distribution.version:
-sibling-switched-off loading plugins/market/survey.py
+sibling-switched-off loading plugins/selection.py
 - return own in {"", plugin.name} and canonical(plugin.distribution) in named(distribution)
 + return canonical(plugin.distribution) in named(distribution)
-code-trusted-as-data loading plugins/market/survey.py
-- if trust == "all" or (trust == "data" and plugin.kind == "data"):
+code-trusted-as-data loading plugins/selection.py
+- if trust == "all" or (trust == "data" and _without_code(plugin)):
 + if trust == "all" or trust == "data":
 seen-while-loading loading plugins/registry.py
 - if not promised or self.demand.peeked:
@@ -191,7 +200,7 @@ def seeded(fault: Fault, text: str) -> str:
     places = [i for i, line in enumerate(lines) if line.strip() == fault.before]
     if len(places) != 1:
         raise LookupError(
-            f"{fault.name}: netcl_core/{fault.file} has {len(places)} times the line "
+            f"{fault.name}: {path_of(fault)} has {len(places)} times the line "
             f"`{fault.before}`, expected once; the code has moved on"
         )
     lines[places[0]] = lines[places[0]].replace(fault.before, fault.after)
@@ -225,7 +234,7 @@ def _groups(fault: Fault) -> Iterator[list[str]]:
     """What one process after the other runs; of the test on the page what the day leaves of it."""
     if before := published()[fault.name].test:
         yield [before.partition("[")[0]]
-    near = nearest.nearest({ROOT / "netcl_core" / fault.file}, _uses())
+    near = nearest.nearest({ROOT / path_of(fault)}, _uses())
     files = [str(path.relative_to(ROOT)) for path in near if path.name != _OWN]
     yield from (files[i : i + _FILES] for i in range(0, len(files), _FILES))
 
@@ -236,7 +245,7 @@ def tried(fault: Fault, seconds: float) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="netcl-fault-") as folder:
         place = Path(folder) / "checkout"
         shutil.copytree(ROOT, place, ignore=shutil.ignore_patterns(".*", "build"))
-        path = place / "netcl_core" / fault.file
+        path = place / path_of(fault)
         right = path.read_text(encoding="utf-8")
         wrong = seeded(fault, right)
         past: list[str] = []  # tests that fail without the fault, too
@@ -301,7 +310,7 @@ def main() -> None:
     chosen = [fault for fault in FAULTS if not given.names or fault.name in given.names]
     for fault in chosen:
         try:
-            seeded(fault, (ROOT / "netcl_core" / fault.file).read_text(encoding="utf-8"))
+            seeded(fault, (ROOT / path_of(fault)).read_text(encoding="utf-8"))
         except LookupError as error:
             sys.exit(f"engine_faults: {error}")
     with ThreadPoolExecutor(given.jobs) as pool:

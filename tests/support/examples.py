@@ -1,7 +1,7 @@
 """Runs examples written as `>>>` with their output: of docstrings, and of pages' `pycon` blocks.
 
-They find `nc`, `ag` and `np`, those of netcl_core.testing also its names; `...` in an output stands
-for anything.
+They find `nc`, `ag` and `np`, those of the conformance kit also its names; `...` in an output
+stands for anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 
-KIT = "netcl_core.testing"
+KIT = "netcl_plugin_kit.testing"
 
 
 def public(face: str) -> Iterator[tuple[str, Any]]:

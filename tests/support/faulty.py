@@ -332,7 +332,7 @@ FAULTY: dict[str, Faulty] = {
 import numpy as np
 from netcl_core import Kernel, Kernels, Spec, hookimpl
 from netcl_core.autograd import Implementation, Operator
-from netcl_core.testing import Case, normal
+from netcl_plugin_kit.testing import Case, normal
 
 
 def plan(request):
@@ -389,7 +389,7 @@ plugin = Plugin()
         {
             PLUGIN: REGISTER
             + "    @hookimpl\n    def netcl_conformance_cases(self, op):\n"
-            + "        from netcl_core.testing import Case, normal\n"
+            + "        from netcl_plugin_kit.testing import Case, normal\n"
             + "        return [Case(op, (normal(),), xfail={'derivative': 'rounding'})]\n"
             + END
         },

@@ -24,22 +24,22 @@ from broken import BROKEN, DEADLY
 from faulty import FAULTY
 from harness.pages import last_records, section
 from harness.plot import svg
+from netcl_market.failures import FAILURES
 from netcl_plugin_kit.check.findings import KINDS as STATIC_FINDINGS
 from netcl_plugin_kit.check.findings import NOTES
 from netcl_plugin_kit.new.names import Names
 from netcl_plugin_kit.new.project import rendered
+from netcl_plugin_kit.testing import vocabulary
 from netcl_plugin_kit.testing.findings import KINDS as RUN_FINDINGS
 
 import netcl_core as nc
 from netcl_core import config, errors, hookspecs
 from netcl_core.plugins.kinds import KINDS, SCAFFOLDS
-from netcl_core.plugins.market.failures import FAILURES
-from netcl_core.testing import vocabulary
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = "netcl_core/plugins/catalogue.json"
 RECORDS = ROOT / "benchmarks" / "records"
-SCHEMA = "netcl_core/plugins/market/manifest_schema.json"
+SCHEMA = "plugins/netcl-market/src/netcl_market/manifest_schema.json"
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -101,7 +101,7 @@ def failures_table() -> Iterator[str]:
         examples.setdefault(row.failure, []).append(row.what)
     yield "| code | state | what is wrong | what to do | proved with |"
     yield "|---|---|---|---|---|"
-    for code, kind in FAILURES.items():
+    for code, kind in sorted(FAILURES.items()):
         proof = "; ".join(examples.get(code, []))
         anchor = f'<a id="{code.lower()}"></a>{code}'
         yield f"| {anchor} | {kind.state} | {kind.meaning} | {kind.remedy} | {proof} |"

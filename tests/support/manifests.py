@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import renewal
+from netcl_market.finding import FILE
+from netcl_market.manifests import SCHEMA
 from netcl_plugin_kit.check.registration import pairs, provided, toml, unpromise
+from netcl_plugin_kit.testing import table_of
 
 from netcl_core.plugins.loading import load_installed
-from netcl_core.plugins.market.finding import FILE
-from netcl_core.plugins.market.manifests import SCHEMA
-from netcl_core.testing import table_of
 from netcl_core.version import API_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]

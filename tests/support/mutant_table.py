@@ -23,11 +23,11 @@ import op_table
 from netcl_plugin_kit.check.full import run_all
 from netcl_plugin_kit.faults.expression_faults import Fault, expression_faults
 from netcl_plugin_kit.faults.mutants import WANTED, MutantVerdict, by_kind, rows_of, summary
+from netcl_plugin_kit.testing import usable_devices
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.reference import torch_module
 
 from netcl_core.codegen.primitives import AutogradPrimitive
-from netcl_core.testing import usable_devices
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "mutants.md"

@@ -18,12 +18,12 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+from netcl_plugin_kit.testing import Table, run_level, table_of, usable_devices
 from netcl_plugin_kit.testing.records import Outcome
 from netcl_plugin_kit.testing.reference import torch_module
 
 from netcl_core.hardware.device import Device
 from netcl_core.plugins.registry import registry
-from netcl_core.testing import Table, run_level, table_of, usable_devices
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "ops.md"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 from netcl_core.runtime.stream import StreamWrapper
-from netcl_core.testing import usable_devices
 
 DEVICES = usable_devices()
 OPENCL = [device for device in DEVICES if device.backend == "opencl"]

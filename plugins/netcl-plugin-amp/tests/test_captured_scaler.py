@@ -9,6 +9,7 @@ import pytest
 from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import usable_devices
 from scaled import DEVICES, leaf
 
 import netcl_core as nc
@@ -16,7 +17,6 @@ import netcl_core.autograd as ag
 from netcl_core import Device, amp, nn, optim
 from netcl_core.errors import DeviceError, ReplayError
 from netcl_core.runtime.stream import StreamWrapper, stream_of, use_stream
-from netcl_core.testing import usable_devices
 
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 KINDS: list[tuple[str, dict[str, Any]]] = [

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import recorded
 from scaled import HALF, OPENCL, WIDE, Reads, fill, leaf
 
 import netcl_core as nc
@@ -16,7 +17,6 @@ from netcl_core.errors import (
     GradientError,
 )
 from netcl_core.runtime.stream import use_stream
-from netcl_core.testing.streams import recorded
 
 torch = pytest.importorskip("torch")
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import TOLERANCE, usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.testing import TOLERANCE, usable_devices
 
 DEVICES = usable_devices()
 OPENCL = [device for device in DEVICES if device.backend == "opencl"]

@@ -11,11 +11,11 @@ from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_kit.kernels.sources import sources_of
+from netcl_plugin_kit.testing import TOLERANCE
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError
-from netcl_core.testing import TOLERANCE
 
 FEW = settings(
     max_examples=examples(15),  # each builds a handful of kernels

@@ -13,11 +13,11 @@ from daily import today
 from netcl_plugin_conv import conv_gpu
 from netcl_plugin_conv.conv_tiles import TILES
 from netcl_plugin_conv.convolution import CONVOLUTIONS, WEIGHTS
+from netcl_plugin_kit.testing import recorded
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.plugins.registry import registry
-from netcl_core.testing.streams import recorded
 
 H200 = {"kind": "gpu", "compute_units": 132, "max_work_group_size": 1024, "local_mem_bytes": 49152}
 

@@ -15,6 +15,7 @@ from daily import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_conv import max_windows, resampling
+from netcl_plugin_kit.testing import FLOATS, TOLERANCE, usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -22,7 +23,6 @@ from netcl_core import Device
 from netcl_core.cli import main
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError
 from netcl_core.ops.tuning import forced
-from netcl_core.testing import FLOATS, TOLERANCE, usable_devices
 
 torch = pytest.importorskip("torch")
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 from netcl_core import data
 from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError
-from netcl_core.testing import usable_devices
 
 
 def numbers(count: int = 10) -> data.TensorDataset:

@@ -10,11 +10,10 @@ import pytest
 from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import recorded, usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.testing import usable_devices
-from netcl_core.testing.streams import recorded
 
 DEVICES = usable_devices()
 OPENCL = [device for device in DEVICES if device.backend == "opencl"]

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Device
 from netcl_core.errors import AttributeValueError, ShapeError
 from netcl_core.hardware import programs
-from netcl_core.testing import usable_devices
 
 everywhere = pytest.mark.parametrize("device", usable_devices(), ids=str)
 

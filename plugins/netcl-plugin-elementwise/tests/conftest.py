@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from netcl_plugin_kit.testing import recorded
 
 import netcl_core as nc
 from netcl_core.errors import DeviceError
 from netcl_core.hardware import programs as cache
 from netcl_core.plugins.registry import registry
-from netcl_core.testing.streams import recorded
 
 #: The NumPy path, and the OpenCL runtimes that the tests know by a part of their name.
 DEVICES = ["cpu", "opencl:intel", "opencl:portable", "opencl:nvidia"]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from netcl_plugin_elementwise.conformance import CASES
+from netcl_plugin_kit.testing import check_values
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.testing import check_values
 
 BY_NAME = {str(case): case for case in CASES}
 #: Shapes of two inputs: vectors in full rows, split rows, tails, one element, none at all.

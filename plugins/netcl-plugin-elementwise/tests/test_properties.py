@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from daily import examples
 from netcl_plugin_elementwise.conformance import CASES
+from netcl_plugin_kit.testing import FLOATS, Case, check_values
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.testing import FLOATS, Case, check_values
 
 hypothesis = pytest.importorskip("hypothesis")
 from hypothesis import given, settings  # noqa: E402 - after importorskip

@@ -11,11 +11,11 @@ import pytest
 from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, NetclError, ShapeError
-from netcl_core.testing import usable_devices
 
 torch = pytest.importorskip("torch")
 attention = ag.scaled_dot_product_attention

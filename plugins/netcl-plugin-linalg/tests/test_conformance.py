@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from netcl_core.testing.suite import conformance
+from netcl_plugin_kit.testing import conformance
 
 TestConformance = conformance("netcl-plugin-linalg")

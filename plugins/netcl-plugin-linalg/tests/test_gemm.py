@@ -10,12 +10,12 @@ import pytest
 from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import usable_devices
 from netcl_plugin_linalg import gemm_tiles
 from netcl_plugin_linalg.gemm_tiles import SPACE, TILES, default_tile
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.testing import usable_devices
 
 #: How far a result may be from that in float64, as a part of the largest.
 CLOSE = {"float32": 3e-6, "float16": 1e-3, "bfloat16": 8e-3, "float64": 1e-14, "int32": 0.0}

@@ -13,6 +13,7 @@ import pytest
 from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import TOLERANCE, check_values, recorded, usable_devices
 from netcl_plugin_linalg import conformance, gemm_gpu
 from netcl_plugin_linalg.attention_cases import ATTENTION
 from netcl_plugin_linalg.gemm import Product
@@ -24,8 +25,6 @@ from netcl_core.errors import PluginError
 from netcl_core.hardware.device import opencl_module, stand_in
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.memory import memory_of
-from netcl_core.testing import TOLERANCE, check_values, usable_devices
-from netcl_core.testing.streams import recorded
 
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 #: The device on which every tile is tried; the second runtime takes seconds for a large one.

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import Case, check_values, normal, uniform, usable_devices
 
 import netcl_core.autograd as ag
-from netcl_core.testing import Case, check_values, normal, uniform, usable_devices
 
 CLASSES = 23
 

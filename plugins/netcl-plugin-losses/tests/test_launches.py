@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import recorded, usable_devices
 from netcl_plugin_losses.class_mean import CLASS_MEAN
 from netcl_plugin_losses.nll import NLL_ROWS_BACKWARD
 from netcl_plugin_losses.rows import CROSS_ENTROPY_ROWS_BACKWARD
@@ -14,8 +15,6 @@ from netcl_plugin_losses.rows import CROSS_ENTROPY_ROWS_BACKWARD
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import ShapeError
-from netcl_core.testing import usable_devices
-from netcl_core.testing.streams import recorded
 
 DEVICES = usable_devices()
 OPENCL = [device for device in DEVICES if device.backend == "opencl"]

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Device, nn
 from netcl_core.errors import AttributeValueError, ShapeError
-from netcl_core.testing import usable_devices
 
 torch = pytest.importorskip("torch")
 

@@ -9,12 +9,12 @@ import pytest
 from both import DEVICES, compare, drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import recorded
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import nn
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError
-from netcl_core.testing.streams import recorded
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import recorded, usable_devices
 from netcl_plugin_optim import gradients
 
 import netcl_core as nc
 from netcl_core import Device, nn, optim
 from netcl_core.errors import AttributeValueError, DeviceError, GradientError
-from netcl_core.testing import usable_devices
-from netcl_core.testing.streams import recorded
 
 torch = pytest.importorskip("torch")
 

@@ -9,14 +9,13 @@ import pytest
 from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import recorded, usable_devices
 from netcl_plugin_optim.powers import power, root_power
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Device, Kernel, Kernels, optim
 from netcl_core.errors import ArgumentError, DeviceError
-from netcl_core.testing import usable_devices
-from netcl_core.testing.streams import recorded
 
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 KINDS: list[tuple[str, dict[str, Any]]] = [

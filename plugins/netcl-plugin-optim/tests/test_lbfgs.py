@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 from netcl_core import optim
 from netcl_core.errors import ArgumentError, AttributeValueError
-from netcl_core.testing import usable_devices
 
 torch = pytest.importorskip("torch")
 START = np.array([-1.2, 1.0, 0.7, -0.3, 2.0])

@@ -9,11 +9,11 @@ import pytest
 from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Device, optim
-from netcl_core.testing import usable_devices
 
 torch = pytest.importorskip("torch")
 KINDS: list[tuple[str, dict[str, Any]]] = [

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import recorded, usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -18,8 +19,6 @@ from netcl_core.errors import (
     MutationError,
 )
 from netcl_core.hardware import programs as cache
-from netcl_core.testing import usable_devices
-from netcl_core.testing.streams import recorded
 
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 KINDS: list[tuple[str, dict[str, Any]]] = [

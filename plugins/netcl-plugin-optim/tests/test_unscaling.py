@@ -9,12 +9,11 @@ import pytest
 from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import recorded, usable_devices
 
 import netcl_core as nc
 from netcl_core import Device, optim
 from netcl_core.errors import ArgumentError, DeviceError
-from netcl_core.testing import usable_devices
-from netcl_core.testing.streams import recorded
 
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 everywhere = pytest.mark.parametrize("device", usable_devices(), ids=str)

@@ -10,13 +10,13 @@ import pytest
 from daily import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import TOLERANCE, usable_devices
 from netcl_plugin_tensor import norm_columns, norm_runs
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Device
 from netcl_core.errors import ArgumentError, DtypeError, ShapeError
-from netcl_core.testing import TOLERANCE, usable_devices
 
 torch = pytest.importorskip("torch")
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import FLOATS, TOLERANCE, usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.opencl_stream import OpenCLStream
-from netcl_core.testing import FLOATS, TOLERANCE, usable_devices
 
 torch = pytest.importorskip("torch")
 

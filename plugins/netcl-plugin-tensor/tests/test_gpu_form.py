@@ -10,11 +10,11 @@ import pytest
 from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import FLOATS, TOLERANCE, Case, check_values, normal, usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.codegen import reduction_gpu
-from netcl_core.testing import FLOATS, TOLERANCE, Case, check_values, normal, usable_devices
 
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 ALL = ("bool", "uint8", "int32", "int64", *FLOATS)

@@ -8,13 +8,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 from netcl_plugin_tensor import line_sums, lines_gpu
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.plugins.registry import registry
-from netcl_core.testing import usable_devices
 
 DEVICES = usable_devices()
 OPENCL = [device for device in DEVICES if device.backend == "opencl"]

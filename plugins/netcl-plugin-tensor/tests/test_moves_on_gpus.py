@@ -12,6 +12,7 @@ import pytest
 from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import usable_devices
 from netcl_plugin_tensor import lines_gpu, strided_gpu
 from netcl_plugin_tensor.views import View, whole
 
@@ -19,7 +20,6 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.opencl_stream import OpenCLStream
-from netcl_core.testing import usable_devices
 
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 DTYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16,

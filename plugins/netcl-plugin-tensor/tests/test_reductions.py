@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError
-from netcl_core.testing import usable_devices
 
 RANDOM = np.random.default_rng(3)
 X = RANDOM.standard_normal((5, 17, 19))

@@ -10,10 +10,10 @@ import pytest
 from daily import today
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import run_level, table_of, usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.testing import run_level, table_of, usable_devices
 
 pytest.importorskip("netcl_plugin_elementwise")
 

@@ -10,10 +10,10 @@ import pytest
 from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing import FLOATS, Case, check_values, normal, usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.testing import FLOATS, Case, check_values, normal, usable_devices
 
 torch = pytest.importorskip("torch")
 X = normal(3)

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError
-from netcl_core.testing import usable_devices
 
 X = np.random.default_rng(1).standard_normal((4, 3, 5))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 from netcl_plugin_linalg.attention_steps import attended as by_ops
 from netcl_plugin_tensorcore import attention
 from netcl_plugin_tensorcore.attention import Tile, attended, gradients
@@ -18,7 +19,6 @@ from netcl_core.errors import DeviceError
 from netcl_core.hardware.device import stand_in
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime import rendering
-from netcl_core.testing import usable_devices
 
 registry.load()  # which makes the templates known
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]

@@ -19,6 +19,7 @@ from netcl_plugin_conv.convolution import (
     problem_of_transposed,
     problem_of_weights,
 )
+from netcl_plugin_kit.testing import usable_devices
 from netcl_plugin_tensorcore import convolutions
 from netcl_plugin_tensorcore.convolutions import convolved, plain_task, transposed_task, unsuited
 from netcl_plugin_tensorcore.products import TYPES, Tile
@@ -28,7 +29,6 @@ import netcl_core.autograd as ag
 from netcl_core.hardware.device import stand_in
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime import rendering
-from netcl_core.testing import usable_devices
 
 registry.load()  # which makes the templates known
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]

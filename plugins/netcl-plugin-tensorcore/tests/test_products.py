@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 from netcl_plugin_linalg.gemm import Product
 from netcl_plugin_tensorcore import products
 from netcl_plugin_tensorcore.products import TILES, Tile, multiplied, unsuited
@@ -25,7 +26,6 @@ from netcl_core.autograd import Requirements
 from netcl_core.hardware.device import stand_in
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime import rendering
-from netcl_core.testing import usable_devices
 
 registry.load()  # which makes the templates known
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]

@@ -85,7 +85,7 @@ import sys
 import netcl_core as nc
 assert {"nn", "optim", "data", "train"} <= {plugin.name for plugin in nc.plugins.list()}
 ours = ("netcl_plugin_train", "netcl_plugin_nn", "netcl_plugin_optim", "netcl_plugin_data")
-loaded = {name for name in sys.modules if name.startswith(ours)}
+loaded = {name for name in sys.modules if name.partition(".")[0] in ours}
 # records of a pattern, and of the ops of recurrent steps
 records = {"netcl_plugin_optim.written_out", *("netcl_plugin_nn." + name
            for name in ("gates", "sequences", "time_steps"))}

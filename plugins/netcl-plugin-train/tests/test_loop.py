@@ -12,9 +12,10 @@ from netcl_plugin_train.loop import History, TrainingError, accuracy, fit
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import data, nn, optim
-from netcl_core.testing import usable_devices
 
-everywhere = pytest.mark.parametrize("device", usable_devices(), ids=str)
+everywhere = pytest.mark.parametrize(
+    "device", [each for each in nc.devices() if not each.simulator], ids=str
+)
 
 
 def points() -> data.TensorDataset:

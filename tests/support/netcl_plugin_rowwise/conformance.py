@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from netcl_plugin_kit.testing import Case, indices, normal
+
 import netcl_core.autograd as ag
-from netcl_core.testing import Case, indices, normal
 
 X = normal()
 

@@ -1,6 +1,6 @@
 """Every installed op under the policy: in which dtype it is computed, and how precisely."""
 
-from netcl_core.testing.suite import conformance
+from netcl_plugin_kit.testing import conformance
 
 from netcl_plugin_half_inference.policies import FLOAT32, POLICY
 

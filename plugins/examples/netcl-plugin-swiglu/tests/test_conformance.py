@@ -1,5 +1,5 @@
 """Values, gradients, dtypes, shapes, fusion and more, on every OpenCL device here and on NumPy."""
 
-from netcl_core.testing.suite import conformance
+from netcl_plugin_kit.testing import conformance
 
 TestConformance = conformance("netcl-plugin-swiglu")

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
+from netcl_plugin_kit.testing import Scenario
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Tensor, optim
-from netcl_core.testing import Scenario
 from netcl_plugin_amp.grad_scaler import GradScaler
 
 #: One element, none, an odd size, several blocks with a tail.

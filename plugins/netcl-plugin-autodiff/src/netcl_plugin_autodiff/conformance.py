@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from netcl_plugin_kit.testing import Scenario
 
 from netcl_core import Device, Tensor
 from netcl_core.autograd import AutogradPrimitive
-from netcl_core.testing import Scenario
 from netcl_plugin_autodiff.grad_manager import GradManager
 
 #: No element, one, an odd number, several blocks with a tail.

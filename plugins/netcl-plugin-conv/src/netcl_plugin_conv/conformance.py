@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netcl_core.testing import Case
+from netcl_plugin_kit.testing import Case
+
 from netcl_plugin_conv import conv_cases, pool_cases
 
 CASES: Sequence[Case] = [*conv_cases.CASES, *pool_cases.CASES]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from netcl_plugin_kit.testing import Case, normal
+
 import netcl_core.autograd as ag
-from netcl_core.testing import Case, normal
 
 X = normal()
 Shape = tuple[int, ...]

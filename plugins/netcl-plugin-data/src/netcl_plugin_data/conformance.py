@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from netcl_plugin_kit.testing import Scenario
 
 from netcl_core import Device
-from netcl_core.testing import Scenario
 from netcl_plugin_data import api
 
 COUNT: Final = 103

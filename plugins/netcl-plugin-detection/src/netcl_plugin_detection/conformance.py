@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from netcl_plugin_kit.testing import Case, normal, uniform
 from netcl_plugin_losses.conformance import AT_EDGES, BEYOND, TRIPLES, edges, loss
-
-from netcl_core.testing import Case, normal, uniform
 
 X, P = normal(), uniform(0.05, 0.95)
 

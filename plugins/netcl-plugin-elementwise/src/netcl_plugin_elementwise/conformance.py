@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from netcl_plugin_kit.testing import FLOATS, MILD, Case, masks, normal, uniform, whole
+
 import netcl_core.autograd as ag
-from netcl_core.testing import FLOATS, MILD, Case, masks, normal, uniform, whole
 from netcl_plugin_elementwise.more_cases import MORE
 
 WIDE = uniform(-6, 6)

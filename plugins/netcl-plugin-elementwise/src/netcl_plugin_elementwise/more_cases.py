@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netcl_core.testing import FLOATS, INTEGERS, MILD, Case, uniform, whole
+from netcl_plugin_kit.testing import FLOATS, INTEGERS, MILD, Case, uniform, whole
 
 WIDE = uniform(-6, 6)
 ALL = uniform(-3, 3)

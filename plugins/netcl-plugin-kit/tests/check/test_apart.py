@@ -23,7 +23,7 @@ LEAVING = """
 import os
 from netcl_core import Spec
 from netcl_core.autograd import Operator
-from netcl_core.testing import Case, normal
+from netcl_plugin_kit.testing import Case, normal
 
 
 class Leaving(Plugin):

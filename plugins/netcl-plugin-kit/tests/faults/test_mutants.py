@@ -21,7 +21,7 @@ from netcl_plugin_kit.faults.kernel_mutants import run_kernel_mutants
 from netcl_plugin_kit.faults.mutants import WANTED, rows_of, run_mutants
 from netcl_plugin_kit.faults.sanitizer import NO_START, Simulated, SimulatorJob
 from netcl_plugin_kit.faults.substitution import substituted
-from netcl_plugin_kit.testing import reference
+from netcl_plugin_kit.testing import Case, Table, reference, table_of, uniform
 from netcl_plugin_kit.testing.records import Outcome
 from netcl_plugin_kit.testing.reference import torch_module
 from netcl_plugin_kit.testing.renderings import kernel_sources
@@ -30,7 +30,6 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive, composite
 from netcl_core.plugins.registry import Row, registry
-from netcl_core.testing import Case, Table, table_of, uniform
 
 NUMPY = nc.get_device("cpu")
 needs_torch = pytest.mark.skipif(torch_module() is None, reason="PyTorch is not installed")

@@ -11,18 +11,18 @@ import distributions
 import pytest
 from netcl_plugin_kit.faults import sanitizer
 from netcl_plugin_kit.faults.sanitizer import Simulated
+from netcl_plugin_kit.testing import Table
 
 import netcl_core as nc
 from netcl_core.hardware import runtimes
 from netcl_core.plugins.registry import registry
-from netcl_core.testing import Table
 
 FAULTY = """
 import os
 import numpy as np
 from netcl_core import Kernel, Kernels, Spec, hookimpl
 from netcl_core.autograd import Implementation, Operator
-from netcl_core.testing import Case, normal
+from netcl_plugin_kit.testing import Case, normal
 
 BOTH = (("in", 0), ("out", 0))
 OPS = {

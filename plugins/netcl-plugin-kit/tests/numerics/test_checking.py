@@ -8,12 +8,12 @@ from typing import Any
 import anomaly_figures as figures
 import numpy as np
 import pytest
+from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import AnomalyError
 from netcl_core.hardware.device_table import get_device
-from netcl_core.testing import usable_devices
 
 for plugin in ("elementwise", "tensor", "linalg", "losses"):
     pytest.importorskip(f"netcl_plugin_{plugin}")
@@ -299,7 +299,9 @@ def test_right_gradients_of_kernels_pass(op: str, device: Any) -> None:
 
 def test_wrongs_are_wrong() -> None:
     right = nc.tensor(np.array([1.0, 0.0, 2.0], "float32"))
-    found = dict(figures.wrongs([right, None], np.random.default_rng(0)))
+    found = dict(
+        figures.wrongs([right, None], np.random.default_rng(0), np.ones(right.shape, bool))
+    )
     assert set(found) == {*figures.FACTORS, figures.ONE}
     assert host(found[-1.0][0]) == [-1, 0, -2]
     assert found[1.01][1] is None

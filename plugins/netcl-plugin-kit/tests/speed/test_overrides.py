@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from netcl_plugin_kit.speed import racing
 from netcl_plugin_kit.speed.overrides import check_overrides
+from netcl_plugin_kit.testing import Case, Table, normal, run_level
 from netcl_plugin_kit.testing.records import Outcome
 
 import netcl_core as nc
@@ -21,7 +22,6 @@ from netcl_core.cli import main
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime import rendering
 from netcl_core.runtime.kernels import Kernel, Kernels, Spec
-from netcl_core.testing import Case, Table, normal, run_level
 
 N = 4096
 COPY = "out[i] = x[i]"

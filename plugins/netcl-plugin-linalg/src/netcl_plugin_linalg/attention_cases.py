@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-
-from netcl_core.testing import Case, masks, normal
+from netcl_plugin_kit.testing import Case, masks, normal
 
 NAME: Final = "scaled_dot_product_attention"
 X: Final = normal()

@@ -12,14 +12,7 @@ from typing import Any
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernels, Spec, Tensor
-from netcl_core.autograd import (
-    SUM,
-    Implementation,
-    Request,
-    Requirements,
-    Saved,
-    reduction_kernels,
-)
+from netcl_core.autograd import SUM, Implementation, Request, Requirements, Saved, reduction_kernels
 from netcl_plugin_losses.arguments import FLOATING
 from netcl_plugin_losses.class_mean import mean_kernels
 from netcl_plugin_losses.classes import INDICES

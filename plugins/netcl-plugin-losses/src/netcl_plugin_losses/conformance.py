@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from netcl_plugin_kit.testing import Case, indices, normal, uniform, whole
 
 import netcl_core.autograd as ag
-from netcl_core.testing import Case, indices, normal, uniform, whole
 
 Arrays = Sequence[Any]
 Shape = tuple[int, ...]

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from netcl_plugin_kit.testing import Case, Scenario, normal, uniform
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Device, Tensor
-from netcl_core.testing import Case, Scenario, normal, uniform
 from netcl_plugin_nn import api
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -14,14 +14,7 @@ import numpy as np
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
-from netcl_core.autograd import (
-    Implementation,
-    Operator,
-    Request,
-    Requirements,
-    Saved,
-    composite,
-)
+from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved, composite
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_nn.time_steps import TIME_STEPS
 

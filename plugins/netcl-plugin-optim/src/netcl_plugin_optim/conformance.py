@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from netcl_plugin_kit.testing import Case, Scenario, normal, uniform
 
 import netcl_core.autograd as ag
 from netcl_core import Device, Tensor
-from netcl_core.testing import Case, Scenario, normal, uniform
 from netcl_plugin_optim import api, written_out
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -27,7 +27,7 @@ def norm_of(gradients: Sequence[Tensor], power: float) -> Tensor:
     """
     device = gradients[0].device
     acc = "float64" if any(g.dtype == "float64" for g in gradients) else "float32"
-    if device.backend == "numpy":
+    if not device.has_kernels:
         return _numpy_norm(gradients, power, acc)
     parts = list(_parts(gradients))
     blocks = [_blocks(device, part) for part in parts]
@@ -44,7 +44,7 @@ def norm_of(gradients: Sequence[Tensor], power: float) -> Tensor:
 
 def scale(gradients: Sequence[Tensor], norm: Tensor, max_norm: float) -> None:
     """Multiply all gradients by min(1, max_norm / (norm + 1e-6)), in place."""
-    if norm.device.backend == "numpy":
+    if not norm.device.has_kernels:
 
         def scaled(g: Any, norm: Any) -> Any:
             return g * np.minimum(max_norm / (norm + norm.dtype.type(1e-6)), 1)
@@ -60,7 +60,7 @@ def scale(gradients: Sequence[Tensor], norm: Tensor, max_norm: float) -> None:
 def clamp(gradients: Sequence[Tensor], limit: float) -> None:
     """Limit all elements of gradients of one device to [-limit, limit], in place."""
     device = gradients[0].device
-    if device.backend == "numpy":
+    if not device.has_kernels:
         _numpy_apply(gradients, lambda g: np.clip(g, -limit, limit))
         return
     for part in _parts(gradients):
@@ -71,7 +71,7 @@ def clamp(gradients: Sequence[Tensor], limit: float) -> None:
 
 def unscale(gradients: Sequence[Tensor], scale: Tensor, found_inf: Tensor) -> None:
     """Divide all gradients by a scale, in place; `found_inf` becomes 1 if one is not finite."""
-    if scale.device.backend == "numpy":
+    if not scale.device.has_kernels:
         _numpy_unscale(gradients, scale, found_inf)
         return
     for part in _parts(gradients):

@@ -133,7 +133,7 @@ class Slab:
             on_replay(partial(settle, slots, skip and skip.gate))
         if skip is not None:
             skip.count(self._counter(work, skip), lambda: slots[0].steps + 1)
-        if self.device.backend == "numpy":
+        if not self.device.has_kernels:
             for slot, row in zip(slots, work.rows, strict=True):
                 self._step_numpy(slot, row, work, skip)
         else:
@@ -156,7 +156,7 @@ class Slab:
 
     def _counter(self, work: Work, skip: Skip) -> Bound | None:
         """The kernel that counts; NumPy needs none."""
-        if self.device.backend == "numpy":
+        if not self.device.has_kernels:
             return None
         rule, stepwise = work.rules()[0], skip.stepwise()
         key = "count", rule.template, rule.flags, len(stepwise)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from netcl_plugin_kit.testing import INTEGERS, Case
+
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.testing import INTEGERS, Case
 from netcl_plugin_tensor.more_cases import ALL, COMMON, FEW, PAIRS, X, of
 
 AT_NAN = {

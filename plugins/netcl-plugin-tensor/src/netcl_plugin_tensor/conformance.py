@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from netcl_plugin_kit.testing import FLOATS, INTEGERS, Case, indices, masks, normal, uniform, whole
+
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.testing import FLOATS, INTEGERS, Case, indices, masks, normal, uniform, whole
 from netcl_plugin_tensor.composed_cases import COMPOSED
 from netcl_plugin_tensor.more_cases import MORE
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from netcl_plugin_kit.testing import FLOATS, INTEGERS, Case, indices, masks, normal, whole
 
 import netcl_core.autograd as ag
-from netcl_core.testing import FLOATS, INTEGERS, Case, indices, masks, normal, whole
 
 X = normal()
 FEW = whole(-1, 1)

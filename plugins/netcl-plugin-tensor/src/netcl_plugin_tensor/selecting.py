@@ -17,14 +17,7 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Kernel, Kernels, Spec, Tensor, widened
-from netcl_core.autograd import (
-    Implementation,
-    Operator,
-    Request,
-    Requirements,
-    Saved,
-    composite,
-)
+from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor import geometry, lines_gpu
 from netcl_plugin_tensor.axes import axis, plain_shape, shape_of

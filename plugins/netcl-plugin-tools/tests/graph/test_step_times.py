@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from netcl_plugin_kit.testing import recorded, usable_devices
 from netcl_plugin_tools.graph.times import step_times
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.testing import usable_devices
-from netcl_core.testing.streams import recorded
 
 DEVICE = next((each for each in usable_devices() if each.backend == "opencl"), None)
 

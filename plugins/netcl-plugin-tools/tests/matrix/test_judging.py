@@ -6,14 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from netcl_market.manifests import Manifest, parse
 from netcl_plugin_tools.matrix import judging
 from netcl_plugin_tools.matrix.environments import _refused
 from netcl_plugin_tools.matrix.judging import CellVerdict
 from netcl_plugin_tools.matrix.processes import Ended
 from netcl_plugin_tools.matrix.records import Cell
 from netcl_plugin_tools.matrix.runtimes import RUNTIMES, Presence
-
-from netcl_core.plugins.market.manifests import Manifest, parse
 
 CELL = Cell("netcl-plugin-swish", "0.3", "0.1.1", "2", "3.11", "numpy", "run")
 STATIC = Cell("netcl-plugin-swish", "0.3", "0.1.1", "2", "3.11", "numpy", "static")

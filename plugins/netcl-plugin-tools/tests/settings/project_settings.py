@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
+from netcl_market.states import States
+from netcl_market.survey import survey
 
 from netcl_core.cli import main
-from netcl_core.plugins.market.states import States
-from netcl_core.plugins.market.survey import survey
 
 PROJECT = """\
 # what we make

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from given import Given
+from netcl_market import lock as locks
+from netcl_market.lock import DevicePart, Lock, Pin
 from netcl_plugin_kit.speed import comparing
 from netcl_plugin_kit.speed.comparing import Call, Candidate, Measured
 from netcl_plugin_kit.speed.ordering import fastest_order
@@ -19,8 +21,6 @@ from project_settings import PROJECT, run, settings
 
 import netcl_core as nc
 from netcl_core.autograd import AutogradPrimitive, Implementation, Operator
-from netcl_core.plugins.market import lock as locks
-from netcl_core.plugins.market.lock import DevicePart, Lock, Pin
 from netcl_core.runtime.kernels import Kernels, Spec
 
 # -- prefer --------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from netcl_core.autograd import composite
 from netcl_plugin_focal_loss.loss import focal_elements, focal_loss
 
 if TYPE_CHECKING:
-    from netcl_core.testing import Case
+    from netcl_plugin_kit.testing import Case
 
 
 class Plugin:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from netcl_core.testing import Case, masks, normal
+from netcl_plugin_kit.testing import Case, masks, normal
 
 #: A shape for logits and labels, per variant: odd sizes, one element, many axes.
 SHAPES: Sequence[Sequence[tuple[int, ...]]] = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from netcl_core import PatternRegistrar, hookimpl
 
 if TYPE_CHECKING:
-    from netcl_core.testing import Case
+    from netcl_plugin_kit.testing import Case
 
 
 class Plugin:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from netcl_core.testing import Case, normal
+from netcl_plugin_kit.testing import Case, normal
 
 NAME = "gated_rms_norm"
 INPUTS = (normal(), normal(), normal())

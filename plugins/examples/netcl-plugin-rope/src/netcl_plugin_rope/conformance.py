@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from netcl_core.testing import Case, normal
+from netcl_plugin_kit.testing import Case, normal
 
 #: A shape of x, per variant: odd lengths, one pair, many axes, no positions.
 SHAPES: Sequence[Sequence[tuple[int, ...]]] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcl_core.testing import Case, normal
+from netcl_plugin_kit.testing import Case, normal
 
 #: Lines that no vector divides, the longest, a last work-item with fewer lines, few elements,
 #: and some lines that it refuses.

@@ -19,9 +19,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Final, final
 
+from netcl_market.trial import ended
+
 from netcl_core import config, errors
 from netcl_core.errors import NetclError
-from netcl_core.plugins.market.trial import ended
 from netcl_plugin_kit.check.child import CHECKING, DONE, ERROR, FOUND, LOADING
 from netcl_plugin_kit.check.findings import CheckFinding, not_loading
 from netcl_plugin_kit.check.subject import needed
@@ -41,7 +42,7 @@ import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
     given = json.load(file)
 sys.path[:] = given["path"]
-from netcl_core.plugins.market.children import end_with
+from netcl_market.children import end_with
 end_with(given["parent"])
 from netcl_plugin_kit.check import child
 child.main(given)

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from netcl_core import __version__
 from netcl_core.errors import ArgumentError, MissingExtraError, message
-from netcl_core.scratch import Scratch
-from netcl_core.testing import vocabulary
+from netcl_core.inspect.data import Scratch
 from netcl_plugin_kit.check import apart, full, targets
 from netcl_plugin_kit.check.findings import STATIC
 from netcl_plugin_kit.check.reading import from_json
 from netcl_plugin_kit.faults.sanitizer import MISSING, command
+from netcl_plugin_kit.testing import vocabulary
 from netcl_plugin_kit.testing.records import LEVELS, SCHEMA, CheckRecord, Level, Outcome
 
 #: The names of the checks by the level that adds them.

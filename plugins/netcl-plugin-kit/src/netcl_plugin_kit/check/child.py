@@ -17,20 +17,18 @@ from typing import Any, Final, TextIO, final
 
 from netcl_core import Device, get_device
 from netcl_core.errors import NetclError
-from netcl_core.plugins import loading
-from netcl_core.plugins.market.survey import Plugin
-from netcl_core.plugins.registry import registry
-from netcl_core.testing import usable_devices
-from netcl_core.testing.vocabulary import CHECKS
+from netcl_core.plugins.protocol import Plugin, load_installed, registry
 from netcl_plugin_kit.check import declared, full, static
 from netcl_plugin_kit.check.findings import STATIC
 from netcl_plugin_kit.check.registration import unpromise
 from netcl_plugin_kit.check.subject import find
 from netcl_plugin_kit.check.unchanged import unchanged
 from netcl_plugin_kit.testing.collection import Table, table_of
+from netcl_plugin_kit.testing.devices import usable_devices
 from netcl_plugin_kit.testing.records import DeviceFacts, Outcome
 from netcl_plugin_kit.testing.renderings import kernel_sources
 from netcl_plugin_kit.testing.running import run_level
+from netcl_plugin_kit.testing.vocabulary import CHECKS
 
 #: The kinds of lines: what is loaded, what is checked, what was found, what ended it.
 LOADING: Final = "loading"
@@ -121,7 +119,7 @@ def _load(
     """
     if kinds != ():
         return
-    loading.load_installed(begin, memory)
+    load_installed(begin, memory)
     for package, state in registry.inactive.items():
         if state.startswith("disabled"):  # by the settings of this child, which nobody has seen
             registry.inactive[package] = f"left out, since {name} does not declare it"

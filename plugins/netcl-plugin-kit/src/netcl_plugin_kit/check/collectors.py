@@ -14,9 +14,9 @@ import pytest
 
 from netcl_core import get_device
 from netcl_core.errors import NetclError
-from netcl_core.testing import usable_devices
 from netcl_plugin_kit.check import checking
 from netcl_plugin_kit.testing.collection import table_of
+from netcl_plugin_kit.testing.devices import usable_devices
 from netcl_plugin_kit.testing.records import CheckRecord, Level, Outcome
 from netcl_plugin_kit.testing.suite import Item, items_of, report
 

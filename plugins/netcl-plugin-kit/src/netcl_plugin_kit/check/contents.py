@@ -8,7 +8,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final
 
-from netcl_core.plugins.market.finding import MANIFEST
+from netcl_core.plugins.protocol import MANIFEST
 from netcl_plugin_kit.check.declared import manifests, read
 from netcl_plugin_kit.check.findings import CheckFinding
 from netcl_plugin_kit.check.subject import Subject, module_of, parts_of

@@ -11,13 +11,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
+from netcl_market.requirements import CORE
 from packaging.requirements import InvalidRequirement, Requirement
 
 from netcl_core.config import MARKET_PREFIX
 from netcl_core.errors import MissingExtraError, message
-from netcl_core.plugins.market.finding import MANIFEST, PLUGINS
-from netcl_core.plugins.market.requirements import CORE
-from netcl_core.plugins.resolution import canonical
+from netcl_core.plugins.protocol import MANIFEST, PLUGINS, canonical
 from netcl_plugin_kit.check.findings import CheckFinding
 from netcl_plugin_kit.check.subject import Subject
 
@@ -147,7 +146,7 @@ def _toml(path: Path) -> dict[str, Any] | None:
 @lru_cache(maxsize=1)
 def _validator() -> Any:
     jsonschema = _tool("jsonschema", "jsonschema")
-    text = resources.files("netcl_core.plugins.market").joinpath(SCHEMA).read_text(encoding="utf-8")
+    text = resources.files("netcl_market").joinpath(SCHEMA).read_text(encoding="utf-8")
     return jsonschema.Draft202012Validator(json.loads(text))
 
 

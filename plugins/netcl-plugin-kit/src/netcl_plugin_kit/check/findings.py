@@ -1,7 +1,7 @@
 """Everything that the static check can find: a code, the check, its meaning and the remedy.
 
 The table of docs/check-findings.md is written from this one and the kit's. What keeps a plugin from
-loading has codes of its own, in `netcl_core.plugins.market.failures`.
+loading has codes of its own, in `netcl_market.failures`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
-from netcl_core.plugins.market.failures import FAILURES
+from netcl_core.plugins.protocol import FAILURES
 from netcl_plugin_kit.testing.findings import table_of_kinds
 from netcl_plugin_kit.testing.records import Outcome
 
@@ -126,7 +126,7 @@ KINDS: Final = table_of_kinds(
         "manifest",
         "The manifest does not fit its JSON Schema: an unknown key, or a value that it forbids.",
         "Correct the key that the message names; `manifest_schema.json` in "
-        "`netcl_core.plugins.market` has them all.",
+        "`netcl_market` has them all.",
     ),
     (
         "NC303",

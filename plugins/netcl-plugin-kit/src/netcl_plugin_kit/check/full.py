@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from netcl_core import Device
-from netcl_core.plugins.registry import Row
+from netcl_core.plugins.protocol import Row
 from netcl_plugin_kit.check.roofline import rooflines
 from netcl_plugin_kit.faults.kernel_mutants import run_kernel_mutants
 from netcl_plugin_kit.faults.mutants import (
@@ -98,7 +98,7 @@ def run_all(
 
 
 def _where(devices: Sequence[Device]) -> Device | None:
-    usable = (each for each in devices if each.backend == "opencl" and not each.simulator)
+    usable = (each for each in devices if each.has_kernels and not each.simulator)
     return next(usable, None)
 
 

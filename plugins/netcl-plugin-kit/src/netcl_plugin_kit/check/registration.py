@@ -13,16 +13,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from netcl_market.finding import FILE
+
 from netcl_core import DTYPES, plugins
-from netcl_core.hookspecs import SINCE
-from netcl_core.plugins import loading
-from netcl_core.plugins.commands import plugin_commands
-from netcl_core.plugins.kinds import KINDS, REGISTERED
-from netcl_core.plugins.market.finding import FILE
-from netcl_core.plugins.market.survey import Plugin
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.testing import Case
+from netcl_core.plugins.protocol import (
+    KINDS,
+    REGISTERED,
+    SINCE,
+    Plugin,
+    Row,
+    implementing,
+    plugin_commands,
+    registry,
+    withdraw,
+)
 from netcl_plugin_kit.check.findings import CheckFinding
+from netcl_plugin_kit.testing.cases import Case
 
 #: What a row means that leaves a key out; a key without a default has to be there.
 _DEFAULTS: Final[Mapping[str, Any]] = {"priority": 0, "elementwise": False}
@@ -105,9 +111,12 @@ def pairs(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def unpromise(plugin: Plugin) -> None:
-    """Let a plugin load whatever it brings, so that a manifest that does not say it is seen."""
-    loading.withdraw(plugin)
-    if plugin.manifest is not None:
+    """Let a plugin load whatever it brings, so that a manifest that does not say it is seen.
+
+    One that is data brings what its manifest says.
+    """
+    withdraw(plugin)
+    if plugin.manifest is not None and plugin.kind == "code":
         plugin.manifest = replace(plugin.manifest, rows=())
 
 
@@ -167,7 +176,7 @@ def _rank(row: Mapping[str, Any]) -> tuple[float, list[str]]:
 def too_old(distribution: str) -> Iterator[CheckFinding]:
     """Hooks that are younger than the hook API for which a plugin's manifest says it is written."""
     for hook, since in SINCE.items():
-        for plugin, own in loading.implementing(hook):
+        for plugin, own in implementing(hook):
             told = plugin.manifest.api if plugin.manifest is not None else since
             if plugin.distribution == distribution and told < since and not own.optional:
                 older, needed = (".".join(map(str, each)) for each in (told, since))

@@ -14,11 +14,10 @@ import numpy as np
 
 from netcl_core import DTYPES, Device, Tensor, use_device
 from netcl_core.autograd import no_grad
-from netcl_core.codegen.lowering import plan
-from netcl_core.codegen.region import Signature
-from netcl_core.runtime.stream import stream_of
-from netcl_core.tape.gradients import cast_region, run_plan
-from netcl_core.testing import Case
+from netcl_core.inspect.recorded import cast_region, run_plan
+from netcl_core.inspect.sources import Signature, plan
+from netcl_core.inspect.streams import stream_of
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.records import Roofline
 from netcl_plugin_kit.testing.running import Progress
@@ -48,7 +47,7 @@ def rooflines(
     for case in table.cases:
         if _DTYPE in case.takes and (not ops or case.op in ops):
             first.setdefault(case.op, case)
-    places = [each for each in devices if each.backend == "opencl" and not each.simulator]
+    places = [each for each in devices if each.has_kernels and not each.simulator]
     found: list[Roofline] = []
     for number, device in enumerate(places):
         for done, case in enumerate(first.values()):

@@ -12,18 +12,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final, final
 
 import importlib_metadata
+from netcl_market.finding import Distribution, distributions
+from netcl_market.installed import is_editable
+from netcl_market.manifests import locate
+from netcl_market.requirements import CORE
 from packaging.requirements import InvalidRequirement, Requirement
 
 from netcl_core.errors import PluginError
-from netcl_core.plugins.market.finding import (
-    MANIFEST,
-    Distribution,
-    distributions,
-)
-from netcl_core.plugins.market.installed import is_editable
-from netcl_core.plugins.market.manifests import locate
-from netcl_core.plugins.market.requirements import CORE
-from netcl_core.plugins.resolution import canonical
+from netcl_core.plugins.protocol import MANIFEST, canonical
 from netcl_plugin_kit.packages.record import recorded
 
 #: The extras that name what a plugin's tests and cases need.

@@ -8,9 +8,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import final
 
+from netcl_market.finding import Distribution, distributions
+
 from netcl_core.errors import PluginError, TargetError, message
-from netcl_core.plugins.market.finding import Distribution, distributions
-from netcl_core.plugins.resolution import canonical
+from netcl_core.plugins.protocol import canonical
 from netcl_plugin_kit.check.findings import CheckFinding
 from netcl_plugin_kit.packages.building import build_wheel, project_table
 from netcl_plugin_kit.packages.metadata import name_and_version

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from netcl_core.config import MARKET_PREFIX
-from netcl_core.plugins.kinds import SCAFFOLDS
-from netcl_core.plugins.market.finding import MANIFEST
-from netcl_core.plugins.resolution import canonical
+from netcl_core.plugins.protocol import MANIFEST, SCAFFOLDS, canonical
 from netcl_plugin_kit.check.findings import NOTES
 from netcl_plugin_kit.check.subject import Subject, module_of
 from netcl_plugin_kit.new.names import Names

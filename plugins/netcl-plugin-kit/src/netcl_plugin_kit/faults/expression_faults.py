@@ -16,10 +16,14 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from netcl_core.autograd import AutogradPrimitive
-from netcl_core.codegen.expressions import (
+from netcl_core.errors import DtypeError
+from netcl_core.inspect.data import Array
+from netcl_core.inspect.expressions import (
     BITWISE,
     COMPARISONS,
     FUNCTIONS,
+    GRAD,
+    RESULTS,
     Apply,
     Expr,
     Name,
@@ -27,9 +31,6 @@ from netcl_core.codegen.expressions import (
     to_c,
     walk,
 )
-from netcl_core.codegen.primitives import GRAD, RESULTS
-from netcl_core.errors import DtypeError
-from netcl_core.tensors.host_data import Array
 from netcl_plugin_kit.testing.agreement import compiled
 from netcl_plugin_kit.testing.verification import Use, uses
 

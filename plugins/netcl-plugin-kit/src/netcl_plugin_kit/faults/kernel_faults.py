@@ -14,8 +14,14 @@ from typing import Any, Final, Literal, final
 
 from netcl_core import Device
 from netcl_core.autograd import AutogradPrimitive
-from netcl_core.runtime.opencl_stream import Launch, shared_kernel
-from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
+from netcl_core.inspect.streams import (
+    Launch,
+    Stream,
+    StreamWrapper,
+    shared_kernel,
+    stream_of,
+    use_stream,
+)
 
 Direction = Literal["forward", "backward"]
 #: Where an item begins and ends, and the loop over single elements: the template's own words.

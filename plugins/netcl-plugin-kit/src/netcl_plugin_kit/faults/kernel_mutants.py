@@ -10,7 +10,7 @@ from typing import Final
 
 from netcl_core import Device
 from netcl_core.autograd import AutogradPrimitive
-from netcl_core.plugins.registry import Row
+from netcl_core.plugins.protocol import Row
 from netcl_plugin_kit.faults.kernel_faults import (
     SIMULATED,
     KernelFault,

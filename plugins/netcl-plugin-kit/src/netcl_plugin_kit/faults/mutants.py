@@ -18,12 +18,12 @@ import numpy as np
 
 from netcl_core import Device, get_device
 from netcl_core.autograd import AutogradPrimitive
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.tensors.host_data import Array
-from netcl_core.testing import Case
+from netcl_core.inspect.data import Array
+from netcl_core.plugins.protocol import Row, registry
 from netcl_plugin_kit.faults.expression_faults import Fault, expression_faults
 from netcl_plugin_kit.faults.operator_faults import operator_faults
 from netcl_plugin_kit.faults.substitution import substituted
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.records import Mutants
 from netcl_plugin_kit.testing.reference import evaluate

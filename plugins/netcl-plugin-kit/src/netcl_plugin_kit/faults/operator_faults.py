@@ -15,9 +15,9 @@ import numpy as np
 
 from netcl_core import DTYPES, Tensor
 from netcl_core.autograd import AutogradPrimitive, Operator, Spread, apply_op
-from netcl_core.ops.primitive_function import primitive_function
-from netcl_core.testing.samples import is_floating
+from netcl_core.inspect.sources import primitive_function
 from netcl_plugin_kit.faults.expression_faults import FACTOR, Fault
+from netcl_plugin_kit.testing.samples import is_floating
 
 #: What a gradient is multiplied with, by the kind of fault.
 _FACTORS: Final = {"gradient factor": FACTOR, "gradient sign": -1.0}

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from netcl_core import get_device
 from netcl_core.autograd import AmpPolicy
-from netcl_core.ops.amp_policies import Rule
-from netcl_core.testing import Case
+from netcl_core.inspect.choices import Rule
 from netcl_plugin_kit.faults.mutants import MutantVerdict
 from netcl_plugin_kit.testing import policies
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table, all_cases
 
 #: The rules that let an op compute in the storage dtype.

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_core import config
-from netcl_core.hardware import runtimes
-from netcl_core.scratch import Scratch
+from netcl_core.inspect.data import Scratch
+from netcl_core.inspect.streams import runtimes
 from netcl_plugin_kit.faults.kernel_faults import KernelFault
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.findings import KINDS as FINDINGS

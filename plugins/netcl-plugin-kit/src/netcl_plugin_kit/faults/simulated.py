@@ -21,23 +21,28 @@ from pathlib import Path
 from typing import Any, Final, TextIO, final
 
 import numpy as np
+from netcl_market.children import end_with
 
 from netcl_core import DTYPES, Device, use_device
 from netcl_core.autograd import Operator
-from netcl_core.dtypes import Dtype
 from netcl_core.errors import BuildError, DeviceError
-from netcl_core.hardware.device import opencl_module
-from netcl_core.plugins.market.children import end_with
-from netcl_core.plugins.registry import registry
-from netcl_core.runtime.opencl_stream import Launch
-from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
-from netcl_core.tensors.host_data import Array, Shape
-from netcl_core.testing import Case, Scenario
+from netcl_core.inspect.data import Array, Dtype, Shape
+from netcl_core.inspect.streams import (
+    Launch,
+    Stream,
+    StreamWrapper,
+    opencl_module,
+    stream_of,
+    use_stream,
+)
+from netcl_core.plugins.protocol import registry
 from netcl_plugin_kit.faults.kernel_faults import KernelFault, seeded
 from netcl_plugin_kit.faults.sanitizer import BLOCK, KINDS
 from netcl_plugin_kit.faults.substitution import substituted
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import table_of
 from netcl_plugin_kit.testing.reference import evaluate
+from netcl_plugin_kit.testing.scenarios import Scenario
 
 #: The words of a kernel whose items have to do with their group.
 _OF_GROUPS: Final = re.compile(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.tensors.functions import functions
+from netcl_core.inspect.choices import functions
+from netcl_core.plugins.protocol import Row, registry
 
 
 @contextmanager

@@ -11,10 +11,8 @@ from typing import Any, final
 import netcl_core as nc
 from netcl_core.autograd import Operator, Requirements
 from netcl_core.cli import print_json, print_table
-from netcl_core.plugins.market.survey import meant
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.plugins.resolution import canonical
-from netcl_core.runtime.rendering import folder_of
+from netcl_core.inspect.sources import folder_of
+from netcl_core.plugins.protocol import Row, canonical, meant, registry
 
 
 @final

@@ -11,20 +11,14 @@ from typing import Any, Final, final
 
 from netcl_core import DTYPES, Device, Spec, default_device
 from netcl_core.autograd import AutogradPrimitive, Operator
-from netcl_core.codegen.lowering import Plan
-from netcl_core.codegen.primitives import split_attrs
-from netcl_core.codegen.region import Signature
-from netcl_core.dtypes import category_of_scalar
 from netcl_core.errors import ArgumentError, message
-from netcl_core.ops.functions import missing
-from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.ops.primitive_function import record_region
-from netcl_core.ops.stand_ins import call_for
-from netcl_core.ops.why import explain, explain_call
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.runtime.host_calls import HostBound
-from netcl_core.tape.state import thread
-from netcl_core.tensors.host_data import check_dtype
+from netcl_core.inspect.choices import explain, explain_call, missing
+from netcl_core.inspect.data import category_of_scalar, check_dtype
+from netcl_core.inspect.expressions import split_attrs
+from netcl_core.inspect.recorded import OperatorCall, thread
+from netcl_core.inspect.sources import Plan, Signature, call_for, record_region
+from netcl_core.inspect.streams import HostBound
+from netcl_core.plugins.protocol import Row, registry
 
 OPENCL: Final = "OpenCL C"
 PYTHON: Final = "Python"
@@ -149,7 +143,7 @@ def _of_primitive(
         notes = tuple(f"the gradient of input {i} is grad itself" for i, _ in generated.passes)
     else:
         generated = plan.forward.generated
-    language = PYTHON if device.backend == "numpy" else OPENCL
+    language = PYTHON if not device.has_kernels else OPENCL
     source = Source(generated.entry, generated.text, language)
     return OpSources(
         record.name,
@@ -206,7 +200,7 @@ def _of_operator(
             raise ArgumentError(message(operator.name, "no gradient", "a differentiable op"))
         sources, notes = _python(rule), ("the gradients are computed with other ops",)
         label = call.implementation.label if call.launches else ""
-    elif device.backend == "numpy":
+    elif not device.has_kernels:
         sources, notes = _python(operator.reference), ("NumPy computes it by its reference",)
     elif not call.launches:
         what = "the input's buffer in another shape" if operator.view else "empty"

@@ -11,10 +11,10 @@ from typing import Any, final
 from netcl_core import Spec, Tensor, dtype_name, use_device
 from netcl_core.autograd import Operator
 from netcl_core.errors import PluginError
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.tape.state import thread
-from netcl_core.testing import Case
+from netcl_core.inspect.recorded import thread
+from netcl_core.plugins.protocol import Row, registry
 from netcl_plugin_kit.faults.substitution import substituted
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import table_of
 
 

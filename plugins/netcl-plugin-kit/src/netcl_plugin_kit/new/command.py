@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from netcl_core.plugins.kinds import SCAFFOLDS, RecordKind
+from netcl_core.plugins.protocol import SCAFFOLDS, RecordKind
 
 
 def _kind(ctx: click.Context, param: click.Parameter, name: str) -> RecordKind:

@@ -9,15 +9,19 @@ from dataclasses import dataclass
 from typing import Final, final
 
 import click
+from netcl_market.states import States
+from netcl_market.survey import survey
 
 from netcl_core.config import MARKET_PREFIX
 from netcl_core.errors import message
-from netcl_core.plugins.catalogue import catalogue
-from netcl_core.plugins.kinds import SHORT_ROAD, RecordKind
-from netcl_core.plugins.market.states import States
-from netcl_core.plugins.market.survey import CORE_PREFIX, survey
-from netcl_core.plugins.names import reserved
-from netcl_core.plugins.resolution import canonical
+from netcl_core.plugins.protocol import (
+    CORE_PREFIX,
+    SHORT_ROAD,
+    RecordKind,
+    canonical,
+    catalogue,
+    reserved,
+)
 
 #: Longer ones would not fit into the lines of the generated files.
 _LONGEST: Final = 24

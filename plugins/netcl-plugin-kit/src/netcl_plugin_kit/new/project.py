@@ -18,7 +18,7 @@ import jinja2
 import netcl_core as nc
 from netcl_core.config import templates
 from netcl_core.errors import NetclError, message
-from netcl_core.plugins.kinds import RecordKind
+from netcl_core.plugins.protocol import RecordKind
 from netcl_plugin_kit.new.names import Names
 
 _SUFFIX: Final = ".j2"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from netcl_core import Tensor
-from netcl_core.tape.anomaly import anomaly
+from netcl_core.inspect.recorded import anomaly
 from netcl_plugin_kit.numerics.directional_trial import DirectionalTrial
 from netcl_plugin_kit.numerics.elementwise_trial import ElementwiseTrial
 from netcl_plugin_kit.numerics.exact_forward import exact_forward

@@ -14,7 +14,7 @@ from typing import Final, final
 import numpy as np
 
 from netcl_core import DTYPES
-from netcl_core.tensors.host_data import Array
+from netcl_core.inspect.data import Array
 
 #: How many steps, the first one, and how many times smaller the next is; by what f computes in.
 _COUNT: Final = 7

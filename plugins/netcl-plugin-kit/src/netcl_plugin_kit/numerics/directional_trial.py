@@ -13,7 +13,7 @@ from typing import Final, final
 
 import numpy as np
 
-from netcl_core.tensors.host_data import Array
+from netcl_core.inspect.data import Array
 from netcl_plugin_kit.numerics.differences import slope, slopes
 from netcl_plugin_kit.numerics.gradient_trial import (
     Doubt,

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-from netcl_core.tensors.host_data import Array
+from netcl_core.inspect.data import Array
 from netcl_plugin_kit.numerics.differences import slope, slopes
 from netcl_plugin_kit.numerics.gradient_trial import (
     Doubt,

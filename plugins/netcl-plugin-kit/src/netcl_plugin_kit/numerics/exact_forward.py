@@ -12,15 +12,9 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from netcl_core import DTYPES, Tensor, get_device, no_grad
-from netcl_core.codegen.generation import forward_source
-from netcl_core.codegen.lowering import Plan
-from netcl_core.codegen.region import Region, Signature, infer
-from netcl_core.dtypes import NUMPY_OF_COMPUTE
-from netcl_core.jit.fused_operator import FusedOperatorCall
-from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.tape.function_call import FunctionCall
-from netcl_core.tape.region_call import RegionCall
-from netcl_core.tensors.host_data import Array, Shape
+from netcl_core.inspect.data import NUMPY_OF_COMPUTE, Array, Shape
+from netcl_core.inspect.recorded import FunctionCall, FusedOperatorCall, OperatorCall, RegionCall
+from netcl_core.inspect.sources import Plan, Region, Signature, forward_source, infer
 
 #: Host arrays in, the results out. What is no floating array stays as it is.
 Evaluate: TypeAlias = Callable[[Sequence[Any]], list[Array]]

@@ -15,8 +15,8 @@ from typing import Any, Final, final
 import numpy as np
 
 from netcl_core import DTYPES, Tensor
-from netcl_core.tape.gradients import whole
-from netcl_core.tensors.host_data import Array
+from netcl_core.inspect.data import Array
+from netcl_core.inspect.recorded import whole
 from netcl_plugin_kit.numerics.exact_forward import ExactForward, host_arrays
 
 #: How many points around the inputs are looked at, and how far they are, in units of rounding.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from netcl_core.errors import MissingExtraError, TargetError, message
-from netcl_core.scratch import Scratch
+from netcl_core.inspect.data import Scratch
 
 _SECONDS: Final = 600
 _TAIL: Final = 12

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final, final
 
+from netcl_market.finding import FILE
+from netcl_market.manifests import Manifest, parse
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag
@@ -21,8 +23,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from netcl_core.errors import PluginError
-from netcl_core.plugins.market.finding import FILE, MANIFEST, PLUGINS, PRIMITIVES
-from netcl_core.plugins.market.manifests import Manifest, parse
+from netcl_core.plugins.protocol import MANIFEST, PLUGINS, PRIMITIVES
 from netcl_plugin_kit.packages.metadata import Metadata, read_metadata
 from netcl_plugin_kit.packages.record import UNLISTED, recorded
 from netcl_plugin_kit.packages.wheel_archive import (

@@ -13,18 +13,15 @@ from netcl_core import DTYPES, Device, Tensor, default_device, get_device, use_d
 from netcl_core.autograd import Operator
 from netcl_core.cli import print_json, print_table
 from netcl_core.errors import ArgumentError, UnfitError, message
-from netcl_core.ops.functions import missing
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.plugins.resolution import Offer
-from netcl_core.tensors.functions import functions
-from netcl_core.tensors.host_data import Array
-from netcl_core.testing import normal
-from netcl_core.testing.samples import in_dtype
+from netcl_core.inspect.choices import functions, missing
+from netcl_core.inspect.data import Array
+from netcl_core.plugins.protocol import Offer, Row, registry
 from netcl_plugin_kit.shapes import attribute, specs
 from netcl_plugin_kit.speed import records
 from netcl_plugin_kit.speed.racing import Contender, Raced, race
 from netcl_plugin_kit.speed.serving import served_by_the_rules, serving
 from netcl_plugin_kit.testing.collection import table_of
+from netcl_plugin_kit.testing.samples import in_dtype, normal
 
 _WHO: Final = "plugins bench"
 _MICRO: Final = 1e6
@@ -96,7 +93,7 @@ def measured(
     """Time the candidates of an op in turn; what came of it is recorded, too."""
     row = _row(op)
     place = default_device() if device is None else get_device(device)
-    if place.backend == "numpy":
+    if not place.has_kernels:
         given = "the NumPy path, on which an op is its reference"
         raise ArgumentError(message(_WHO, given, "an OpenCL device"))
     named = dict(attribute(_WHO, each) for each in attrs)

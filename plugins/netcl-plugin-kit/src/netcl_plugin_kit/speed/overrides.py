@@ -8,14 +8,13 @@ from typing import Any, Final
 
 from netcl_core import Device, Tensor, use_device
 from netcl_core.errors import UnfitError
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.plugins.resolution import Offer
-from netcl_core.tensors.host_data import Array
-from netcl_core.testing import Case
+from netcl_core.inspect.data import Array
+from netcl_core.plugins.protocol import Offer, Row, registry
 from netcl_plugin_kit.speed import records
 from netcl_plugin_kit.speed.comparing import shapes_of
 from netcl_plugin_kit.speed.racing import Contender, Raced, race
 from netcl_plugin_kit.speed.serving import others_of, serving
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.findings import KINDS
 from netcl_plugin_kit.testing.records import Outcome
@@ -38,7 +37,7 @@ def check_overrides(
     One outcome per op and device; one that goes before nothing that is faster passes, and its
     reason has the figures.
     """
-    places = [each for each in devices if each.backend == "opencl" and not each.simulator]
+    places = [each for each in devices if each.has_kernels and not each.simulator]
     found: list[Outcome] = []
     for row, offer in overrides(table.provider):
         for device in places:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from netcl_core import Device
-from netcl_core.runtime.stream import stream_of
+from netcl_core.inspect.streams import stream_of
 
 _ROUNDS: Final = 9
 #: Seconds that the calls of one contender in a round take together, and the most of them.

@@ -14,8 +14,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, final
 
-from netcl_core import Device, config, kept
-from netcl_core.plugins.market.finding import version_of
+from netcl_market.finding import version_of
+
+from netcl_core import Device, config
+from netcl_core.inspect.data import kept
 
 #: What a file says of itself, and the version of its form.
 _FORM: Final = "netcl speed"

@@ -9,8 +9,7 @@ from typing import Any
 
 from netcl_core.autograd import Operator, Request
 from netcl_core.errors import UnfitError, message
-from netcl_core.plugins.registry import Row
-from netcl_core.plugins.resolution import Choice, Offer
+from netcl_core.plugins.protocol import Choice, Offer, Row
 from netcl_plugin_kit.faults.substitution import substituted
 
 

@@ -15,23 +15,29 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.codegen.derivative import ONE, STEPS, ZERO, partials, plus, times
-from netcl_core.codegen.emit import NUMPY_NAMES, numpy_source
-from netcl_core.codegen.expressions import (
+from netcl_core.inspect.data import Array
+from netcl_core.inspect.expressions import (
     COMPARISONS,
     LOGICAL,
     MASKS,
+    NUMPY_NAMES,
+    ONE,
+    OUT,
     PREDICATES,
+    STEPS,
+    ZERO,
     Apply,
+    Block,
     Expr,
     Name,
     folded,
     is_mask,
+    partials,
+    plus,
+    times,
     walk,
 )
-from netcl_core.codegen.primitives import OUT
-from netcl_core.codegen.ssa import Block
-from netcl_core.tensors.host_data import Array
+from netcl_core.inspect.sources import numpy_source
 
 #: Relative, so loose that constants with the digits of a float32 are no fault.
 _TOLERANCE: Final = 1e-6

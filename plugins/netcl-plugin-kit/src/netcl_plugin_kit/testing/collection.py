@@ -10,15 +10,20 @@ from typing import Any, Final, TypeVar, final
 from netcl_core import Device, plugins
 from netcl_core.autograd import AmpPolicy, AutogradPrimitive, TrainingPattern
 from netcl_core.errors import PluginError, message
-from netcl_core.ops.choosing import unfit
-from netcl_core.plugins import loading
-from netcl_core.plugins.kinds import OP_KINDS
-from netcl_core.plugins.market.survey import Plugin
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.plugins.resolution import canonical
-from netcl_core.testing import Case, Scenario
-from netcl_core.testing.vocabulary import CHECKS
+from netcl_core.inspect.choices import unfit
+from netcl_core.plugins.protocol import (
+    OP_KINDS,
+    Plugin,
+    Row,
+    canonical,
+    implementing,
+    known,
+    registry,
+)
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.derived import derived_cases
+from netcl_plugin_kit.testing.scenarios import Scenario
+from netcl_plugin_kit.testing.vocabulary import CHECKS
 
 HOOK: Final = "netcl_conformance_cases"
 #: Of an implementation whose operator is not loaded: what was found, expected, and the remedy.
@@ -90,7 +95,7 @@ class Table:
         rows = [row for row in registry.op_rows(op) if row.provider == self.provider]
         if not rows and (own := _patterns(self.provider, op)):
             return registry.limit(own[0].owner, device) or own[0].record.unmet(device) or None
-        if rows or device.backend == "numpy":
+        if rows or not device.has_kernels:
             return unfit(rows[0].offer, device) if rows else None
         reasons = [
             registry.limit(row.owner, device) or row.record.requires.unmet_everywhere(device)
@@ -246,12 +251,12 @@ def plugins_of(name: str, *, loaded: bool = True) -> list[Plugin]:
     Raises PluginError if there are none, or one does not work.
     """
     registry.load(None if loaded else ())
-    known = [*loading.known.values()]
-    named = {each.distribution for each in known if each.name == name}
+    installed = [*known.values()]
+    named = {each.distribution for each in installed if each.name == name}
     wanted = {canonical(each) for each in named} or {canonical(name)}
-    found = [each for each in known if canonical(each.distribution) in wanted]
+    found = [each for each in installed if canonical(each.distribution) in wanted]
     if not found:
-        names = {text for each in known for text in (each.distribution, each.name)}
+        names = {text for each in installed for text in (each.distribution, each.name)}
         close = get_close_matches(name, sorted(names), n=1)
         remedy = f"Did you mean {close[0]}?" if close else "`netcl plugins list` shows them"
         raise PluginError(message("conformance", f"{name!r}", "an installed plugin", remedy))
@@ -271,7 +276,7 @@ def _ask(provider: str, name: str, kind: type[T]) -> tuple[list[T], str]:
     """
     found: list[T] = []
     reason = ""
-    for plugin, hook in loading.implementing(HOOK):
+    for plugin, hook in implementing(HOOK):
         if plugin.distribution == provider:
             answer = _answer(plugin, hook, name, kind)
             if isinstance(answer, str):
@@ -290,7 +295,7 @@ def _answer(plugin: Plugin, hook: Callable[..., Any], name: str, kind: type[T]) 
     except (Exception, SystemExit) as error:  # a plugin may raise anything
         text = message(who, f"{type(error).__name__}: {error}", "cases", "Correct the hook")
         raise PluginError(text) from error
-    a = f"a list of netcl_core.testing.{kind.__name__}"
+    a = f"a list of netcl_plugin_kit.testing.{kind.__name__}"
     expected = f"{a}, a text that says why none is needed, or None"
     remedy = CHECKS["cases"].remedy
     if isinstance(given, str):

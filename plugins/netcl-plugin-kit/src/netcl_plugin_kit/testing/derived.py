@@ -15,12 +15,12 @@ import numpy as np
 
 from netcl_core import get_device
 from netcl_core.autograd import AutogradPrimitive, TrainingPattern
-from netcl_core.codegen.primitives import REQUIRED, split_attrs
 from netcl_core.errors import NetclError
-from netcl_core.testing import MILD, SPECIAL, Case, normal, uniform
-from netcl_core.testing.groups import written
-from netcl_core.testing.samples import Sampler
+from netcl_core.inspect.expressions import REQUIRED, split_attrs
+from netcl_plugin_kit.testing.cases import Case
+from netcl_plugin_kit.testing.groups import written
 from netcl_plugin_kit.testing.reference import evaluate
+from netcl_plugin_kit.testing.samples import MILD, SPECIAL, Sampler, normal, uniform
 
 #: How inputs are drawn: the first for which the op is finite. Logarithms want positive numbers,
 #: inverse hyperbolic functions some beyond 1 or within it.

@@ -12,19 +12,15 @@ from typing import Any, Final
 import numpy as np
 
 from netcl_core import DTYPES, Device, Tensor, get_device
-from netcl_core.codegen.lowering import plan
-from netcl_core.codegen.primitives import split_attrs
-from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
-from netcl_core.dtypes import category_of_scalar
-from netcl_core.tape.gradients import run_plan
-from netcl_core.tape.region_call import plan_gradients
-from netcl_core.tensors.host_data import Array, Shape
-from netcl_core.testing import Case
-from netcl_core.testing.cases import FIVE, SIZES
-from netcl_core.testing.samples import is_floating
+from netcl_core.inspect.data import Array, Shape, category_of_scalar
+from netcl_core.inspect.expressions import split_attrs
+from netcl_core.inspect.recorded import plan_gradients, run_plan
+from netcl_core.inspect.sources import PrimitiveStep, Ref, Region, Signature, plan
+from netcl_plugin_kit.testing.cases import FIVE, SIZES, Case
 from netcl_plugin_kit.testing.checks import same, same_gradient
 from netcl_plugin_kit.testing.inputs import covector, for_inputs, pairs_of
 from netcl_plugin_kit.testing.reference import Values, expected, lacking
+from netcl_plugin_kit.testing.samples import is_floating
 from netcl_plugin_kit.testing.slopes import STEP, away_from_kinks, judge
 
 #: How many ops share a kernel.

@@ -14,13 +14,17 @@ from typing import Any, Final, final
 import numpy as np
 
 from netcl_core import DTYPES, Device
-from netcl_core.dtypes import Dtype
 from netcl_core.errors import KernelFindingError
-from netcl_core.hardware.device import opencl_module
-from netcl_core.runtime.opencl_stream import Launch
-from netcl_core.runtime.signatures import kernels_in, read_only
-from netcl_core.runtime.stream import Stream, StreamWrapper, stream_of, use_stream
-from netcl_core.tensors.host_data import Array
+from netcl_core.inspect.data import Array, Dtype
+from netcl_core.inspect.sources import kernels_in, read_only
+from netcl_core.inspect.streams import (
+    Launch,
+    Stream,
+    StreamWrapper,
+    opencl_module,
+    stream_of,
+    use_stream,
+)
 
 #: All bits set: NaN in every floating dtype, -1 in whole ones, no bool.
 POISON: Final = 255
@@ -141,7 +145,7 @@ def _listed(places: Array) -> str:
 @contextmanager
 def guarded(device: Device | None) -> Iterator[GuardedStream | None]:
     """Fill and guard every new buffer of an OpenCL device; nothing for NumPy and for none."""
-    if device is None or device.backend != "opencl":
+    if device is None or not device.has_kernels:
         yield None
         return
     with use_stream(GuardedStream(stream_of(device))) as stream:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from netcl_core import DTYPES
-from netcl_core.dtypes import is_floating
-from netcl_core.tensors.host_data import Array, Shape
+from netcl_core.inspect.data import Array, Shape, is_floating
 
 
 def covector(shape: Shape, dtype: str) -> Array:

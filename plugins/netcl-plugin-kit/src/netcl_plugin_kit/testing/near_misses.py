@@ -15,13 +15,13 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from netcl_core.autograd import AutogradPrimitive, Captured, MatchedOp, Operator
-from netcl_core.codegen.primitives import REQUIRED
-from netcl_core.jit.matched_ops import Graph
-from netcl_core.plugins.registry import registry
-from netcl_core.tensors.host_data import Array
-from netcl_core.testing import Case
-from netcl_core.testing.groups import function_of
-from netcl_core.testing.samples import is_floating
+from netcl_core.inspect.data import Array
+from netcl_core.inspect.expressions import REQUIRED
+from netcl_core.inspect.programs import Graph
+from netcl_core.plugins.protocol import registry
+from netcl_plugin_kit.testing.cases import Case
+from netcl_plugin_kit.testing.groups import function_of
+from netcl_plugin_kit.testing.samples import is_floating
 
 Function: TypeAlias = Callable[..., Any]
 #: In the place of an op stands another one that takes as many operands.

@@ -11,10 +11,10 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Spec, Tensor
 from netcl_core.autograd import Operator
 from netcl_core.errors import ArgumentError, message
-from netcl_core.ops.functions import missing
-from netcl_core.plugins.registry import registry
-from netcl_core.testing import Case
+from netcl_core.inspect.choices import missing
+from netcl_core.plugins.protocol import registry
 from netcl_plugin_kit.shapes import specs
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import table_of
 
 _SEED: Final = 0

@@ -10,15 +10,15 @@ import numpy as np
 from netcl_core import DTYPES, Device, Tensor, manual_seed, use_device
 from netcl_core.autograd import grad
 from netcl_core.errors import GradientError
-from netcl_core.ops.mistakes import MISTAKES
-from netcl_core.tensors.host_data import Array
-from netcl_core.testing import Case
-from netcl_core.testing.groups import compiled_with
-from netcl_core.testing.samples import is_floating
+from netcl_core.inspect.choices import MISTAKES
+from netcl_core.inspect.data import Array
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.checks import same
+from netcl_plugin_kit.testing.groups import compiled_with
 from netcl_plugin_kit.testing.inputs import covector
 from netcl_plugin_kit.testing.near_misses import NearMiss, near_misses
 from netcl_plugin_kit.testing.reference import results_of
+from netcl_plugin_kit.testing.samples import is_floating
 
 Function: TypeAlias = Callable[..., Any]
 _SEED: Final = 20

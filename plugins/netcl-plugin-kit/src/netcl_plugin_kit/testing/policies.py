@@ -15,13 +15,11 @@ import numpy as np
 
 from netcl_core import DTYPES, Device, Tensor, use_device
 from netcl_core.autograd import AmpPolicy, TraceNode, TracingContext, casting
-from netcl_core.plugins.catalogue import providers
-from netcl_core.plugins.kinds import OP_KINDS
-from netcl_core.plugins.registry import registry
-from netcl_core.tape.region_call import RegionCall
-from netcl_core.tape.trace_node import TraceBreak
-from netcl_core.tensors.host_data import Array
-from netcl_core.testing import Case
+from netcl_core.inspect.data import Array
+from netcl_core.inspect.programs import TraceBreak
+from netcl_core.inspect.recorded import RegionCall
+from netcl_core.plugins.protocol import OP_KINDS, providers, registry
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.reference import Values, evaluate, expected
 
 #: How alike two names are if one is a slip for the other.

@@ -21,11 +21,11 @@ import numpy as np
 from netcl_core import DTYPES, Device, Tensor, get_device, use_device
 from netcl_core.autograd import backward, grad
 from netcl_core.errors import KernelFindingError
-from netcl_core.tensors.host_data import Array, Shape
-from netcl_core.testing import Case
-from netcl_core.testing.samples import is_floating
+from netcl_core.inspect.data import Array, Shape
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.guards import writer_of
 from netcl_plugin_kit.testing.inputs import covector
+from netcl_plugin_kit.testing.samples import is_floating
 
 #: Relative tolerance by dtype; whole numbers are exact.
 TOLERANCE: Final = {"bfloat16": 4e-2, "float16": 1e-2, "float32": 1e-5, "float64": 1e-12}

@@ -11,14 +11,14 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from netcl_core import Device
 from netcl_core.errors import KernelFindingError, NetclError, UnfitError, raised_at
-from netcl_core.testing import Case
-from netcl_core.testing.vocabulary import CHECKS
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.findings import KINDS
 from netcl_plugin_kit.testing.guards import guarded
 from netcl_plugin_kit.testing.records import KernelSource, Outcome, OutcomeState
 from netcl_plugin_kit.testing.renderings import kernel_sources
 from netcl_plugin_kit.testing.steps import CheckStep, steps_of
+from netcl_plugin_kit.testing.vocabulary import CHECKS
 
 #: What is being done, how much of it is done, and how much there is.
 Progress: TypeAlias = Callable[[str, int, int], None]

@@ -8,9 +8,8 @@ from typing import Any, final
 from netcl_core import Device
 from netcl_core.autograd import Settings, Space
 from netcl_core.errors import KernelFindingError
-from netcl_core.ops.tuners import Offered, tuning_by
-from netcl_core.ops.tuning import ChosenSettings, forced, told
-from netcl_core.testing import Case
+from netcl_core.inspect.choices import ChosenSettings, Offered, forced, told, tuning_by
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.checks import check_main, check_variants
 
 

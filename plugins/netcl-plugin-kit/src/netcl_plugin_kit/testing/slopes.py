@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from netcl_core import Device
-from netcl_core.tensors.host_data import Array, Shape
-from netcl_core.testing import Case
+from netcl_core.inspect.data import Array, Shape
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.inputs import away_from
 from netcl_plugin_kit.testing.reference import evaluate
 

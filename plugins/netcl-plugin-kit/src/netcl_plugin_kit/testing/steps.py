@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias, final
 
 from netcl_core import DTYPES, Device, get_device
 from netcl_core.autograd import AmpPolicy, AutogradPrimitive
-from netcl_core.testing import Case, Scenario
 from netcl_plugin_kit.testing import checks, policies
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table, all_cases
 from netcl_plugin_kit.testing.fused import check_group, check_group_slopes, groups, is_fusible
 from netcl_plugin_kit.testing.pattern_checks import (
@@ -23,6 +23,7 @@ from netcl_plugin_kit.testing.pattern_checks import (
     check_second_order,
 )
 from netcl_plugin_kit.testing.reference import lacking
+from netcl_plugin_kit.testing.scenarios import Scenario
 from netcl_plugin_kit.testing.settings import check_settings
 from netcl_plugin_kit.testing.slopes import check_slopes
 
@@ -113,15 +114,15 @@ def steps_of_case(
 ) -> Iterator[CheckStep]:
     """The checks of a case by itself on a device in a dtype; those of settings if `thorough`."""
     names = dict(_IN_EACH_DTYPE)
-    if case.primitive is None or device.backend != "numpy" or len(case.inputs) < 2:
+    if case.primitive is None or device.has_kernels or len(case.inputs) < 2:
         del names["broadcasting"]
-    if case.primitive is not None or device.backend == "numpy" or not thorough:
+    if case.primitive is not None or not device.has_kernels or not thorough:
         del names["settings"]
     if case.pattern is not None:
         names = _OF_PATTERNS | names
     if dtype == case.main_dtype:
         names |= _ONCE if case.pattern is None else _ONCE | _OF_PATTERNS_ONCE
-        if case.pattern is not None and case.differentiable and device.backend == "numpy":
+        if case.pattern is not None and case.differentiable and not device.has_kernels:
             names["second order"] = check_second_order
     if dtype != "float32":
         names.pop("non-finite", None)
@@ -148,7 +149,7 @@ def _step(check: str, case: Case, device: Device, dtype: str, function: CheckFun
 def _of_policy(policy: AmpPolicy, device: Device, thorough: bool) -> Iterator[CheckStep]:
     """An amp policy on a device: a case of every op that is installed, or of some."""
     cases = all_cases()
-    if device.backend == "opencl" and not thorough:
+    if device.has_kernels and not thorough:
         cases = cases[::_OF_A_POLICY]
     skip = policy.unmet(device) or ("" if cases else "no op is installed to try it with")
     for case in () if skip else cases:
@@ -228,7 +229,7 @@ def _slopes(case: Case, device: Device, dtype: str) -> None:
 
 def _on_device(table: Table, device: Device, dtype: str, thorough: bool) -> Iterator[CheckStep]:
     """The fused groups, then each case by itself, as far as the device has the dtype."""
-    opencl = device.backend == "opencl"
+    opencl = device.has_kernels
     cases: list[Case] = []
     for case in table.cases:
         if dtype not in case.takes:
@@ -257,7 +258,7 @@ def _on_device(table: Table, device: Device, dtype: str, thorough: bool) -> Iter
 
 def _leanly(case: Case, device: Device, dtype: str, place: int, number: int) -> Iterator[CheckStep]:
     """Some of the checks of a case, by its place among those of its op, and the op's number."""
-    numpy = device.backend == "numpy"
+    numpy = not device.has_kernels
     if dtype == case.main_dtype:
         if place == 0:
             yield from steps_of_case(case, device, dtype, thorough=False)

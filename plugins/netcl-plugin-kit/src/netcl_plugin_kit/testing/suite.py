@@ -9,8 +9,9 @@ from typing import Final, final
 import pytest
 
 from netcl_core import Device, get_device
-from netcl_core.testing import Case, usable_devices
+from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table, plugins_of, table_of, table_with
+from netcl_plugin_kit.testing.devices import usable_devices
 from netcl_plugin_kit.testing.records import Outcome
 from netcl_plugin_kit.testing.running import perform
 from netcl_plugin_kit.testing.steps import CheckStep, steps_of
@@ -122,7 +123,18 @@ def conformance(
     cases: Sequence[Case] | None = None,
     internal: Mapping[str, str] | None = None,
 ) -> type:
-    """See `netcl_core.testing.suite.conformance`, which calls this."""
+    """A test class that checks a plugin on NumPy and one OpenCL device, one test per op.
+
+    >>> conformance("netcl-plugin-elementwise").__name__
+    'TestConformance'
+
+    With `pytest --netcl-level run` it checks everything on every device.
+
+    Args:
+        provider: The plugin's distribution, such as `"my-plugin"`.
+        cases: At least one per op of the plugin; default: those of its hook, and derived ones.
+        internal: With `cases`: ops without one, with the reason.
+    """
     suite = Suite(provider, cases, internal)
 
     class TestConformance:

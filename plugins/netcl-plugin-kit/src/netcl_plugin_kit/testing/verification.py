@@ -10,11 +10,23 @@ from typing import Any, Final, final
 import numpy as np
 
 from netcl_core.autograd import AutogradPrimitive
-from netcl_core.codegen.derivative import derivative, times
-from netcl_core.codegen.expressions import Expr, Name, Number, shortened, to_c, walk
-from netcl_core.codegen.primitives import GRAD, OUT, REQUIRED, Choices, split_attrs
 from netcl_core.errors import PrimitiveError, message
-from netcl_core.tensors.host_data import Array
+from netcl_core.inspect.data import Array
+from netcl_core.inspect.expressions import (
+    GRAD,
+    OUT,
+    REQUIRED,
+    Choices,
+    Expr,
+    Name,
+    Number,
+    derivative,
+    shortened,
+    split_attrs,
+    times,
+    to_c,
+    walk,
+)
 from netcl_plugin_kit.testing.agreement import Comparison
 
 #: Points drawn at a time, how often at most, how many are wanted and how many have to remain.

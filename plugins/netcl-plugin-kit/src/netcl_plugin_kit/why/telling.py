@@ -11,11 +11,15 @@ from netcl_core import Device, default_device, dtype_name, get_device, use_devic
 from netcl_core.autograd import Operator
 from netcl_core.cli import print_json, print_table
 from netcl_core.errors import MissingOpError
-from netcl_core.ops.tuners import Offered, tuning_by
-from netcl_core.ops.tuning import ChosenSettings
-from netcl_core.ops.why import Explanation, of_offers, why
-from netcl_core.plugins.commands import decision_on
-from netcl_core.plugins.registry import registry
+from netcl_core.inspect.choices import (
+    ChosenSettings,
+    Explanation,
+    Offered,
+    of_offers,
+    tuning_by,
+    why,
+)
+from netcl_core.plugins.protocol import decision_on, registry
 from netcl_plugin_kit.shapes import attribute, specs
 from netcl_plugin_kit.speed import records
 from netcl_plugin_kit.speed.records import SpeedRecord
@@ -100,7 +104,7 @@ def _print(said: Explanation, found: Sequence[SpeedRecord], device: Device) -> N
     if found:
         print()
         _print_speed(found)
-    elif _has_rivals(said) and device.backend != "numpy":
+    elif _has_rivals(said) and device.has_kernels:
         print(f"speed: not measured here; `netcl plugins bench {said.op}` measures it")
 
 

@@ -10,9 +10,10 @@ from typing import Final, final
 
 from netcl_plugin_kit.speed import records
 
-from netcl_core import config, kept
+from netcl_core import config
 from netcl_core.cli import print_json, print_table
-from netcl_core.ops import tuning_records
+from netcl_core.inspect.choices import tuning_records
+from netcl_core.inspect.data import kept
 
 #: Folder -> what lies in it; those that nobody knows are listed without.
 _KINDS: Final = {

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, final
 
+from netcl_market.manifests import Manifest, Provided, Requires
 from netcl_plugin_kit.packages.metadata import clean_line
 from netcl_plugin_kit.packages.wheel import Wheel
 from netcl_plugin_kit.testing.records import CheckRecord
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from netcl_core.plugins.kinds import KINDS
-from netcl_core.plugins.market.manifests import Manifest, Provided, Requires
+from netcl_core.plugins.protocol import KINDS
 from netcl_plugin_tools.catalogue.evidence import Evidence, wheel_of, when
 from netcl_plugin_tools.catalogue.findings import Findings, merge
 from netcl_plugin_tools.matrix.records import RUNTIME, STATES, CellRecord

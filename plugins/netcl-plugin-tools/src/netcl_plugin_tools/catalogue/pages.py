@@ -10,7 +10,7 @@ from typing import Any, Final
 from netcl_plugin_kit.packages.metadata import clean_line
 from netcl_plugin_kit.testing.records import Roofline
 
-from netcl_core.plugins.kinds import KINDS
+from netcl_core.plugins.protocol import KINDS
 from netcl_plugin_tools.catalogue.badges import BADGES
 from netcl_plugin_tools.catalogue.beside import beside, slowest
 from netcl_plugin_tools.catalogue.code import highlight

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import jinja2
+from netcl_market.manifests import Requires
 
 from netcl_core.config import templates
-from netcl_core.plugins.market.manifests import Requires
 from netcl_plugin_tools.catalogue.views import SIGNS, short
 
 ASSETS: Final = ("text.css", "parts.css", "catalogue.js", "icon.svg")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, final
 
-from netcl_core.tape.region_call import RegionCall
+from netcl_core.inspect.recorded import RegionCall
 
 #: The kinds of boxes, and what each is called.
 KINDS: Final = {

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from netcl_core.autograd import TraceNode
-from netcl_core.jit.explanation import why_alone
-from netcl_core.jit.program import (
+from netcl_core.inspect.programs import (
+    CONSTANT,
+    RANDOM,
     DetachStep,
     Executable,
     FusedOperatorStep,
     OperatorStep,
     Program,
     RegionStep,
+    TracedNumber,
+    why_alone,
 )
-from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.tape.node import describe_frame as where
-from netcl_core.tape.region_call import RegionCall
-from netcl_core.tape.trace_node import CONSTANT, RANDOM
-from netcl_core.tape.traced_number import TracedNumber
+from netcl_core.inspect.recorded import OperatorCall, RegionCall
+from netcl_core.inspect.recorded import describe_frame as where
 from netcl_plugin_tools.graph.drawing import (
     KINDS,
     DrawnOp,
@@ -130,7 +130,7 @@ class _GraphBuilder:
         computed = [node for node in program.nodes if node.call is not None]
         live = {node.number for step in program.steps for node in step.unit.nodes}
         device = next((node.device for node in program.nodes), None)
-        numpy = device is not None and device.backend == "numpy"
+        numpy = device is not None and not device.has_kernels
         unit = CALL if numpy else LAUNCH
         self._add_arguments()
         self._add_constants()

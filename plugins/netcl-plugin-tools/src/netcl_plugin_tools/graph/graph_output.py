@@ -17,9 +17,8 @@ from netcl_core import Tensor, dtype_name, use_device
 from netcl_core.autograd import Tape, jit_compile
 from netcl_core.cli import print_json, print_table
 from netcl_core.errors import FusionError, NetclError, message
-from netcl_core.jit.jit import Jitted, traced
-from netcl_core.tape.node import Target, target_of
-from netcl_core.tape.recorded import recorded_graph
+from netcl_core.inspect.programs import Jitted, traced
+from netcl_core.inspect.recorded import Target, recorded_graph, target_of
 from netcl_plugin_tools.graph import names
 from netcl_plugin_tools.graph.dot import to_dot, to_svg
 from netcl_plugin_tools.graph.graph import Graph, GraphNames, graph_of

@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any, final
 
 from netcl_core.autograd import Node
-from netcl_core.jit.fused_operator import FusedOperatorCall
-from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.tape.node import Target, line_of
-from netcl_core.tape.recorded import RecordedCall, RecordedGraph
-from netcl_core.tape.region_call import RegionCall
+from netcl_core.inspect.recorded import (
+    FusedOperatorCall,
+    OperatorCall,
+    RecordedCall,
+    RecordedGraph,
+    RegionCall,
+    Target,
+    line_of,
+)
 from netcl_plugin_tools.graph.drawing import (
     KINDS,
     DrawnOp,

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from netcl_core import Tensor
 from netcl_core.autograd import Node, Tape
 from netcl_core.errors import ArgumentError, message
-from netcl_core.tape.node import target_of
-from netcl_core.tape.recorded import nodes_behind, recorded_graph
+from netcl_core.inspect.recorded import nodes_behind, recorded_graph, target_of
 from netcl_plugin_tools.graph.dot import to_svg
 from netcl_plugin_tools.graph.repeated import repeated
 from netcl_plugin_tools.graph.tape_graph import tape_graph

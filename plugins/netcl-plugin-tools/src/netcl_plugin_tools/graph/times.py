@@ -11,12 +11,19 @@ from netcl_plugin_kit.timing import Timed, best_times
 
 import netcl_core.autograd as ag
 from netcl_core.autograd import TraceNode
-from netcl_core.jit.arguments import Arguments
-from netcl_core.jit.jit import Jitted, traced
-from netcl_core.jit.program import DetachStep, Executable, OperatorStep, PickStep, Scalars
-from netcl_core.runtime.stream import stream_of
-from netcl_core.tape.apply import apply
-from netcl_core.tape.node import describe_frame as where
+from netcl_core.inspect.programs import (
+    Arguments,
+    DetachStep,
+    Executable,
+    Jitted,
+    OperatorStep,
+    PickStep,
+    Scalars,
+    traced,
+)
+from netcl_core.inspect.recorded import apply
+from netcl_core.inspect.recorded import describe_frame as where
+from netcl_core.inspect.streams import stream_of
 
 #: Values by number of a trace's nodes.
 Values: TypeAlias = dict[int, Any]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from netcl_core.plugins.market.lock import ANY_DTYPE, DevicePart, Lock, Pin
-from netcl_core.plugins.market.lock_verification import Difference
+from netcl_market.lock import ANY_DTYPE, DevicePart, Lock, Pin
+from netcl_market.lock_verification import Difference
 
 
 def differences(locked: Lock, now: Lock) -> list[Difference]:

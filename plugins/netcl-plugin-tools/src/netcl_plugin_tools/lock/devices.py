@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
+from netcl_market.lock import ANY_DTYPE, EVERY_DTYPE, DevicePart
+
 import netcl_core as nc
-from netcl_core.ops.tuning import untuned
-from netcl_core.plugins.commands import providers
-from netcl_core.plugins.kinds import KINDS
-from netcl_core.plugins.market.lock import ANY_DTYPE, EVERY_DTYPE, DevicePart
-from netcl_core.plugins.registry import registry
-from netcl_core.plugins.resolution import Offer, decide
+from netcl_core.inspect.choices import untuned
+from netcl_core.plugins.protocol import KINDS, Offer, command_providers, decide, registry
 from netcl_plugin_tools.lock.sources import cases, sources
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -34,7 +32,7 @@ def _others(device: nc.Device) -> Iterator[tuple[str, str]]:
             found = decide(name, [row.offer for row in registry.rows(kind.name, name)], (), limit)
             if found.winner is not None:
                 yield kind.lock_key(name), found.winner.provider
-    for name, provider in providers():
+    for name, provider in command_providers():
         yield KINDS["command"].lock_key(name), provider
 
 
@@ -86,7 +84,7 @@ def _choices(op: str, device: nc.Device) -> Iterator[tuple[str, tuple[str, ...]]
     said = {dtype: nc.plugins.why(op, device=device, dtype=dtype) for dtype in nc.DTYPES}
     records = [each for each in said["float32"].candidates if not each.implementation]
     yield from ((ANY_DTYPE, (each.provider,)) for each in records if each.chosen)
-    if device.backend == "numpy":  # where the operator's own function computes it
+    if not device.has_kernels:  # where the operator's own function computes it
         return
     orders = {dtype: _order(one.candidates) for dtype, one in said.items()}
     if len(different := {*orders.values()} - {()}) == 1:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from netcl_core.plugins.market.installed import Installed, by_name
-from netcl_core.plugins.market.lock import Pin
-from netcl_core.plugins.market.lock_verification import digest_now
-from netcl_core.plugins.market.states import States
-from netcl_core.plugins.market.survey import survey
+from netcl_market.installed import Installed, by_name
+from netcl_market.lock import Pin
+from netcl_market.lock_verification import digest_now
+from netcl_market.states import States
+from netcl_market.survey import survey
 
 
 def plugins() -> dict[str, Installed]:

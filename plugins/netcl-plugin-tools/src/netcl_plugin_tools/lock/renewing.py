@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from netcl_market import lock as locks
+from netcl_market.lock import Lock
 from netcl_plugin_kit.writing import write_text
 
 import netcl_core as nc
-from netcl_core.plugins.market import lock as locks
-from netcl_core.plugins.market.lock import Lock
+from netcl_core.plugins.protocol import lock_file
 from netcl_plugin_tools.lock.devices import choosing
 from netcl_plugin_tools.lock.text import text_of
 
@@ -19,7 +20,7 @@ def renewer(who: str) -> Callable[[str], list[str]]:
 
     Raises PluginError if there is one that cannot be read.
     """
-    path = locks.find()
+    path = lock_file()
     if path is None or not path.is_file():
         return lambda name: []
     lock = locks.read(path)

@@ -13,15 +13,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from netcl_market import lock as locks
+from netcl_market.installed import core
+from netcl_market.lock import DevicePart, Lock
 from netcl_plugin_kit.writing import write_text
 from rich.console import Console
 from rich.progress import Progress as Bar
 
 import netcl_core as nc
 from netcl_core.errors import PluginError
-from netcl_core.plugins.market import lock as locks
-from netcl_core.plugins.market.installed import core
-from netcl_core.plugins.market.lock import DevicePart, Lock
+from netcl_core.plugins.protocol import LOCK_FILE, lock_file, nearest_lock_file
 from netcl_plugin_tools.lock import comparing
 from netcl_plugin_tools.lock.devices import part_of
 from netcl_plugin_tools.lock.pins import pin, plugins
@@ -66,7 +67,7 @@ def _place(out: str | None) -> Path:
     """The file to write or check: what is asked for, what holds here, or a new one."""
     if out is not None:
         return Path(out)
-    return locks.find() or locks.nearest() or Path.cwd() / locks.FILE
+    return lock_file() or nearest_lock_file() or Path.cwd() / LOCK_FILE
 
 
 def _read(path: Path) -> tuple[Lock | None, str]:

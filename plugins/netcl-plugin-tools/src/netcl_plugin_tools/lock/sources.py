@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from netcl_plugin_kit.kernels.sources import sources_of
+from netcl_plugin_kit.testing import Case
 from netcl_plugin_kit.testing.collection import table_of
 
 import netcl_core as nc
@@ -28,7 +29,6 @@ from netcl_core.errors import (
     NetclError,
     ShapeError,
 )
-from netcl_core.testing import Case
 
 #: What an op raises where there is nothing to render: no gradient, not this dtype, not this device.
 _NOTHING = (
@@ -104,7 +104,7 @@ def _words(specs: Sequence[nc.Spec] | None, attrs: Mapping[str, Any]) -> Iterato
 
 def _launched(device: nc.Device, dtype: str, given: Sequence[Case]) -> Iterator[tuple[str, str]]:
     """Nothing on the NumPy path, where no source is made of a compiled function."""
-    if device.backend == "numpy" or (dtype == "float64" and not device.supports_fp64):
+    if not device.has_kernels or (dtype == "float64" and not device.supports_fp64):
         return
     found = [_lowered(case, device, dtype) for case in given]
     for number, direction in enumerate(_DIRECTIONS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from netcl_core.plugins.market.lock import SCHEMA, DevicePart, Lock, Pin
+from netcl_market.lock import SCHEMA, DevicePart, Lock, Pin
 
 
 def text_of(lock: Lock) -> str:

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, final
 
+from netcl_market.requirements import CORE
 from netcl_plugin_kit.packages.wheel import Wheel
 from packaging.requirements import Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
-
-from netcl_core.plugins.market.requirements import CORE
 
 #: The command that a cell runs. Cores up to 0.1.3 have it, for later ones a plugin brings it.
 COMMAND: Final = "plugins check"

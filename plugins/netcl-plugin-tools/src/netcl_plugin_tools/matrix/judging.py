@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Final, final
 
+from netcl_market.manifests import Manifest
 from netcl_plugin_kit.check.reading import from_json
 from netcl_plugin_kit.testing.records import CheckRecord, Outcome
 from packaging.utils import canonicalize_name
 
 from netcl_core.errors import RecordError
-from netcl_core.plugins.market.manifests import Manifest
 from netcl_plugin_tools.matrix.processes import Ended
 from netcl_plugin_tools.matrix.records import Cell, State
 from netcl_plugin_tools.matrix.runtimes import Presence

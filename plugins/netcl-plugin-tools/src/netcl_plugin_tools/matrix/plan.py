@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import final
 
 from click import UsageError
+from netcl_market.requirements import CORE
 from netcl_plugin_kit.packages.wheel import Wheel, read_wheel
 from packaging.utils import canonicalize_name
 
 from netcl_core.config import MARKET_PREFIX
 from netcl_core.errors import PluginError, message
-from netcl_core.plugins.market.requirements import CORE
 from netcl_plugin_tools.matrix.fitting import Choice, best, choose
 from netcl_plugin_tools.matrix.pythons import Interpreter
 from netcl_plugin_tools.matrix.records import Cell, CellRecord

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_core.config import cache_root
-from netcl_core.scratch import Scratch
+from netcl_core.inspect.data import Scratch
 from netcl_plugin_tools.matrix import pythons
 from netcl_plugin_tools.matrix.environments import Environments
 from netcl_plugin_tools.matrix.plan import Shelves, shelves, tasks

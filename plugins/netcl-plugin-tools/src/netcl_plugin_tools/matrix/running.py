@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
-from netcl_core.scratch import Scratch
+from netcl_core.inspect.data import Scratch
 from netcl_plugin_tools.matrix import judging
 from netcl_plugin_tools.matrix.environments import Environments, Made
 from netcl_plugin_tools.matrix.judging import CellVerdict

@@ -15,7 +15,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from netcl_core import config
 from netcl_core.errors import ArgumentError, message
-from netcl_core.plugins.registry import registry
+from netcl_core.plugins.protocol import registry
 
 _PROJECT: Final = "pyproject.toml"
 Table: TypeAlias = MutableMapping[str, Any]

@@ -14,11 +14,8 @@ from netcl_plugin_kit.speed.ordering import WORTH, fastest_order
 import netcl_core as nc
 from netcl_core.cli import print_json
 from netcl_core.errors import ArgumentError, MissingOpError, NetclError, message
-from netcl_core.ops.choosing import offers_of
-from netcl_core.plugins.commands import decision_on
-from netcl_core.plugins.market.survey import meant
-from netcl_core.plugins.registry import registry
-from netcl_core.plugins.resolution import canonical
+from netcl_core.inspect.choices import offers_of
+from netcl_core.plugins.protocol import canonical, decision_on, meant, registry
 from netcl_plugin_tools.lock.renewing import renewer
 from netcl_plugin_tools.settings import file
 from netcl_plugin_tools.settings.file import Table

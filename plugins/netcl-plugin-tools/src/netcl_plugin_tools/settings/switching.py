@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
+from netcl_market.states import States
+from netcl_market.survey import survey
+
 from netcl_core.cli import print_json
 from netcl_core.errors import ArgumentError, message
-from netcl_core.plugins.market.states import States
-from netcl_core.plugins.market.survey import Plugin, meant, survey
-from netcl_core.plugins.resolution import canonical
+from netcl_core.plugins.protocol import Plugin, canonical, meant
 from netcl_plugin_tools.settings import file
 from netcl_plugin_tools.settings.file import Table
 

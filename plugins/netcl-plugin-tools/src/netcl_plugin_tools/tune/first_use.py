@@ -7,9 +7,8 @@ import time
 from typing import Final, final
 
 from netcl_core import config
-from netcl_core.ops.tuners import Offered
-from netcl_core.ops.tuning_records import Place
-from netcl_core.runtime.stream import own_stream, stream_of
+from netcl_core.inspect.choices import Offered, Place
+from netcl_core.inspect.streams import own_stream, stream_of
 from netcl_plugin_tools.tune.trials import Trial
 
 __all__ = ["FirstUse", "first_use"]

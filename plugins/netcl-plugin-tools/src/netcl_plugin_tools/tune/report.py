@@ -6,8 +6,7 @@ import math
 from typing import Any, Final
 
 from netcl_core.cli import print_table
-from netcl_core.ops.tuning import told
-from netcl_core.ops.tuning_records import Record
+from netcl_core.inspect.choices import Record, told
 from netcl_plugin_tools.tune.trials import Contender, Trial
 
 #: How many settings a table shows, the fastest, besides the default and what is out.

@@ -12,12 +12,9 @@ import numpy as np
 
 from netcl_core import DTYPES
 from netcl_core.autograd import Settings
-from netcl_core.ops import tuning_records
-from netcl_core.ops.tuners import Offered
-from netcl_core.ops.tuning import default_of, misfit
-from netcl_core.ops.tuning_records import Place, Record
-from netcl_core.runtime.stream import stream_of
-from netcl_core.tensors.host_data import Array
+from netcl_core.inspect.choices import Offered, Place, Record, default_of, misfit, tuning_records
+from netcl_core.inspect.data import Array
+from netcl_core.inspect.streams import stream_of
 
 #: Launches that take so long together are timed as one: a clock's step and a driver's hiccup
 #: count little then.

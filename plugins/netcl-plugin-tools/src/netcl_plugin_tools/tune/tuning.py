@@ -17,10 +17,14 @@ from netcl_plugin_kit.writing import write_text
 from netcl_core import config, dtype_name, use_device
 from netcl_core.cli import print_json
 from netcl_core.errors import ArgumentError, message
-from netcl_core.ops import tuning_records
-from netcl_core.ops.tuners import Offered, tuning_by
-from netcl_core.ops.tuning import ChosenSettings
-from netcl_core.ops.tuning_records import HERE, Record
+from netcl_core.inspect.choices import (
+    HERE,
+    ChosenSettings,
+    Offered,
+    Record,
+    tuning_by,
+    tuning_records,
+)
 from netcl_plugin_tools.graph.target import (
     function_of,
     inputs_of,

@@ -1,0 +1,32 @@
+"""Which implementation serves a call, with which settings, and why.
+
+`explain` gives the reasons for a call as an `Explanation`; `offers_of` lists who could serve an
+op. A tuner, entered with `tuning_by`, is offered each choice of settings while calls run, and
+`tuning_records` holds what was measured.
+"""
+
+from __future__ import annotations
+
+from netcl_core.ops import tuning_records as tuning_records
+from netcl_core.ops.amp_policies import Rule as Rule
+from netcl_core.ops.choosing import offers_of as offers_of
+from netcl_core.ops.choosing import unfit as unfit
+from netcl_core.ops.functions import missing as missing
+from netcl_core.ops.mistakes import MISTAKES as MISTAKES
+from netcl_core.ops.tuners import Offered as Offered
+from netcl_core.ops.tuners import tuning_by as tuning_by
+from netcl_core.ops.tuning import ChosenSettings as ChosenSettings
+from netcl_core.ops.tuning import default_of as default_of
+from netcl_core.ops.tuning import forced as forced
+from netcl_core.ops.tuning import misfit as misfit
+from netcl_core.ops.tuning import told as told
+from netcl_core.ops.tuning import untuned as untuned
+from netcl_core.ops.tuning_records import HERE as HERE
+from netcl_core.ops.tuning_records import Place as Place
+from netcl_core.ops.tuning_records import Record as Record
+from netcl_core.ops.why import Explanation as Explanation
+from netcl_core.ops.why import explain as explain
+from netcl_core.ops.why import explain_call as explain_call
+from netcl_core.ops.why import of_offers as of_offers
+from netcl_core.ops.why import why as why
+from netcl_core.tensors.functions import functions as functions

@@ -1,0 +1,27 @@
+"""Compiled functions: the trace of a call, and the program of steps that it becomes.
+
+`Jitted` is what `ag.jit_compile` returns. `traced` records a call of its function; the steps of a
+`Program` are kernels of fused ops (`RegionStep`), ops by themselves (`OperatorStep`), ops with
+fused neighbours (`FusedOperatorStep`), and what moves values between them.
+"""
+
+from __future__ import annotations
+
+from netcl_core.jit.arguments import Arguments as Arguments
+from netcl_core.jit.explanation import why_alone as why_alone
+from netcl_core.jit.jit import Jitted as Jitted
+from netcl_core.jit.jit import traced as traced
+from netcl_core.jit.matched_ops import Graph as Graph
+from netcl_core.jit.pattern_rows import OwnRows as OwnRows
+from netcl_core.jit.program import DetachStep as DetachStep
+from netcl_core.jit.program import Executable as Executable
+from netcl_core.jit.program import FusedOperatorStep as FusedOperatorStep
+from netcl_core.jit.program import OperatorStep as OperatorStep
+from netcl_core.jit.program import PickStep as PickStep
+from netcl_core.jit.program import Program as Program
+from netcl_core.jit.program import RegionStep as RegionStep
+from netcl_core.jit.program import Scalars as Scalars
+from netcl_core.tape.trace_node import CONSTANT as CONSTANT
+from netcl_core.tape.trace_node import RANDOM as RANDOM
+from netcl_core.tape.trace_node import TraceBreak as TraceBreak
+from netcl_core.tape.traced_number import TracedNumber as TracedNumber

@@ -1,0 +1,28 @@
+"""What a tape has recorded: its calls as a graph, who made them, and how they are differentiated.
+
+`recorded_graph` gives the calls behind some values as a `RecordedGraph`. A call is a `RegionCall`
+(fused elementwise ops), an `OperatorCall`, a `FusedOperatorCall` or a `FunctionCall`; `line_of`
+says where the user wrote it.
+"""
+
+from __future__ import annotations
+
+from netcl_core.jit.fused_operator import FusedOperatorCall as FusedOperatorCall
+from netcl_core.ops.operator_call import OperatorCall as OperatorCall
+from netcl_core.tape.anomaly import anomaly as anomaly
+from netcl_core.tape.apply import apply as apply
+from netcl_core.tape.function_call import FunctionCall as FunctionCall
+from netcl_core.tape.gradients import cast_region as cast_region
+from netcl_core.tape.gradients import run_plan as run_plan
+from netcl_core.tape.gradients import whole as whole
+from netcl_core.tape.node import Target as Target
+from netcl_core.tape.node import describe_frame as describe_frame
+from netcl_core.tape.node import line_of as line_of
+from netcl_core.tape.node import target_of as target_of
+from netcl_core.tape.recorded import RecordedCall as RecordedCall
+from netcl_core.tape.recorded import RecordedGraph as RecordedGraph
+from netcl_core.tape.recorded import nodes_behind as nodes_behind
+from netcl_core.tape.recorded import recorded_graph as recorded_graph
+from netcl_core.tape.region_call import RegionCall as RegionCall
+from netcl_core.tape.region_call import plan_gradients as plan_gradients
+from netcl_core.tape.state import thread as thread

@@ -1,0 +1,25 @@
+"""What a device is asked to do: its stream, and wrappers that see or change each launch.
+
+class Counting(StreamWrapper):
+    def launch(self, launch, buffers, scalars=()):
+        self.count = getattr(self, "count", 0) + 1
+        self.inner.launch(launch, buffers, scalars)
+
+with use_stream(Counting(stream_of(device))) as counting:
+    ...
+"""
+
+from __future__ import annotations
+
+from netcl_core.hardware import runtimes as runtimes
+from netcl_core.hardware.device import Kind as Kind
+from netcl_core.hardware.device import opencl_module as opencl_module
+from netcl_core.hardware.device import stand_in as stand_in
+from netcl_core.runtime.host_calls import HostBound as HostBound
+from netcl_core.runtime.opencl_stream import Launch as Launch
+from netcl_core.runtime.opencl_stream import shared_kernel as shared_kernel
+from netcl_core.runtime.stream import Stream as Stream
+from netcl_core.runtime.stream import StreamWrapper as StreamWrapper
+from netcl_core.runtime.stream import own_stream as own_stream
+from netcl_core.runtime.stream import stream_of as stream_of
+from netcl_core.runtime.stream import use_stream as use_stream

@@ -1,0 +1,148 @@
+"""Who finds plugins: netcl-market where it is installed, else their entry points alone."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import importlib.util
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, final
+
+from netcl_core import config
+from netcl_core.plugins import complaints
+from netcl_core.plugins.failures import FAILURES, plugin_error
+from netcl_core.plugins.lock_file import LOCK_FILE, lock_file
+from netcl_core.plugins.plugin import MANIFEST, PLUGINS, PRIMITIVES, Plugin
+from netcl_core.plugins.resolution import canonical, lock_is_strict
+from netcl_core.plugins.selection import give_prefixes, named_among, switches
+
+#: The package of the market. It is no plugin: it has to judge before any plugin is imported.
+_MARKET: Final = "netcl_market"
+_DATA: Final = "it is data, which is read with netcl-market: pip install netcl-market"
+
+
+class Finder:
+    """Finds plugins by their entry points, and obeys the settings that leave some out.
+
+    It reads no manifests, so that every plugin is imported before anything is looked up. It
+    remembers no failures, and verifies no lock: where a strict one asks for that, it raises
+    PluginError NP511. A market overrides all of this.
+    """
+
+    def survey(self, memory: Path | None = None, skip: Sequence[str] = ()) -> list[Plugin]:
+        """What is installed, sorted by distribution and name.
+
+        Args:
+            memory: The file of remembered failures, if it is not that of the cache folder.
+            skip: Keys of plugins that are known to end the interpreter.
+
+        Raises PluginError if a lock file asks for what is not so.
+        """
+        installed = list(_distributions())
+        named = named_among([each.name for each in installed])
+        switched_off = switches(named, None)
+        plugins = [plugin for each in installed for plugin in _plugins_of(each)]
+        for plugin in plugins:
+            plugin.reason = switched_off(plugin)
+            if plugin.reason:
+                plugin.state = "disabled"
+            elif plugin.kind == "data":
+                plugin.fail(plugin_error("NP106", _DATA), "NP106")
+        found = [plugin for plugin in plugins if plugin.state == "found"]
+        give_prefixes(found)
+        if found:
+            self._refuse_locks()
+        return sorted(plugins, key=lambda each: (canonical(each.distribution), each.name))
+
+    def _refuse_locks(self) -> None:
+        path = lock_file()
+        if path is None and not config.get("lock-strict"):
+            return
+        text = f"NP511: {path or LOCK_FILE} is not verified. {FAILURES['NP511'].remedy}"
+        if lock_is_strict():
+            raise plugin_error("NP511", text)
+        complaints.tell([text])
+
+    def notes(self, found: Sequence[Plugin]) -> list[str]:
+        """What is to be complained of beside the states of plugins."""
+        return []
+
+    def insist(self, plugins: Collection[Plugin]) -> None:
+        """Raise PluginError if a strict lock has chosen somebody who is missing."""
+
+    def remember(self, plugin: Plugin) -> None:
+        """Note what became of a plugin that was tried."""
+
+    def save(self) -> None:
+        """Write what is to be remembered."""
+
+    def unlocked(self, strangers: bool) -> AbstractContextManager[None]:
+        """A block in which no lock counts; see `netcl_core.plugins.unlocked`."""
+        return nullcontext()
+
+    def manifest_of(self, plugin: Plugin) -> Path | None:
+        """The file of an installed plugin's manifest; None where it is not found."""
+        return None
+
+    def probe(self) -> None:
+        """Find out in child processes which plugins end the interpreter."""
+
+    def checks(self, plugins: Sequence[Plugin]) -> Iterable[tuple[str, bool, str]]:
+        """What the doctor reports of the lock: name, whether it is well, text."""
+        return ()
+
+
+@functools.cache
+def finder() -> Finder:
+    """The market's where it is installed."""
+    if importlib.util.find_spec(_MARKET) is None:
+        return Finder()
+    found: Finder = importlib.import_module(f"{_MARKET}.market").Market()
+    return found
+
+
+def unlocked(*, strangers: bool = True) -> AbstractContextManager[None]:
+    """A block in which the lock file counts nothing, in the whole process.
+
+    For what writes and checks the lock: plugins that are loaded inside are not held
+    against it, and its choices do not decide. Without `strangers`, what a strict lock does not
+    know is not loaded all the same.
+    """
+    return finder().unlocked(strangers)
+
+
+# -- entry points ------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Distribution:
+    """A `PluginSource` as importlib.metadata has it."""
+
+    name: str
+    version: str
+    requires: tuple[str, ...] = ()
+    location: str = ""
+    points: dict[tuple[str, str], str] = field(default_factory=dict)
+
+
+def _distributions() -> Iterator[_Distribution]:
+    """Every installed distribution with entry points of ours; of several copies the first."""
+    seen: set[str] = set()
+    for each in importlib.metadata.distributions():
+        points = {(point.group, point.name): point.value for point in each.entry_points
+                  if point.group in (PLUGINS, PRIMITIVES, MANIFEST)}  # fmt: skip
+        if points and canonical(each.name) not in seen:
+            seen.add(canonical(each.name))
+            yield _Distribution(each.name, each.version, tuple(each.requires or ()), "", points)
+
+
+def _plugins_of(source: _Distribution) -> Iterator[Plugin]:
+    """Its plugins; a manifest is one where there is no code."""
+    code = [key for key in source.points if key[0] != MANIFEST]
+    for group, name in sorted(code or source.points):
+        yield Plugin(name, source.name, source.version, group=group, source=source)

@@ -1,1 +1,0 @@
-"""What can be known of installed plugins without importing any of them."""

@@ -1,0 +1,93 @@
+"""What a market and tools build on: plugins, their failures, the registry, and its rules.
+
+    from netcl_core.plugins.protocol import Finder, Plugin, registry
+
+Versioned as the hooks are (`netcl_core.API_VERSION`). The names are fetched on first use:
+`netcl plugins list` imports neither NumPy nor a plugin.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from netcl_core.hookspecs import SINCE as SINCE
+    from netcl_core.plugins.catalogue import catalogue as catalogue
+    from netcl_core.plugins.catalogue import providers as providers
+    from netcl_core.plugins.catalogue import read_catalogue as read_catalogue
+    from netcl_core.plugins.catalogue import search as search
+    from netcl_core.plugins.commands import command_providers as command_providers
+    from netcl_core.plugins.commands import decision_on as decision_on
+    from netcl_core.plugins.commands import plugin_commands as plugin_commands
+    from netcl_core.plugins.complaints import tell as tell
+    from netcl_core.plugins.failures import FAILURES as FAILURES
+    from netcl_core.plugins.failures import INCOMPATIBLE as INCOMPATIBLE
+    from netcl_core.plugins.failures import PAGE as PAGE
+    from netcl_core.plugins.failures import QUARANTINED as QUARANTINED
+    from netcl_core.plugins.failures import FailureKind as FailureKind
+    from netcl_core.plugins.failures import kinds_of as kinds_of
+    from netcl_core.plugins.failures import plugin_error as plugin_error
+    from netcl_core.plugins.finder import Finder as Finder
+    from netcl_core.plugins.finder import finder as finder
+    from netcl_core.plugins.kinds import KINDS as KINDS
+    from netcl_core.plugins.kinds import OP_KINDS as OP_KINDS
+    from netcl_core.plugins.kinds import REGISTERED as REGISTERED
+    from netcl_core.plugins.kinds import SCAFFOLDS as SCAFFOLDS
+    from netcl_core.plugins.kinds import SHORT_ROAD as SHORT_ROAD
+    from netcl_core.plugins.kinds import RecordKind as RecordKind
+    from netcl_core.plugins.loading import implementing as implementing
+    from netcl_core.plugins.loading import known as known
+    from netcl_core.plugins.loading import load_installed as load_installed
+    from netcl_core.plugins.loading import rehearse as rehearse
+    from netcl_core.plugins.loading import withdraw as withdraw
+    from netcl_core.plugins.lock_file import LOCK_FILE as LOCK_FILE
+    from netcl_core.plugins.lock_file import lock_file as lock_file
+    from netcl_core.plugins.lock_file import nearest_lock_file as nearest_lock_file
+    from netcl_core.plugins.names import reserved as reserved
+    from netcl_core.plugins.plugin import CORE_PREFIX as CORE_PREFIX
+    from netcl_core.plugins.plugin import MANIFEST as MANIFEST
+    from netcl_core.plugins.plugin import PLUGINS as PLUGINS
+    from netcl_core.plugins.plugin import PRIMITIVES as PRIMITIVES
+    from netcl_core.plugins.plugin import Plugin as Plugin
+    from netcl_core.plugins.registry import Row as Row
+    from netcl_core.plugins.registry import registry as registry
+    from netcl_core.plugins.resolution import Choice as Choice
+    from netcl_core.plugins.resolution import Offer as Offer
+    from netcl_core.plugins.resolution import canonical as canonical
+    from netcl_core.plugins.resolution import decide as decide
+    from netcl_core.plugins.resolution import lock_is_strict as lock_is_strict
+    from netcl_core.plugins.selection import give_prefixes as give_prefixes
+    from netcl_core.plugins.selection import is_meant as is_meant
+    from netcl_core.plugins.selection import meant as meant
+    from netcl_core.plugins.selection import named_among as named_among
+    from netcl_core.plugins.selection import switches as switches
+
+#: module -> its names
+_NAMES: Final = {
+    "netcl_core.hookspecs": "SINCE",
+    "netcl_core.plugins.catalogue": "catalogue providers read_catalogue search",
+    "netcl_core.plugins.commands": "command_providers decision_on plugin_commands",
+    "netcl_core.plugins.complaints": "tell",
+    "netcl_core.plugins.failures": (
+        "FAILURES FailureKind INCOMPATIBLE PAGE QUARANTINED kinds_of plugin_error"
+    ),
+    "netcl_core.plugins.finder": "Finder finder",
+    "netcl_core.plugins.kinds": "KINDS OP_KINDS REGISTERED SCAFFOLDS SHORT_ROAD RecordKind",
+    "netcl_core.plugins.loading": "implementing known load_installed rehearse withdraw",
+    "netcl_core.plugins.lock_file": "LOCK_FILE lock_file nearest_lock_file",
+    "netcl_core.plugins.names": "reserved",
+    "netcl_core.plugins.plugin": "CORE_PREFIX MANIFEST PLUGINS PRIMITIVES Plugin",
+    "netcl_core.plugins.registry": "Row registry",
+    "netcl_core.plugins.resolution": "Choice Offer canonical decide lock_is_strict",
+    "netcl_core.plugins.selection": "give_prefixes is_meant meant named_among switches",
+}
+_MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = [*_MODULE_OF]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)

@@ -1,0 +1,112 @@
+"""The digest of all files of a distribution, with receipts of those that have not changed.
+
+A receipt holds while size, times (that of the inode too) and inode of a file are the same. A
+file that was changed within the last two seconds gets none: another change of the same size
+could fall into the same tick of the file system's clock.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, TypeAlias, final
+
+from netcl_market import notebook
+from netcl_market.installed import Installed, Places
+
+_SCHEMA: Final = 2
+_SETTLED_NS: Final = 2_000_000_000
+MISSING: Final = "missing"
+#: Size, times in nanoseconds, inode.
+_Stamp: TypeAlias = tuple[int, int, int, int]
+#: The digest of all, and the stamp and digest of each file by its path.
+_Receipt: TypeAlias = tuple[str, dict[str, tuple[_Stamp, str]]]
+
+
+@final
+class Receipts:
+    """What earlier processes have hashed; `save` it at last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._kept = notebook.load(path, _SCHEMA, _receipts) or {}
+        self._changed = False
+
+    def digest_of(self, one: Installed, places: Places) -> str:
+        """The digest of a distribution's files; those that have not changed are not read."""
+        key = one.source.location if one.source is not None else one.name
+        known = self._kept.get(key, ("", {}))
+        files = dict(places.all())
+        stamps = {name: _stamp(path) for name, path in files.items()}
+        rows = known[1]
+        if stamps == {name: row[0] for name, row in rows.items()}:
+            return known[0]
+        settled = time.time_ns() - _SETTLED_NS
+        made: dict[str, tuple[_Stamp, str]] = {}
+        for name, stamp in stamps.items():
+            row = rows.get(name)
+            if row is None or row[0] != stamp:
+                row = (stamp if max(stamp[1:3]) < settled else _NO_STAMP, digest(files[name]))
+            made[name] = row
+        self._kept[key] = whole((name, row[1]) for name, row in made.items()), made
+        self._changed = True
+        return self._kept[key][0]
+
+    def save(self) -> None:
+        """Write what has changed; distributions that are gone are forgotten."""
+        if self._changed:
+            there = {key: row for key, row in self._kept.items() if Path(key).exists()}
+            notebook.save(self._path, _SCHEMA, {"distributions": there})
+            self._changed = False
+
+
+def files_in(places: Places) -> dict[str, str]:
+    """The digest of each file of a distribution, read now; "missing" of one that is not there."""
+    return {name: digest(path) for name, path in places.all()}
+
+
+def whole(files: Iterable[tuple[str, str]]) -> str:
+    """One digest of all: the same wherever and in whichever order they are installed."""
+    import hashlib  # brings OpenSSL, which a load from receipts does without
+
+    text = "".join(f"{name}\t{each}\n" for name, each in sorted(files))
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def digest(path: str) -> str:
+    """The sha256 of a file; of a link to a folder, that of where it leads."""
+    import hashlib  # as above
+
+    try:
+        file = Path(path)
+        if not file.is_file() and not file.is_symlink():
+            return MISSING  # a FIFO would be read for ever
+        data = os.fsencode(file.readlink()) if file.is_dir() else file.read_bytes()
+    except OSError:
+        return MISSING
+    return hashlib.sha256(data).hexdigest()
+
+
+_NO_STAMP: Final[_Stamp] = (-1, -1, -1, -1)
+_ABSENT: Final[_Stamp] = (-2, 0, 0, 0)
+
+
+def _stamp(path: str) -> _Stamp:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a Path takes ten times as long
+    except OSError:
+        return _ABSENT
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def _receipts(table: Any) -> dict[str, _Receipt]:
+    return {key: _receipt(row) for key, row in table["distributions"].items()}
+
+
+def _receipt(row: Any) -> _Receipt:
+    text, files = row
+    if not isinstance(text, str):
+        raise TypeError("no receipt of ours")
+    return text, {name: (tuple(stamp), str(each)) for name, (stamp, each) in files.items()}

@@ -1,0 +1,140 @@
+"""Holds what is installed against the lock file, and lets its choices decide."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+from netcl_core import config
+from netcl_core.errors import PluginError
+from netcl_core.plugins.protocol import (
+    LOCK_FILE,
+    Plugin,
+    canonical,
+    lock_file,
+    lock_is_strict,
+    registry,
+    tell,
+)
+from netcl_market.failures import FAILURES, plugin_error
+from netcl_market.finding import Distribution
+from netcl_market.lock import Lock
+from netcl_market.lock_verification import NOTES, Difference, verify
+
+#: The states of a plugin that works, or of which nothing else is known yet.
+_ABLE: Final = frozenset({"found", "loading", "active"})
+#: For each block without a lock, whether what it does not know may be loaded, too.
+_unlocked: Final[list[bool]] = []
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LockFit:
+    """How what is installed fits the lock file.
+
+    Attributes:
+        lock: None if the file cannot be read.
+        differences: One text for each.
+        fits: Whether none of them is more than a note.
+    """
+
+    path: Path
+    lock: Lock | None
+    differences: tuple[str, ...]
+    fits: bool
+
+
+@contextlib.contextmanager
+def unlocked(*, strangers: bool) -> Iterator[None]:
+    """See `netcl_core.plugins.unlocked`."""
+    choices, demand = registry.choices, registry.demand
+    loader = None if demand.begun else demand.loader
+    _unlocked.append(strangers)
+    registry.hold_to(None)
+    try:
+        yield
+    finally:
+        _unlocked.pop()
+        registry.hold_to(choices)
+        if loader is not None:  # what was found meanwhile is verified on the next use
+            demand.ask_again(loader)
+
+
+def admits_strangers() -> bool:
+    """Whether also what a strict lock does not know is loaded now."""
+    return any(_unlocked)
+
+
+def hold(installed: Iterable[Distribution]) -> None:
+    """Verify what is installed, and let the lock file decide between candidates from now on.
+
+    Warns of what does not fit, once. Raises PluginError NP509 instead if a setting says so;
+    a plugin that the lock does not know is not loaded then, and a warning in any case.
+    """
+    if _unlocked or not config.get("plugins-autoload"):
+        return
+    found = verdict(installed)
+    if found is not None:
+        _complain(found)
+    registry.hold_to(None if found is None else found.lock)
+
+
+def insist(plugins: Collection[Plugin]) -> None:
+    """Raise PluginError NP509 if the lock is strict and somebody whom it has chosen is missing."""
+    lock = registry.choices
+    if _unlocked or not lock_is_strict() or not isinstance(lock, Lock):
+        return
+    lines = lacking(lock, plugins)
+    if lines:
+        _complain(LockFit(lock_file() or Path(LOCK_FILE), lock, tuple(lines), False))
+
+
+def lacking(lock: Lock, plugins: Collection[Plugin]) -> list[str]:
+    """A text for each distribution that a lock has chosen and that cannot serve."""
+    states = {canonical(each.distribution): each for each in plugins}
+    able = {canonical(each.distribution) for each in plugins if each.state in _ABLE}
+    return [
+        str(
+            Difference(
+                "NP510",
+                name,
+                f"it is {_state(states.get(name))}, and serves {len(served)} names of the lock, "
+                f"such as {served[0]}",
+            )
+        )
+        for name, served in sorted(lock.providers().items())
+        if name not in able
+    ]
+
+
+def _state(plugin: Plugin | None) -> str:
+    return "not there" if plugin is None else f"{plugin.state} ({plugin.reason})"
+
+
+def verdict(installed: Iterable[Distribution]) -> LockFit | None:
+    """How what is installed fits the lock file of the working directory; None if there is none."""
+    path = lock_file()
+    if path is None:
+        if config.get("lock") is None or not config.get("lock-strict"):
+            return None
+        text = (
+            f"NP501: NETCL_LOCK_STRICT is set, and there is no {LOCK_FILE} in or above this folder"
+        )
+        return LockFit(config.working_folder() / LOCK_FILE, None, (text,), False)
+    try:
+        lock, differences = verify(path, installed)
+    except PluginError as error:
+        return LockFit(path, None, (f"{error.code}: {error}",), False)
+    fits = all(each.code in NOTES for each in differences)
+    return LockFit(path, lock, tuple(map(str, differences)), fits)
+
+
+def _complain(found: LockFit) -> None:
+    lines = [f"- {each}" for each in found.differences]
+    text = "\n".join([f"{found.path} does not fit what is installed:", *lines])
+    if not found.fits and lock_is_strict():
+        raise plugin_error("NP509", f"NP509: {text}\n{FAILURES['NP509'].remedy}")
+    tell([text] if lines else ())

@@ -1,0 +1,89 @@
+"""The market as the core's loader asks it: what is installed, judged, remembered and locked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import final
+
+from netcl_core import config
+from netcl_core.plugins.protocol import Finder, Plugin, lock_is_strict
+from netcl_market import locking, trial
+from netcl_market.manifests import locate
+from netcl_market.states import States
+from netcl_market.survey import survey, unknown_names
+
+
+@final
+class Market(Finder):
+    """Finds plugins by their metadata and manifests, and holds them against the lock file."""
+
+    def __init__(self) -> None:
+        self._states: States | None = None
+
+    def survey(self, memory: Path | None = None, skip: Sequence[str] = ()) -> list[Plugin]:
+        """What is installed; what raised an exception before is to be tried again."""
+        self._states = States(memory)
+        try:
+            found = survey(
+                self._states, deadly_only=True, skip=skip, unlocked=locking.admits_strangers()
+            )
+            locking.hold([each.source for each in found])
+        finally:
+            self.save()
+        return found
+
+    def notes(self, found: Sequence[Plugin]) -> list[str]:
+        """A complaint for each name in the settings that means no installed plugin, or two."""
+        return unknown_names(found)
+
+    def insist(self, plugins: Collection[Plugin]) -> None:
+        """Raise PluginError NP509 if a strict lock has chosen somebody who is missing."""
+        locking.insist(plugins)
+
+    def remember(self, plugin: Plugin) -> None:
+        """Note on disk whether a plugin that was tried works.
+
+        A missing reader is not remembered: it is another distribution, which may come at any time.
+        """
+        states = self._states = self._states or States()
+        if plugin.failed and plugin.code != "NP106":
+            states.put(
+                plugin.source,
+                plugin.group,
+                plugin.name,
+                plugin.code,
+                plugin.reason,
+                plugin.traceback,
+            )
+        else:
+            states.clear(plugin.source, plugin.group, plugin.name)
+
+    def save(self) -> None:
+        """Write what has changed."""
+        if self._states is not None:
+            self._states.save()
+
+    def unlocked(self, strangers: bool) -> AbstractContextManager[None]:
+        """A block in which no lock counts; see `netcl_core.plugins.unlocked`."""
+        return locking.unlocked(strangers=strangers)
+
+    def manifest_of(self, plugin: Plugin) -> Path | None:
+        """The file of an installed plugin's manifest; None where it is not found."""
+        return locate(plugin.source, plugin.source.points[plugin.group, plugin.name])
+
+    def probe(self) -> None:
+        """Remember which plugins end the interpreter, as child processes find them."""
+        trial.probe()
+
+    def checks(self, plugins: Sequence[Plugin]) -> Iterable[tuple[str, bool, str]]:
+        """Whether what is installed fits the lock file, if there is one."""
+        installed = [plugin.source for plugin in plugins if plugin.source is not None]
+        found = locking.verdict(installed) if config.get("plugins-autoload") else None
+        if found is None:
+            return
+        chosen = found.lock if lock_is_strict() else None
+        missing = [] if chosen is None else locking.lacking(chosen, plugins)
+        text = "\n".join([*found.differences, *missing]) or f"{found.path} fits"
+        yield "lock file", found.fits and not missing, text

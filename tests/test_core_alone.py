@@ -1,0 +1,81 @@
+"""The core without netcl-market: it loads plugins by their entry points, and runs under no lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from distributions import install
+
+ALONE = "import sys; sys.modules['netcl_market'] = None; import netcl_core as nc\n"
+NAMED = {"NETCL_PLUGINS": "elementwise, losses"}
+
+
+def test_plugins_are_loaded_by_their_entry_points(python: Callable[..., str]) -> None:
+    code = (
+        ALONE
+        + """
+import netcl_core.autograd as ag
+x = ag.tensor([0.5, -0.5], requires_grad=True)
+f = ag.jit_compile(lambda x: ag.sum(ag.gelu(x) * 2))
+with nc.use_device("cpu"):
+    f(x).backward()
+print({each.name: each.state for each in nc.plugins.list() if each.state != "disabled"})
+"""
+    )
+    assert python(code, NETCL_PLUGINS="elementwise, tensor") == (
+        "{'elementwise': 'active', 'tensor': 'active'}"
+    )
+
+
+def test_the_settings_hold(python: Callable[..., str]) -> None:
+    code = ALONE + "print({each.name: each.reason for each in nc.plugins.list()}['losses'])"
+    said = python(code, **NAMED, NETCL_PLUGINS_DISABLE="losses")
+    assert said == "NETCL_PLUGINS_DISABLE (plugins-disable) names it"
+    assert 'is "listed"' in python(code, NETCL_TRUST="listed")
+
+
+@pytest.mark.parametrize("file", [True, False])
+def test_a_strict_lock_is_refused(python: Callable[..., str], tmp_path: Path, file: bool) -> None:
+    if file:
+        (tmp_path / "netcl.lock").write_text("{}")
+    code = (
+        ALONE
+        + f"""
+import os; os.chdir({str(tmp_path)!r})
+try:
+    nc.plugins.list()
+except nc.errors.PluginError as error:
+    print(error.code, error)
+"""
+    )
+    said = python(code, **NAMED, NETCL_LOCK_STRICT="1")
+    assert said.startswith("NP511 ") and "pip install netcl-market" in said
+    if file:
+        code = (
+            ALONE
+            + f"""
+import os, warnings; os.chdir({str(tmp_path)!r})
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    nc.plugins.list()
+print(*(each.message for each in caught))
+"""
+        )
+        assert python(code, **NAMED).startswith("NP511: ")
+
+
+def test_data_needs_a_market(python: Callable[..., str], tmp_path: Path) -> None:
+    package = {"only_data/__init__.py": "", "only_data/netcl_plugin.toml": "schema = 1\n"}
+    points = {"netcl_core.manifest": {"only_data": "only_data:netcl_plugin.toml"}}
+    install(tmp_path, "netcl-plugin-only-data", package, points)
+    code = (
+        ALONE
+        + """
+import warnings; warnings.simplefilter("ignore")
+(one,) = [each for each in nc.plugins.list() if each.kind == "data"]
+print(one.state, one.code)
+"""
+    )
+    assert python(code, PYTHONPATH=str(tmp_path)) == "incompatible NP106"
