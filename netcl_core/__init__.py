@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from netcl_core.hardware.device_table import get_device as device
     from netcl_core.hardware.programs import Rewrite
     from netcl_core.hookspecs import hookimpl
-    from netcl_core.jit.patterns import PatternRegistrar
+    from netcl_core.jit.patterns.records import PatternRegistrar
     from netcl_core.ops.choosing import prefer
     from netcl_core.ops.registrars import (
         AmpPolicyRegistrar,
@@ -74,7 +74,7 @@ _NAMES: Final = {
     "Kernels": ("runtime.kernels", "Kernels"),
     "NamespaceRegistrar": ("ops.registrars", "NamespaceRegistrar"),
     "OperatorRegistrar": ("ops.registrars", "OperatorRegistrar"),
-    "PatternRegistrar": ("jit.patterns", "PatternRegistrar"),
+    "PatternRegistrar": ("jit.patterns.records", "PatternRegistrar"),
     "PrimitiveRegistrar": ("ops.registrars", "PrimitiveRegistrar"),
     "Rewrite": ("hardware.programs", "Rewrite"),
     "Spec": ("runtime.kernels", "Spec"),

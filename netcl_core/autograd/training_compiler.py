@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from netcl_core.jit.matched_ops import Captured, MatchedOp
-from netcl_core.jit.patterns import TrainingPattern
-from netcl_core.jit.training import PatternPlan, TrainingGraphCompiler, get_training_compiler
+from netcl_core.jit.patterns.records import Captured, MatchedOp, TrainingPattern
+from netcl_core.jit.patterns.training import (
+    PatternPlan,
+    TrainingGraphCompiler,
+    get_training_compiler,
+)
 from netcl_core.tensors.functions import functions
 
 __all__ = [

@@ -19,7 +19,7 @@ from netcl_core.hardware.device import Device
 from netcl_core.jit.fused_operator import FusedOperatorCall, Neighbour
 from netcl_core.jit.neighbours import join
 from netcl_core.jit.partition import Unit, is_elementwise, is_leaf, is_small, partition, region_of
-from netcl_core.jit.rewriting import Rewritten
+from netcl_core.jit.patterns.rewriting import Rewritten
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.tape.apply import apply
 from netcl_core.tape.modes import no_grad

@@ -153,7 +153,7 @@ attribute-that-hides guards jit/guards.py
 array-made-writeable guards jit/watch.py
 - return not self._source.flags.writeable
 + return True
-second-name guards jit/readings.py
+second-name guards jit/patterns/readings.py
 - op, commutative = primitive.alias_of or op, primitive.commutative
 + commutative = primitive.commutative
 editable-when-strict lock netcl_market/lock_verification.py

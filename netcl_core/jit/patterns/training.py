@@ -9,10 +9,9 @@ from typing import Any, Final, final
 from netcl_core.hardware.device import Device
 from netcl_core.jit.explanation import forward_sources
 from netcl_core.jit.jit import Jitted, traced
-from netcl_core.jit.pattern_rows import REGISTERED_ROWS, OwnRows, PatternRows
-from netcl_core.jit.patterns import TrainingPattern
+from netcl_core.jit.patterns.records import REGISTERED_ROWS, OwnRows, PatternRows, TrainingPattern
+from netcl_core.jit.patterns.rewriting import Replacement
 from netcl_core.jit.program import Program
-from netcl_core.jit.rewriting import Replacement
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.trace_node import TraceNode
 from netcl_core.tape.traced_number import TracedNumber

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, final
 
 from netcl_core.errors import DeviceError, DtypeError, PluginError, ShapeError, coded, message
-from netcl_core.jit.matches import Match, Miss, depends
-from netcl_core.jit.matching import find
 from netcl_core.jit.partition import live
-from netcl_core.jit.readings import Traced
+from netcl_core.jit.patterns.matching import Match, Miss, depends, find
+from netcl_core.jit.patterns.readings import Traced
 from netcl_core.ops.casting import uncast
 from netcl_core.plugins.registry import Row, registry, winner_of
 from netcl_core.plugins.resolution import decide

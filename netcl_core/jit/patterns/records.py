@@ -1,0 +1,394 @@
+"""What training patterns say: the group of ops that each is for, and what it computes instead.
+
+A compiled function takes them from the registry, or from a list of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias, final, get_args
+
+from netcl_core.dtypes import DTYPES
+from netcl_core.errors import RegistrationError, coded, message
+from netcl_core.hardware.device import Device, Kind
+from netcl_core.ops.registering import USER, USER_PRIORITY
+from netcl_core.ops.registrars import OpRegistrar
+from netcl_core.plugins.kinds import KINDS
+from netcl_core.plugins.registry import Row, registry
+from netcl_core.plugins.resolution import decide
+from netcl_core.runtime.rendering import get_template
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """In the place of a number or an attribute's value: the planner gets what it is by this name.
+
+    >>> print(ag.MatchedOp("clamp", ("x",), (("min", 0.0), ("max", ag.Captured("top")))))
+    clamp(x, min=0.0, max=top)
+    """
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if not _is_name(self.name):
+            raise wrong("Captured", f"the name {self.name!r}", "an identifier")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MatchedOp:
+    """One op of a group, and what it reads: a graph of these says what a pattern matches.
+
+    Args:
+        op: The op's name. An op that is a function of other ops (`layer_norm`, `mse_loss`) is
+            one op here, whoever computes it.
+        inputs: Its operands in the order of its signature, each one of: another MatchedOp of
+            the group; a name for a tensor that comes from outside; a number, which the operand
+            has to be; Captured(...) for any Python number; None for an operand that is absent.
+            Those at the end that are left out have to be absent. Operands of a commutative op
+            (`AutogradPrimitive.commutative`: add, mul, maximum, minimum, eq, ne) match either
+            way round.
+        attrs: (name, value) of the attributes that it has to have, or (name, Captured(...));
+            others may have any value.
+        result: Which of the op's results is meant.
+
+    One name, or one MatchedOp, in two places: one value. Two names: values that may differ, or not.
+
+    Example:
+        >>> print(ag.MatchedOp("gelu", (ag.MatchedOp("add", ("x", "bias")),)))
+        gelu(add(x, bias))
+    """
+
+    op: str
+    inputs: tuple[MatchedOp | str | float | Captured | None, ...]
+    attrs: tuple[tuple[str, Any], ...] = ()
+    result: int = 0
+
+    def __post_init__(self) -> None:
+        inputs, attrs = self.inputs, self.attrs
+        fine = _is_name(self.op) and isinstance(inputs, tuple) and isinstance(attrs, tuple)
+        fine = fine and all(map(_is_input, inputs)) and type(self.result) is int
+        if not fine or not all(isinstance(each, tuple) and len(each) == 2 for each in attrs):
+            given = f"the op {self.op!r} of {inputs!r:.80} with {attrs!r:.80}"
+            expected = "a name, a tuple of ops, names and numbers, and a tuple of (name, value)"
+            raise wrong("MatchedOp", given, expected)
+
+    def __str__(self) -> str:
+        shown = [
+            f"{name}={value}" if isinstance(value, Captured) else f"{name}={value!r}"
+            for name, value in self.attrs
+        ]
+        which = f"[{self.result}]" if self.result else ""
+        return f"{self.op}({', '.join([*map(str, self.inputs), *shown])}){which}"
+
+    @property
+    def ops(self) -> list[MatchedOp]:
+        """The ops of the graph, each object once, operands first."""
+        found: dict[int, MatchedOp] = {}
+        for each in self.inputs:
+            if isinstance(each, MatchedOp):
+                found |= {id(op): op for op in each.ops}
+        found[id(self)] = self
+        return list(found.values())
+
+    @property
+    def names(self) -> list[str]:
+        """The names of what is captured, each once, in the order in which they are read."""
+        found: list[str] = []
+        for each in self.inputs:
+            if isinstance(each, MatchedOp):
+                found += each.names
+            elif isinstance(each, (str, Captured)):
+                found.append(str(each))
+        found += [value.name for _, value in self.attrs if isinstance(value, Captured)]
+        return list(dict.fromkeys(found))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The ops of a group with its results, each of which is the value of one of them.
+
+    >>> sine = ag.MatchedOp("sin", ("x",))
+    >>> print(Graph((ag.MatchedOp("square", (sine,)), sine)))
+    (square(sin(x)), sin(x))
+    """
+
+    results: tuple[MatchedOp, ...]
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(str, self.results))
+        return shown if len(self.results) == 1 else f"({shown})"
+
+    @property
+    def ops(self) -> list[MatchedOp]:
+        """The ops, each object once, operands first."""
+        return list({id(op): op for each in self.results for op in each.ops}.values())
+
+    @property
+    def names(self) -> list[str]:
+        """The names of what is captured, each once, in the order in which they are read."""
+        return list(dict.fromkeys(name for each in self.results for name in each.names))
+
+    @property
+    def tensors(self) -> list[str]:
+        """Those of tensors; the others are numbers and attributes."""
+        found = {each for op in self.ops for each in op.inputs if isinstance(each, str)}
+        return [name for name in self.names if name in found]
+
+
+def _is_input(x: Any) -> bool:
+    if isinstance(x, str):
+        return x.isidentifier()
+    return x is None or isinstance(x, (MatchedOp, Captured)) or type(x) in (int, float)
+
+
+def _is_name(text: Any) -> bool:
+    return isinstance(text, str) and text.isidentifier()
+
+
+def wrong(who: str, given: str, expected: str) -> RegistrationError:
+    """What is raised for a field of a pattern that cannot be what it should be."""
+    return coded("NP308", RegistrationError(message(who, given, expected)))
+
+
+_MATCHER: Final = "a MatchedOp, a tuple of several, or a function that finds the ops"
+_KINDS: Final[tuple[str, ...]] = get_args(Kind)
+
+
+#: The graph of a group; of one with several results the op of each. Or a function that is given a
+#: `TracedValue`, which may be a value of a group that no fixed graph describes, and returns the
+#: captured values by name, with several results a pair of those and the results, or None.
+Matcher: TypeAlias = MatchedOp | Sequence[MatchedOp] | Callable[[Any], Any]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TrainingPattern:
+    """A group of ops, and what takes its place when a function with such a group is compiled.
+
+    >>> group = ag.MatchedOp("gelu", (ag.MatchedOp("add", ("x", "bias")),))
+    >>> print(ag.TrainingPattern("bias_gelu", group, lambda x, bias: None).summary)
+    gelu(add(x, bias)) in any dtype
+
+    Args:
+        name: The pattern's name, an identifier.
+        matcher: What it matches: the op of the group's value, or a tuple with that of each of
+            several.
+        planner: `(**captured) -> value`: a function of ops, traced with the captured values by
+            name (operands with shape, dtype and device but no data; Python numbers; attributes),
+            that gives the group's value: mostly one call of an Operator among `parts`; of a
+            group with several the tuple of these. None, or a DtypeError, ShapeError or
+            DeviceError of an op: it does not fit these after all.
+        templates: The templates of its kernels, `<prefix>/<file>` each.
+        dtypes: The dtypes that it is for: that of the group's value, which is the one of every
+            other floating value and floating tensor that is captured as well. None: any, and
+            mixed ones.
+        device_kinds: The kinds of devices that it is for, `cpu` (NumPy's path is one), `gpu` and
+            `accelerator`; none: any.
+        doc: A text for the documentation.
+        parts: Operators and primitives that the planner alone uses: known to the registry, so
+            that implementations of them are chosen and checks cover them, but no public ops.
+
+    Raises RegistrationError for a field that cannot be what it should be.
+    """
+
+    name: str
+    matcher: Matcher
+    planner: Callable[..., Any]
+    templates: Sequence[str] = ()
+    dtypes: Sequence[str] = ()
+    doc: str = ""
+    parts: Sequence[Any] = ()
+    device_kinds: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        self._check_matcher()
+        self._insist(callable(self.planner), f"the planner {self.planner!r}", "a function")
+        for name in ("templates", "dtypes", "device_kinds"):
+            given = getattr(self, name)
+            fine = isinstance(given, (tuple, list)) and all(isinstance(each, str) for each in given)
+            self._insist(fine, f"{name} = {given!r}", "a tuple of names")
+            object.__setattr__(self, name, tuple(given))
+        fine = isinstance(self.parts, (tuple, list))
+        self._insist(fine, f"parts = {self.parts!r:.80}", "a tuple of operators and primitives")
+        for dtype in self.dtypes:
+            self._insist(dtype in DTYPES, f"the dtype {dtype!r}", f"one of {', '.join(DTYPES)}")
+        for kind in self.device_kinds:
+            self._insist(kind in _KINDS, f"the device kind {kind!r}", f"one of {', '.join(_KINDS)}")
+
+    def _check_matcher(self) -> None:
+        matcher = self.matcher
+        if not isinstance(matcher, (tuple, list)):
+            fine = isinstance(matcher, MatchedOp) or callable(matcher)
+            self._insist(fine, f"the matcher {matcher!r:.80}", _MATCHER)
+            return
+        fine = all(isinstance(each, MatchedOp) for each in matcher) and len(matcher) > 1
+        self._insist(fine, f"the matcher {matcher!r:.80}", _MATCHER)
+        different = len({id(each) for each in matcher}) == len(matcher)
+        self._insist(different, "a matcher with one op twice", "each result once")
+        object.__setattr__(self, "matcher", tuple(matcher))
+
+    @property
+    def graph(self) -> Graph | None:
+        """What it matches as a graph; None: a function finds it."""
+        if isinstance(self.matcher, MatchedOp):
+            return Graph((self.matcher,))
+        return Graph(self.matcher) if isinstance(self.matcher, tuple) else None
+
+    @property
+    def several(self) -> bool:
+        """Whether its graph has several results."""
+        return isinstance(self.matcher, tuple)
+
+    def unmet(self, device: Device | None) -> str:
+        """Why it is not for a device; empty if it is."""
+        if device is None or not self.device_kinds or device.kind in self.device_kinds:
+            return ""
+        return f"it is for a {' or '.join(self.device_kinds)}, {device} is a {device.kind}"
+
+    def _insist(self, fine: bool, given: str, expected: str) -> None:
+        if not fine:
+            raise wrong(f"training pattern {self.name!r}", given, expected)
+
+    @property
+    def summary(self) -> str:
+        """What it matches, and in which dtypes, in one line."""
+        matched = "what its function finds" if self.graph is None else str(self.graph)
+        return f"{matched} in {', '.join(self.dtypes) or 'any dtype'}"
+
+
+@final
+class PatternRegistrar(OpRegistrar[TrainingPattern]):
+    """Takes a plugin's training patterns with their parts; their templates have to be there."""
+
+    def _check(self, record: TrainingPattern) -> None:
+        """Raise TemplateError for a template that is missing or no Jinja."""
+        for template in record.templates:
+            get_template(template)
+
+
+_KIND: Final = "pattern"
+
+
+class PatternRows(Protocol):
+    """Training patterns with their providers."""
+
+    @property
+    def version(self) -> int:
+        """Grows with every change that the registry's version does not count."""
+
+    def all(self) -> Sequence[Row]:
+        """All of them, in the order in which they came."""
+
+    def serving(self, device: Device | None) -> Sequence[Row]:
+        """Those that may apply on a device; of one name several only where nothing decides."""
+
+    def add(self, pattern: TrainingPattern, override: bool) -> None:
+        """Add one; raises RegistrationError for a name that is taken."""
+
+    def remove(self, name: str) -> None:
+        """Remove one that was added here; raises RegistrationError if there is none."""
+
+
+class HasRows(Protocol):
+    """What jit_compile takes: a TrainingGraphCompiler."""
+
+    @property
+    def rows(self) -> PatternRows:
+        """Its patterns."""
+
+
+@final
+class RegisteredRows:
+    """All that are registered: those of plugins, and the user's."""
+
+    version: Final = 0
+
+    def __reduce__(self) -> str:
+        return "REGISTERED_ROWS"
+
+    def all(self) -> Sequence[Row]:
+        registry.load((_KIND,))
+        return registry.rows(_KIND)
+
+    def serving(self, device: Device | None) -> Sequence[Row]:
+        names = dict.fromkeys(row.record.name for row in registry.rows(_KIND))
+        return [row for name in names for row in _winners(name, device)]
+
+    def add(self, pattern: TrainingPattern, override: bool) -> None:
+        registry.load((_KIND,))
+        taken = registry.rows(_KIND, pattern.name)
+        if taken and not override:
+            raise _taken(pattern.name, taken[0].provider)
+        transaction = registry.transaction(USER, override=override)
+        PatternRegistrar(KINDS[_KIND].hook, transaction, USER).add(pattern, USER_PRIORITY)
+        transaction.commit()
+
+    def remove(self, name: str) -> None:
+        if not any(row.provider == USER for row in registry.rows(_KIND, name)):
+            raise _unknown(name)
+        registry.remove(_KIND, name, USER)
+
+
+REGISTERED_ROWS: Final = RegisteredRows()
+
+
+def _winners(name: str, device: Device | None) -> Sequence[Row]:
+    """The row that serves a name on a device; all that are tied where there is a tie."""
+    offers = [row.offer for row in registry.rows(_KIND, name)]
+    decision = decide(
+        name,
+        offers,
+        unfit=lambda offer: registry.limit(offer.owner, device),
+        locked=registry.locked(KINDS[_KIND].lock_key(name), device),
+    )
+    winners = decision.tied if decision.winner is None else (decision.winner,)
+    return [offer.item for offer in winners]
+
+
+@final
+class OwnRows:
+    """Patterns of one compiler alone, which the registry does not know."""
+
+    def __init__(self, rows: Sequence[Row] = ()) -> None:
+        self._rows = list(rows)
+        self.version = 0
+
+    def all(self) -> Sequence[Row]:
+        return tuple(self._rows)
+
+    def serving(self, device: Device | None) -> Sequence[Row]:
+        return tuple(self._rows)
+
+    def add(self, pattern: TrainingPattern, override: bool) -> None:
+        kept = [row for row in self._rows if row.record.name != pattern.name]
+        if len(kept) < len(self._rows) and not override:
+            raise _taken(pattern.name, USER)
+        self._rows = [*kept, Row(_KIND, pattern, USER)]
+        self.version += 1
+
+    def remove(self, name: str) -> None:
+        kept = [row for row in self._rows if row.record.name != name]
+        if len(kept) == len(self._rows):
+            raise _unknown(name)
+        self._rows = kept
+        self.version += 1
+
+
+def _taken(name: str, provider: str) -> RegistrationError:
+    given, remedy = f"{name!r} is provided by {provider} already", "Pass override=True"
+    text = message("TrainingGraphCompiler.register", given, "a new name", f"{remedy} to replace it")
+    return coded("NP307", RegistrationError(text))
+
+
+def _unknown(name: str) -> RegistrationError:
+    given = f"{name!r} was not registered by hand"
+    return RegistrationError(
+        message("TrainingGraphCompiler.unregister", given, "a name that `register` was given")
+    )
