@@ -36,7 +36,7 @@ def test_a_plugin_beside_the_core(
     assert states[project.name] == ("active", "")
     assert {state for state, _ in states.values()} == {"active"}
     tests = project / "tests"
-    if not list(tests.glob("test_*.py")):
+    if not list(tests.rglob("test_*.py")):
         pytest.skip("it has no tests of its own yet")
     clean.install(f"{project.name}[test]", links=shelf)
     if project.name == "netcl-plugin-data":  # by the kit alone, without a test file

@@ -79,6 +79,9 @@ def share_third_party(folder: Path) -> Path:
         _link(folder / "lib" / entry.name, entry, skip=entry.name.startswith("python"))
     etc = Path(sys.prefix, "etc")
     _link(folder / "etc", etc, skip=not etc.is_dir())
+    (folder / "bin").mkdir()  # uv finds its program beside its package
+    uv = Path(sysconfig.get_path("scripts"), "uv")
+    _link(folder / "bin" / "uv", uv, skip=not uv.exists())
     return shared
 
 

@@ -16,11 +16,11 @@ from netcl_plugin_tools.matrix import command as options
 from netcl_plugin_tools.matrix import run as runs
 from netcl_plugin_tools.matrix import uv
 from netcl_plugin_tools.matrix.environments import Made
-from netcl_plugin_tools.matrix.progress import Bar
 from netcl_plugin_tools.matrix.pythons import Interpreter
 from netcl_plugin_tools.matrix.running import Runner
 from netcl_plugin_tools.matrix.runtimes import RUNTIMES
 from netcl_plugin_tools.matrix.supplies import Supplies
+from netcl_plugin_tools.matrix.terminal import Bar
 from rich.console import Console
 
 from netcl_core.cli.main import netcl

@@ -36,7 +36,6 @@ from netcl_core.inspect.streams import (
     use_stream,
 )
 from netcl_core.plugins.protocol import registry
-from netcl_plugin_kit.faults.group_sizes import sized
 from netcl_plugin_kit.faults.kernel_faults import KernelFault, seeded
 from netcl_plugin_kit.faults.sanitizer import BLOCK, KINDS
 from netcl_plugin_kit.faults.substitution import substituted
@@ -45,6 +44,11 @@ from netcl_plugin_kit.testing.collection import table_of
 from netcl_plugin_kit.testing.reference import evaluate
 from netcl_plugin_kit.testing.scenarios import Scenario
 
+#: The words of a kernel whose items have to do with their group.
+_OF_GROUPS: Final = re.compile(
+    r"\b(?:barrier|work_group_\w+|get_local_\w+|get_group_id|__local|local)\b"
+)
+_LARGEST_GROUP: Final = 64
 #: An elementwise op's shapes: one element less than vectors of 4 and 16 take, then rows and splats.
 FLAT: Final[Shape] = (3, 31)
 BROADCAST: Final[Sequence[Shape]] = (FLAT, (31,), (3, 1))
@@ -99,7 +103,7 @@ class SimulatedStream(StreamWrapper):
             opencl_module().enqueue_copy(self.device.queue, buffer, filled)
 
     def launch(self, launch: Launch, buffers: Sequence[Any], scalars: Sequence[bytes] = ()) -> None:
-        for other in sized(launch):
+        for other in _sized(launch):
             self.inner.launch(other, buffers, scalars)
         self.inner.launch(launch, buffers, scalars)
         self._launches += 1
@@ -115,6 +119,23 @@ class SimulatedStream(StreamWrapper):
                 text = file.read()
                 self._seen = file.tell()
         return launches, text
+
+
+def _sized(launch: Launch) -> list[Launch]:
+    """The same launch in groups of several sizes; none where its groups do not matter.
+
+    A runtime may choose any size where the launch leaves it open, and the simulator takes groups
+    of one item, in which no barrier diverges and no item waits for another.
+    """
+    if launch.local_size is not None or not _OF_GROUPS.search(launch.source):
+        return []
+    first, *others = launch.global_size
+    sizes = [size for size in range(2, _LARGEST_GROUP + 1) if first % size == 0]
+    rest = (1,) * len(others)
+    return [
+        Launch(launch.kernel, launch.global_size, (size, *rest), launch.constants, launch.who)
+        for size in sorted({*sizes[:1], *sizes[-1:]}, reverse=True)
+    ]
 
 
 def watched(device: Device, log: Path) -> AbstractContextManager[SimulatedStream]:

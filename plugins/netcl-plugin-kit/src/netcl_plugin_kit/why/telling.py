@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Final
+from typing import Any, Final, final
 
-from netcl_core import Device, default_device, dtype_name, get_device
+from netcl_core import Device, default_device, dtype_name, get_device, use_device
+from netcl_core.autograd import Operator
 from netcl_core.cli import print_json, print_table
 from netcl_core.errors import MissingOpError
-from netcl_core.inspect.choices import Explanation, of_offers, why
-from netcl_core.plugins.protocol import decision_on
+from netcl_core.inspect.choices import (
+    ChosenSettings,
+    Explanation,
+    Offered,
+    of_offers,
+    tuning_by,
+    why,
+)
+from netcl_core.plugins.protocol import decision_on, registry
 from netcl_plugin_kit.shapes import attribute, specs
 from netcl_plugin_kit.speed import records
 from netcl_plugin_kit.speed.records import SpeedRecord
-from netcl_plugin_kit.why.parts import settings_of_parts
+from netcl_plugin_kit.testing.op_runs import has_space, run_op
 
 _WHO: Final = "plugins why"
 #: So many calls, the latest, are shown of an op.
@@ -45,7 +53,7 @@ def show(
             return 1
         said = of_offers(op, offers, decision)
     if shapes is not None and not said.settings:
-        said = replace(said, settings=settings_of_parts(op, place, shapes, dtype, named))
+        said = replace(said, settings=_settings_of_parts(op, place, shapes, dtype, named))
     found = _measured(said, place, dtype, shapes)
     if as_json:
         print_json(_data(said, found))
@@ -113,3 +121,43 @@ def _print_speed(found: Sequence[SpeedRecord]) -> None:
 def _row(record: SpeedRecord, labels: Sequence[str]) -> Iterator[str]:
     taken = {each.label: f"{_MICRO * each.seconds:.1f}" for each in record.times}
     return (taken.get(label, "") for label in labels)
+
+
+# -- settings of parts -------------------------------------------------------------------
+
+
+@final
+class _Noted:
+    """A tuner that measures nothing; `lines` says what was decided for each call."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def wants(self, decision: ChosenSettings) -> bool:
+        """All of them."""
+        return True
+
+    def __call__(self, offered: Offered) -> bool:
+        call = offered.call
+        own = call.implementation
+        found = [f"settings of {own.operator}, {own.label}: {call.decided}"]
+        found += [f"ignored: {reason}" for reason in call.decided.ignored]
+        self.lines += [line for line in found if line not in self.lines]
+        return True
+
+
+def _settings_of_parts(
+    op: str, device: Device, shapes: str, dtype: str, attrs: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """A line for each part with settings that the op and its gradients use for these shapes.
+
+    None for an op that is no function of others, or whose parts have no settings.
+    """
+    row = registry.find_op(op)
+    record = None if row is None else row.record
+    if not isinstance(record, Operator) or record.function is None or not has_space(record):
+        return ()
+    noted = _Noted()
+    with use_device(device), tuning_by(noted):
+        run_op(_WHO, op, shapes, dtype, attrs)
+    return tuple(noted.lines)

@@ -21,8 +21,15 @@ from netcl_core.inspect.programs import (
 )
 from netcl_core.inspect.recorded import OperatorCall, RegionCall
 from netcl_core.inspect.recorded import describe_frame as where
-from netcl_plugin_tools.graph.drawing import KINDS, DrawnOp, Edge, count
-from netcl_plugin_tools.graph.op_text import free_prefix, number_text, op_text
+from netcl_plugin_tools.graph.drawing import (
+    KINDS,
+    DrawnOp,
+    Edge,
+    count,
+    free_prefix,
+    number_text,
+    op_text,
+)
 
 LAUNCH: Final = "launch"
 CALL: Final = "NumPy call"

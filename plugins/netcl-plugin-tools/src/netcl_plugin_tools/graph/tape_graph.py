@@ -17,8 +17,15 @@ from netcl_core.inspect.recorded import (
     Target,
     line_of,
 )
-from netcl_plugin_tools.graph.drawing import KINDS, DrawnOp, Edge, count
-from netcl_plugin_tools.graph.op_text import free_prefix, number_text, op_text
+from netcl_plugin_tools.graph.drawing import (
+    KINDS,
+    DrawnOp,
+    Edge,
+    count,
+    free_prefix,
+    number_text,
+    op_text,
+)
 
 
 @final

@@ -53,7 +53,8 @@ class _Device(SimpleNamespace):
 
     def __init__(self, **facts: Any) -> None:
         version = tuple(int(part) for part in facts.get("opencl_c", "").split(".") if part)
-        super().__init__(**{**facts, "opencl_c": version})
+        kernels = facts["backend"] != "numpy"  # a core does not say it there
+        super().__init__(**{**facts, "opencl_c": version, "has_kernels": kernels})
 
     def __str__(self) -> str:
         return f"{self.name} ({self.platform})"

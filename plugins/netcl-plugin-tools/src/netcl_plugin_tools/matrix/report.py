@@ -15,7 +15,7 @@ from netcl_core.errors import RecordError, message
 from netcl_plugin_tools.matrix import exports, pages
 from netcl_plugin_tools.matrix.board import Board, board, counts
 from netcl_plugin_tools.matrix.records import load
-from netcl_plugin_tools.matrix.tables import print_reasons, print_table
+from netcl_plugin_tools.matrix.terminal import print_reasons, print_table
 
 #: The file that lists what a report wrote, so that the next replaces that and nothing else.
 MARKER: Final = ".netcl-board"

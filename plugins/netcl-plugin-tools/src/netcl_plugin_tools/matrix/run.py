@@ -17,7 +17,6 @@ from netcl_plugin_tools.matrix import pythons
 from netcl_plugin_tools.matrix.environments import Environments
 from netcl_plugin_tools.matrix.plan import Shelves, shelves, tasks
 from netcl_plugin_tools.matrix.processes import Processes
-from netcl_plugin_tools.matrix.progress import Bar
 from netcl_plugin_tools.matrix.pythons import Interpreter
 from netcl_plugin_tools.matrix.records import STATES, reasons
 from netcl_plugin_tools.matrix.running import Result, Runner
@@ -30,7 +29,7 @@ from netcl_plugin_tools.matrix.runtimes import (
     locate,
 )
 from netcl_plugin_tools.matrix.supplies import Supplies
-from netcl_plugin_tools.matrix.tables import print_reasons
+from netcl_plugin_tools.matrix.terminal import Bar, print_reasons
 from netcl_plugin_tools.matrix.uv import Uv, find_uv
 
 INTERRUPTED: Final = 130  # what a shell reports of a command that Ctrl-C ended

@@ -8,14 +8,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 from netcl_plugin_kit.shapes import attribute
-from netcl_plugin_kit.testing.op_runs import run_op, tunable_ops
+from netcl_plugin_kit.testing.op_runs import run_op, tunable_ops, with_gradients
 from netcl_plugin_kit.writing import write_text
 
 from netcl_core import config, dtype_name, use_device
 from netcl_core.cli import print_json
+from netcl_core.errors import ArgumentError, message
 from netcl_core.inspect.choices import (
     HERE,
     ChosenSettings,
@@ -24,8 +25,18 @@ from netcl_core.inspect.choices import (
     tuning_by,
     tuning_records,
 )
-from netcl_plugin_tools.tune import report, runs
+from netcl_plugin_tools.graph.target import (
+    function_of,
+    inputs_of,
+    load,
+    path_of,
+    take_gradients,
+    told,
+)
+from netcl_plugin_tools.tune import report
 from netcl_plugin_tools.tune.trials import Trial
+
+_WHO: Final = "tune"
 
 
 def run(
@@ -46,7 +57,7 @@ def run(
     if forget or export is not None:
         return _change_records(target, export, forget)
     dtype = dtype_name(dtype, "--dtype")
-    given = dict(attribute(runs.WHO, each) for each in attrs)
+    given = dict(attribute(_WHO, each) for each in attrs)
     if not config.get("cache"):
         print("netcl: the setting cache is off: no record will outlive this", file=sys.stderr)
     noter = Noter(again)
@@ -67,10 +78,10 @@ def _run(
     target: str, shapes: str | None, dtype: str, attrs: dict[str, Any], backward: bool
 ) -> None:
     if ":" in target:
-        runs.run_function(target, shapes, dtype, backward)
+        _run_function(target, shapes, dtype, backward)
         return
     for op in [target] if target else tunable_ops():
-        run_op(runs.WHO, op, shapes, dtype, attrs)
+        run_op(_WHO, op, shapes, dtype, attrs)
 
 
 @final
@@ -131,3 +142,19 @@ def _change_records(op: str, export: Path | None, forget: bool) -> int:
         tuning_records.forget([each.place for each in found])
         print(f"{len(found)} records are gone")
     return 0 if found else 1
+
+
+def _run_function(target: str, shapes: str | None, dtype: str, backward: bool) -> None:
+    """Call a function of a file; raises ArgumentError where that raises."""
+    with contextlib.redirect_stdout(sys.stderr), path_of(_WHO, target) as (path, name):
+        module = load(_WHO, path)
+        function = function_of(_WHO, module, path, name)
+        given = inputs_of(_WHO, module, function, name, shapes, dtype)
+        if backward:
+            take_gradients(given, shapes is not None)
+        try:
+            result = function(*given.args, **given.kwargs)
+            if backward:
+                with_gradients(lambda: result)
+        except Exception as error:
+            raise ArgumentError(message(_WHO, f"{name} raised {told(error)}")) from error
