@@ -108,9 +108,9 @@ class Setting:
         return self.own_variable or "NETCL_" + self.name.upper().replace("-", "_")
 
 
-#: The market's one naming convention: the distribution of a plugin is called this and then the
-#: plugin's name. Settings may leave it out, and of several plugins of one name the one whose
-#: distribution is called so has that name before its templates; nothing else depends on it.
+#: The market's one naming convention: a plugin's distribution is called `netcl-plugin-<name>`.
+#: Settings may leave this prefix out. Where several plugins have one name, the plugin of the
+#: distribution with exactly this name owns the template prefix `<name>/`.
 MARKET_PREFIX: Final = "netcl-plugin-"
 SETTINGS: dict[str, Setting] = {
     setting.name: setting

@@ -157,7 +157,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
 @netcl.group(cls=NetclGroup)
 def plugins() -> None:
-    """What is installed, which plugin serves an op, and what else there is."""
+    """List and inspect plugins, choose which of them serves an op, and search the catalogue."""
 
 
 for each in _MARKET:

@@ -16,10 +16,10 @@ _endless: Final[set[str]] = set()
 
 
 def ask(plugin: Plugin, question: Callable[[], Any], seconds: float = SECONDS) -> tuple[Any, str]:
-    """The answer of a plugin's function, and why there is none; empty if there is one.
+    """Call a function of a plugin; returns (its result, "") or (None, the reason for its failure).
 
-    It runs in a thread: what it raises there, KeyboardInterrupt included, is none of the
-    user's interrupts, and it is left behind where it does not return in time.
+    The function runs in a thread of its own. A KeyboardInterrupt that it raises is not mistaken
+    for the user's Ctrl-C. If it does not return in time, the thread is left to itself.
     """
     answers: list[tuple[Any, str]] = []
 

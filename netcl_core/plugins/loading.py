@@ -324,9 +324,10 @@ def _transaction(plugin: Plugin) -> Transaction:
 
 
 def _hold_to_promise(plugin: Plugin, transaction: Transaction, found: Collection[str] = ()) -> None:
-    """Raise PluginError NP319 for what a plugin brings beside what it says that it brings.
+    """Raise PluginError NP319 if a plugin registers something that its manifest does not list.
 
-    Who looks for that would get it or not, by what else had been used before.
+    Plugins are loaded by what their manifests list. A user would find the unlisted record only
+    if something else had loaded the plugin before.
     """
     brought = {(row.kind, row.record.name) for row in transaction.rows if not row.part_of}
     beside = sorted(brought.difference(plugin.offers)) if plugin.offers else []
