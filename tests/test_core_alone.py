@@ -79,3 +79,18 @@ print(one.state, one.code)
 """
     )
     assert python(code, PYTHONPATH=str(tmp_path)) == "incompatible NP106"
+
+
+def test_a_broken_market_is_no_missing_one(python: Callable[..., str], tmp_path: Path) -> None:
+    """Its lock would be ignored."""
+    package = {"netcl_market/__init__.py": "", "netcl_market/market.py": "1 / 0"}
+    install(tmp_path, "netcl-market", package, {})
+    code = """
+import netcl_core as nc
+try:
+    nc.plugins.list()
+except nc.errors.PluginError as error:
+    print(error)
+"""
+    said = python(code, PYTHONPATH=str(tmp_path))
+    assert said.startswith("netcl-market: it is installed, and importing it raised ZeroDivision")

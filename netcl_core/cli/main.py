@@ -6,6 +6,7 @@ module is imported when the command runs, so `netcl --help` starts fast.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 from contextlib import AbstractContextManager, nullcontext
@@ -24,8 +25,10 @@ def _market_commands() -> tuple[click.Command, ...]:
     """The market's commands below `netcl plugins`, for which no plugin is loaded."""
     if importlib.util.find_spec("netcl_market") is None:
         return ()
-    found: tuple[click.Command, ...] = importlib.import_module("netcl_market.commands").COMMANDS
-    return found
+    with contextlib.suppress(Exception):  # a broken one is told when plugins are looked for
+        found: tuple[click.Command, ...] = importlib.import_module("netcl_market.commands").COMMANDS
+        return found
+    return ()
 
 
 _MARKET: Final = _market_commands()

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final, final
 
 from netcl_core import config
+from netcl_core.errors import PluginError, message
 from netcl_core.plugins import plugin_warnings
-from netcl_core.plugins.failures import FAILURES, plugin_error
+from netcl_core.plugins.failures import FAILURES, plugin_error, said
 from netcl_core.plugins.lock_file import LOCK_FILE, lock_file
 from netcl_core.plugins.plugin import MANIFEST, PLUGINS, PRIMITIVES, Plugin
 from netcl_core.plugins.resolution import canonical, lock_is_strict
@@ -98,10 +99,17 @@ class Finder:
 
 @functools.cache
 def finder() -> Finder:
-    """The market's where it is installed."""
+    """The market's where it is installed.
+
+    Raises PluginError if that cannot be imported: a lock that it may have to hold is not ignored.
+    """
     if importlib.util.find_spec(_MARKET) is None:
         return Finder()
-    found: Finder = importlib.import_module(f"{_MARKET}.market").Market()
+    try:
+        found: Finder = importlib.import_module(f"{_MARKET}.market").Market()
+    except Exception as error:
+        given = f"it is installed, and importing it raised {said(error)}"
+        raise PluginError(message("netcl-market", given, "", "Reinstall or remove it")) from error
     return found
 
 
