@@ -257,11 +257,11 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 class D:
-    backend, platform, name = "opencl", "P", "D"
+    has_kernels, platform, name = True, "P", "D"
 
 
 class N:
-    backend = "numpy"
+    has_kernels = False
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_the_lock_settles_a_tie() -> None:
 
 
 class FakeDevice:
-    backend, kind, extensions, platform, name = "opencl", "cpu", (), "P", "D"
+    has_kernels, kind, extensions, platform, name = True, "cpu", (), "P", "D"
 
     def __str__(self) -> str:
         return "fake"

@@ -145,7 +145,7 @@ def test_keys_that_decide_are_typed(table: dict[str, Any], code: str) -> None:
 class Small:
     """A device as manifests see it."""
 
-    backend, kind, extensions = "opencl", "cpu", ("cl_khr_fp64",)
+    has_kernels, kind, extensions = True, "cpu", ("cl_khr_fp64",)
     local_mem_bytes, max_work_group_size, opencl_c = 1000, 64, (1, 2)
 
     def __str__(self) -> str:

@@ -211,7 +211,7 @@ def test_a_rank_from_the_file(
 class FakeDevice:
     """What the rules look at."""
 
-    backend, kind, extensions = "opencl", "cpu", ()
+    has_kernels, kind, extensions = True, "cpu", ()
 
     def __str__(self) -> str:
         return "fake"

@@ -114,6 +114,7 @@ TRACERS = {
     "netcl_core/autograd/__init__.py": "re-exports the names that the documents give",
     "netcl_core/autograd/compiler.py": "the same",
     "netcl_core/ops/casting.py": "casts a value once for all uses in a trace",
+    "netcl_core/inspect/programs.py": "shows them to tools",
     "plugins/netcl-plugin-kit/src/netcl_plugin_kit/testing/policies.py": (
         "looks at the dtypes of a trace"
     ),

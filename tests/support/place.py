@@ -66,7 +66,7 @@ PROGRAM = """
 import json, warnings
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.plugins.commands import providers
+from netcl_core.plugins.commands import command_providers
 from netcl_core.plugins.kinds import REGISTERED
 from netcl_core.plugins.registry import registry
 warnings.simplefilter("ignore")
@@ -77,7 +77,7 @@ with nc.use_device("cpu"):
     values += [compiled(ag.tensor([2.0])).item(), nc.c_space.factor]
 rows = [[kind, r.record.name, r.provider] for kind in REGISTERED for r in registry.rows(kind)]
 states = {p.id: [p.state, p.reason] for p in nc.plugins.list()}
-print(json.dumps([values, sorted(rows), sorted(providers()), states]))
+print(json.dumps([values, sorted(rows), sorted(command_providers()), states]))
 """
 #: Reads where to run, and answers with the exit status of a copy of this process.
 FORKING = f"""

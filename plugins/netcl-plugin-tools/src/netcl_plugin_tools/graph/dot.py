@@ -58,7 +58,11 @@ def to_dot(graph: Drawing) -> str:
 
 
 def to_svg(graph: Drawing) -> str:
-    """The drawing of a graph; MissingExtraError if there is nothing to draw it with."""
+    """The drawing of a graph.
+
+    Raises MissingExtraError if there is nothing to draw it with, OSError if there is no room for
+    the temporary file by which Graphviz is given it.
+    """
     try:
         pygraphviz = import_module("pygraphviz")
     except ImportError as error:

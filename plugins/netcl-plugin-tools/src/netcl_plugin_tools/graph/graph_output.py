@@ -67,7 +67,7 @@ def show(
         return
     drawn = repeated(graph) if isinstance(graph, TapeGraph) else graph
     if svg is not None:
-        write_text("graph", Path(svg), to_svg(drawn), "--svg")
+        write_text("graph", Path(svg), lambda: to_svg(drawn), "--svg")
     if as_json:
         print_json(_data(graph))
     elif as_dot:
