@@ -133,8 +133,24 @@ class Operand:
 
     @property
     def data(self) -> Any:
-        """The same data as a leaf that needs no gradient: `detach()`."""
+        """The same data as a leaf that needs no gradient: `detach()`.
+
+        >>> x = nc.tensor([1.0, 2.0], requires_grad=True)
+        >>> x.data = x.data * 10
+        >>> x.tolist(), x.requires_grad
+        ([10.0, 20.0], True)
+
+        What is assigned is copied into x, whatever grad mode is on; x and it share nothing then.
+        Raises TypeError for what is no tensor, ShapeError if the shapes differ.
+        """
         return self.detach()
+
+    @data.setter
+    def data(self, source: Any) -> None:
+        if not isinstance(source, Operand):
+            given = f"x.data = {type(source).__name__}"
+            raise TypeError(message("data", given, "a tensor", "Use nc.tensor(...)"))
+        self.value.copy_(source.value)
 
     def to_host(self) -> Array:
         """The data as a fresh NumPy array; waits for the device."""

@@ -57,6 +57,8 @@ def test_what_is_computed_of_it_is_a_tensor() -> None:
     with nc.no_grad():
         weight.sub_(weight.grad)
     assert weight.tolist() == [-2, -2] and isinstance(weight, nn.Parameter)
+    weight.data = weight.data * 2
+    assert weight.tolist() == [-4, -4] and weight.requires_grad
 
 
 def test_a_moved_or_converted_module_keeps_its_parameters() -> None:
