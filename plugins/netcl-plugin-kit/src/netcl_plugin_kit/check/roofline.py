@@ -6,7 +6,6 @@ is to gain. The figure is information: nothing fails by it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -21,14 +20,15 @@ from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.records import Roofline
 from netcl_plugin_kit.testing.running import Progress
+from netcl_plugin_kit.timing import Timed, best_times
 
 _DTYPE: Final = "float32"
 #: So many elements that caches hold none of them for the next round.
 _ELEMENTS: Final = {"gpu": 1 << 24, "cpu": 1 << 22, "accelerator": 1 << 22}
 #: How many numbers are drawn; they are repeated to the full size.
 _DRAWN: Final = 4099
-_ROUNDS: Final = 5
-_CALLS: Final = 3
+#: Seconds that the rounds of one op and its copy take together.
+_BUDGET: Final = 0.1
 
 
 def rooflines(
@@ -92,14 +92,9 @@ def _copy(device: Device, nbytes: int) -> Callable[[], Any]:
 
 def _best(functions: Sequence[Callable[[], Any]], device: Device) -> list[float]:
     """The shortest time of each, measured in turn."""
-    best = [float("inf")] * len(functions)
     finish = stream_of(device).finish
-    for _ in range(_ROUNDS):
-        for i, function in enumerate(functions):
-            finish()
-            start = time.perf_counter()
-            for _ in range(_CALLS):
-                function()
-            finish()
-            best[i] = min(best[i], time.perf_counter() - start)
-    return best
+    timed = {i: Timed(each, lambda _: finish(), False) for i, each in enumerate(functions)}
+    best, failed = best_times(timed, _BUDGET)
+    for error in failed.values():
+        raise error
+    return [best[i] for i in range(len(functions))]
