@@ -23,6 +23,8 @@ from broken import (
 from distributions import TEMPLATE, install, install_plugin
 from environments import ROOT, run, succeed
 
+from netcl_core import cache as programs
+
 #: Values and gradients of ops, modules, an optimizer, a policy and a compiled function.
 RESULTS = """
 import json, warnings
@@ -125,7 +127,7 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     info = install_plugin(site, "piped", GOOD.format(name="piped_op"))
     (info / "RECORD").unlink()
     os.mkfifo(info / "RECORD")
-    (cache / "programs").symlink_to(cache.folder())
+    (cache / "programs").symlink_to(programs.folder())
     ours = ",".join(
         path.parent.name for path in sorted(ROOT.glob("plugins/netcl-*/pyproject.toml"))
     )

@@ -302,7 +302,7 @@ def test_a_value_kept_from_the_trace_says_so(cpu: None) -> None:
     kept: list[Any] = []
 
     def function(x: Any) -> Any:
-        cache.append(x * 2)
+        kept.append(x * 2)
         return kept[-1] + 1
 
     ag.jit_compile(function)(nc.tensor([1.0]))
