@@ -101,14 +101,16 @@ def test_what_is_no_op_is_listed_and_explained(
     assert any(shown in each["label"] for each in json.loads(said.stdout)["candidates"])
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.nightly)])
-def test_their_tests_pass(projects: Sequence[Path], path: str, every: int) -> None:
+@pytest.mark.parametrize(
+    ("every", "more_than"), [(3, 13), pytest.param(1, 32, marks=pytest.mark.nightly)]
+)
+def test_their_tests_pass(projects: Sequence[Path], path: str, every: int, more_than: int) -> None:
     tests = [str(project / "tests") for project in projects[::every]]
     command = ["pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"), *tests]
     done = checkouts.call(command, ROOT, path)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     passed = done.stdout.splitlines()[-1]
-    assert int(passed.split()[0]) > 40 // every and "failed" not in passed
+    assert int(passed.split()[0]) > more_than and "failed" not in passed
 
 
 @pytest.mark.parametrize("kind", SCAFFOLDS)

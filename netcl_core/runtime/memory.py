@@ -63,7 +63,7 @@ class DeviceMemory:
         self.make_room()
         try:
             return self.pool.allocate(nbytes)
-        except opencl_module().Error as error:
+        except (opencl_module().Error, MemoryError) as error:
             raise self.shortage(nbytes, error) from error
 
     def stats(self) -> dict[str, int]:

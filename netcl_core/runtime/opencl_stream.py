@@ -252,7 +252,8 @@ class OpenCLStream:
         self._memory = memory_of(device) if memory is None else memory
         self._take = self._memory.pool.allocate
         self._enqueue = cl.enqueue_nd_range_kernel
-        self._error, self._no_memory, self._misused = cl.Error, cl.MemoryError, cl.LogicError
+        self._no_memory, self._misused = cl.MemoryError, cl.LogicError
+        self._refusals = (cl.Error, MemoryError)  # that of a runtime that allocates in this process
         self._count = 0
         self._mark: Any = None
 
@@ -262,7 +263,7 @@ class OpenCLStream:
         memory = self._memory
         try:
             buffer = self._take(size * dtype.itemsize)
-        except self._error:
+        except self._refusals:
             buffer = memory.again(size * dtype.itemsize)
         active = memory.pool.active_bytes
         if active > memory.peak:

@@ -173,7 +173,7 @@ def optimizers(device: Any, recorder: Recorder) -> None:
                 optimizer = known[name](with_gradients(sizes, dtype), **settings)
                 optimizer.step()
                 for skipped in (0, 1):
-                    optimizer.step(found_inf=nc.tensor([skipped]))
+                    optimizer.step(found_inf=nc.tensor([skipped], dtype="int32"))
                 recorder.end(device, f"optim.{name}", f"optim.{name} {settings} {dtype}")
     for name, settings, sizes, dtypes in CLIPPING:
         for dtype in dtypes:
