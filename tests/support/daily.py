@@ -25,7 +25,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import pytest
-from netcl_plugin_kit.testing import devices
 
 import netcl_core as nc
 from netcl_core.hardware import device_table
@@ -57,7 +56,7 @@ if not _nightly:
     def _devices_of_the_day() -> list[nc.Device]:
         return [device for device in _all_devices() if device not in _others]
 
-    device_table.all_devices = devices.all_devices = _devices_of_the_day
+    device_table.all_devices = _devices_of_the_day
 
 
 def examples(count: int) -> int:
