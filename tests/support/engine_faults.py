@@ -269,8 +269,9 @@ def _first_failure(place: Path, what: Sequence[str], past: Sequence[str], second
         return ""
     notes = place / "notes"
     notes.write_text("")
-    folders = [str(place), str(place / "tests" / "support"), os.environ.get("PYTHONPATH")]
-    path = os.pathsep.join(filter(None, folders))
+    market = place / "plugins" / "netcl-market" / "src"
+    folders = [place, place / "tests" / "support", market, os.environ.get("PYTHONPATH")]
+    path = os.pathsep.join(str(each) for each in folders if each)
     hangs = [f"faulthandler_timeout={_HANGS}", "faulthandler_exit_on_timeout=true"]
     options = [*(f"--override-ini={each}" for each in hangs), *(f"--deselect={x}" for x in past)]
     process = subprocess.Popen(
