@@ -355,6 +355,9 @@ NOT_RENDERED: Final = {
     "tensorcore/attention.cl.j2": "the same",
     "tensorcore/attention_gradients.cl.j2": "the same",
     "tensorcore/attention_sums.cl.j2": "the same",
+    "tensorcore/convolutions.cl.j2": "the same",
+    "tensorcore/convolution_operands.cl.j2": "the same",
+    "tensorcore/probe_groups.cl.j2": "the same",
 }
 #: Templates that one kind of device never gets.
 OF_THE_OTHER_KIND: Final = {
@@ -372,7 +375,9 @@ OF_THE_OTHER_KIND: Final = {
         "losses/cross_entropy_teams.cl.j2",
         "tensor/residual_norm_teams.cl.j2",
         "tensor/norm_rows.cl.j2",
+        "tensor/lines_gpu.cl.j2",
         "tensor/scan_gpu.cl.j2",
+        "tensor/strided_gpu.cl.j2",
         "tensor/softmax_columns.cl.j2",
         "tensor/softmax_rows.cl.j2",
     },
