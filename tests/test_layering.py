@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import doctest
+import importlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import layering
 import pytest
@@ -56,14 +59,13 @@ ACCEPTED = {
     ): "the room above that makes ops on first use, by its path",
     ("netcl_core.hardware.device", "?"): "the room above that holds a device's memory, by its path",
     ("netcl_core.plugins.names", "?"): "the faces, whose names are refused, lie above",
-    ("netcl_core.plugins.finder", "?"): "the market, where it is installed",
+    ("netcl_core.plugins.market", "?"): "the market, where it is installed",
     ("netcl_core.plugins.importing", "?"): "what an entry point names",
     ("netcl_core.plugins.protocol", "?"): "PEP 562: `netcl plugins list` imports no NumPy",
     ("netcl_core.plugins", "?"): "PEP 562: `netcl plugins list` imports no NumPy",
     ("netcl_core.plugins.manager", "?"): "the module of a plugin's namespace",
     ("netcl_core.cli.main", "netcl_core.plugins.commands"): "`netcl devices` loads no plugin",
     ("netcl_core.cli.main", "netcl_core.plugins.finder"): "the same",
-    ("netcl_core.cli.main", "netcl_market.commands"): "the market, where it is installed",
     ("netcl_core.cli.main", "?"): "`netcl --help` loads no device and no table",
     (
         "netcl_core.cli.main",
@@ -255,17 +257,25 @@ def test_plugins_import_public_names(package: Path) -> None:
 
 def test_the_look_into_the_engine_shows_what_somebody_looks_at() -> None:
     """A name that nothing outside imports is taken off: each is a promise."""
-    shown = {name for path in (CORE / "inspect").glob("[!_]*.py") for name in _imported(path)}
+    shown: set[str] = set()
+    for path in (CORE / "inspect").glob("[!_]*.py"):
+        module = importlib.import_module(f"netcl_core.inspect.{path.stem}")
+        names = {name for name in vars(module) if not name.startswith("_")} - {"annotations"}
+        assert not any(isinstance(getattr(module, name), ModuleType) for name in names)
+        assert not doctest.testmod(module).failed
+        shown |= names
     packages = [*plugin_packages(), *EXAMPLES]
-    looked_at = {name for package in packages for path in package.rglob("*.py")
-                 for name in _imported(path, "netcl_core.inspect")}  # fmt: skip
+    looked_at = {alias.name for package in packages for path in package.rglob("*.py")
+                 for alias in _looked_at(path)}  # fmt: skip
     assert shown - looked_at == set()
 
 
-def _imported(path: Path, package: str = "netcl_core") -> Iterator[str]:
+def _looked_at(path: Path) -> Iterator[ast.alias]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(package):
-            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            "netcl_core.inspect"
+        ):
+            yield from node.names
 
 
 # -- the checker itself --------------------------------------------------------------

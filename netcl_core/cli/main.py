@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, cast
 
@@ -16,6 +15,7 @@ import click
 
 from netcl_core.cli.endings import complain, ended_by
 from netcl_core.errors import NetclError
+from netcl_core.plugins.market import market_module
 
 #: What has to run where the lock file does not fit.
 _WITHOUT_LOCK: Final = ("plugins", "lock")
@@ -23,12 +23,10 @@ _WITHOUT_LOCK: Final = ("plugins", "lock")
 
 def _market_commands() -> tuple[click.Command, ...]:
     """The market's commands below `netcl plugins`, for which no plugin is loaded."""
-    if importlib.util.find_spec("netcl_market") is None:
-        return ()
+    module = None
     with contextlib.suppress(Exception):  # a broken one is told when plugins are looked for
-        found: tuple[click.Command, ...] = importlib.import_module("netcl_market.commands").COMMANDS
-        return found
-    return ()
+        module = market_module("commands")
+    return () if module is None else module.COMMANDS
 
 
 _MARKET: Final = _market_commands()

@@ -8,30 +8,32 @@ take the usual way.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import sys
+
+from netcl_core.plugins.market import market_module
 
 
 def main() -> None:
     """The entry point of the `netcl` script."""
     words = sys.argv[1:]
-    plain = words in (["plugins", "list"], ["plugins", "list", "--json"])
-    if plain and importlib.util.find_spec("netcl_market") is not None:
+    if words in (["plugins", "list"], ["plugins", "list", "--json"]):
         try:
-            code = _call("netcl_market.listing", "show_list", "--json" in words)
+            listing = market_module("listing")
+            code = None if listing is None else listing.show_list("--json" in words)
             sys.stdout.flush()
         except BrokenPipeError:  # its reader, such as `head`, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 1
         except Exception as error:  # what the command line makes of it is decided there
-            code = _call("netcl_core.cli.endings", "ended_by", error)
-        sys.exit(code)
-    _call("netcl_core.cli.main", "main")
+            code = _call("endings", "ended_by", error)
+        if code is not None:
+            sys.exit(code)
+    _call("main", "main")
 
 
 def _call(module: str, function: str, *arguments: object) -> int:
-    found = getattr(importlib.import_module(module), function)
+    found = getattr(importlib.import_module(f"netcl_core.cli.{module}"), function)
     code: int = found(*arguments)
     return code
 

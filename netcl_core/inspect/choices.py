@@ -2,12 +2,13 @@
 
 `explain` gives the reasons for a call as an `Explanation`; `offers_of` lists who could serve an
 op. A tuner, entered with `tuning_by`, is offered each choice of settings while calls run, and
-`tuning_records` holds what was measured.
+the records of what was measured are read and written by `own_records`, `write_record` and
+`forget_records`.
 """
 
 from __future__ import annotations
 
-from netcl_core.ops import tuning_records as tuning_records
+from netcl_core.ops import tuning_records as _records
 from netcl_core.ops.amp_policies import Rule as Rule
 from netcl_core.ops.choosing import offers_of as offers_of
 from netcl_core.ops.choosing import unfit as unfit
@@ -30,3 +31,6 @@ from netcl_core.ops.why import explain_call as explain_call
 from netcl_core.ops.why import of_offers as of_offers
 from netcl_core.ops.why import why as why
 from netcl_core.tensors.functions import functions as functions
+
+own_records, write_record, forget_records = _records.all_own, _records.write, _records.forget
+records_as_json, records_folder = _records.as_json, _records.folder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from netcl_core import cache as cache
+from netcl_core import cache as _cache
 from netcl_core.dtypes import FLOATS as FLOATS
 from netcl_core.dtypes import NUMPY_OF_COMPUTE as NUMPY_OF_COMPUTE
 from netcl_core.dtypes import Dtype as Dtype
@@ -12,3 +12,5 @@ from netcl_core.scratch import Scratch as Scratch
 from netcl_core.tensors.host_data import Array as Array
 from netcl_core.tensors.host_data import Shape as Shape
 from netcl_core.tensors.host_data import check_dtype as check_dtype
+
+digest, programs_folder = _cache.digest, _cache.folder

@@ -2,7 +2,7 @@
 
     >>> from netcl_core.inspect.expressions import Apply, Name, derivative, to_c
     >>> to_c(derivative(Apply("*", (Name("x"), Name("x"))), "x"))
-    '(2.0f * x)'
+    'x + x'
 
 A primitive's templates are parsed into `Expr`: a `Name`, a `Number`, or an `Apply` of an operator
 or a function to operands.

@@ -11,10 +11,10 @@ with use_stream(Counting(stream_of(device))) as counting:
 
 from __future__ import annotations
 
-from netcl_core.hardware import runtimes as runtimes
 from netcl_core.hardware.device import Kind as Kind
 from netcl_core.hardware.device import opencl_module as opencl_module
 from netcl_core.hardware.device import stand_in as stand_in
+from netcl_core.hardware.runtimes import discover as discover
 from netcl_core.runtime.host_calls import HostBound as HostBound
 from netcl_core.runtime.opencl_stream import Launch as Launch
 from netcl_core.runtime.opencl_stream import shared_kernel as shared_kernel

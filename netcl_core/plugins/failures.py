@@ -13,6 +13,8 @@ from netcl_core.errors import PluginError, PrimitiveError, TemplateError, coded,
 INCOMPATIBLE: Final = "incompatible"
 QUARANTINED: Final = "quarantined"
 PAGE: Final = "docs/plugin-errors.md"
+#: The failure of a plugin that is data, where nothing reads such.
+UNREAD: Final = "NP106"
 
 
 @final

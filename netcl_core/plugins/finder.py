@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.metadata
-import importlib.util
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -15,14 +13,13 @@ from typing import Final, final
 from netcl_core import config
 from netcl_core.errors import PluginError, message
 from netcl_core.plugins import plugin_warnings
-from netcl_core.plugins.failures import FAILURES, plugin_error, said
+from netcl_core.plugins.failures import FAILURES, UNREAD, plugin_error, said
 from netcl_core.plugins.lock_file import LOCK_FILE, lock_file
+from netcl_core.plugins.market import market_module
 from netcl_core.plugins.plugin import MANIFEST, PLUGINS, PRIMITIVES, Plugin
 from netcl_core.plugins.resolution import canonical, lock_is_strict
 from netcl_core.plugins.selection import give_prefixes, named_among, switches
 
-#: The package of the market. It is no plugin: it has to judge before any plugin is imported.
-_MARKET: Final = "netcl_market"
 _DATA: Final = "it is data, which is read with netcl-market: pip install netcl-market"
 
 
@@ -52,7 +49,7 @@ class Finder:
             if plugin.reason:
                 plugin.state = "disabled"
             elif plugin.kind == "data":
-                plugin.fail(plugin_error("NP106", _DATA), "NP106")
+                plugin.fail(plugin_error(UNREAD, _DATA), UNREAD)
         found = [plugin for plugin in plugins if plugin.state == "found"]
         give_prefixes(found)
         if found:
@@ -103,13 +100,12 @@ def finder() -> Finder:
 
     Raises PluginError if that cannot be imported: a lock that it may have to hold is not ignored.
     """
-    if importlib.util.find_spec(_MARKET) is None:
-        return Finder()
     try:
-        found: Finder = importlib.import_module(f"{_MARKET}.market").Market()
+        module = market_module("market")
     except Exception as error:
         given = f"it is installed, and importing it raised {said(error)}"
         raise PluginError(message("netcl-market", given, "", "Reinstall or remove it")) from error
+    found: Finder = Finder() if module is None else module.Market()
     return found
 
 

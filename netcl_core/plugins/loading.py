@@ -19,7 +19,7 @@ from typing import Any, Final
 from netcl_core import config
 from netcl_core.plugins import hooks, importing, plugin_warnings
 from netcl_core.plugins.catalogue import how_to_get
-from netcl_core.plugins.failures import code_of, plugin_error, said
+from netcl_core.plugins.failures import UNREAD, code_of, plugin_error, said
 from netcl_core.plugins.finder import finder
 from netcl_core.plugins.importing import import_object, traced, watched
 from netcl_core.plugins.kinds import DECLARED, KINDS, SHORT_ROAD, fetch, registrar
@@ -34,8 +34,6 @@ from netcl_core.runtime.rendering import add_prefix, promise_prefixes, share_pre
 known: Final[dict[str, Plugin]] = {}
 #: The hooks that are given a registrar, each once, in the order of the table of kinds.
 _REGISTRATION: Final = tuple(dict.fromkeys(kind.hook for kind in KINDS.values() if kind.registrar))
-#: The failure of a plugin that is data, where no plugin reads such.
-_UNREAD: Final = "NP106"
 
 
 # -- what is installed -----------------------------------------------------------------
@@ -233,10 +231,10 @@ def _declared(plugin: Plugin) -> Any:
         reader = None if row is None else fetch(f"{row.record.module}:DeclaredPlugin")
     except Exception as error:  # the reader is a plugin, too
         given = f"what reads plugins that are data failed: {said(error)}"
-        raise plugin_error(_UNREAD, given) from error
+        raise plugin_error(UNREAD, given) from error
     if reader is None:
         remedy = how_to_get(DECLARED, "namespace")
-        raise plugin_error(_UNREAD, f"it is data, and no active plugin reads it. {remedy}")
+        raise plugin_error(UNREAD, f"it is data, and no active plugin reads it. {remedy}")
     return reader(plugin.manifest.rows, manifest.parent / "templates", plugin.prefix)
 
 

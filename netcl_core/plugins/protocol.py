@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from netcl_core.plugins.failures import INCOMPATIBLE as INCOMPATIBLE
     from netcl_core.plugins.failures import PAGE as PAGE
     from netcl_core.plugins.failures import QUARANTINED as QUARANTINED
+    from netcl_core.plugins.failures import UNREAD as UNREAD
     from netcl_core.plugins.failures import FailureKind as FailureKind
     from netcl_core.plugins.failures import kinds_of as kinds_of
     from netcl_core.plugins.failures import plugin_error as plugin_error
@@ -70,7 +71,7 @@ _NAMES: Final = {
     "netcl_core.plugins.commands": "command_providers decision_on plugin_commands",
     "netcl_core.plugins.plugin_warnings": "tell",
     "netcl_core.plugins.failures": (
-        "FAILURES FailureKind INCOMPATIBLE PAGE QUARANTINED kinds_of plugin_error"
+        "FAILURES FailureKind INCOMPATIBLE PAGE QUARANTINED UNREAD kinds_of plugin_error"
     ),
     "netcl_core.plugins.finder": "Finder finder",
     "netcl_core.plugins.kinds": "KINDS OP_KINDS REGISTERED SCAFFOLDS SHORT_ROAD RecordKind",

@@ -14,13 +14,10 @@ from pathlib import PurePosixPath
 from typing import Any, Final, final
 
 from netcl_core.errors import plain
-from netcl_core.plugins.protocol import canonical
+from netcl_core.plugins.protocol import MANIFEST, PLUGINS, PRIMITIVES, canonical
 from netcl_market import scanning
 from netcl_market.file_memory import FileMemory
 
-PLUGINS: Final = "netcl_core.plugins"
-PRIMITIVES: Final = "netcl_core.primitives"
-MANIFEST: Final = "netcl_core.manifest"
 FILE: Final = "netcl_plugin.toml"
 GROUPS: Final = (PLUGINS, PRIMITIVES, MANIFEST)
 _OURS: Final = "netcl_core."

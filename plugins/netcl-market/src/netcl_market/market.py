@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import final
 
 from netcl_core import config
-from netcl_core.plugins.protocol import Finder, Plugin, lock_is_strict
+from netcl_core.plugins.protocol import UNREAD, Finder, Plugin, lock_is_strict
 from netcl_market import locking, probe
 from netcl_market.manifests import locate
 from netcl_market.states import States
@@ -48,7 +48,7 @@ class Market(Finder):
         A missing reader is not remembered: it is another distribution, which may come at any time.
         """
         states = self._states = self._states or States()
-        if plugin.failed and plugin.code != "NP106":
+        if plugin.failed and plugin.code != UNREAD:
             states.put(
                 plugin.source,
                 plugin.group,

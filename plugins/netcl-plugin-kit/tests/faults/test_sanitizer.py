@@ -157,10 +157,10 @@ def test_where_the_tool_is_looked_for(tmp_path: Path, monkeypatch: pytest.Monkey
     """On PATH, beside the interpreter, among the runtimes that pip installed."""
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
-    monkeypatch.setattr(runtimes, "discover", list)
+    monkeypatch.setattr(sanitizer, "discover", list)
     assert sanitizer.command() is None
     runtime = runtimes.Runtime("oclgrind", "liboclgrind.so", "pip", None, True, "")
-    monkeypatch.setattr(runtimes, "discover", lambda: [runtime])
+    monkeypatch.setattr(sanitizer, "discover", lambda: [runtime])
     assert sanitizer.command() == []
     for folder in ("bin", "first"):
         (tmp_path / folder).mkdir()

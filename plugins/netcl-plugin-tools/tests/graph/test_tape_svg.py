@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from drawings import SVG
 from netcl_plugin_tools import tape_svg
 from netcl_plugin_tools.graph.repeated import repeated
 from netcl_plugin_tools.graph.tape_graph import TapeGraph, tape_graph
@@ -20,8 +21,6 @@ import netcl_core.autograd as ag
 from netcl_core.cli import main
 from netcl_core.errors import ArgumentError
 from netcl_core.tape.recorded import recorded_graph
-
-SVG = "{http://www.w3.org/2000/svg}"
 
 FILE = """
 import numpy as np

@@ -22,7 +22,7 @@ from typing import Any, Final, final
 
 from netcl_core import config
 from netcl_core.inspect.data import Scratch
-from netcl_core.inspect.streams import runtimes
+from netcl_core.inspect.streams import discover
 from netcl_plugin_kit.faults.kernel_faults import KernelFault
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.findings import KINDS as FINDINGS
@@ -71,7 +71,7 @@ def command() -> list[str] | None:
     tool = shutil.which("oclgrind") or shutil.which("oclgrind", path=own)
     if tool is not None:
         return [tool]
-    listed = any(each.accepted and "oclgrind" in each.name.lower() for each in runtimes.discover())
+    listed = any(each.accepted and "oclgrind" in each.name.lower() for each in discover())
     return [] if listed else None
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final, final
 from netcl_market.finding import version_of
 
 from netcl_core import Device, config
-from netcl_core.inspect.data import cache
+from netcl_core.inspect.data import digest
 
 #: What a file says of itself, and the version of its form.
 _FORM: Final = "netcl speed"
@@ -109,7 +109,7 @@ def _today(record: SpeedRecord) -> SpeedRecord:
 
 def _path(record: SpeedRecord) -> Path:
     key = (record.op, *record.device, record.dtype, record.call, record.shapes)
-    return folder() / f"{record.op}-{cache.digest(*key)[:24]}.json"
+    return folder() / f"{record.op}-{digest(*key)[:24]}.json"
 
 
 def _read(path: Path) -> SpeedRecord | None:

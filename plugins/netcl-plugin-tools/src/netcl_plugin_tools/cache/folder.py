@@ -12,13 +12,13 @@ from netcl_plugin_kit.speed import records
 
 from netcl_core import config
 from netcl_core.cli import print_json, print_table
-from netcl_core.inspect.choices import tuning_records
-from netcl_core.inspect.data import cache
+from netcl_core.inspect.choices import records_folder
+from netcl_core.inspect.data import programs_folder
 
 #: Folder -> what lies in it; those that nobody knows are listed without.
 _KINDS: Final = {
-    cache.folder().name: "built programs and compiled templates",
-    tuning_records.folder().name: "records of netcl tune",
+    programs_folder().name: "built programs and compiled templates",
+    records_folder().name: "records of netcl tune",
     records.folder().name: "times that netcl plugins bench and check measured",
     "plugins": "what is known of installed plugins, and which failed",
     "icd": "lists of OpenCL runtimes for the loader",
@@ -77,7 +77,7 @@ def _parts(root: Path) -> Iterator[Part]:
     for kind in (*_KINDS, *sorted(there - _KINDS.keys())):
         if kind in there:
             sizes = [size for _, size in _files(root / kind)]
-            bound = config.get("cache-size-mb") << 20 if kind == cache.folder().name else 0
+            bound = config.get("cache-size-mb") << 20 if kind == programs_folder().name else 0
             yield Part(kind, _KINDS.get(kind, ""), len(sizes), sum(sizes), bound)
 
 

@@ -15,9 +15,10 @@ from typing import Final, final
 
 from netcl_plugin_kit.packages.wheel import Wheel
 
+from netcl_core.config import write_whole
 from netcl_plugin_tools.matrix.processes import Ended
 from netcl_plugin_tools.matrix.pythons import Interpreter
-from netcl_plugin_tools.matrix.supplies import Supply, digest, write
+from netcl_plugin_tools.matrix.supplies import Supply, digest
 from netcl_plugin_tools.matrix.uv import Uv, conflict
 
 _DISTRIBUTION: Final = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)\.dist-info")
@@ -114,7 +115,7 @@ class Environments:
             return _refused(failed)
         made = Made(folder, _installed(folder))
         note = {"folder": folder.name, "packages": dict(made.packages)}
-        write(self.folder / f"{key}.json", json.dumps(note))
+        write_whole(self.folder / f"{key}.json", json.dumps(note).encode())
         return made
 
     def _steps(

@@ -18,6 +18,7 @@ from typing import final
 
 from netcl_plugin_kit.packages.wheel_archive import digest_of
 
+from netcl_core.config import write_whole
 from netcl_core.errors import MissingExtraError, message
 from netcl_plugin_tools.matrix.processes import Ended
 from netcl_plugin_tools.matrix.pythons import Interpreter
@@ -81,7 +82,8 @@ class Supplies:
             ended = self.uv.run(*command, index=True)
         if ended.code != 0:
             return self._refused(ended, requirements)
-        write(lock, ended.stdout)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(lock, ended.stdout.encode())
         return _read(lock) or Supply()
 
     def _refused(self, ended: Ended, requirements: Sequence[str]) -> Supply:
@@ -110,13 +112,3 @@ def _read(lock: Path) -> Supply | None:
 def digest(*texts: str) -> str:
     """A short name for some texts."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file that others see whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=".new-", delete=False, encoding="utf-8"
-    ) as file:
-        file.write(text)
-    Path(file.name).replace(path)

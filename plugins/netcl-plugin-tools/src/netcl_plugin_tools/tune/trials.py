@@ -12,7 +12,7 @@ import numpy as np
 
 from netcl_core import DTYPES
 from netcl_core.autograd import Settings
-from netcl_core.inspect.choices import Offered, Place, Record, default_of, misfit, tuning_records
+from netcl_core.inspect.choices import Offered, Place, Record, default_of, misfit, write_record
 from netcl_core.inspect.data import Array
 from netcl_core.inspect.streams import stream_of
 
@@ -103,7 +103,7 @@ class Trial:
         if len(measured) < 2 or self.default not in measured:
             return None
         best = self.best
-        return tuning_records.write(self.place, best.settings, self.gain_of(best))
+        return write_record(self.place, best.settings, self.gain_of(best))
 
     # -- how ---------------------------------------------------------------------------
 

@@ -22,8 +22,10 @@ from netcl_core.inspect.choices import (
     ChosenSettings,
     Offered,
     Record,
+    forget_records,
+    own_records,
+    records_as_json,
     tuning_by,
-    tuning_records,
 )
 from netcl_plugin_tools.graph.target import (
     function_of,
@@ -131,15 +133,15 @@ def _measured(
 
 
 def _change_records(op: str, export: Path | None, forget: bool) -> int:
-    records, faults = tuning_records.all_own()
+    records, faults = own_records()
     found = [each for each in records if op in {"", each.place.implementation.split(":")[1]}]
     for fault in faults:
         print(f"ignored: {fault}", file=sys.stderr)
     if export is not None and found:
-        write_text("tune", export, tuning_records.as_json(found))
+        write_text("tune", export, records_as_json(found))
         print(f"{export}: {len(found)} records")
     if forget:
-        tuning_records.forget([each.place for each in found])
+        forget_records([each.place for each in found])
         print(f"{len(found)} records are gone")
     return 0 if found else 1
 
