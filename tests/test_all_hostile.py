@@ -43,7 +43,7 @@ def results():
     yield ag.jit_compile(lambda x: ag.sum(ag.relu(ag.mul(x, x)), -1))(x)
     model = nc.nn.Linear(6, 5)
     for each in model.parameters():
-        each.copy_(ag.mul(nc.ones(each.shape), 0.25))
+        each.overwrite(ag.mul(nc.ones(each.shape), 0.25))
     step = nc.optim.SGD(model.parameters(), lr=0.5)
     with ag.Tape() as tape, nc.amp.autocast():
         loss = ag.mse_loss(model(x), ramp(4, 5))

@@ -264,7 +264,7 @@ def test_inference(device: nc.Device) -> None:
         found = graph(floats((2, 4), 1))
         equal(found, layer(layer(nc.tensor(floats((2, 4), 1)))))
     assert isinstance(found, nc.Tensor)
-    w.copy_(floats((4, 4), 9))  # what is static is read where it lies
+    w.overwrite(floats((4, 4), 9))  # what is static is read where it lies
     with ag.no_grad():
         equal(graph(floats((2, 4), 1)), layer(layer(nc.tensor(floats((2, 4), 1)))))
 

@@ -19,7 +19,11 @@ PLUGINS = ("elementwise", "tensor", "linalg", "losses")
 CASES = [case for plugin in PLUGINS for case in table_of(f"netcl-plugin-{plugin}").cases]
 #: What is refused, and why.
 LEFT_OUT = dict.fromkeys(
-    ("getitem-empty", "bias_dropout_residual_layer_norm-empty-p=0.25-over=3-eps=1e-05"),
+    (
+        "getitem-empty",
+        "bias_dropout_residual_layer_norm-empty-p=0.25-over=3-eps=1e-05",
+        *(f"meshgrid-{i}-{how}" for i in (0, 1) for how in ("ij", "xy")),
+    ),
     "an input of which no element is read",
 ) | {
     "getitem-mask": "the host reads the mask",

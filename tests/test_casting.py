@@ -240,7 +240,7 @@ def test_a_leaf_is_cast_once_per_block_until_it_changes() -> None:
         assert casts_of(first, w) is casts_of(second, w)
         with ag.casting(HALF):
             assert casts_of(ag.matmul(x, w), w) is casts_of(first, w)
-        w.copy_(np.zeros((3, 3), np.float32))
+        w.overwrite(np.zeros((3, 3), np.float32))
         third = ag.matmul(x, w)
         assert not third.numpy().any()
     with ag.casting(HALF):
@@ -291,7 +291,7 @@ def test_a_replay_casts_what_the_parameters_are_by_then() -> None:
     with ag.casting(HALF):
         ag.matmul(x, w)  # a cast of before, which the capture must not use
         graph = ag.capture(lambda x: ag.matmul(x, w), x)
-    w.copy_(np.zeros((3, 3), np.float32))
+    w.overwrite(np.zeros((3, 3), np.float32))
     assert not graph(x).numpy().any()
 
 

@@ -22,7 +22,7 @@ from netcl_plugin_kit.testing import (
 )
 from netcl_plugin_kit.testing.derived import derived_cases
 from netcl_plugin_kit.testing.fused import check_group
-from netcl_plugin_kit.testing.inputs import strided
+from netcl_plugin_kit.testing.inputs import as_view
 from netcl_plugin_kit.testing.records import Outcome
 from netcl_plugin_kit.testing.reference import torch_module
 from netcl_plugin_kit.testing.suite import Suite
@@ -230,7 +230,7 @@ def test_a_structured_op(register: Callable[..., None]) -> None:
 def test_an_input_may_have_no_dimension(register: Callable[..., None]) -> None:
     register(cube())
     assert failures(case(shapes=[[()]]), only=["values", "strided"]) == {}
-    assert strided(np.array(3.0)) == 3.0
+    assert as_view(np.array(3.0), nc.get_device("cpu")).item() == 3.0
 
 
 def test_two_cases_of_one_name_are_noticed(register: Callable[..., None]) -> None:

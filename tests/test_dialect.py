@@ -64,7 +64,7 @@ def planned(text: str, *arrays: Any) -> Plan:
 
 def values(text: str, *arrays: Any) -> Any:
     """The values of an expression."""
-    inputs = [nc.tensor(array).buffer for array in arrays]
+    inputs = [nc.tensor(array) for array in arrays]
     (out,) = run_plan(planned(text, *arrays), inputs, ())
     return out.to_host()
 

@@ -75,7 +75,7 @@ def test_gradients_of_two_leaves_never_share_a_buffer() -> None:
     x, y = leaf(1, 2), leaf(3, 4)
     ag.sum(x + y).backward()
     assert x.grad.buffer is not y.grad.buffer
-    x.grad.copy_(np.zeros(2, "float32"))
+    x.grad.overwrite(np.zeros(2, "float32"))
     assert host(y.grad) == [1, 1]
 
 
@@ -360,7 +360,7 @@ def test_enable_grad_records_where_the_process_does_not() -> None:
 def test_a_mutated_input_is_noticed() -> None:
     x, w = leaf(1, 2), leaf(3, 4)
     loss = ag.sum(x * w)
-    w.copy_(np.zeros(2, "float32"))
+    w.overwrite(np.zeros(2, "float32"))
     with pytest.raises(MutationError, match=r"backward of mul.*changed in place.*test_engine"):
         loss.backward()
 
@@ -368,7 +368,7 @@ def test_a_mutated_input_is_noticed() -> None:
 def test_a_mutated_view_is_noticed() -> None:
     w = leaf(3, 4)
     loss = ag.sum(ag.reshape(w, (2, 1)) * 2 * ag.reshape(w, (2, 1)))
-    w.copy_(np.zeros(2, "float32"))
+    w.overwrite(np.zeros(2, "float32"))
     with pytest.raises(MutationError):
         loss.backward()
 
@@ -376,7 +376,7 @@ def test_a_mutated_view_is_noticed() -> None:
 def test_a_mutation_that_no_gradient_reads_is_fine() -> None:
     x, w = leaf(1, 2), leaf(3, 4)
     loss = ag.sum(x + w)
-    w.copy_(np.zeros(2, "float32"))
+    w.overwrite(np.zeros(2, "float32"))
     loss.backward()
     assert host(x.grad) == [1, 1]
 
@@ -385,7 +385,7 @@ def test_saves_counts_arguments_that_are_no_tensors(on_numpy: None) -> None:
     for number, noticed in ((1, False), (2, True)):
         args = [3.0, leaf(1), leaf(2)]
         y = ag.apply_op(lambda k, x, w: w * k, lambda g: [None, None, g], *args, saves=(2,))
-        args[number].copy_([5])
+        args[number].overwrite([5])
         if noticed:
             with pytest.raises(MutationError, match="changed in place"):
                 y.backward()

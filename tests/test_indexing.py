@@ -156,7 +156,7 @@ def test_no_index(index: Any, error: type[Exception], text: str) -> None:
 
 def test_values_that_do_not_broadcast() -> None:
     x = nc.zeros(4, 3)
-    with pytest.raises(ShapeError, match=r"a value of shape \(2,\); expected one that broadcasts"):
+    with pytest.raises(ShapeError, match=r"shape \(2,\); expected \(3,\), or what broadcasts"):
         x[1] = nc.ones(2)
     assert x.numpy().sum() == 0
     x[1] = nc.ones(1, 1, 3)  # NumPy drops leading ones
@@ -187,8 +187,7 @@ def test_what_may_not_be_assigned_to() -> None:
         w[0] = 1
     y = w * 2
     z = ag.exp(y)
-    with pytest.raises(GradientError, match="which was used since"):
-        y[0] = 1
+    y[0] = 1  # what read it before keeps what it has read
     z.sum().backward()
     np.testing.assert_allclose(w.grad.numpy(), 2 * np.exp(2 * numbers(3)), rtol=1e-5)
     with nc.no_grad():

@@ -71,7 +71,7 @@ def evaluate(region: Region, *arrays: Any) -> tuple[Any, list[Any]]:
     tensors = [nc.tensor(array) for array in arrays]
     signature = Signature(tuple((t.shape, t.dtype) for t in tensors), ())
     made = Plan(region, nc.default_device(), signature)
-    (out,) = run_plan(made, [tensor.buffer for tensor in tensors], ())
+    (out,) = run_plan(made, tensors, ())
     if not made.differentiable:
         return out.to_host(), []
     needs = tuple(nc.DTYPES[tensor.dtype].floating for tensor in tensors)
@@ -152,8 +152,8 @@ def test_every_function_in_every_type(device: Any, dtype: str) -> None:
     outs = []
     for where in (get_device("cpu"), device):
         made = Plan(region, where, signature)
-        buffers = [nc.Tensor.from_host(array, where).buffer for array in arrays]
-        outs.append([out.to_host() for out in run_plan(made, buffers, ())])
+        tensors = [nc.Tensor.from_host(array, where) for array in arrays]
+        outs.append([out.to_host() for out in run_plan(made, tensors, ())])
     for record, ours, numpys in zip(records, outs[1], outs[0], strict=True):
         tolerance = {"float32": 1e-6, "float64": 1e-14}.get(dtype, 0)
         np.testing.assert_allclose(ours, numpys, tolerance, tolerance, err_msg=record.name)

@@ -214,13 +214,13 @@ def test_a_change_in_place_is_seen_by_a_graph_that_read_the_value() -> None:
         y.backward()
 
 
-def test_a_value_that_ops_have_used_gets_a_new_one_under_its_name() -> None:
+def test_a_value_that_ops_have_used_changes_for_all_who_hold_it() -> None:
     w = nc.tensor([1.0, 2.0], requires_grad=True)
     y = w * 3
     z = y * y
     old = y
     y += 1
-    assert y is not old and old.numpy().tolist() == [3, 6]
+    assert y is old and old.numpy().tolist() == [4, 7]
     (z.sum() + y.sum()).backward()
     np.testing.assert_allclose(w.grad.numpy(), 18 * np.array([1, 2]) + 3)
 
@@ -230,12 +230,11 @@ def test_what_may_not_change_in_place() -> None:
     for change in (lambda: w.add_(1), lambda: w.zero_(), lambda: w.__iadd__(1)):
         with pytest.raises(nc.errors.GradientError, match=r"a leaf that needs a gradient.*no_grad"):
             change()
-    view = (w * 2).reshape(2, 1)
-    with pytest.raises(nc.errors.GradientError, match=r"a recorded view.*clone"):
-        view += 1
+    with pytest.raises(nc.errors.GradientError, match=r"a view of a leaf.*no_grad"):
+        w.reshape(2, 1).add_(1)
+    with pytest.raises(nc.errors.ArgumentError, match=r"an expanded tensor.*clone"):
+        nc.ones(1).expand(2).add_(1)
     held = nc.zeros(2)
-    with pytest.raises(nc.errors.GradientError, match="holds no graph"):
-        held.add_(w)
     with pytest.raises(nc.errors.ShapeError, match=r"a value of shape \(3, 2\)"):
         held.add_(nc.ones(3, 2))
     with pytest.raises(DtypeError, match="a float32 value into int64"):
@@ -247,7 +246,7 @@ def test_hooks_stay_with_the_value_they_were_given_to() -> None:
     w = nc.tensor([1.0], requires_grad=True)
     y = w * 2
     y.retain_grad()
-    with pytest.raises(nc.errors.GradientError, match="used since"):
+    with pytest.raises(nc.errors.GradientError, match="hooks or retain_grad"):
         y.add_(1)
 
 

@@ -40,7 +40,7 @@ def leaf(value: float = 3.0) -> Any:
 
 
 def changed(grad: Any) -> None:
-    grad.copy_(np.array(5, np.float32))
+    grad.overwrite(np.array(5, np.float32))
 
 
 Pass = Callable[[], Any]
@@ -153,10 +153,10 @@ def test_each_pass_gives_a_gradient_of_its_own(host: nc.Device) -> None:
     loss = SQUARES(x)
     loss.backward(retain_graph=True)
     assert len(RUNS) == 1
-    x.grad.copy_(np.zeros(3))
+    x.grad.overwrite(np.zeros(3))
     found = [ag.grad(loss, [x], retain_graph=True)[0] for _ in range(3)]
     assert len(RUNS) == 4  # it is computed again
-    found[0].copy_(np.zeros(3))
+    found[0].overwrite(np.zeros(3))
     for each in found[1:]:
         np.testing.assert_array_equal(each.to_host(), 2 * X)
     ag.backward(loss, grad=3.0)
@@ -176,7 +176,7 @@ def test_an_input_may_not_change_before_it_is_computed_again(host: nc.Device) ->
     x = nc.tensor(X, requires_grad=True)
     loss = SQUARES(x)
     loss.backward(retain_graph=True)
-    x.copy_(np.ones(3))
+    x.overwrite(np.ones(3))
     with pytest.raises(MutationError, match="sum_of_squares"):
         loss.backward()
 

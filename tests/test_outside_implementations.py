@@ -163,7 +163,7 @@ def test_a_training_step_runs_both(device: nc.Device, rowwise: None, compiled: b
                 net.zero_grad()
                 loss.backward()
                 for parameter in net.parameters():
-                    parameter.copy_(ag.sub(parameter.detach(), ag.mul(parameter.grad, 0.1)))
+                    parameter.overwrite(ag.sub(parameter.detach(), ag.mul(parameter.grad, 0.1)))
                 found.append(loss.item())
         launched = [each for each in stream.launched if "rowwise" in each]
         entries = {"rowwise_norm", "rowwise_norm_backward", "rowwise_entropy",

@@ -297,7 +297,7 @@ def test_a_training_step_calls_no_hook(names: list[str]) -> None:
         with ag.Tape() as tape:
             loss = ag.halved(ag.halved(weight))
         tape.backward(loss, np.ones((4, 3), np.float32))
-        weight.copy_(weight.numpy() - 0.1 * weight.grad.numpy())
+        weight.overwrite(weight.numpy() - 0.1 * weight.grad.numpy())
         weight.grad = None
 
     step()

@@ -295,11 +295,11 @@ def test_a_result_that_a_gradient_needs_may_not_change(device: nc.Device) -> Non
     x = nc.tensor(X.astype(np.float32), requires_grad=True)
     for function in (ag.softmax, ag.jit_compile(lambda x: ag.softmax(ag.mul(x, 2.0)))):
         y = function(x)
-        y.value.copy_(nc.Tensor.zeros(X.shape))
+        y.value.overwrite(nc.Tensor.zeros(X.shape))
         with pytest.raises(MutationError, match="backward of softmax: a result of shape"):
             y.backward(nc.Tensor.ones(X.shape))
     y = ag.mean(x, 1)  # its gradient needs no result
-    y.value.copy_(nc.Tensor.zeros((5,)))
+    y.value.overwrite(nc.Tensor.zeros((5,)))
     y.backward(nc.Tensor.ones((5,)))
 
 
@@ -357,11 +357,11 @@ def test_what_changed_in_place_is_noticed(device: nc.Device) -> None:
     x, w = leaves("float32")
     found = ag.row_facts(x, w)
     with ag.no_grad():
-        w.copy_(nc.Tensor.ones((7,)))
+        w.overwrite(nc.Tensor.ones((7,)))
     with pytest.raises(MutationError, match="backward of row_facts"):
         ag.sum(found.length).backward()
     found = ag.row_facts(x, w)
-    found.place.value.copy_(nc.Tensor.zeros((5,), "int32"))
+    found.place.value.overwrite(nc.Tensor.zeros((5,), "int32"))
     with pytest.raises(MutationError, match="backward of row_facts: a result of shape"):
         ag.sum(found.peak).backward()
 

@@ -282,12 +282,12 @@ def test_a_copy_of_itself_copies_nothing(device: Any) -> None:
     x = nc.Tensor.from_host(values, requires_grad=True)
     y = ag.mul(x, x)
     with ag.no_grad():
-        x.copy_(x)
-        x.copy_(x.detach())
-        x.reshape(2, 3).copy_(x.detach().reshape(2, 3))
-        x.copy_(ag.tensor(x))
+        x.overwrite(x)
+        x.overwrite(x.detach())
+        x.reshape(2, 3).overwrite(x.detach().reshape(2, 3))
+        x.overwrite(ag.tensor(x))
     np.testing.assert_array_equal(x.to_host(), values)
     ag.sum(y).backward()  # nothing was changed
     np.testing.assert_array_equal(x.grad.to_host(), 2 * values)
     with pytest.raises(nc.errors.ShapeError, match="copy_"):
-        x.copy_(x.detach().reshape(2, 3))
+        x.overwrite(x.detach().reshape(2, 3))

@@ -78,6 +78,7 @@ from netcl_core.tensors.creation import (
     zeros,
     zeros_like,
 )
+from netcl_core.tensors.geometry import Geometry
 
 __all__ = [
     "NO_SLOTS",
@@ -87,6 +88,7 @@ __all__ = [
     "Captured",
     "Combine",
     "CompiledGraph",
+    "Geometry",
     "Implementation",
     "MatchedOp",
     "Node",

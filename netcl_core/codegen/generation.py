@@ -40,6 +40,8 @@ Needs: TypeAlias = tuple[bool, ...]
 #: every vector stands at a multiple of its size (OpenCL aligns buffers to the largest type).
 Style: TypeAlias = str
 
+#: How an input stands that is one element along a row.
+_SAME: Final = frozenset({"one", "splat", "splat+"})
 _WIDTHS: Final = {"vector16": 16, "aligned16": 16, "aligned8": 8, "vector4": 4, "aligned4": 4}
 
 
@@ -149,10 +151,18 @@ class _OpenCLText:
         )
 
     def _layout_of(self, slot: str) -> str:
-        """How a slot stands in the iteration space; `kinds` lists inputs, then gradients."""
-        if kind(slot) == "in":
-            return self.kinds[number(slot)]
-        return self.kinds[len(self.types.inputs) + number(slot)] if kind(slot) == "gout" else "full"
+        """How a slot stands in the iteration space; `kinds` lists inputs, then gradients.
+
+        The output of a forward program comes behind the inputs where it is a view.
+        """
+        first = 0 if kind(slot) == "in" else len(self.types.inputs)
+        if kind(slot) == "grad" or (kind(slot) == "out" and first == len(self.kinds)):
+            return "full"
+        return self.kinds[first + number(slot)]
+
+    def _slots(self) -> list[str]:
+        """What is read and what is written."""
+        return [*self.program.loads, *(slot for slot, _, _ in self.program.stores)]
 
     def _parameters(self) -> list[str]:
         def storage(slot: str) -> str:
@@ -161,27 +171,34 @@ class _OpenCLText:
         result = [f"__global const {storage(slot)} *{slot}" for slot in self.program.loads]
         result += [f"__global {storage(slot)} *{slot}" for slot, _, _ in self.program.stores]
         result += [f"const {self.types.scalars[number(s)]} {s}" for s in self.program.scalars]
+        views = [slot for slot in self._slots() if self._layout_of(slot)[-1] == "+"]
+        result += [f"const long o_{slot}" for slot in views]
         names = ["length", "chunk"]
         if self.outer:
             names += ["rows", "rows_per_item", "pieces", *(f"d{i}" for i in range(self.outer))]
-            for slot in self.program.loads:
-                if self._layout_of(slot) in {"rows", "splat"}:
-                    names += [f"t_{slot}_{axis}" for axis in range(self.outer)]
-        return result + [f"const ulong {name}" for name in names]
+        result += [f"const ulong {name}" for name in names]
+        for slot in self._slots():
+            layout, axes = self._layout_of(slot), range(self.outer)
+            if layout not in {"full", "one"}:
+                result += [f"const long t_{slot}_{axis}" for axis in axes]
+            if layout == "apart+":
+                result.append(f"const long s_{slot}")
+        return result
 
     def _pointers(self) -> list[str]:
         lines = []
-        for slot in [*self.program.loads, *(slot for slot, _, _ in self.program.stores)]:
+        for slot in self._slots():
             const = "const " if slot in self.program.loads else ""
             layout, dtype = self._layout_of(slot), DTYPES[self.dtypes[slot]]
             offset = ""
             if layout == "full" and self.outer:
                 offset = " + row * length"
-            elif layout in {"rows", "splat"}:
-                terms = (f"c{axis} * t_{slot}_{axis}" for axis in range(self.outer))
+            elif layout not in {"full", "one"}:
+                terms = [f"(long)c{axis} * t_{slot}_{axis}" for axis in range(self.outer)]
+                terms += [f"o_{slot}"] if layout[-1] == "+" else []
                 offset = " + " + " + ".join(terms)
             lines.append(f"__global {const}{dtype.storage} *p_{slot} = {slot}{offset};")
-            if layout in {"one", "splat"}:
+            if layout in _SAME:
                 lines.append(
                     f"const {dtype.compute} u_{slot} = {load_text(dtype, f'p_{slot}', '0', 1)};"
                 )
@@ -198,19 +215,24 @@ class _OpenCLText:
         return [*printer.lines, *stores]
 
     def _source(self, slot: str, width: int) -> Source:
-        if self._layout_of(slot) in {"one", "splat"}:
+        layout, dtype = self._layout_of(slot), DTYPES[self.dtypes[slot]]
+        if layout in _SAME:
             return Source(f"u_{slot}", None)
-        dtype = DTYPES[self.dtypes[slot]]
-        scalar = load_text(dtype, f"p_{slot}", "i", 1)
+        apart = layout == "apart+"
+        scalar = load_text(dtype, f"p_{slot}", f"(long)i * s_{slot}" if apart else "i", 1)
         if width == 1:
             return Source(scalar, None)
+        if apart:
+            places = (f"(long)(i + {k}) * s_{slot}" for k in range(width))
+            each = ", ".join(load_text(dtype, f"p_{slot}", place, 1) for place in places)
+            return Source(scalar, f"({dtype.compute}{width})({each})")
         return Source(scalar, load_text(dtype, f"p_{slot}", "i", width, self.aligned))
 
     def _same(self, value: int) -> bool:
         """Whether a value is the same along a row: nothing that it needs varies there."""
         needed = (self.program.block.values[n] for n in self.program.block.live([value]))
         loads = (str(each.payload) for each in needed if each.op == "load")
-        return all(self._layout_of(slot) in {"one", "splat"} for slot in loads)
+        return all(self._layout_of(slot) in _SAME for slot in loads)
 
     def _store(self, slot: str, dtype: str, value: str, width: int, same: bool) -> str:
         if same and width > 1 and self.outer and DTYPES[dtype].storage == "half":
@@ -218,7 +240,16 @@ class _OpenCLText:
             one = f"const float s_{slot} = ({value}).s0;"
             each = store_text(DTYPES[dtype], f"p_{slot}", "i + j", f"s_{slot}", 1)
             return f"{one} for (size_t j = 0; j < {width}; ++j) {each}"
-        return store_text(DTYPES[dtype], f"p_{slot}", "i", value, width, self.aligned)
+        if self._layout_of(slot) != "apart+":
+            return store_text(DTYPES[dtype], f"p_{slot}", "i", value, width, self.aligned)
+        if width == 1:
+            return store_text(DTYPES[dtype], f"p_{slot}", f"(long)i * s_{slot}", value, 1)
+        compute = DTYPES[dtype].compute
+        lanes = (
+            store_text(DTYPES[dtype], f"p_{slot}", f"(long)(i + {k}) * s_{slot}", f"w.s{k:x}", 1)
+            for k in range(width)
+        )
+        return f"{{ const {compute}{width} w = {value}; {' '.join(lanes)} }}"
 
 
 def load_text(dtype: Dtype, pointer: str, index: str, width: int, aligned: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Iteration spaces: broadcasting of any rank, with adjacent dimensions merged."""
+"""Iteration spaces: broadcasting of any rank, views, with adjacent dimensions merged."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import NamedTuple, TypeAlias, final
 from netcl_core.errors import ShapeError, message
 
 Shape: TypeAlias = tuple[int, ...]
+#: The strides of each input that is a view; None: it lies in C order from the first element on.
+Strides: TypeAlias = tuple[Shape | None, ...]
 #: Other sizes for sizes above 1.
 Sizes: TypeAlias = Mapping[int, int]
 
@@ -43,9 +45,10 @@ def broadcast(shapes: Sequence[Shape], who: str) -> Shape:
 class Layout(NamedTuple):
     """How a kernel walks `rows` x `length` elements and where each input stands.
 
-    `kinds` has a word per input: `full` (as the output), `one` (a single element),
+    `kinds` has a word per input: `full` (as the iteration space), `one` (a single element),
     `rows` (contiguous within a row) or `splat` (one element per row); the last two
-    have strides over the outer dimensions `dims`.
+    have strides over the outer dimensions `dims`. Views are `rows+`, `splat+` or `apart+`
+    (any stride within a row, which follows the outer ones), and begin at an offset.
     """
 
     length: int
@@ -64,22 +67,23 @@ class Layout(NamedTuple):
         return len(self.dims), self.kinds
 
 
-def _strides(shape: Shape, out: Shape) -> list[int]:
+def _strides(shape: Shape, own: Shape | None, out: Shape) -> list[int]:
     strides = [0] * len(out)
     step = 1
     for axis in range(1, len(shape) + 1):
         if shape[-axis] != 1:
-            strides[-axis] = step
+            strides[-axis] = step if own is None else own[-axis]
         step *= shape[-axis]
     return strides
 
 
-def collapse(shapes: Sequence[Shape], out: Shape) -> Layout:
+def collapse(shapes: Sequence[Shape], out: Shape, views: Strides = ()) -> Layout:
     """Merge the dimensions of a broadcast into as few as possible."""
     total = math.prod(out)
-    if shapes.count(out) == len(shapes):  # the usual case, without a detour
+    if not views and shapes.count(out) == len(shapes):  # the usual case, without a detour
         return Layout(total, (), ("full",) * len(shapes), ((),) * len(shapes))
-    table = [_strides(shape, out) for shape in shapes]
+    views = views or (None,) * len(shapes)
+    table = [_strides(shape, own, out) for shape, own in zip(shapes, views, strict=True)]
     dims: list[int] = []
     columns: list[list[int]] = []
     for axis, size in enumerate(out):
@@ -95,11 +99,21 @@ def collapse(shapes: Sequence[Shape], out: Shape) -> Layout:
             dims.append(size)
             columns.append(column)
     if not dims:
-        return Layout(total, (), ("full",) * len(table), ((),) * len(table))
+        dims, columns = [total], [[1] * len(table)]
     outer = tuple(dims[:-1])
-    strides = tuple(tuple(column[i] for column in columns[:-1]) for i in range(len(table)))
-    kinds = tuple(_kind(math.prod(shape), total, columns[-1][i]) for i, shape in enumerate(shapes))
+    kinds = tuple(
+        _kind(math.prod(shape), total, columns[-1][i])
+        if views[i] is None
+        else _kind_of_view(columns[-1][i])
+        for i, shape in enumerate(shapes)
+    )
+    shown = [columns if kind == "apart+" else columns[:-1] for kind in kinds]
+    strides = tuple(tuple(column[i] for column in own) for i, own in enumerate(shown))
     return Layout(dims[-1], outer, kinds, strides)
+
+
+def _kind_of_view(inner: int) -> str:
+    return {0: "splat+", 1: "rows+"}.get(inner, "apart+")
 
 
 def _kind(size: int, total: int, inner: int) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 
 from netcl_core.codegen.generation import Form, Generated, Needs, Style, TypedRegion, typed_region
-from netcl_core.codegen.layout import Layout, Shape, Sizes, collapse, renamed
+from netcl_core.codegen.layout import Layout, Shape, Sizes, Strides, collapse, renamed
 from netcl_core.codegen.region import Region, Signature, Types
 from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE, Dtype
 from netcl_core.hardware.device import Device
@@ -46,7 +46,8 @@ class Plan:
     are the stages that compute them and the inputs' gradients.
     """
 
-    __slots__ = ("_backward", "_forward", "device", "shape", "signature", "size", "typed")
+    __slots__ = ("_backward", "_forward", "_of_views", "device", "shape", "signature", "size",
+                 "typed")  # fmt: skip
 
     def __init__(
         self,
@@ -61,7 +62,8 @@ class Plan:
         self.shape = typed.shape(signature)
         self.size = math.prod(self.shape)
         self._forward: Stage | None = None
-        self._backward: dict[tuple[Needs, Grads], Stage] = {}
+        self._of_views: dict[Strides, Stage] = {}
+        self._backward: dict[tuple[Needs, Grads, Strides], Stage] = {}
 
     def resized(self, sizes: Sizes) -> Plan:
         """The plan for inputs of other sizes, given for each size above 1 that changes.
@@ -108,20 +110,44 @@ class Plan:
             self._forward = Stage(self, form, layout, shapes)
         return self._forward
 
-    def backward(self, needs: Needs, grads: Grads | None = None) -> Stage:
+    def compute(
+        self, inputs: Sequence[Any], scalars: Sequence[Any], targets: Sequence[Any]
+    ) -> None:
+        """Fill buffers with the results for tensors, views among them."""
+        views = views_of(inputs) if self.device.has_kernels else ()
+        if views:
+            memory = [x.memory for x in inputs]
+            self.of_views(views)(memory, (), scalars, targets, offsets_of(inputs))
+        else:
+            self.forward([x.buffer for x in inputs], (), scalars, targets)
+
+    def of_views(self, views: Strides) -> Stage:
+        """The forward kernel where some inputs are views, and behind them perhaps the output."""
+        stage = self._of_views.get(views)
+        if stage is None:
+            shapes = [shape for shape, _ in self.signature.tensors]
+            shapes += [self.shape] * (len(views) - len(shapes))
+            layout = collapse(shapes, self.shape, views)
+            form = self.typed.forward(self._style(layout), layout.key)
+            into_view = len(views) > len(self.signature.tensors)
+            stage = self._of_views[views] = Stage(self, form, layout, shapes, into_view)
+        return stage
+
+    def backward(self, needs: Needs, grads: Grads | None = None, views: Strides = ()) -> Stage:
         """The backward kernel for the inputs that need a gradient; made on first use.
 
-        `grads` are the shapes of the outputs' gradients; default: that of the outputs.
+        `grads` are the shapes of the outputs' gradients; default: that of the outputs. `views`
+        are the strides of the inputs and then of these gradients, if some are views.
         """
         grads = (self.shape,) * len(self.typed.results) if grads is None else grads
-        stage = self._backward.get((needs, grads))
+        stage = self._backward.get((needs, grads, views))
         if stage is None:
             given = tuple([shape is not None for shape in grads])
             shapes = [shape for shape, _ in self.signature.tensors]
             shapes += [self.shape if shape is None else shape for shape in grads]
-            layout = collapse(shapes, self.shape)
+            layout = collapse(shapes, self.shape, views)
             form = self.typed.backward(needs, given, self._style(layout), layout.key)
-            stage = self._backward[needs, grads] = Stage(self, form, layout, shapes)
+            stage = self._backward[needs, grads, views] = Stage(self, form, layout, shapes)
             made = sorted(i for i, _ in (*stage.passes, *stage.writes))
             stage.broadcast = tuple((i, shapes[i]) for i in made if shapes[i] != self.shape)
         return stage
@@ -134,6 +160,8 @@ class Plan:
         if not self.device.has_kernels:
             return "numpy"
         whole = layout.length if layout.dims else 0
+        if any(kind[-1] == "+" for kind in layout.kinds):
+            whole = 1  # a view may begin anywhere
         if self.device.kind != "gpu":
             return "vector16" if whole % 16 else "aligned16"
         types = self.typed.types
@@ -153,13 +181,22 @@ class Stage:
         passes: Backward, the inputs whose gradient is that of an output, with that output.
         writes: What is filled: the number and the dtype of each result.
         broadcast: Backward, the inputs whose gradient has to be summed, with their shape.
+        writes_view: Whether its target is a view, which stands behind the inputs in the layout.
     """
 
     __slots__ = ("_forms", "_last", "_launch", "broadcast", "form", "layout", "passes", "plan",
-                 "shapes", "writes")  # fmt: skip
+                 "shapes", "writes", "writes_view")  # fmt: skip
 
-    def __init__(self, plan: Plan, form: Form, layout: Layout, shapes: Sequence[Shape]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        form: Form,
+        layout: Layout,
+        shapes: Sequence[Shape],
+        writes_view: bool = False,
+    ) -> None:
         self.form = form
+        self.writes_view = writes_view
         self.plan = plan
         self.layout = layout
         self.shapes = shapes
@@ -185,7 +222,7 @@ class Stage:
         """The kernel with its geometry; None: there is nothing to launch."""
         kernel = self.form.kernel
         if self._launch is None and kernel is not None and self.plan.size:
-            items, constants = _geometry(self.layout, self.plan, self.form.generated)
+            items, constants = _geometry(self)
             local = (GPU_LOCAL,) if self.plan.device.kind == "gpu" else (1,)
             rounded = -(-items // local[0]) * local[0]
             self._launch = Launch(kernel, (rounded,), local, constants, self.form.who)
@@ -202,7 +239,9 @@ class Stage:
         grads: Sequence[Any],
         scalars: Sequence[Any],
         targets: Sequence[Any],
+        offsets: Sequence[int] = (),
     ) -> None:
+        """Enqueue it; `offsets` are those of the views among inputs, gradients and the target."""
         launch, form = self._launch or self.launch, self.form
         if launch is not None:
             if form.places is None:
@@ -212,9 +251,17 @@ class Stage:
                 buffers = [given[which][i] for which, i in form.places]
                 buffers += targets
             packed = self.packed(scalars) if form.scalars else ()
+            if offsets:
+                packed = [*packed, *self._packed_offsets(offsets)]
             stream_of(self.plan.device).launch(launch, buffers, packed)
         elif self.writes and self.plan.size:
             self._run_numpy(inputs, grads, scalars, targets)
+
+    def _packed_offsets(self, offsets: Sequence[int]) -> list[bytes]:
+        """The offsets of the views that it reads and writes, in its own order."""
+        views = [i for i, kind in enumerate(self.layout.kinds) if kind[-1] == "+"]
+        known = dict(zip(views, offsets, strict=True))
+        return [pack(known[i], "long", self.form.who) for i in _places(self) if i in known]
 
     def packed(self, scalars: Sequence[Any]) -> Sequence[bytes]:
         """The scalars that it reads, as bytes; a tuple is what its caller gives again and again."""
@@ -260,9 +307,17 @@ class Stage:
             target[...] = value
 
 
-def _geometry(layout: Layout, plan: Plan, generated: Generated) -> tuple[int, list[bytes]]:
+def _places(stage: Stage) -> list[int]:
+    """The places in its layout of what a stage reads and, if that is a view, writes."""
+    inputs, generated = stage.plan.region.inputs, stage.form.generated
+    found = [i if slot == "in" else inputs + i for slot, i in generated.reads]
+    return [*found, inputs] if stage.writes_view else found
+
+
+def _geometry(stage: Stage) -> tuple[int, list[bytes]]:
     """The number of work-items and the constant arguments, in the template's order."""
-    device, size = plan.device, plan.size
+    layout, generated = stage.layout, stage.form.generated
+    device, size = stage.plan.device, stage.plan.size
     if device.kind == "gpu":
         chunk = generated.width
     else:
@@ -277,11 +332,23 @@ def _geometry(layout: Layout, plan: Plan, generated: Generated) -> tuple[int, li
         per_item = 1 if pieces > 1 or device.kind == "gpu" else max(1, chunk // layout.length)
         items = pieces * -(-layout.rows // per_item)
         numbers += [layout.rows, per_item, pieces, *layout.dims]
-        for slot, i in generated.reads:
-            place = i if slot == "in" else plan.region.inputs + i
-            if layout.kinds[place] in {"rows", "splat"}:
-                numbers += layout.strides[place]
-    return items, [pack(n, "ulong", generated.entry) for n in numbers]
+    packed = [pack(n, "ulong", generated.entry) for n in numbers]
+    for place in _places(stage):
+        if layout.kinds[place] not in {"full", "one"}:
+            packed += [pack(n, "long", generated.entry) for n in layout.strides[place]]
+    return items, packed
+
+
+def views_of(tensors: Sequence[Any]) -> Strides:
+    """The strides of those that are views; empty: none is. None stands for no tensor."""
+    if all(x is None or x.geometry is None for x in tensors):
+        return ()
+    return tuple([None if x is None or x.geometry is None else x.geometry.strides for x in tensors])
+
+
+def offsets_of(tensors: Sequence[Any]) -> list[int]:
+    """The offsets of those that are views."""
+    return [x.geometry.offset for x in tensors if x is not None and x.geometry is not None]
 
 
 @lru_cache(maxsize=1024)

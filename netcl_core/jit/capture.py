@@ -111,7 +111,7 @@ class CompiledGraph:
             self._why = f"the block raised {kind.__name__}"
             return
         leaves = {id(leaf): leaf for leaf, _ in [*self._dropped, *made.leaves.values()]}
-        self._leaves = [(leaf, leaf.buffer, leaf.grad) for leaf in leaves.values()]
+        self._leaves = [(leaf, leaf.memory, leaf.grad) for leaf in leaves.values()]
         self._dropped, made.leaves = [], {}
         self._assigned = assigned(before, operands_in(sys._getframe(1)), made)
         self._recording = made
@@ -183,8 +183,8 @@ class CompiledGraph:
         return sum(1 for each in commands if isinstance(each, LaunchCommand))
 
     def _check_leaves(self) -> None:
-        for leaf, buffer, _ in self._leaves:
-            if leaf.buffer is not buffer:
+        for leaf, memory, _ in self._leaves:
+            if leaf.memory is not memory:
                 given = f"a parameter of shape {leaf.shape} that has other memory than then"
                 remedy = "Capture the step anew"
                 raise ReplayError(message("replay", given, "parameters in their place", remedy))
@@ -225,6 +225,7 @@ def capture(
         device = found[0] if found else None
     graph = CompiledGraph(params, device)
     inputs = [as_operand(each, graph.device) for each in examples]
+    inputs = [x if x.geometry is None else x.duplicate() for x in inputs]
     with graph:
         result = step(*inputs)
     graph._compile(inputs, result)
@@ -238,7 +239,7 @@ class _Compiled:
     def __init__(self, captured: Recording, inputs: Sequence[Any], outputs: Any) -> None:
         device = self.device = captured.device
         used = {identity(buffer) for each in captured.commands for buffer in each.buffers}
-        mapped(outputs, lambda operand: used.add(identity(operand.value.buffer)))
+        mapped(outputs, lambda operand: used.add(identity(operand.value.memory)))
         self._inputs = GraphInputs(device, inputs, used, captured.checks)
         self._commands = [self._moved(command) for command in captured.commands]
         self._conditions = captured.conditions
@@ -257,8 +258,11 @@ class _Compiled:
 
     def _output(self, operand: Tensor) -> Tensor:
         value = operand.value
-        buffer = self._inputs.of_graph(value.buffer)
-        made = Tensor(buffer, value.shape, value.dtype, value.device)
+        buffer = self._inputs.of_graph(value.memory)
+        shape = value.shape if value.geometry is None else (value.storage.size,)
+        made = Tensor(buffer, shape, value.dtype, value.device)
+        if value.geometry is not None:
+            made = made.viewed(value.geometry)
         self._changed.append(made)
         self._shown.add(identity(buffer))
         return made

@@ -50,6 +50,7 @@ class FusedOperatorCall:
 
     keeps = True
     view = False
+    packs = True
 
     def __init__(
         self, made: OperatorCall, before: Neighbour | None, after: Neighbour | None, name: str
@@ -257,7 +258,6 @@ class FusedOperatorCall:
         """The op's inputs, the one that a group computes by itself."""
         found = self._op_values(values)
         if self.before is not None:
-            buffers = [value.buffer for value in values[: self._cuts[0]]]
             own = scalars[: self._scalars_before]
-            found[0] = run_plan(self.before.plan, buffers, own)[0]
+            found[0] = run_plan(self.before.plan, values[: self._cuts[0]], own)[0]
         return found

@@ -65,10 +65,12 @@ class GraphInput:
         before, self.current = self.current, self.buffer
         if not isinstance(given, Tensor):
             stream.write(self.buffer, given, dtype)
-        elif self.uses is None or identity(given.buffer) in copied:
-            stream.copy(self.buffer, given.buffer, size, dtype)
+            return self.current is not before
+        buffer = given.buffer
+        if self.uses is None or identity(buffer) in copied:
+            stream.copy(self.buffer, buffer, size, dtype)
         else:
-            self.current = given.buffer
+            self.current = buffer
         return self.current is not before
 
 
@@ -80,13 +82,13 @@ class GraphInputs:
         self._places = [
             _place(number, operand, device, used) for number, operand in enumerate(_listed(inputs))
         ]
-        self.moved = {identity(x.captured.buffer): x for x in self._places if x.captured.size}
+        self.moved = {identity(x.captured.memory): x for x in self._places if x.captured.size}
         if len(self.moved) < sum(1 for x in self._places if x.captured.size):
             raise _refused("two inputs that share their memory", "each tensor once")
         self._checks = [check for check in checks if any(map(self._place_of, check[1]))]
 
     def _place_of(self, operand: Any) -> GraphInput | None:
-        return None if operand is None else self.moved.get(identity(operand.buffer))
+        return None if operand is None else self.moved.get(identity(operand.memory))
 
     def of_graph(self, buffer: Any) -> Any:
         """The buffer that takes the place of one of the capture."""
@@ -152,7 +154,10 @@ def _place(number: int, operand: Any, device: Device, used: set[int]) -> GraphIn
     value = operand.value
     if value.device is not device:
         raise _refused(f"input {number} on {value.device}", f"one on {device}")
-    if value.size and identity(value.buffer) not in used:
+    if value.geometry is not None:
+        remedy = "Give the block a tensor of its own, such as x.contiguous()"
+        raise _refused(f"input {number}, a view", "all of a memory", remedy)
+    if value.size and identity(value.memory) not in used:
         given = f"input {number}, of shape {value.shape}, which the capture never read"
         remedy = "Pass the tensors that the block itself used, and none that it made"
         raise _refused(given, "inputs that make a difference", remedy)

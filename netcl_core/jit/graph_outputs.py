@@ -27,7 +27,7 @@ def assigned(before: dict[str, Any], now: dict[str, Any], made: Recording) -> An
     found = {
         id(each): each
         for name, each in now.items()
-        if before.get(name) is not each and made.made(each.value.buffer)
+        if before.get(name) is not each and made.made(each.value.memory)
     }
     behind = _ancestors(found.values())
     results = tuple([each.value for key, each in found.items() if key not in behind])

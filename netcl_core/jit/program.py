@@ -358,7 +358,7 @@ class Program:
                 del values[number]
         found = [values[i] for i in self.results]
         for target in reversed(self.written):  # what is read was read
-            target.copy_(found.pop())
+            target.overwrite(found.pop())
         return found
 
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from netcl_core.tape.apply import apply
 from netcl_core.tape.modes import enable_grad, no_grad
-from netcl_core.tape.node import Node
+from netcl_core.tape.node import Node, target_of
 from netcl_core.tape.trace_node import RANDOM, TraceNode
 from netcl_core.tape.traced_number import TracedNumber
 from netcl_core.tape.tracing import TracingContext
 from netcl_core.tensors.random_state import random_state
+from netcl_core.tensors.tensor import Tensor
 
 
 def resume(context: TracingContext) -> None:
@@ -25,8 +26,12 @@ def resume(context: TracingContext) -> None:
         symbol = context.symbols.get(node.number)
         if symbol is not None:
             _become(symbol, node.tensor, node)
+    for number, symbol in context.symbols.items():  # they stand for what the views were made of
+        held = context.nodes[number].tensor
+        if isinstance(held, Tensor) and held.value._storage is not None:
+            held.value.storage.join(held, symbol)
     for target, node in context.writes.values():
-        target.copy_(node.tensor)
+        target.overwrite(node.tensor)
 
 
 def _computed(node: TraceNode, grad: bool) -> Any:
@@ -61,7 +66,9 @@ def given_back(found: Any, context: TracingContext, outer: tuple[int, ...] = ())
         return found.read()
     if kind is Node:
         nodes = (node for node in context.nodes if context.symbols.get(node.number) is found)
-        return next((node.tensor for node in nodes), found)
+        held = next((node.tensor for node in nodes), found)
+        same = found.value is held.value and target_of(found) == target_of(held)
+        return held if same else found  # it has been changed in place since
     if id(found) in outer:
         return found
     outer = (*outer, id(found))

@@ -162,7 +162,7 @@ def _is_limited(record: Any) -> bool:
 
 def _runs_anywhere(record: Operator) -> bool:
     """Whether an operator needs no implementation."""
-    return record.view or record.function is not None
+    return record.view is not None or record.function is not None
 
 
 def _device_of(values: Iterable[Any]) -> Device | None:

@@ -17,7 +17,7 @@ from netcl_core.hardware.device import Device
 from netcl_core.ops.casting import astype, clone
 from netcl_core.ops.choosing import contested
 from netcl_core.ops.composition import composite_function
-from netcl_core.ops.in_place import assign_in_place, change_in_place
+from netcl_core.ops.in_place import assign_in_place, change_in_place, copy_in_place, set_item
 from netcl_core.ops.operator_function import operator_function
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import primitive_function
@@ -60,7 +60,21 @@ CORE: Final[dict[str, Callable[..., Any]]] = {
 _INTERNAL: Final[dict[str, Callable[..., Any]]] = {
     "change in place": change_in_place,
     "assign in place": assign_in_place,
+    "copy in place": copy_in_place,
+    "set item": set_item,
 }
+
+
+#: The same, of ops' parts: what `x[index]` is for slices and ints, by the shortest way.
+_PARTS: Final[dict[str, tuple[str, str]]] = {"pick a view": ("getitem", "basic_getitem")}
+
+
+def _part(op: str, part: str) -> Callable[..., Any]:
+    registry.load(SERVING_OPS, op)
+    rows = registry.op_rows(part, parts=True)
+    if not rows or len(registry.op_rows(op)) != 1:
+        return functions[op]
+    return functions.of_record(rows[0].record)
 
 
 def build(name: str) -> Callable[..., Any]:
@@ -69,6 +83,8 @@ def build(name: str) -> Callable[..., Any]:
         return CORE[name]
     if name in _INTERNAL:
         return _INTERNAL[name]
+    if name in _PARTS:
+        return _part(*_PARTS[name])
     registry.load(SERVING_OPS, name)
     rows = registry.op_rows(name)
     if not rows:

@@ -1,23 +1,35 @@
-"""Changes in place: `x.add_(y)`, `x += y`, `x[index] = y`.
+"""Changes in place: `x.add_(y)`, `x += y`, `x[index] = y`, `x.copy_(y)`.
 
-A value without a graph is overwritten where it lies, so that views of it change too and graphs
-that read it notice. A recorded value that no other op has used becomes the result of the change:
-its old self stays behind in the graph, with its data, so that all gradients can be computed.
+What shares its memory with others is overwritten where it lies, so that they all show the change;
+a recorded value that shares nothing takes a new buffer, and graphs that read the old one keep it.
+Where a graph is involved the base of the memory gets a new record, "as before, with this region
+replaced", and every other view is recorded anew as a read of that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import DtypeError, GradientError, ShapeError, message
+from netcl_core.tape.aliasing import PutCall, ReadCall
+from netcl_core.tape.apply import apply
+from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.hooks import has_hooks
-from netcl_core.tape.modes import is_grad_enabled
-from netcl_core.tape.node import Node
+from netcl_core.tape.modes import is_grad_enabled, no_grad
+from netcl_core.tape.node import Node, next_number
 from netcl_core.tape.tape import get_current_tape
+from netcl_core.tape.tracing import overwritten_at_each_call
 from netcl_core.tensors.functions import functions
-from netcl_core.tensors.operand import told
+from netcl_core.tensors.geometry import dense
+from netcl_core.tensors.host_data import host_array
+from netcl_core.tensors.operand import Operand, picks_a_view, told
+from netcl_core.tensors.tensor import Tensor
+
+_ASSIGNED: Final = "x[index] = ..."
 
 
 def change_in_place(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
@@ -29,105 +41,244 @@ def change_in_place(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
         make: Gives the new value, of the same shape and of a dtype that x's can hold.
 
     Raises:
-        GradientError: `x` is a leaf that needs a gradient, a view, was used by a recorded op, or
-            holds no graph though the new value has one.
+        GradientError: `x` is a leaf that needs a gradient, or a view of one, or has hooks.
+        ArgumentError: several elements of `x` lie at one place.
         ShapeError, DtypeError: the new value does not fit.
     """
     told()
-    why = _refusal(x)
-    if why:
-        raise _refused(name, *why)
-    return _changed(x, name, make)
-
-
-def assign_in_place(x: Any, op: str, other: Any) -> Any:
-    """What `x <op>= other` leaves under the name: `x`, changed in place where that can be.
-
-    A Tensor that is to hold a graph, and a recorded value that other ops have used, are left as
-    they are, and the name stands for a new value.
-    """
-    recorded = isinstance(x, Node) and x.call is not None and is_grad_enabled()
-    if recorded and (x.used or _shared(x)) and not _is_view(x):
-        return functions[op](x, other)
-    graphs = getattr(other, "requires_grad", False) and is_grad_enabled()
-    if type(x) is not Node and graphs and not x.requires_grad:
-        return functions[op](x, other)
-    return change_in_place(x, f"{op}_", lambda old: functions[op](old, other))
-
-
-def _changed(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
-    recorded = isinstance(x, Node) and x.call is not None and is_grad_enabled()
-    old = x.former() if recorded else x
-    found = _fitting(x, name, make(old))
-    if isinstance(found, Node) and found.call is not None:
-        if not isinstance(x, Node) or _stands_for_a_leaf(x):
-            text = "a Tensor, which holds no graph, is to become a value with one"
-            raise _refused(name, text, "Write x = x + y, or make it with an op")
-        _replace_in_tape(x, old)
-        _become(x, found)
-    elif recorded:
-        _replace_in_tape(x, old)
-        x.become_constant(found.value)
+    recording = is_grad_enabled()
+    if recording:
+        _refuse(x, name)
+    if not recording:
+        _write(x.value, _fitting(x, name, make(x)))
+        return x
+    since, adopts = next_number(), _has_record(x) and not _is_shared(x.value)
+    old = _former(x, adopts)
+    new = _fitting(x, name, make(old))
+    if old.call is not None and not new.requires_grad:  # what x was gets a gradient of zeros
+        whole = PutCall(x, dense(x.shape), name, written=_own_value(new))
+        new = apply(whole, [old, new])
+    if adopts:
+        _become(x, old, new, _own_value(new))
+    elif old.call is not None or new.requires_grad or _of_graph(x):
+        _keep_saved(old, new, since)
+        _record(x, name, old, new)
     else:
-        x.value.copy_(found.value)
+        _write(x.value, new)
     return x
 
 
-def _become(x: Node, found: Node) -> None:
-    """Let `x` be a recorded value; one of several results stays with the others."""
-    if found.source is not None or found.results()[1:] or found.used:
-        x.value = found.value
-        x.share(found)
-    else:
-        x.take_over(found)
-        _replace_in_tape(found, x)
+def _is_shared(value: Tensor) -> bool:
+    return value.is_alias or value._storage is not None
 
 
-def _fitting(x: Any, name: str, found: Any) -> Any:
-    """A new value in x's dtype; raises unless it fits."""
-    if found.shape != x.shape:
-        raise ShapeError(message(name, f"a value of shape {found.shape}", f"{x.shape}, as x has"))
-    if found.dtype == x.dtype:
-        return found
-    if DTYPES[found.dtype].category > DTYPES[x.dtype].category:
-        remedy = "Convert x first with astype"
-        raise DtypeError(message(name, f"a {found.dtype} value into {x.dtype}", x.dtype, remedy))
-    return found.astype(x.dtype)
+def _former(x: Any, adopts: bool) -> Node:
+    """What x is now, for the call that makes its new value, and whose data may be replaced."""
+    if not isinstance(x, Node) and x.graph is not None:
+        return x.graph  # type: ignore[no-any-return]  # a Node, whose data are an alias of x's
+    old = x.former() if _has_record(x) else Node(x.value)
+    if not adopts:
+        value = x.value
+        described = value.shape, value.dtype, value.device
+        shared = _is_shared(value)
+        old.value = value.alias(x.shape) if shared else Tensor(value.buffer, *described)
+    return old
 
 
-def _refusal(x: Any) -> tuple[str, str] | None:
-    """Why a value cannot be changed in place, and what to do; None: it can be."""
-    if not is_grad_enabled():
-        return None
-    if not isinstance(x, Node) or x.call is None:
-        if not x.requires_grad:
-            return None
-        return "a leaf that needs a gradient", "Change it in a block of `with nc.no_grad():`"
-    if _is_view(x):
-        return "a recorded view of another value", "Change that value, or a clone() of this one"
-    if x.used or _shared(x):
-        given = f"the result of {x.op_name}, which was used since"
-        return given, "Change a clone() of it, or write x = x + y"
-    return None
+def _own_value(new: Any) -> Tensor:
+    """The data of a new value, copied if others have them too."""
+    value: Tensor = new.value
+    return value.duplicate() if _is_shared(value) or value.geometry is not None else value
 
 
-def _shared(x: Node) -> bool:
-    """Whether more than this node depends on which call made its value."""
-    return bool(x.source is None and x.results()[1:]) or has_hooks(x)
+def _keep_saved(old: Node, new: Any, since: int) -> None:
+    """Let what the new value's gradients read of the memory stay as it is, since it is written to.
+
+    Only what was made for this change is looked at: a tensor that the user holds changes with the
+    memory, and a graph that has saved it notices.
+    """
+    memory, private, saved = old.value.memory, {id(old.value)}, []
+    nodes = [new] if isinstance(new, Node) else []
+    for node in nodes:  # which grows
+        if node is old or node.number < since:
+            continue
+        private.add(id(node.value))
+        record = node if node.source is None else node.source
+        saved += [each for each, _ in record.versions]
+        nodes += [x for x in record.inputs if isinstance(x, Node)]
+    for each in saved:
+        if each.memory is memory and id(each) in private:
+            each.leave_memory()
 
 
-def _is_view(x: Node) -> bool:
-    return bool(x.value.is_alias)
+def assign_in_place(x: Any, op: str, other: Any) -> Any:
+    """What `x <op>= other` leaves under the name: `x`, changed in place."""
+    return change_in_place(x, f"{op}_", lambda old: functions[op](old, other))
 
 
-def _stands_for_a_leaf(x: Node) -> bool:
-    """Whether a node is the one of a Tensor that somebody may hold."""
-    held = x.value.leaf_node
-    return held is not None and held() is x
+def copy_in_place(x: Any, source: Any) -> Any:
+    """`x.copy_(source)`: a tensor, array or number, converted and broadcast."""
+    if overwritten_at_each_call(x, source):
+        return x
+
+    return change_in_place(x, "copy_", lambda old: _put_into(x.shape, x, source))
+
+
+def _put_into(shape: tuple[int, ...], x: Any, source: Any) -> Any:
+    """A source in the dtype and on the device of x, in a shape; a node that nobody else has."""
+    value = source
+    if not isinstance(source, Operand):
+        array = host_array(source, None).astype(DTYPES[x.dtype].numpy)
+        value = Tensor.from_host(array, x.device)
+    elif source.device is not x.device:
+        value = functions["to_device"](source, x.device)
+    if value.dtype != x.dtype:
+        value = functions["astype"](value, x.dtype)
+    value = _broadcast(value, shape)
+    if not value.requires_grad:
+        return value
+    return apply_op(
+        lambda given: given.alias(given.shape), lambda grad: [grad], value, op_name="copy_",
+        saves=(),
+    )  # fmt: skip
+
+
+def _broadcast(value: Any, shape: tuple[int, ...]) -> Any:
+    pairs = zip(reversed(value.shape), reversed(shape), strict=False)
+    if value.ndim > len(shape) or any(size not in (1, wanted) for size, wanted in pairs):
+        raise ShapeError(
+            message("copy_", f"shape {value.shape}", f"{shape}, or what broadcasts to it")
+        )
+    return value if value.shape == shape else functions["expand"](value, shape)
+
+
+def set_item(x: Any, index: Any, value: Any) -> None:
+    """`x[index] = value`, for every index that `x[index]` takes."""
+    if not picks_a_view(index):
+        put = functions["index_put"]
+        change_in_place(x, _ASSIGNED, lambda old: put(old, index, value))
+        return
+    told()
+    if is_grad_enabled() and _has_record(x) and not _is_shared(x.value):
+        bare = Tensor(x.value.buffer, x.shape, x.dtype, x.device)  # which shares no version
+        with no_grad():
+            part = functions["pick a view"](bare, index).value
+        source = _put_into(part.shape, x, _without_leading_ones(value, part.ndim))
+        call = PutCall(x, part.geometry or dense(part.shape), _ASSIGNED)
+        change_in_place(x, _ASSIGNED, lambda old: apply(call, [old, source]))
+        return
+    view = functions["pick a view"](x, index)
+    copy_in_place(view, _without_leading_ones(value, view.ndim))
+
+
+def _without_leading_ones(value: Any, ndim: int) -> Any:
+    """A value that is assigned to fewer dimensions, as in NumPy."""
+    sizes = value.shape if isinstance(value, Operand) else np.shape(value)
+    lead = len(sizes) - ndim
+    if lead <= 0 or set(sizes[:lead]) != {1}:
+        return value
+    return (value if isinstance(value, Operand) else np.asarray(value)).reshape(sizes[lead:])
+
+
+# -- what may be changed ------------------------------------------------------------------
+
+
+def _has_record(x: Any) -> bool:
+    return isinstance(x, Node) and x.call is not None
+
+
+def _of_graph(x: Any) -> bool:
+    """Whether the memory of x holds values of a graph that x itself is no result of."""
+    return x.requires_grad or any(each.requires_grad for each in _others(x))
+
+
+def _others(x: Any) -> list[Any]:
+    """The living operands that share memory with x by views, which a graph has to know of."""
+    members = x.value.storage.members() if _is_shared(x.value) else []
+    others = [each for each in members if each is not x]
+    return others if len(others) < len(members) else []
+
+
+def _refuse(x: Any, name: str) -> None:
+    """Raise GradientError for what cannot be changed while it is recorded."""
+    remedy = "Change it in a block of `with nc.no_grad():`"
+    if x.is_leaf and x.requires_grad:
+        raise _refused(name, "a leaf that needs a gradient", remedy)
+    if any(each.is_leaf and each.requires_grad for each in _others(x)):
+        raise _refused(name, "a view of a leaf that needs a gradient", remedy)
+    if has_hooks(x):
+        remedy = "Change a clone() of it, or write x = x + y"
+        raise _refused(name, f"a result with hooks or retain_grad, of {x.op_name}", remedy)
 
 
 def _refused(name: str, given: str, remedy: str) -> GradientError:
     return GradientError(message(name, given, "a value that may change in place", remedy))
+
+
+def _fitting(x: Any, name: str, new: Any) -> Any:
+    """A new value in x's dtype; raises unless it fits."""
+    if new.shape != x.shape:
+        raise ShapeError(message(name, f"a value of shape {new.shape}", f"{x.shape}, as x has"))
+    if new.dtype == x.dtype:
+        return new
+    if DTYPES[new.dtype].category > DTYPES[x.dtype].category:
+        remedy = "Convert x first with astype"
+        raise DtypeError(message(name, f"a {new.dtype} value into {x.dtype}", x.dtype, remedy))
+    return new.astype(x.dtype)
+
+
+# -- how it is changed --------------------------------------------------------------------
+
+
+def _write(target: Tensor, new: Any) -> None:
+    if new.value is not target:
+        new.value.copy_into(target)
+
+
+def _record(x: Any, name: str, old: Any, new: Any) -> None:
+    """Write the new value where others see it, and give x, its base and its views new records."""
+    value = x.value
+    _write(value, new)
+    others = _others(x)
+    if value.geometry is None or not others:
+        _become(x, old, new, value)
+        base = x
+    else:
+        whole = [each for each in others if each.value.geometry is None]
+        base = whole[0] if whole else value.whole()
+        before = _former(base, adopts=True)
+        call = PutCall(base, value.geometry, name, written=base.value)
+        _become(base, before, apply(call, [before, new]), base.value)
+        others = [x, *(each for each in others if each is not base)]
+    for each in others:
+        geometry = each.value.geometry or dense(each.shape)
+        made = apply(ReadCall(base, geometry), [base])
+        before = old if each is x else _former(each, adopts=True)
+        _become(each, before, made, each.value)
+
+
+def _become(x: Any, old: Any, new: Any, value: Tensor) -> None:
+    """Let `x`, which was `old`, be a new value, whose data are those of `value`."""
+    recorded = isinstance(new, Node) and new.call is not None
+    if not isinstance(x, Node):
+        x.graph = None
+        x._requires_grad = recorded
+        if recorded:
+            new.value = value.alias(value.shape)
+            x.graph = new
+        return
+    if old.call is not None:
+        x.leave(old)
+        _replace_in_tape(x, old)
+    if not recorded:
+        x.become_constant(value)
+    elif new.source is not None or new.results()[1:] or new.used:
+        x.value = value
+        x.share(new)
+    else:
+        x.take_over(new)
+        x.value = value
+        _replace_in_tape(new, x)
 
 
 def _replace_in_tape(x: Node, old: Node) -> None:

@@ -16,6 +16,7 @@ from netcl_core.ops.operators import OTHERS, Operator, several
 from netcl_core.ops.residuals import give_away, is_given_away
 from netcl_core.ops.tuners import Tuner, offer, tuner_for
 from netcl_core.ops.tuning import UNDECIDED, ChosenSettings, decide_settings
+from netcl_core.ops.view_rules import listed
 from netcl_core.runtime.host_calls import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.runtime.opencl_stream import Launch
@@ -31,6 +32,7 @@ from netcl_core.tape.gradients import (
 from netcl_core.tape.node import Node
 from netcl_core.tape.recorded_gradients import recomputed_gradients
 from netcl_core.tape.state import thread
+from netcl_core.tensors.geometry import Geometry, dense
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Tensor
 
@@ -46,9 +48,25 @@ class OperatorCall:
         tuner: Who may try other settings when it runs next; None almost always.
     """
 
-    __slots__ = ("_bound", "_implementation", "attrs", "chosen", "decided", "device", "known",
-                 "launches", "name", "operator", "present", "results", "specs",
-                 "tuner", "view")  # fmt: skip
+    __slots__ = (
+        "_bound",
+        "_implementation",
+        "_places",
+        "attrs",
+        "chosen",
+        "decided",
+        "device",
+        "known",
+        "launches",
+        "name",
+        "operator",
+        "packs",
+        "present",
+        "results",
+        "specs",
+        "tuner",
+        "view",
+    )  # fmt: skip
 
     keeps = True
 
@@ -71,10 +89,12 @@ class OperatorCall:
         self.results = results
         for each in results:
             check_dtype(each.dtype, device)
-        self.view = operator.view
+        self.view = operator.view is not None
+        self.packs = not self.view
         self.present = tuple([i for i, spec in enumerate(specs) if spec is not None])
         elements = any(each.size for each in results)
-        self.launches = device.has_kernels and not operator.view and elements
+        self.launches = device.has_kernels and not self.view and elements
+        self._places: dict[Geometry | None, Any] = {}
         self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
         self.chosen = thread.chosen  # those in force when the call is made, not when it runs
         self._implementation: Implementation | None = None
@@ -174,12 +194,12 @@ class OperatorCall:
 
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any] = ()) -> Any:
         """The result, or a list of several; raises if the values of an input cannot be used."""
-        found = self._computed(inputs, False)
+        found = self._viewed(inputs[0]) if self.view else self._computed(inputs, False)
         return found if len(self.results) > 1 else found[0]
 
     def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
         """The same, and all results with the residuals behind them."""
-        found = self._computed(inputs, True)
+        found = self._viewed(inputs[0]) if self.view else self._computed(inputs, True)
         count = len(self.results)
         return (found[:count] if count > 1 else found[0]), found
 
@@ -194,8 +214,6 @@ class OperatorCall:
         operator, device = self.operator, self.device
         if operator.check is not None:
             check_data(operator.check, self.operands(inputs), self.attrs)
-        if operator.view:
-            return [inputs[0].alias(self.results[0].shape)]
         if not device.has_kernels:
             return self._referred(inputs)
         specs = self.results + self.residuals if keep else self.results
@@ -210,6 +228,18 @@ class OperatorCall:
             Tensor(buffer, spec.shape, spec.dtype, device)
             for buffer, spec in zip(buffers, specs, strict=True)
         ]
+
+    def _viewed(self, x: Tensor) -> list[Tensor]:
+        """The results as views, or a copy where the one can be none."""
+        given = x.geometry
+        if given not in self._places:
+            assert self.operator.view is not None  # else it has kernels
+            self._places = {given: self.operator.view(given or dense(x.shape), **self.attrs)}
+        places = self._places[given]
+        if places is not None:
+            return [x.viewed(each) for each in listed(places)]
+        (spec,) = self.results
+        return [Tensor(x.duplicate().memory, spec.shape, spec.dtype, self.device)]
 
     def _referred(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """The results and residuals by the NumPy reference."""

@@ -39,7 +39,7 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
         try:
             operands, attrs = bind(*args, **kwargs)
             device = common_device(operator.name, operands) or default_device()
-            if thread.amp is not None and not operator.view:
+            if thread.amp is not None and operator.view is None:
                 operands = thread.amp.cast(operator.name, operands, device)
             inputs, key = call_key(operands, device, attrs)
             made = calls.get(key)
@@ -59,7 +59,50 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
     call.__name__ = call.__qualname__ = operator.name
     call.__doc__ = operator.doc
     functools.update_wrapper(call, bind, assigned=("__annotations__",), updated=())
+    return call if operator.view is None else _view_function(operator, bind, call)
+
+
+def _view_function(
+    operator: Operator, bind: Callable[..., Any], general: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The function of an op of views: plain arguments are looked up as they are given."""
+    known: Memo[Any, OperatorCall] = Memo(CALLS)
+
+    @functools.wraps(general)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        plain = None
+        if args and not kwargs and isinstance(args[0], Tensor):
+            plain = _plain(args[1:])
+        if plain is None:
+            return general(*args, **kwargs)
+        x = args[0]
+        value = x.value
+        key = value.shape, value.dtype, value.device, plain
+        made = known.get(key)
+        if made is None:
+            result = general(*args)  # which raises for wrong arguments
+            _, attrs = bind(*args)
+            known.put(key, OperatorCall(operator, x.device, (_spec(x),), attrs))
+            return result
+        return deliver(operator, apply(made, (x,), (), made.attrs))
+
     return call
+
+
+def _plain(args: Any) -> Any:
+    """Ints, slices, None, Ellipsis and tuples of them as a key; None: there is something else."""
+    found: list[Any] = []
+    for each in args:
+        kind = type(each)
+        if kind is int or each is None or each is Ellipsis:
+            found.append(each)
+            continue
+        inner = (each.start, each.stop, each.step) if kind is slice else each
+        made = _plain(inner) if kind is slice or kind is tuple else None
+        if made is None:
+            return None
+        found.append((kind, made))
+    return tuple(found)
 
 
 def deliver(operator: Operator, value: Any) -> Any:

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from netcl_core.errors import RegistrationError, UnfitError, message
 from netcl_core.ops.implementations import Attrs, Implementation, Request
+from netcl_core.ops.view_rules import Places, backward_by, infer_by, reference_by
 from netcl_core.plugins.kinds import SERVING_OPS
 from netcl_core.plugins.registry import registry, winner_of
 from netcl_core.plugins.resolution import Choice, Decision, Offer, decide
@@ -73,7 +74,11 @@ class Operator:
         check: `(operands, attrs)`, called before each run: raises if the *values* of an operand
             cannot be used (class indices out of range).
         implementations: Those that come with the operator.
-        view: The result is the operand's buffer in another shape; no kernel is launched.
+        view: `(geometry, **attrs) -> Geometry`, or a tuple of them for several results: where the
+            elements lie in the memory of the operand, whose geometry is given; no kernel is
+            launched. None: they cannot stay there, and the result is the operand's elements in C
+            order, copied. `infer`, `reference` and `backward` follow from it where they are
+            not given.
         results: The names of several results: a call gives a named tuple with these fields.
         parts: Operators and primitives that exist for this one: its gradients, what it is made
             of. They are known to the registry, so that implementations of them are chosen, but
@@ -95,7 +100,7 @@ class Operator:
     saves: Sequence[int] | None = None
     check: Callable[[Sequence[Any], Attrs], None] | None = None
     implementations: Sequence[Implementation] = ()
-    view: bool = False
+    view: Places | None = None
     doc: str = ""
     results: Sequence[str] = ()
     residuals: Callable[..., tuple[Spec, ...]] | None = None
@@ -106,6 +111,13 @@ class Operator:
     method: bool = True
 
     def __post_init__(self) -> None:
+        if self.view is not None:
+            rules = {"infer": infer_by, "reference": reference_by, "backward": backward_by}
+            for name, rule in rules.items():
+                if getattr(self, name) is None:
+                    object.__setattr__(self, name, rule(self.view))
+            if self.saves is None:
+                object.__setattr__(self, "saves", ())
         if self.function is None:
             missing = [x for x in ("bind", "infer", "reference") if getattr(self, x) is None]
             if missing:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from netcl_core.runtime.recording import made_before
-from netcl_core.tape.gradients import Spread, duplicate
+from netcl_core.tape.gradients import Spread
 
 #: Held while it is found out who gets a residual: two threads may pass the same graph.
 _giving: Final = threading.Lock()
@@ -30,11 +30,11 @@ def give_away(kept: Any, results: int, residuals: Sequence[Any], parts: list[Any
     """
     for place, residual in enumerate(residuals, start=results):
         for i, part in enumerate(parts):
-            if part is None or type(part) is Spread or part.value.buffer is not residual.buffer:
+            if part is None or type(part) is Spread or part.value.memory is not residual.memory:
                 continue
             with _giving:
-                owned = kept[place] is residual and not made_before(residual.buffer)
+                owned = kept[place] is residual and not made_before(residual.memory)
                 if owned:
                     kept[place] = None
             if not owned:
-                parts[i] = duplicate(part.value)
+                parts[i] = part.value.duplicate()

@@ -164,7 +164,7 @@ def _of_op(
     candidates = _candidates(offers, decision, f" {op}")
     rules = [decision.rule]
     row = decision.winner.item if decision.winner is not None else None
-    if row is not None and isinstance(row.record, Operator) and not row.record.view:
+    if row is not None and isinstance(row.record, Operator) and row.record.view is None:
         found, rule = _implementations(row.record, row.provider, target, dtype, request)
         candidates += [dataclasses.replace(each, implementation=True) for each in found]
         rules.append(rule)

@@ -282,4 +282,4 @@ def note_gradient(leaf: Any) -> bool:
     if found is None:
         return False
     found.leaves.setdefault(id(leaf), (leaf, leaf.grad))
-    return leaf.grad is not None and not found.made(leaf.grad.value.buffer)
+    return leaf.grad is not None and not found.made(leaf.grad.value.memory)

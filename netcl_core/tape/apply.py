@@ -8,8 +8,8 @@ neighbours in its kernel, or a pair of Python functions.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import DeviceError, message
@@ -22,6 +22,13 @@ from netcl_core.tape.tape import Tape, recorder
 from netcl_core.tensors.tensor import Tensor
 
 Needs: TypeAlias = tuple[bool, ...]
+#: What copies an operand that is a view; `aliasing.py` says so.
+_contiguous: Final[list[Callable[[Any], Any]]] = []
+
+
+def pack_by(contiguous: Callable[[Any], Any]) -> None:
+    """Let `contiguous(x)` give calls that read no strides an operand without them."""
+    _contiguous[:] = [contiguous]
 
 
 class Call(Protocol):
@@ -34,7 +41,8 @@ class Call(Protocol):
         device: Where it runs.
         results: Shape and dtype of each result; None: not known before it runs.
         keeps: Whether its gradients want more than its operands, so that `run_keeping` is called.
-        view: Whether its result lies in the buffer of its first operand.
+        view: Whether its result may lie in the memory of its first operand.
+        packs: Whether it reads no strides, so that views among its operands are copied first.
         known: What `apply` has learnt of it, by needs: flows and saves.
     """
 
@@ -43,6 +51,7 @@ class Call(Protocol):
     results: tuple[Spec, ...] | None
     keeps: bool
     view: bool
+    packs: bool
     known: dict[Needs, tuple[Needs, tuple[int, ...]]]
 
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
@@ -94,6 +103,12 @@ def apply(
         if noted is not None:
             return noted
     inputs = [x.value if type(x) is Node else x for x in operands]
+    if call.packs:
+        for value in inputs:
+            if value.geometry is not None:
+                operands = [_contiguous[0](x) for x in operands]
+                inputs = [x.value for x in operands]
+                break
     grad = state.grad
     if not (process.grad if grad is None else grad):
         return call.run(inputs, scalars)
@@ -106,12 +121,19 @@ def apply(
             _refuse_constant(call, needs, state.differentiated)
         value = call.run(inputs, scalars)
         if type(value) is not list:
-            return Node(value, call.name)
-        return [Node(each, call.name) for each in value]
+            made: Any = Node(value, call.name)
+        else:
+            made = [Node(each, call.name) for each in value]
+        if call.view:
+            _share(operands[0], made)
+        return made
     if call.keeps:
         value, kept = call.run_keeping(inputs, scalars)
     else:
         value = call.run(inputs, scalars)
+    given = operands
+    if any(type(x) is not Node and x.graph is not None for x in operands):
+        operands = [x if type(x) is Node or x.graph is None else x.graph for x in operands]
     several = type(value) is list
     first = flows.index(True) if several else 0
     node = Node(
@@ -135,7 +157,17 @@ def apply(
         node.tape = tape
     else:
         tape.record(node)
-    return _others(node, value, flows, tape) if several else node
+    found = _others(node, value, flows, tape) if several else node
+    if call.view:
+        _share(given[0], found)
+    return found
+
+
+def _share(base: Any, views: Any) -> None:
+    """Let an operand and its views know of each other where they share memory."""
+    for view in views if type(views) is list else (views,):
+        if view.value.memory is base.memory and view.value.is_alias:
+            view.value.storage.join(base, view)
 
 
 def _learn(call: Call, needs: Needs) -> tuple[Needs, tuple[int, ...]]:

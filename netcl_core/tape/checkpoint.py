@@ -77,6 +77,7 @@ class CheckpointCall:
     name = _WHO
     keeps = False
     view = False
+    packs = False
 
     def __init__(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]

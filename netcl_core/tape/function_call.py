@@ -24,6 +24,7 @@ class FunctionCall:
 
     keeps = False
     view = False
+    packs = False
     results = None
 
     def __init__(

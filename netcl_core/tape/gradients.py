@@ -19,6 +19,7 @@ from netcl_core.codegen.lowering import Plan, allocate_results, plan
 from netcl_core.codegen.reduction import SUM, reduction_kernels
 from netcl_core.codegen.reduction_numpy import tree_sum
 from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
+from netcl_core.codegen.strided_copy import COPY
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import GradientError, ShapeError, message
 from netcl_core.hardware.device import Device
@@ -27,10 +28,9 @@ from netcl_core.runtime.recording import capturing
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.state import thread
 from netcl_core.tensors.host_data import check_dtype, host_array
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.tensors.tensor import Tensor, View
 
 ACCUMULATE: Final = Region(2, 0, (PrimitiveStep(ADDED, (("in", 0), ("in", 1))),), (("step", 0),))
-EXPAND: Final = Region(1, 0, (PrimitiveStep(SAME, (("in", 0),)),), (("step", 0),))
 
 
 @final
@@ -118,7 +118,8 @@ def refuse_unrecorded(op: str, parts: Sequence[Any], given: Sequence[Any]) -> No
     """
     for part in parts:
         held = part.value if type(part) is Spread else part
-        if type(held) is Tensor and not any(held is each for each in given):
+        bare = type(held) is Tensor or type(held) is View
+        if bare and not any(held is each for each in given):
             reason = "its backward returned a Tensor that no op computed"
             raise no_second_derivative(op, reason)
 
@@ -132,7 +133,7 @@ def no_second_derivative(op: str, reason: str) -> GradientError:
 
 def _fitting(op: str, part: Any, x: Any, recorded: bool) -> Any:
     """One gradient as a Tensor or Spread (or a Node) for the operand x."""
-    if type(part) is not Tensor and type(part) is not Spread:
+    if type(part) is not Tensor and type(part) is not View and type(part) is not Spread:
         if not isinstance(part, Tensor):
             given = f"a {type(part).__name__} for a gradient"
             raise GradientError(message(f"backward of {op}", given, "a tensor or None"))
@@ -156,10 +157,10 @@ def _in_dtype(gradient: Any, dtype: str, recorded: bool) -> Any:
 # -- computations ------------------------------------------------------------------------
 
 
-def run_plan(made: Plan, inputs: Sequence[Any], scalars: Sequence[Any]) -> list[Tensor]:
+def run_plan(made: Plan, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> list[Tensor]:
     """Fresh tensors with the results of a plan."""
     buffers = allocate_results(made)
-    made.forward(inputs, (), scalars, buffers)
+    made.compute(inputs, scalars, buffers)
     return [
         Tensor(buffer, made.shape, dtype, made.device)
         for buffer, dtype in zip(buffers, made.types.outputs, strict=True)
@@ -167,13 +168,14 @@ def run_plan(made: Plan, inputs: Sequence[Any], scalars: Sequence[Any]) -> list[
 
 
 def accumulate(total: Tensor, term: Tensor, *, in_place: bool) -> Tensor:
-    """`total + term`, written into `total` if that is allowed."""
+    """`total + term`, written into `total` (then no view) if that is allowed."""
+    in_place = in_place and total.geometry is None
     term = convert(term, total.dtype)
     tensors = ((total.shape, total.dtype), (term.shape, term.dtype))
     made = plan(ACCUMULATE, total.device, Signature(tensors, ()))
     if not in_place:
-        return run_plan(made, (total.buffer, term.buffer), ())[0]
-    made.forward((total.buffer, term.buffer), (), (), (total.buffer,))
+        return run_plan(made, (total, term), ())[0]
+    made.compute((total, term), (), (total.buffer,))
     return total
 
 
@@ -193,7 +195,7 @@ def expand(tensor: Tensor, shape: Shape) -> Tensor:
     if tensor.shape == shape:
         return tensor
     signature = Signature(((tensor.shape, tensor.dtype),), (), shape)
-    return run_plan(plan(EXPAND, tensor.device, signature), (tensor.buffer,), ())[0]
+    return run_plan(plan(COPY, tensor.device, signature), (tensor,), ())[0]
 
 
 def convert(tensor: Tensor, dtype: str) -> Tensor:
@@ -202,16 +204,7 @@ def convert(tensor: Tensor, dtype: str) -> Tensor:
         return tensor
     check_dtype(dtype, tensor.device)
     signature = Signature(((tensor.shape, tensor.dtype),), ())
-    return run_plan(plan(cast_region(dtype), tensor.device, signature), (tensor.buffer,), ())[0]
-
-
-def duplicate(tensor: Tensor) -> Tensor:
-    """A copy with a buffer of its own."""
-    dtype = DTYPES[tensor.dtype]
-    backend = stream_of(tensor.device)
-    buffer = backend.allocate(tensor.size, dtype)
-    backend.copy(buffer, tensor.buffer, tensor.size, dtype)
-    return Tensor(buffer, tensor.shape, tensor.dtype, tensor.device)
+    return run_plan(plan(cast_region(dtype), tensor.device, signature), (tensor,), ())[0]
 
 
 def move(tensor: Tensor, device: Device) -> Tensor:

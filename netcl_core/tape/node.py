@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import GradientError, message
 from netcl_core.plugins.registry import registry
+from netcl_core.tensors.geometry import Geometry
 from netcl_core.tensors.host_data import Shape
 from netcl_core.tensors.tensor import Tensor
 
@@ -140,11 +141,12 @@ class Node(Tensor):
         creation_trace: Formatted stack lines, kept while anomaly detection is on.
         tape: The implicit tape that recorded this node, if one did.
         used: Whether a recorded op has had it as an operand.
+        past: What it was before changes in place, each with the number of the change.
     """
 
     __slots__ = ("_others", "call", "creation_trace", "frame", "index",
-                 "inputs", "kept", "needs", "number", "op_name", "scalars", "source", "tape",
-                 "used", "value", "versions")  # fmt: skip
+                 "inputs", "kept", "needs", "number", "op_name", "past", "scalars", "source",
+                 "tape", "used", "value", "versions")  # fmt: skip
 
     value: Tensor  # a slot instead of Tensor's property
     # What a Tensor holds in slots; getters in C, since every op reads them.
@@ -182,6 +184,7 @@ class Node(Tensor):
         self.creation_trace: list[str] | None = None if source is None else source.creation_trace
         self.tape: Any = None
         self.used = False
+        self.past: tuple[tuple[int, Node], ...] = ()
         self._grad: Tensor | None = None
         self._others: tuple[weakref.ref[Node], ...] = ()
         if source is not None:
@@ -205,10 +208,29 @@ class Node(Tensor):
         made = object.__new__(Node)
         for name in Node.__slots__:
             setattr(made, name, getattr(self, name))
-        made._grad, made._others = self._grad, ()
+        made._grad, made._others, made.past = self._grad, (), ()
         if made.source is not None:
             made.source._know(made)
+        for other in self.results()[1:]:  # whose record is the former one's from now on
+            other.source = made
+            made._know(other)
+        self._others = ()
         return made
+
+    def leave(self, former: Node) -> None:
+        """Become something else: calls so far have read the former self."""
+        if self.used:
+            self.past += ((next(_numbers), former),)
+        self.used = False
+
+    def settle(self) -> None:
+        """Let the inputs of this call be what they were when it was made."""
+        if any(type(x) is Node and x.past for x in self.inputs):
+            self.inputs = [self._as_it_was(x) for x in self.inputs]
+
+    def _as_it_was(self, x: Any) -> Any:
+        past = x.past if type(x) is Node else ()
+        return next((former for number, former in past if number > self.number), x)
 
     def take_over(self, other: Node) -> None:
         """Become what another node is, which nobody else has; its record moves here."""
@@ -236,7 +258,7 @@ class Node(Tensor):
         self.inputs, self.scalars, self.needs, self.kept, self.versions = (), (), (), None, ()
 
     @property
-    def is_leaf(self) -> bool:  # type: ignore[override]
+    def is_leaf(self) -> bool:
         """Whether no call made this value (its gradient is kept in `grad`)."""
         return self.call is None
 
@@ -246,6 +268,7 @@ class Node(Tensor):
         if self.call is None:
             return None
         node, place = self if self.source is None else self.source, self.index
+        node.settle()
         count = len(self.call.results or (None,))
 
         def gradients(grad: Any) -> Sequence[Any]:
@@ -260,12 +283,14 @@ class Node(Tensor):
     @property
     def parents(self) -> list[Node]:
         """The call's inputs as Nodes, in order; none once a backward pass has let them go."""
-        return [leaf_node(x) for x in (self if self.source is None else self.source).inputs]
+        node = self if self.source is None else self.source
+        node.settle()
+        return [leaf_node(x) for x in node.inputs]
 
     def results(self) -> list[Node]:
         """The living nodes of the call's results, itself included; for the record's holder."""
         others = [reference() for reference in self._others]
-        return [self, *(each for each in others if each is not None)]
+        return [self, *(x for x in others if x is not None and x.source is self)]
 
     @property
     def requires_grad(self) -> bool:
@@ -285,13 +310,20 @@ class Node(Tensor):
         self.requires_grad = requires_grad
         return self
 
-    def copy_(self, source: Any) -> Node:
-        """Overwrite the elements in place; see `Tensor.copy_`."""
-        self.value.copy_(source)
-        return self
+    def overwrite(self, source: Any) -> None:
+        self.value.overwrite(source)
 
     # The rest of what a Tensor does with its data, which are those of `value`.
+    geometry = property(attrgetter("value.geometry"))
+    memory = property(attrgetter("value.memory"))
     is_alias = property(attrgetter("value.is_alias"))
+    storage = property(attrgetter("value.storage"))
+
+    def viewed(self, geometry: Geometry) -> Tensor:
+        return self.value.viewed(geometry)
+
+    def duplicate(self) -> Tensor:
+        return self.value.duplicate()
 
     def alias(self, shape: Shape) -> Tensor:
         return self.value.alias(shape)
@@ -356,7 +388,9 @@ def origin(operand: Any) -> tuple[Any, int]:
     Of a leaf its Tensor, and 0.
     """
     if type(operand) is not Node:
-        return operand, 0
+        if operand.graph is None:
+            return operand, 0
+        operand = operand.graph
     if operand.call is None:
         return operand.value, 0
     return operand if operand.source is None else operand.source, operand.index
@@ -372,6 +406,9 @@ def leaf_node(value: Any) -> Node:
     """The Node of an operand: itself, or the one Node that stands for a leaf Tensor."""
     if isinstance(value, Node):
         return value
+    if value.graph is not None:
+        found: Node = value.graph
+        return found
     node = value.leaf_node() if value.leaf_node is not None else None
     if node is None:
         node = Node(value)

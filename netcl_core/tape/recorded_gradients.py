@@ -10,11 +10,12 @@ from typing import Any, Final, final
 from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.region import Region, Signature
+from netcl_core.codegen.strided_copy import COPY
 from netcl_core.errors import ArgumentError, GradientError, message
 from netcl_core.hardware.device import Device
 from netcl_core.tape.apply import apply
 from netcl_core.tape.function_call import apply_op
-from netcl_core.tape.gradients import ACCUMULATE, EXPAND, Arithmetic, Spread, seed_of, whole
+from netcl_core.tape.gradients import ACCUMULATE, Arithmetic, Spread, seed_of, whole
 from netcl_core.tape.modes import enable_grad
 from netcl_core.tape.node import Node, target_of
 from netcl_core.tape.region_call import RegionCall
@@ -60,7 +61,7 @@ class _Recording:
 
 
 def _whole(spread: Spread) -> Any:
-    return _recorded(EXPAND, [spread.value], spread.shape, "expand")
+    return _recorded(COPY, [spread.value], spread.shape, "expand")
 
 
 RECORDING: Final = _Recording()

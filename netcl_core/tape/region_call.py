@@ -12,7 +12,7 @@ from typing import Any, final
 from netcl_core.codegen.generation import Needs
 from netcl_core.codegen.gradient_region import GradientRegion, gradient_region
 from netcl_core.codegen.layout import Shape
-from netcl_core.codegen.lowering import Plan
+from netcl_core.codegen.lowering import Plan, offsets_of, views_of
 from netcl_core.codegen.region import Signature
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Spec
@@ -32,6 +32,7 @@ class RegionCall:
 
     keeps = False
     view = False
+    packs = False
 
     def __init__(self, plan: Plan, name: str) -> None:
         self.plan = plan
@@ -58,6 +59,9 @@ class RegionCall:
             launch = self._direct
             if launch is None:
                 return self._in_general(inputs, scalars)
+        for x in inputs:
+            if x.geometry is not None:
+                return self._in_general(inputs, scalars)
         stream = stream_of(self.device) if replaced else self._stream
         buffer = stream.allocate(self.size, self._dtype)
         buffers = [x.buffer for x in inputs]
@@ -73,8 +77,8 @@ class RegionCall:
         self._prepared = True
 
     def _in_general(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
-        """For several results, another order of buffers, no elements, and NumPy."""
-        found = run_plan(self.plan, [x.buffer for x in inputs], scalars)
+        """For several results, another order of buffers, views, no elements, and NumPy."""
+        found = run_plan(self.plan, inputs, scalars)
         return found if len(found) > 1 else found[0]
 
     def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, None]:
@@ -145,15 +149,19 @@ def plan_gradients(
     needs no kernel.
     """
     held = [None if grad is None else grad.value for grad in grads]
-    stage = plan.backward(needs, tuple([None if each is None else each.shape for each in held]))
+    shapes = tuple([None if each is None else each.shape for each in held])
+    views = views_of((*inputs, *held)) if plan.device.has_kernels else ()
+    stage = plan.backward(needs, shapes, views)
     found: list[Any] = [None] * len(inputs)
     for i, j in stage.passes:
         found[i] = grads[j]
     if stage.writes:
         allocate, size, device = stream_of(plan.device).allocate, plan.size, plan.device
         targets = [allocate(size, dtype) for _, dtype in stage.writes]
-        buffers = [None if each is None else each.buffer for each in held]
-        stage([x.buffer for x in inputs], buffers, scalars, targets)
+        memory = "memory" if views else "buffer"
+        buffers = [None if each is None else getattr(each, memory) for each in held]
+        offsets = offsets_of((*inputs, *held)) if views else ()
+        stage([getattr(x, memory) for x in inputs], buffers, scalars, targets, offsets)
         for (i, dtype), buffer in zip(stage.writes, targets, strict=True):
             found[i] = Tensor(buffer, plan.shape, dtype.name, device)
     for i, shape in stage.broadcast:

@@ -22,7 +22,6 @@ from netcl_core.tape.gradients import (
     Arithmetic,
     accumulate,
     convert,
-    duplicate,
     refuse_unrecorded,
     whole,
 )
@@ -75,6 +74,7 @@ def _connect(places: dict[int, _Place], since: int) -> list[_Place]:
         node = here.owner
         if not node.inputs:
             raise walked_before(f"backward through {node.op_name} of {node.made_at}")
+        node.settle()
         for i, need in enumerate(node.needs):
             if not need:
                 continue
@@ -156,7 +156,7 @@ class _Walk:
             start = self.sums.seed(root, seed)
             if seed is None:
                 thread.ones += (start,)
-            self.taken.add(id(start.value.buffer))
+            self.taken.add(id(start.value.memory))
             self._add(place, index, start)
         self._calls, self._starts = [], []  # what has been passed is not held by the walk
         while self._ready:
@@ -204,7 +204,7 @@ class _Walk:
         target = id(owner), index
         if target in hooks.rows:
             gradient = hooks.passed(owner, index, gradient)
-            self.taken.add(id(gradient.value.buffer))  # a hook may hold it
+            self.taken.add(id(gradient.value.memory))  # a hook may hold it
         if self.wanted is not None and target in self.wanted:
             gradient = whole(gradient)
             if self.receive is not None:
@@ -214,7 +214,7 @@ class _Walk:
             self.found[target] = gradient
         if self.retain and type(owner) is Node:
             gradient = hooks.keep(owner, index, gradient)
-            self.taken.add(id(gradient.value.buffer))
+            self.taken.add(id(gradient.value.memory))
         return gradient
 
     def _pass(self, place: _Place) -> None:
@@ -302,9 +302,10 @@ def _deposit(leaf: Tensor, gradient: Tensor, taken: set[int]) -> None:
         if held is not None:
             leaf.grad = accumulate(held.value, gradient, in_place=False)
             return
-        kept = duplicate(gradient) if id(gradient.buffer) in taken else gradient
+        shared = gradient.geometry is not None or id(gradient.memory) in taken
+        kept = gradient.duplicate() if shared else gradient
         leaf.grad = kept = convert(kept, leaf.dtype)
-    taken.add(id(kept.buffer))
+    taken.add(id(kept.memory))
 
 
 def _check_root(root: Any) -> None:

@@ -64,6 +64,9 @@ class TraceNode:
                  "is_result", "leaf_node", "number", "op_name", "pick", "replaced",
                  "requires_grad", "scalars", "tensor")  # fmt: skip
 
+    #: Where a symbol's data will lie nobody knows.
+    geometry = None
+
     def __init__(
         self,
         op_name: str,
@@ -162,9 +165,9 @@ class TraceNode:
         """Ends the trace: nothing can be changed in place."""
         self._operand("a change in place").value.mark_changed()
 
-    def copy_(self, source: Any) -> Any:
+    def overwrite(self, source: Any) -> None:
         """Ends the trace: no symbol can be changed in place."""
-        return self._operand("copy_").value.copy_(source)
+        self._operand("copy_").value.overwrite(source)
 
     def copy_into(self, target: Any) -> None:
         """Note that a tensor from outside the function is overwritten at each call."""

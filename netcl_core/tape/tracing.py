@@ -162,14 +162,14 @@ class TracingContext:
     @staticmethod
     def _lies_in(node: TraceNode, target: Any) -> bool:
         """Whether a constant is a tensor, or a view of it."""
-        return node.op_name == CONSTANT and node.tensor.value.buffer is target.buffer
+        return node.op_name == CONSTANT and node.tensor.value.memory is target.memory
 
     def overwritten(self, operand: Any) -> bool:
         """Whether an operand is a tensor that the function has overwritten, or a view of one."""
         value = operand.value
         if not self.writes or isinstance(value, TraceNode):
             return False
-        return any(target.buffer is value.buffer for target, _ in self.writes.values())
+        return any(target.memory is value.memory for target, _ in self.writes.values())
 
     def known(self, operand: Any) -> TraceNode | None:
         """The node of an operand that the trace has met, itself or as a constant; else None."""
@@ -225,6 +225,19 @@ class TracingContext:
         node.cut, node.requires_grad = True, False
         node.frame = user_frame()
         return self._symbol(node)
+
+
+def overwritten_at_each_call(target: Any, source: Any) -> bool:
+    """Take down that a traced function overwrites a tensor from outside with what it computes."""
+    tracer = thread.tracer
+    if tracer is None or not isinstance(source, Tensor):
+        return False
+    values: list[Any] = [x.value for x in (target, source)]
+    inside = [isinstance(x, TraceNode) and tracer.has(x) for x in values]
+    if inside != [False, True] or target.shape != values[1]._shape:
+        return False
+    target.overwrite(source)
+    return True
 
 
 def refused(operands: Sequence[Any]) -> None:

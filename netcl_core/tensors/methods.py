@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import ArgumentError, message
+from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import get_device
 from netcl_core.tensors.functions import functions
+from netcl_core.tensors.geometry import Geometry, dense
 
 
 def _cast(dtype: str) -> Callable[[Any], Any]:
@@ -39,11 +40,48 @@ def device_and_dtype(*given: Any, device: Any = None, dtype: Any = None) -> tupl
 
 
 def _view(x: Any, *shape: Any) -> Any:
-    """The same elements in another shape: `view(2, 3)`, `view((2, 3))`; or of a dtype: refused."""
+    """The same memory in another shape: `view(2, 3)`, `view((2, 3))`; or of a dtype: refused.
+
+    Raises ShapeError where the elements cannot stay where they are.
+    """
     if len(shape) == 1 and isinstance(shape[0], str):
         remedy = "Use astype to convert the values"
         raise ArgumentError(message("view", f"the dtype {shape[0]!r}", "sizes", remedy))
-    return x.reshape(*shape)
+    made = x.reshape(*shape)
+    if made.value.geometry is None and _geometry(x).reshaped(made.shape) is None:
+        given = f"{made.shape} for shape {x.shape} and strides {_geometry(x).strides}"
+        expected = "a shape whose elements lie at equal distances"
+        raise ShapeError(message("view", given, expected, "Use reshape(...), which copies"))
+    return made
+
+
+def _geometry(x: Any) -> Geometry:
+    return x.value.geometry or dense(tuple(x.shape))
+
+
+def _stride(x: Any, dim: int | None = None) -> Any:
+    """The distance in memory from one element to the next, along each or one dimension."""
+    strides = _geometry(x).strides
+    return strides if dim is None else strides[dim]
+
+
+def _is_contiguous(x: Any, memory_format: Any = None) -> bool:
+    """Whether the elements lie next to each other in C order."""
+    return x.value.geometry is None or _geometry(x).is_contiguous
+
+
+def _contiguous(x: Any, memory_format: Any = None) -> Any:
+    """Itself if its elements lie next to each other in C order, else a copy."""
+    return x if _is_contiguous(x) else _clone(x)
+
+
+def _data_ptr(x: Any) -> int:
+    """A number that tells where the elements begin: equal for tensors on one place of memory."""
+    memory = x.value.memory
+    start = getattr(memory, "int_ptr", None)
+    if start is None:
+        start = 0 if memory is None else memory.ctypes.data
+    return int(start + _geometry(x).offset * DTYPES[x.dtype].itemsize)
 
 
 def _clone(x: Any) -> Any:
@@ -54,11 +92,6 @@ def _clone(x: Any) -> Any:
 def _tolist(x: Any) -> Any:
     """The elements as Python numbers, in nested lists."""
     return x.to_host().tolist()
-
-
-def _itself(x: Any) -> Any:
-    """Itself: every tensor is contiguous."""
-    return x
 
 
 def _new(name: str) -> Callable[..., Any]:
@@ -114,13 +147,14 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     },
     "byte": _cast("uint8"),
     "clone": _clone,
-    "contiguous": _itself,
+    "contiguous": _contiguous,
+    "data_ptr": _data_ptr,
     "cpu": lambda x: x.to("cpu"),
     "dim": lambda x: len(_sizes(x)),
     "element_size": lambda x: DTYPES[x.dtype].itemsize,
     "expand_as": _shaped_as("expand"),
     "fill_": _fill,
-    "is_contiguous": lambda x: True,
+    "is_contiguous": _is_contiguous,
     "is_floating_point": lambda x: DTYPES[x.dtype].floating,
     "nelement": lambda x: int(x.size),
     "numel": lambda x: int(x.size),
@@ -129,8 +163,11 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "new_ones": _new("ones"),
     "new_zeros": _new("zeros"),
     "reshape_as": _shaped_as("reshape"),
+    "storage_offset": lambda x: _geometry(x).offset,
+    "stride": _stride,
     "tolist": _tolist,
     "type_as": lambda x, other: x.astype(other.dtype),
+    "untyped_storage": lambda x: x.value.storage,
     "view": _view,
     "view_as": _shaped_as("reshape"),
     "where": _where,

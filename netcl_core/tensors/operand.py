@@ -23,6 +23,7 @@ from netcl_core.tensors.methods import METHODS, device_and_dtype
 
 #: Told before the host reads a tensor's data or notes a change of it.
 _watchers: Final[list[Callable[[], None]]] = []
+_BASIC: Final = frozenset({int, slice, type(None), type(Ellipsis)})
 #: What elements are compared with.
 _COMPARED: Final = (bool, int, float, np.ndarray, np.generic)
 
@@ -51,6 +52,13 @@ class Count(int):
 
     def __call__(self, dim: int | None = None) -> Any:
         return self.sizes if dim is None else self.sizes[dim]
+
+
+def picks_a_view(index: Any) -> bool:
+    """Whether an index has nothing but ints, slices, None and Ellipsis."""
+    if type(index) is tuple:
+        return all(type(each) in _BASIC for each in index)
+    return type(index) in _BASIC
 
 
 def _unary(op: str) -> Callable[[Any], Any]:
@@ -150,7 +158,7 @@ class Operand:
         if not isinstance(source, Operand):
             given = f"x.data = {type(source).__name__}"
             raise TypeError(message("data", given, "a tensor", "Use nc.tensor(...)"))
-        self.value.copy_(source.value)
+        self.value.overwrite(source.value)
 
     def to_host(self) -> Array:
         """The data as a fresh NumPy array; waits for the device."""
@@ -233,8 +241,24 @@ class Operand:
         """Keep a result's gradient in `grad`; see `netcl_core.autograd.retain_grad`."""
         functions["retain_grad"](self)
 
+    @property
+    def _base(self) -> Any:
+        """The tensor of which this is a view; None if it is none."""
+        value = self.value
+        if not value.is_alias:
+            return None
+        storage = value.storage
+        if storage.base is self or not any(each is self for each in storage.members()):
+            return None
+        return value.whole() if storage.base is None else storage.base
+
+    @property
+    def mT(self) -> Any:  # noqa: N802 - PyTorch's name
+        """The transpose of a matrix, or of each matrix of a batch."""
+        return functions["transpose"](self, -2, -1)
+
     def detach(self) -> Any:
-        """The same data as a leaf that needs no gradient."""
+        """The same data, shared, as a leaf that needs no gradient."""
         return self.value.alias(self.shape)
 
     def astype(self, dtype: Any) -> Any:
@@ -268,12 +292,11 @@ class Operand:
         return functions["transpose"](self)
 
     def __getitem__(self, index: Any) -> Any:
-        return functions["getitem"](self, index)
+        return functions["pick a view" if picks_a_view(index) else "getitem"](self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """`x[index] = value`, in place, for every index that `x[index]` takes."""
-        put = functions["index_put"]
-        functions["change in place"](self, "x[index] = ...", lambda old: put(old, index, value))
+        functions["set item"](self, index, value)
 
     # The one table that binds Python's operators to the names of ops. Comparing compares
     # elements; tensors are keys by their identity all the same.

@@ -1,4 +1,4 @@
-"""Tensor: a buffer with a shape and a dtype on a device.
+"""Tensor: a buffer with a shape and a dtype on a device; View: one that shares another's memory.
 
 What made it a Node knows, the Tensor that an op returns.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import weakref
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, final
 
 from netcl_core.dtypes import DTYPES, dtype_name
 from netcl_core.errors import (
@@ -23,6 +23,7 @@ from netcl_core.hardware.device_table import default_device, get_device
 from netcl_core.runtime.recording import note_change, recordings, refuse_reading
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.functions import functions
+from netcl_core.tensors.geometry import Geometry, dense
 from netcl_core.tensors.host_data import (
     Array,
     Shape,
@@ -32,27 +33,38 @@ from netcl_core.tensors.host_data import (
     split_sizes,
 )
 from netcl_core.tensors.operand import Operand, told
+from netcl_core.tensors.storage import Storage, copy_elements
 
 #: What may stand after the sizes of a new tensor.
 _OPTIONS: Final = ("dtype", "device", "requires_grad")
 
 
 class Tensor(Operand):
-    """An N-dimensional array of one dtype on one device, contiguous in C order.
+    """An N-dimensional array of one dtype on one device.
 
     >>> x = nc.Tensor.zeros((2, 3), "float16", "cpu")
     >>> x.shape, x.dtype, str(x.device), x.requires_grad
     ((2, 3), 'float16', 'cpu', False)
 
     `requires_grad` marks a leaf: `backward` leaves its gradient in `grad`, as a Tensor; a recorded
-    gradient that is assigned stays a Node and can be differentiated. Two tensors may share a
-    buffer (a reshape); `version` counts the in-place changes of that buffer, and `arrivals` the
-    gradients that backward passes and replays have left in a leaf.
+    gradient that is assigned stays a Node and can be differentiated. Two tensors may share their
+    memory (`detach`, a slice); `version` counts the in-place changes of that memory, `arrivals`
+    the gradients that backward passes and replays have left in a leaf.
+
+    Attributes:
+        buffer: The elements in C order and nothing else. Of a View it is a copy, made anew each
+            time.
+        memory: What is written to: the buffer that a View shares.
+        geometry: Where a View's elements lie in `memory`; None: the tensor is no View.
+        graph: The Node whose record this Tensor got by a change in place; None: it is a leaf.
+        is_alias: Whether it was made of another tensor whose memory it shares.
     """
 
     __slots__ = {
-        **dict.fromkeys(("__weakref__", "_base", "_grad", "_range", "_requires_grad", "_version")),
-        **dict.fromkeys(("arrivals", "buffer", "leaf_node")),
+        **dict.fromkeys(
+            ("__weakref__", "_grad", "_range", "_requires_grad", "_storage", "_version")
+        ),
+        **dict.fromkeys(("arrivals", "buffer", "graph", "is_alias", "leaf_node")),
         "shape": "The sizes of the dimensions.",
         "dtype": "The dtype's name, such as `'float32'`.",
         "device": "The device that holds the data.",
@@ -62,18 +74,22 @@ class Tensor(Operand):
     shape: Shape
     dtype: str
     device: Device
-    #: Whether no call made it: of a Node its own answer.
-    is_leaf = True
+    geometry: Geometry | None = None
 
     def __init__(self, buffer: Any, shape: Shape, dtype: str, device: Device) -> None:
         self.buffer = buffer
+        self._describe(shape, dtype, device)
+
+    def _describe(self, shape: Shape, dtype: str, device: Device) -> None:
         self.shape = shape
         self.dtype = dtype
         self.device = device
         self._requires_grad = False
         self._grad: Operand | None = None
         self.leaf_node: weakref.ref[Any] | None = None
-        self._base: Tensor | None = None
+        self.graph: Any = None
+        self.is_alias = False
+        self._storage: Storage | None = None
         self._version = 0
         self._range: tuple[int, int, int] | None = None
         self.arrivals = 0
@@ -82,28 +98,42 @@ class Tensor(Operand):
     def value(self) -> Tensor:
         return self
 
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no call made it."""
+        return self.graph is None
+
+    # Getters in C: every op reads `requires_grad` of its operands.
+    memory = property(attrgetter("buffer"))
+
+    @property
+    def storage(self) -> Storage:
+        """What all tensors on this memory share."""
+        if self._storage is None:
+            self._storage = Storage(self.memory, self.shape, self.dtype, self._version)
+        return self._storage
+
     def int_range(self) -> tuple[int, int]:
         """The smallest and largest element of a non-empty integer tensor.
 
         Known without asking the device for data that came from the host and has not
-        been changed since; else it is read once and remembered, for all tensors on the buffer.
+        been changed since; else it is read once and remembered.
         """
         told()
         if recordings:
             refuse_reading("the host asks for the range of a tensor's values")
-        base = self if self._base is None else self._base
-        if base._range is None or base._range[0] != base._version:
-            base._remember_range(self.to_host())
-        assert base._range is not None  # remembered just now
-        return base._range[1:]
+        if self._range is None or self._range[0] != self.version:
+            self._remember_range(self.to_host())
+        assert self._range is not None  # remembered just now
+        return self._range[1:]
 
     def _remember_range(self, array: Array) -> None:
         self._range = (self.version, int(array.min()), int(array.max()))
 
     @property
     def version(self) -> int:
-        """How often the buffer has been changed in place."""
-        return self._version if self._base is None else self._base.version
+        """How often the memory has been changed in place."""
+        return self._version if self._storage is None else self._storage.version
 
     @classmethod
     def from_host(
@@ -233,30 +263,58 @@ class Tensor(Operand):
     grad = property(attrgetter("_grad"), _set_grad)
 
     def alias(self, shape: Shape) -> Tensor:
-        """A tensor of another shape on the same buffer."""
+        """A tensor of another shape, of as many elements, on the same memory."""
         made = Tensor(self.buffer, shape, self.dtype, self.device)
-        made._base = self if self._base is None else self._base
+        made._storage, made.is_alias = self.storage, True
+        if shape == self.shape:
+            made._range = self._range
         return made
 
-    @property
-    def is_alias(self) -> bool:
-        """Whether it was made as a view of another tensor, on the same buffer."""
-        return self._base is not None
+    def whole(self) -> Tensor:
+        """All of the memory, in the shape of the first tensor on it."""
+        made = Tensor(self.memory, self.storage.shape, self.dtype, self.device)
+        made._storage, made.is_alias = self.storage, True
+        return made
+
+    def viewed(self, geometry: Geometry) -> Tensor:
+        """The elements of this tensor's memory at the places that a geometry names."""
+        if geometry == dense(geometry.shape) and geometry.size == self.storage.size:
+            made = Tensor(self.memory, geometry.shape, self.dtype, self.device)
+        else:
+            made = View(self.memory, geometry, self.dtype, self.device)
+        made._storage, made.is_alias = self.storage, True
+        return made
 
     def mark_changed(self) -> None:
-        """Note that the buffer was changed in place, so that a stale graph is noticed."""
+        """Note that the memory was changed in place, so that a stale graph is noticed."""
         told()
-        base = self if self._base is None else self._base
-        base._version += 1
+        if self._storage is None:
+            self._version += 1
+        else:
+            self._storage.version += 1
         if recordings:
-            note_change(base)
+            note_change(self)
 
     def copy_(self, source: Any) -> Tensor:
-        """Overwrite the elements in place with those of a tensor or host array of this shape.
+        """Overwrite the elements in place with those of a tensor or host array.
 
-        A compiled function does so at each call, if the source is a tensor that it computes.
+        >>> x = nc.zeros(2, 2)
+        >>> x[0].copy_(nc.tensor([1.0, 2.0])) is not None, x.tolist()
+        (True, [[1.0, 2.0], [0.0, 0.0]])
 
-        Raises ShapeError if the shapes differ.
+        The source is converted to this dtype and broadcast to this shape; gradients flow back to
+        it. A compiled function does so at each call, if the source is a tensor that it computes.
+
+        Raises ShapeError if the source does not broadcast, GradientError for a leaf that needs a
+        gradient, or a view of one, unless grad mode is off.
+        """
+        functions["copy in place"](self, source)
+        return self
+
+    def overwrite(self, source: Any) -> None:
+        """The same for the engine and for optimizers, whatever grad mode is on: no graph changes.
+
+        The source is a tensor or host array of this shape.
         """
         if isinstance(source, Operand) and source.device is self.device:
             if source.dtype != self.dtype:
@@ -269,23 +327,77 @@ class Tensor(Operand):
         if other.shape != self.shape:
             raise ShapeError(message("copy_", f"shape {other.shape}", f"{self.shape}"))
         other.copy_into(self)
-        return self
 
     def copy_into(self, target: Tensor) -> None:
         """Overwrite the elements of another tensor, of the same shape, dtype and device."""
-        if target.buffer is self.buffer:  # OpenCL refuses copies that overlap
-            return
+        source = self
+        if target.memory is self.memory:
+            here, there = (x.geometry or dense(x.shape) for x in (self, target))
+            if here == there:
+                return
+            if here.meets(there):  # what is written first must not be read again
+                source = self.duplicate()
+        copy_elements(source, target)
         target.mark_changed()
-        dtype = DTYPES[target.dtype]
-        stream_of(target.device).copy(target.buffer, self.buffer, target.size, dtype)
+
+    def duplicate(self) -> Tensor:
+        """A copy with a buffer of its own."""
+        made = Tensor._empty(self.shape, self.dtype, self.device)
+        copy_elements(self, made)
+        return made
+
+    def leave_memory(self) -> None:
+        """Have a copy of the elements from now on, and share nothing."""
+        version, self.buffer = self.version, self.duplicate().memory
+        self._version, self._storage, self.is_alias = version, None, False
 
     def __copy__(self) -> Tensor:
         return self.alias(self.shape).requires_grad_(self.requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        made = Tensor.empty(self.shape, self.dtype, self.device).copy_(self)
-        memo[id(self)] = made
+        made = memo[id(self)] = self.duplicate()
         return made.requires_grad_(self.requires_grad)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tensor.from_host, (self.to_host(), None, None, self.requires_grad)
+
+
+@final
+class View(Tensor):
+    """A tensor whose elements lie somewhere in the memory of another one, as its geometry says.
+
+    >>> x = nc.arange(6).reshape(2, 3)
+    >>> column = x[:, 1]
+    >>> column.copy_(nc.tensor([10, 40])) is column, x.tolist()
+    (True, [[0, 10, 2], [3, 40, 5]])
+    """
+
+    __slots__ = ("geometry", "memory", "packed")
+
+    geometry: Geometry  # a slot instead of Tensor's None
+
+    def __init__(self, memory: Any, geometry: Geometry, dtype: str, device: Device) -> None:
+        self.memory = memory
+        self.packed: tuple[int, weakref.ref[Any]] | None = None  # a copy in C order, by version
+        self.geometry = geometry
+        self._describe(geometry.shape, dtype, device)
+
+    @property
+    def buffer(self) -> Any:
+        """A copy of the elements in C order, for all that reads no strides."""
+        if self.geometry.is_contiguous and self.geometry.size == self.storage.size:
+            return self.memory
+        return self.duplicate().buffer
+
+    def leave_memory(self) -> None:
+        """Have a copy of the elements from now on, and share nothing."""
+        version, self.memory = self.version, self.duplicate().memory
+        self.geometry = dense(self.shape)
+        self._version, self._storage, self.is_alias = version, None, False
+
+    def alias(self, shape: Shape) -> Tensor:
+        """The same elements in another shape; a copy where strides cannot express it."""
+        geometry = self.geometry.reshaped(shape)
+        if geometry is None:
+            return Tensor(self.buffer, shape, self.dtype, self.device)
+        return self.viewed(geometry)

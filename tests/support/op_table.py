@@ -47,7 +47,7 @@ A cell lists the dtypes in which an op passed on a runtime:
 A dtype in bold failed, for the reason below the table. One that is not listed is refused by the op
 with an error that names it, or the runtime does not have it.
 Passing means: shape, dtype, values and gradients for sizes 0, 1, odd, prime and in five dimensions,
-broadcasting and fusion of elementwise ops, non-finite values, strided host data, the same bits
+broadcasting and fusion of elementwise ops, non-finite values, strided views, the same bits
 twice and in four threads at once. The gradients are those of finite differences, too
 ([conformance.md](conformance.md)).
 """

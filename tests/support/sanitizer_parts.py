@@ -14,7 +14,6 @@ WRONG: Final = index(5, 0, 31, -1, 2**62, -(2**62))
 
 #: Calls of the ops that exist for others alone: gradients, rows of losses, masks.
 PARTS: Final[dict[str, tuple[Call, ...]]] = {
-    "getitem_backward": (call(T((3, 2)), (5, 7), (("slice", 4, -2, 3), ("slice", 1, 3, 2))),),
     "add_at_index": (
         each(T((4, 7)), index(4, 4, 0, 4, 2), 0, "gather", True, False, (5, 7)),
         call(T((3, 7)), index(3, -1, 0, -5), 0, "getitem", True, True, (5, 7)),
@@ -119,7 +118,6 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
             False,
         ),
     ),
-    "time_steps": (each(T((3, 2, 5))), call(T((2, 600), "bool"))),
     "lstm_gates_backward": (
         each(*[T((5, 12))] * 2, *[T((5, 3))] * 3),
         call(*[T((67, 64))] * 2, *[T((67, 16))] * 3),

@@ -52,7 +52,7 @@ class WeightedSum(Twin):
         loss = ag.sum(inputs[0] * self.params[0])
         loss.backward()
         with ag.no_grad():
-            self.params[0].copy_(self.params[0] - self.params[0].grad * 0.01)
+            self.params[0].overwrite(self.params[0] - self.params[0].grad * 0.01)
         return loss
 
     @staticmethod
@@ -85,7 +85,7 @@ class Network(Twin):
         layers = nn.Linear(12, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 5)
         self.model = nn.Sequential(*layers)
         for number, each in enumerate(self.model.parameters()):
-            each.copy_(floats(each.shape, number) * 0.3)
+            each.overwrite(floats(each.shape, number) * 0.3)
         self.params = list(self.model.parameters())
         optimizer = optim.Adam(self.params, lr=1e-2)
         schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, 60)

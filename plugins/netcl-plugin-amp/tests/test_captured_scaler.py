@@ -149,7 +149,7 @@ def test_graphs_and_eager_steps_in_any_order(turns: list[tuple[str, bool, str]])
                         {**training.scaler.state_dict(), "scale": 77.0, "growth_interval": 2}
                     )
                 elif then == "copy":
-                    training.params[1].copy_(training.params[1].numpy() * 0.5)
+                    training.params[1].overwrite(training.params[1].numpy() * 0.5)
         np.testing.assert_equal(twin.all(), eager.all())
 
 

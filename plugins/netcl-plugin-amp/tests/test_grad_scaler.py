@@ -186,7 +186,7 @@ def test_an_optimizer_that_only_steps(either: Device) -> None:
             return True
 
         def step(self) -> None:
-            w.copy_(w.numpy() / 2)
+            w.overwrite(w.numpy() / 2)
 
     w, scaler = leaf(1.0), amp.GradScaler()
     for value, right in ((1.0, 0.5), (np.nan, 0.5), (1.0, 0.25)):
@@ -323,7 +323,7 @@ def test_somebody_elses_optimizer(either: Device) -> None:
             self.param_groups = [{"params": [w]}]
 
         def step(self) -> None:
-            self.param_groups[0]["params"][0].copy_([0.5])
+            self.param_groups[0]["params"][0].overwrite([0.5])
 
     w = leaf(1.0)
     scaler, optimizer = amp.GradScaler(), Halving(w)

@@ -53,8 +53,8 @@ def test_the_documented_round_trip() -> None:
         layer = nn.Parameter(nc.tensor(np.ones(3, np.float16)))
         master: Any = amp.master_param(ag.tensor(layer))
         for _ in range(100):
-            master.copy_(master - 1e-4)
-            master._model_param.copy_(master)
+            master.overwrite(master - 1e-4)
+            master._model_param.overwrite(master)
         np.testing.assert_allclose(layer.numpy(), 0.99, atol=5e-4)
 
 

@@ -64,7 +64,7 @@ def test_dtypes_sizes_and_absent_gradients(device: Device) -> None:
             give()
             array = tensor.grad.numpy().reshape(-1)
             array[place] = (np.inf, -np.inf, np.nan)[number % 3]
-            tensor.grad.copy_(array.reshape(tensor.shape))
+            tensor.grad.overwrite(array.reshape(tensor.shape))
             fresh = amp.GradScaler(init_scale=4.0)
             assert fresh.unscale_grads(tensors) is True
 
@@ -163,7 +163,7 @@ def loop(how: str) -> tuple[float, float]:
         with ag.no_grad():
             w.grad = (w.grad * 0.5).value
     elif how == "copy":
-        w.grad.copy_([0.25])
+        w.grad.overwrite([0.25])
     elif how == "other loss":
         scaler.scale(leaf(1.0) * 1.0).backward()
     elif how == "more":

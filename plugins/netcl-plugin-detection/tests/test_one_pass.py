@@ -120,7 +120,7 @@ def test_passes_over_one_graph_agree(size: int, seed: int, scale: float, dtype: 
             [found] = ag.grad(loss, [x], upstream, retain_graph=True)
             limit = 1e-5 * scale * np.abs(wanted).max()
             np.testing.assert_allclose(found.to_host(), scale * wanted, atol=limit)
-            found.copy_(np.zeros(size, dtype))
+            found.overwrite(np.zeros(size, dtype))
 
 
 @pytest.mark.parametrize("device", OPENCL, ids=str)
@@ -228,6 +228,6 @@ def test_threads_that_pass_one_graph(device: nc.Device) -> None:
         for each in threads:
             each.join()
         assert len({id(each) for each in found}) == 3
-        found[0].copy_(np.zeros(2000, np.float32))
+        found[0].overwrite(np.zeros(2000, np.float32))
         for gradient in found[1:]:
             np.testing.assert_allclose(gradient.to_host(), wanted, atol=1e-3)

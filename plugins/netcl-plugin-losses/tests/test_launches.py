@@ -131,7 +131,7 @@ def test_passes_over_one_graph_agree(
     [scaled] = ag.grad(loss, [x], nc.tensor(np.float32(2), device), retain_graph=True)
     [first] = ag.grad(loss, [x], retain_graph=True)
     first_values = first.to_host()
-    first.copy_(np.zeros(shape))
+    first.overwrite(np.zeros(shape))
     [second] = ag.grad(loss, [x], retain_graph=True)
     loss.backward(retain_graph=True)
     loss.backward(retain_graph=True)
@@ -151,7 +151,7 @@ def test_a_captured_backward_gives_a_gradient_of_its_own(device: nc.Device) -> N
         graph = ag.capture(lambda: ag.grad(loss, [x]))
     [wanted] = [each.to_host() for each in graph()]
     [found] = graph()
-    found.copy_(np.zeros((5, CLASSES)))
+    found.overwrite(np.zeros((5, CLASSES)))
     np.testing.assert_array_equal(graph()[0].to_host(), wanted)
     assert np.abs(wanted).max() > 0
 

@@ -26,7 +26,7 @@ def test_averages_follow(device: Device, dtype: str) -> None:
     right = [v.copy() for v in values]
     for turn in range(20):
         for p, v in zip(params, values, strict=True):
-            p.copy_((v + 0.1).astype(dtype))
+            p.overwrite((v + 0.1).astype(dtype))
         if turn == 10:
             saved, ema = ema.state_dict(), optim.EMA([(f"p{k}", p) for k, p in enumerate(params)])
             ema.load_state_dict(saved)

@@ -65,7 +65,7 @@ def test_a_flag_skips_steps(device: Device, name: str, kept: Any) -> None:
             skipped = turn % 5 in (0, 3)
             give(tensors, turn)
             give(others, turn)
-            flag.copy_([int(skipped)])
+            flag.overwrite([int(skipped)])
             flagged.step(found_inf=flag)
             if not skipped:
                 plain.step()

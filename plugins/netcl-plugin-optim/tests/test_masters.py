@@ -102,7 +102,7 @@ def test_the_master_follows_a_changed_parameter(device: Device, how: str, dtype:
         wanted[:] = 0.5
     else:
         values[7] = wanted[7] = {"one element": 3.0, "negative zero": -0.0, "nan": np.nan}[how]
-    half.copy_(values)
+    half.overwrite(values)
     optimizer.lr = 0.0
     optimizer.step()
     found = masters(optimizer)[0]
@@ -159,7 +159,7 @@ def test_a_state_that_is_loaded_before_the_parameters() -> None:
         second = optim.Adam(twins, lr=0.0)
         second.load_state_dict(saved)
         for twin, value in zip(twins, values, strict=True):
-            twin.copy_(value)
+            twin.overwrite(value)
         second.lr = 0.0
         give(twins, drawn(1))
         second.step()
@@ -226,7 +226,7 @@ def test_replays_update_the_master(device: Device, name: str, kept: Any) -> None
         for turn, array in enumerate(arrays[1:]):
             if turn == 3:
                 for half in (ours, theirs):
-                    half.copy_(np.zeros(33, np.float16))
+                    half.overwrite(np.zeros(33, np.float16))
             graph(array)
             eager(nc.tensor(array))
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())

@@ -107,7 +107,7 @@ def test_without_a_gradient_nothing_changes(device: Device, name: str, settings:
 def test_each_parameter_counts_its_own_steps(device: Device, name: str, settings: Any) -> None:
     """A parameter that joins late goes the way that the others went."""
     early, late = parameters(device, 2)
-    late.copy_(early)
+    late.overwrite(early)
     optimizer = getattr(optim, name)([early, late], **settings)
     for step in range(6):
         early.grad = late.grad = None
@@ -159,7 +159,7 @@ def test_a_saved_state_goes_on(device: Device, name: str, settings: Any) -> None
         give(tensors, step + 1.0)
         first.step()
     for tensor, other in zip(tensors, others, strict=True):
-        other.copy_(tensor)
+        other.overwrite(tensor)
     second.load_state_dict(first.state_dict())
     assert second.param_groups[0]["lr"] == 0.1
     give(tensors, -2.0)

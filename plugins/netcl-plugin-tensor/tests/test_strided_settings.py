@@ -10,14 +10,14 @@ from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_tensor import strided_cpu, strided_gpu
-from netcl_plugin_tensor.views import View, whole
+from netcl_plugin_tensor.views import Geometry, whole
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.ops.tuning import forced
 
 OPENCL = [each for each in nc.devices() if each.backend == "opencl" and not each.simulator]
-NOTHING = (View((1,), (1,), 0), whole((1,)))
+NOTHING = (Geometry((1,), (1,), 0), whole((1,)))
 FORMS: Any = {"cpu": (strided_cpu, ""), "gpu": (strided_gpu, " by neighbours")}
 
 shapes = st.lists(st.integers(1, 40), min_size=1, max_size=3).map(tuple)
@@ -87,7 +87,7 @@ def test_tiles_are_the_default_where_rows_lie_across(device: nc.Device) -> None:
 
 @pytest.mark.parametrize("form", [strided_cpu, strided_gpu], ids=FORMS)
 def test_classes_tell_views_apart(form: Any) -> None:
-    space = form.space(lambda request: (View((5, 3), (-1, 20), 0), whole((5, 3))))
+    space = form.space(lambda request: (Geometry((5, 3), (-1, 20), 0), whole((5, 3))))
     spec = nc.Spec((3, 5), "int64")
     request = ag.Request("any", nc.get_device("cpu"), (spec,), (spec,), {})
     assert space.shape_class is not None

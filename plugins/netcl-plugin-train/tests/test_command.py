@@ -88,7 +88,7 @@ ours = ("netcl_plugin_train", "netcl_plugin_nn", "netcl_plugin_optim", "netcl_pl
 loaded = {name for name in sys.modules if name.partition(".")[0] in ours}
 # records of a pattern, and of the ops of recurrent steps
 records = {"netcl_plugin_optim.written_out", *("netcl_plugin_nn." + name
-           for name in ("gates", "sequences", "time_steps"))}
+           for name in ("gates", "sequences"))}
 assert loaded == {*ours, *records}, loaded
 assert not {"click", "rich", "sklearn"} & set(sys.modules)
 """

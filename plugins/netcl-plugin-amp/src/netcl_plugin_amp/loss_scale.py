@@ -169,9 +169,9 @@ class LossScale:
         home = self._homes[device]
         with uncaptured():
             self._ask()
-            home.now.copy_(np.float32(self._now))
-            home.start.copy_(np.float32(self._start))
-            home.counts.copy_([self._tracker, self._start_tracker, int(self._found)])
+            home.now.overwrite(np.float32(self._now))
+            home.start.overwrite(np.float32(self._start))
+            home.counts.overwrite([self._tracker, self._start_tracker, int(self._found)])
         self._current.add(device)
 
 

@@ -42,7 +42,7 @@ def master_param(param: Any) -> Tensor:
     >>> master = amp.master_param(half)
     >>> master.dtype, master._model_param is half, master.requires_grad
     ('float32', True, True)
-    >>> half.copy_(master * 0.5).numpy()  # the way back
+    >>> half.data.copy_(master * 0.5).numpy()  # the way back
     array([0.5, 0.5], dtype=float16)
 
     The optimizers of `netcl_core.optim` need none: they keep masters of their own.
@@ -63,7 +63,8 @@ def master_param(param: Any) -> Tensor:
         raise DtypeError(message("master_param", f"a {model.dtype} tensor", "a floating dtype"))
     master: Any = model
     if dtype.wide != model.dtype:
-        master = Tensor.empty(model.shape, dtype.wide, model.device).copy_(model)
+        master = Tensor.empty(model.shape, dtype.wide, model.device)
+        master.overwrite(model)
         master.requires_grad_(model.requires_grad)
         master._frozen = getattr(model, "_frozen", False)
     master._model_param = model

@@ -75,7 +75,7 @@ ALONG_CHANNELS = Operator(
     reference=lambda weight, shape: weight.reshape(shape),
     backward=_backward,
     saves=(),
-    view=True,
+    view=lambda weight, shape: weight.reshaped(shape),
 )
 
 

@@ -79,7 +79,10 @@ def ops() -> Iterator[None]:
                  lambda saved, grad: [grad], implementations=[row(0), row(100)]),
     )  # fmt: skip
     entry.add("implementation", row(3))
-    entry.add("operator", Operator("kernels_flat", bind, flat, np.ravel, view=True))
+    entry.add(
+        "operator",
+        Operator("kernels_flat", bind, flat, np.ravel, view=lambda x: x.reshaped((x.size,))),
+    )
     entry.add("operator", composite(lambda x: x, name="kernels_other"))
     entry.commit()
     yield

@@ -56,10 +56,10 @@ class _RunningNorm(Module):
     def reset_running_stats(self) -> None:
         """Forget the batches seen."""
         if self.running_mean is not None and self.running_var is not None:
-            self.running_mean.copy_(np.zeros(self.num_features))
-            self.running_var.copy_(np.ones(self.num_features))
+            self.running_mean.overwrite(np.zeros(self.num_features))
+            self.running_var.overwrite(np.ones(self.num_features))
         if self.num_batches_tracked is not None:
-            self.num_batches_tracked.copy_(np.array(0))
+            self.num_batches_tracked.overwrite(np.array(0))
 
     def forward(self, x: Any) -> Any:
         """`x` to the same shape; raises ShapeError if it does not have the layer's form."""

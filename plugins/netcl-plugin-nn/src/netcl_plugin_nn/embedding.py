@@ -46,7 +46,7 @@ class _Table(Module):
         if self.padding_idx is not None:
             values = self.weight.to_host()
             values[self.padding_idx] = 0
-            self.weight.copy_(values)
+            self.weight.overwrite(values)
 
     @classmethod
     def from_pretrained(

@@ -16,7 +16,6 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved, composite
 from netcl_core.errors import DtypeError, ShapeError, message
-from netcl_plugin_nn.time_steps import TIME_STEPS
 
 #: `(input product, state product, states) -> states`, the hidden state first.
 Step: TypeAlias = Callable[[Any, Any, tuple[Any, ...]], tuple[Any, ...]]
@@ -152,7 +151,7 @@ LSTM_GATES: Final = composite(
     ("given", "product", "cell"),
     infer=_infer_lstm,
     implementations=(_by_kernel("lstm_gates", 2, _lstm_gradients),),
-    parts=(_LSTM_BACKWARD, TIME_STEPS),
+    parts=(_LSTM_BACKWARD,),
     method=False,
 )
 

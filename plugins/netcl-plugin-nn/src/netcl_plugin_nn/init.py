@@ -16,7 +16,8 @@ from netcl_core.errors import AttributeValueError, ShapeError, message
 
 
 def _fill(tensor: Tensor, values: Any) -> Tensor:
-    return tensor.copy_(np.asarray(values).astype(DTYPES[tensor.dtype].numpy))
+    tensor.overwrite(np.asarray(values).astype(DTYPES[tensor.dtype].numpy))
+    return tensor
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:

@@ -28,7 +28,8 @@ class Parameter(Tensor):
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
         leaf = as_plain(data)
         super().__init__(leaf.buffer, leaf.shape, leaf.dtype, leaf.device)
-        self._base = leaf._base
+        if leaf.geometry is None:
+            self._storage, self.is_alias = leaf.storage, True
         self.requires_grad_(requires_grad)
 
     def __copy__(self) -> Parameter:
@@ -84,7 +85,8 @@ def converted(tensor: Tensor, device: Device | None, dtype: str | None) -> Tenso
 
 def adopt(tensor: Tensor, data: Tensor) -> None:
     """Give a tensor the data of another one; whoever holds the tensor sees the change."""
-    if tensor.buffer is data.buffer:
+    if tensor.memory is data.memory:
         return
     tensor.buffer, tensor.device, tensor.dtype = data.buffer, data.device, data.dtype
+    tensor._storage = None
     tensor.mark_changed()

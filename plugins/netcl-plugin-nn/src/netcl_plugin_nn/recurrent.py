@@ -18,7 +18,6 @@ from netcl_plugin_nn.module import Module
 from netcl_plugin_nn.packing import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from netcl_plugin_nn.parameters import owned
 from netcl_plugin_nn.sequences import SEQUENCES, unrolled
-from netcl_plugin_nn.time_steps import time_steps
 
 _DIRECTIONS: Final = ("", "_reverse")
 
@@ -186,7 +185,7 @@ class RNNBase(Module):
             raise ShapeError(message(type(self).__name__, f"hx of shape {shapes}", expected))
         if order is not None:
             given = [ag.index_select(each, 1, order) for each in given]
-        return list(zip(*[time_steps(each) for each in given], strict=True))
+        return list(zip(*[ag.unbind(each) for each in given], strict=True))
 
     def _run(
         self, x: Any, state: tuple[Any, ...], layer: int, direction: str, present: Sequence[Any]

@@ -21,7 +21,6 @@ from netcl_core.autograd import Implementation, Operator, Request, Requirements,
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_nn import gates
 from netcl_plugin_nn.gates import STEPS, launch, zeros_like
-from netcl_plugin_nn.time_steps import time_steps
 
 _Place: TypeAlias = tuple[str, int]
 _KEPT: Final = {"sequence": True, "kept": True, "carried": False}
@@ -49,7 +48,7 @@ def unrolled(
         present: Per step which sequences have it, (N, 1); the states of others stay. None: all.
     """
     outputs = []
-    products = time_steps(given)
+    products = ag.unbind(given)
     masks = present or [None] * len(products)
     pairs = list(zip(products, masks, strict=True))
     for product, mask in reversed(pairs) if reverse else pairs:

@@ -54,7 +54,7 @@ def load(
         tensor = tensors[name]
         if isinstance(tensor, Uninitialized):
             tensor.materialize(tuple(data.shape))
-        tensor.copy_(data)
+        tensor.overwrite(data)
     return LoadReport(missing, unexpected)
 
 

@@ -28,7 +28,8 @@ class Uninitialized(Tensor):
         self.device, self.dtype = place, dtype_name(dtype or "float32", type(self).__name__)
         self.buffer = object()  # none that another tensor has
         self._requires_grad, self._grad, self.leaf_node = requires_grad, None, None
-        self._base, self._version, self._range, self.arrivals = None, 0, None, 0
+        self.graph, self.is_alias, self._storage = None, False, None
+        self._version, self._range, self.arrivals = 0, None, 0
 
     def materialize(self, shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> None:
         """Become a tensor of a shape, whose elements are still to be set.

@@ -26,7 +26,7 @@ class EMA:
 
     >>> w = nc.tensor([0.0], requires_grad=True)
     >>> ema = optim.EMA([w], decay=0.75)
-    >>> _ = w.copy_([4.0])
+    >>> _ = w.data.copy_([4.0])
     >>> ema.update()
     >>> with ema:  # the averages in the parameters' place
     ...     print(w.tolist())
@@ -100,14 +100,14 @@ class EMA:
             raise ArgumentError(message("EMA.apply", given, expected))
         self._kept = [_copy_of(p) for p in self.parameters]
         for average, p in zip(self.averages, self.parameters, strict=True):
-            p.copy_(average)
+            p.overwrite(average)
 
     def restore(self) -> None:
         """Give the parameters back what they were before `apply`."""
         if not self._kept:
             raise ArgumentError(message("EMA.restore", "nothing applied", "apply() before"))
         for kept, p in zip(self._kept, self.parameters, strict=True):
-            p.copy_(kept)
+            p.overwrite(kept)
         self._kept = []
 
     def __enter__(self) -> EMA:
@@ -145,13 +145,13 @@ class EMA:
         self.decay, self.n_averaged = state_dict["decay"], state_dict["n_averaged"]
         held = {}
         for name, average in zip(self.names, self.averages, strict=True):
-            average.copy_(saved[name])
+            average.overwrite(saved[name])
             held[id(average)] = {"step": self.n_averaged, "master": saved[name]}
         self._place(held)
 
 
 def _copy_of(p: Tensor) -> Tensor:
-    return Tensor.empty(p.shape, dtype=p.dtype, device=p.device).copy_(p)
+    return p.value.duplicate()
 
 
 def _misfit(given: str, expected: str) -> OptimizerStateError:

@@ -49,7 +49,7 @@ class Gate:
         """Take what was skipped out of the counts; waits for the device."""
         with uncaptured():
             skipped = self.skipped.item()
-            self.skipped.copy_([0])
+            self.skipped.overwrite([0])
         for slot in self._slots:
             slot.steps -= skipped
             slot.gate = None

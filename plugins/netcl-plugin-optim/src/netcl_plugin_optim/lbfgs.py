@@ -183,7 +183,7 @@ class LBFGS(Optimizer):
         found: Array = place + place.dtype.type(t) * self._state["d"]
         offset = 0
         for p in self._parameters():
-            p.copy_(found[offset : offset + p.size].reshape(p.shape))
+            p.overwrite(found[offset : offset + p.size].reshape(p.shape))
             offset += p.size
         return found
 

@@ -288,7 +288,7 @@ class Slab:
 
     def write(self, name: str, flat: np.ndarray[Any, Any]) -> None:
         """Replace all of one state."""
-        self.states[self.names.index(name)].copy_(flat)
+        self.states[self.names.index(name)].overwrite(flat)
 
 
 def _portions(

@@ -154,8 +154,9 @@ def _batch_norm(
     values, _, _, *moved = NORM_RUNS(
         x, weight, bias, 0, eps, *running, momentum if rate is None else rate
     )
-    for target, source in zip(running, moved, strict=True):
-        target.copy_(source)
+    with ag.no_grad():
+        for target, source in zip(running, moved, strict=True):
+            target.copy_(source)
     return values
 
 

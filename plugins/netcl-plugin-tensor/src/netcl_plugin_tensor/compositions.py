@@ -24,14 +24,6 @@ def swapdims(input: Any, dim0: int, dim1: int) -> Any:
     return ag.transpose(input, dim0, dim1)
 
 
-def t(input: Any) -> Any:
-    """The transpose of a matrix; a vector or a number as it is."""
-    shape = shape_of(input)
-    if len(shape) > 2:
-        raise ShapeError(message("t", f"shape {shape}", "at most 2 dimensions"))
-    return ag.transpose(input)
-
-
 def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
     """Dimensions at other places; the others keep their order.
 
@@ -118,15 +110,6 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
     if first + count > size:
         raise ShapeError(message("narrow", f"{first} to {first + count}", f"at most {size}"))
     return ag.getitem(input, (*[slice(None)] * place, slice(first, first + count)))
-
-
-def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
-    """All that stands along an axis, one by one, without that axis."""
-    shape = shape_of(input)
-    place = axis("unbind", dim, len(shape))
-    _some("unbind", shape)
-    lead = [slice(None)] * place
-    return tuple(ag.getitem(input, (*lead, i)) for i in range(shape[place]))
 
 
 # -- together ----------------------------------------------------------------------------
@@ -232,7 +215,6 @@ def rrelu(input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool
 OPERATORS = (
     composite(swapaxes, ("input",)),
     composite(swapdims, ("input",)),
-    composite(t, ("input",)),
     composite(movedim, ("input",)),
     composite(moveaxis, ("input",)),
     composite(ravel, ("input",)),
@@ -241,7 +223,6 @@ OPERATORS = (
     composite(flipud, ("input",)),
     composite(select, ("input",)),
     composite(narrow, ("input",)),
-    composite(unbind, ("input",)),
     composite(concat, method=False),
     composite(concatenate, method=False),
     composite(hstack, method=False),

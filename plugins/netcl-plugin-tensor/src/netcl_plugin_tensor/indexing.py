@@ -7,12 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core import Spec, Tensor
-from netcl_core.autograd import Operator, Request, Saved
+from netcl_core import Tensor
+from netcl_core.autograd import Geometry, Operator
 from netcl_core.errors import ArgumentError, ShapeError, message
-from netcl_plugin_tensor import strided
-from netcl_plugin_tensor.axes import plain_shape, shape_of
-from netcl_plugin_tensor.views import View, strides_of
+from netcl_plugin_tensor.axes import shape_of
 
 #: ("int", position) | ("slice", start, step, length) | ("new", size), one per entry of the index;
 #: a new dimension has size 1, that of False 0
@@ -96,7 +94,10 @@ def _unknown(given: str) -> ArgumentError:
 
 def _entry(item: Any, size: int, axis: int) -> Entry:
     if isinstance(item, slice):
-        start, stop, step = item.indices(size)
+        try:
+            start, stop, step = item.indices(size)
+        except TypeError:
+            raise _unknown(f"{item}") from None
         return "slice", start, step, len(range(start, stop, step))
     if not hasattr(item, "__index__"):
         raise _unknown(f"an index of type {type(item).__name__}")
@@ -106,112 +107,27 @@ def _entry(item: Any, size: int, axis: int) -> Entry:
     return "int", number % size
 
 
-def _view(shape: Sequence[int], index: Sequence[Entry]) -> View:
-    own = iter(strides_of(shape))
+def _view(x: Geometry, index: Sequence[Entry]) -> Geometry:
     sizes: list[int] = []
     strides: list[int] = []
-    offset = 0
+    offset, axis = x.offset, 0
     for entry in index:
         if entry[0] == "new":
             sizes.append(entry[1])
-            strides.append(0)
+            strides.append(x.shape[axis] * x.strides[axis] if axis < len(x.shape) else 1)
             continue
-        stride = next(own)
+        stride = x.strides[axis]
+        axis += 1
         offset += entry[1] * stride
         if entry[0] == "slice":
             sizes.append(entry[3])
             strides.append(entry[2] * stride)
-    return View(tuple(sizes), tuple(strides), offset)
+    return Geometry(tuple(sizes), tuple(strides), offset)
 
 
-def _numpy_index(index: Sequence[Entry]) -> tuple[Any, ...]:
-    """The entries as NumPy takes them."""
-    found: list[Any] = []
-    for entry in index:
-        if entry[0] == "slice":
-            _, start, step, length = entry
-            stop = start + step * length
-            found.append(slice(start, stop if stop >= 0 else None, step) if length else slice(0, 0))
-        else:
-            found.append(entry[1] if entry[0] == "int" else (None if entry[1] else False))
-    return tuple(found)
-
-
-def _reference(x: Any, index: Sequence[Entry]) -> Any:
-    return x[_numpy_index(index)]
-
-
-def _picked(index: Sequence[Entry]) -> tuple[int, ...]:
-    """The shape of what an index picks."""
-    return tuple([each[1] if each[0] == "new" else each[3] for each in index if each[0] != "int"])
-
-
-def _infer(x: Spec, index: Sequence[Entry]) -> Spec:
-    return Spec(_picked(index), x.dtype)
-
-
-def _backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    return [GETITEM_BACKWARD(grad, saved.inputs[0].shape, saved.attrs["index"])]
-
-
-def _bind_backward(grad: Any, shape: Any, index: Any) -> Any:
-    return (grad,), {"shape": plain_shape("getitem_backward", shape), "index": tuple(index)}
-
-
-def _infer_backward(grad: Spec, shape: tuple[int, ...], index: Sequence[Entry]) -> Spec:
-    used = [entry for entry in index if entry[0] != "new"]
-    if len(used) != len(shape) or not all(map(_inside, used, shape)):
-        given, expected = f"the index {index} for shape {shape}", "places in that shape"
-        raise ShapeError(message("getitem_backward", given, expected))
-    picked = _picked(index)
-    if grad.shape != picked:
-        given = f"grad of shape {grad.shape}"
-        raise ShapeError(message("getitem_backward", given, f"{picked}, as the index picks"))
-    return Spec(shape, grad.dtype)
-
-
-def _inside(entry: Entry, size: int) -> bool:
-    """Whether the places that an entry names are less than a size."""
-    if entry[0] == "int":
-        return bool(0 <= entry[1] < size)
-    _, start, step, length = entry
-    return not length or (0 <= start < size and 0 <= start + (length - 1) * step < size)
-
-
-def _reference_backward(grad: Any, shape: Sequence[int], index: Sequence[Entry]) -> Any:
-    out = np.zeros(shape, grad.dtype)
-    out[_numpy_index(index)] = grad
-    return out
-
-
-def _backward_view(request: Request) -> View:
-    return _view(request.output.shape, request.attrs["index"])
-
-
-def _picked_again(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    return [BASIC(grad, _numpy_index(saved.attrs["index"]))]
-
-
-GETITEM_BACKWARD: Final = Operator(
-    name="getitem_backward",
-    bind=_bind_backward,
-    infer=_infer_backward,
-    reference=_reference_backward,
-    backward=_picked_again,
-    saves=(),
-    implementations=strided.scatter("getitem_backward", _backward_view),
-    doc="getitem_backward(grad, shape, index): zeros of a shape with grad at index.",
-)
 BASIC: Final = Operator(
-    name="basic_getitem",
-    bind=_bind,
-    infer=_infer,
-    reference=_reference,
-    backward=_backward,
-    saves=(),
-    implementations=strided.gather(
-        "basic_getitem", lambda x, attrs: _view(x.shape, attrs["index"])
-    ),
-    parts=(GETITEM_BACKWARD,),
+    "basic_getitem",
+    _bind,
+    view=_view,
     doc="basic_getitem(x, index): x[index] for ints, slices, None, Ellipsis and a bool.",
 )

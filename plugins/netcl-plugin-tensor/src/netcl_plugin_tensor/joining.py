@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from numbers import Real
 from operator import index
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernels, Spec, Tensor
-from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
+from netcl_core.autograd import Geometry, Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.axes import axes, axis, shape_of
-from netcl_plugin_tensor.views import View, strides_of, whole
+from netcl_plugin_tensor.views import strides_of, whole
 
 # -- cat -------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ def _plan_cat(request: Request) -> Kernels:
     launches, start = [], 0
     for i, spec in enumerate(request.inputs):
         if spec.size:
-            view = View(spec.shape, strides, start * strides[dim])
+            view = Geometry(spec.shape, strides, start * strides[dim])
             buffers = (("in", i), ("out", 0))
             source = whole(spec.shape)
             launches.append(strided.copy(request.device, spec.dtype, source, view, buffers))
@@ -96,19 +96,78 @@ def split(x: Any, split_size_or_sections: int | Sequence[int], dim: int = 0) -> 
     total = shape_of(x)[place]
     given = split_size_or_sections
     if isinstance(given, int):
-        if given < 1:
+        if given < 1 or isinstance(given, bool):
             raise AttributeValueError(message("split", f"pieces of {given}", "1 or more"))
         sizes = [min(given, total - start) for start in range(0, max(total, 1), given)]
     else:
         sizes = list(given)
         if sum(sizes) != total or min(sizes, default=0) < 0:
             raise ShapeError(message("split", f"sections {sizes}", f"sizes that sum to {total}"))
-    ends = np.cumsum(sizes).tolist()
-    lead = [slice(None)] * place
-    return tuple(
-        ag.getitem(x, (*lead, slice(end - size, end)))
-        for size, end in zip(sizes, ends, strict=True)
-    )
+    pieces = SPLIT(x, tuple(sizes), place)
+    return pieces if isinstance(pieces, tuple) else (pieces,)
+
+
+def _split_view(x: Geometry, sizes: Sequence[int], dim: int) -> tuple[Geometry, ...]:
+    found, start = [], 0
+    for size in sizes:
+        shape = (*x.shape[:dim], size, *x.shape[dim + 1 :])
+        found.append(Geometry(shape, x.strides, x.offset + start * x.strides[dim]))
+        start += size
+    return tuple(found)
+
+
+def _split_backward(saved: Saved, *grads: Any) -> Sequence[Any]:
+    """The pieces' gradients joined: each element is written once."""
+    x, (sizes, dim) = saved.inputs[0], saved.attrs.values()
+    shapes = ((*x.shape[:dim], size, *x.shape[dim + 1 :]) for size in sizes)
+    parts = [
+        Tensor.zeros(shape, x.dtype, x.device) if grad is None else grad
+        for grad, shape in zip(grads, shapes, strict=True)
+    ]
+    return [ag.cat(parts, dim) if len(parts) > 1 else parts[0]]
+
+
+SPLIT: Final = Operator(
+    "split_with_sizes",
+    lambda x, sizes, dim: ((x,), {"sizes": sizes, "dim": dim}),
+    view=_split_view,
+    backward=_split_backward,
+    doc="split_with_sizes(x, sizes, dim): pieces along an axis.",
+)
+
+
+def unbind(input: Any, dim: int = 0) -> tuple[Any, ...]:
+    """All that stands along an axis, one by one, without that axis."""
+    shape = shape_of(input)
+    place = axis("unbind", dim, len(shape))
+    if not shape:
+        raise ShapeError(message("unbind", "a tensor without dimensions", "1 or more"))
+    if not shape[place]:
+        return ()
+    found = UNBIND(input, place)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _unbind_view(x: Geometry, dim: int) -> tuple[Geometry, ...]:
+    shape, strides = (each[:dim] + each[dim + 1 :] for each in (x.shape, x.strides))
+    step = x.strides[dim]
+    return tuple([Geometry(shape, strides, x.offset + i * step) for i in range(x.shape[dim])])
+
+
+def _unbind_backward(saved: Saved, *grads: Any) -> Sequence[Any]:
+    x, dim = saved.inputs[0], saved.attrs["dim"]
+    shape = x.shape[:dim] + x.shape[dim + 1 :]
+    missing = Tensor.zeros(shape, x.dtype, x.device) if None in grads else None
+    return [ag.stack([missing if each is None else each for each in grads], dim)]
+
+
+UNBIND: Final = Operator(
+    "unbind_views",
+    lambda x, dim: ((x,), {"dim": dim}),
+    view=_unbind_view,
+    backward=_unbind_backward,
+    doc="unbind_views(x, dim): all that stands along an axis.",
+)
 
 
 def chunk(x: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
@@ -127,11 +186,11 @@ def _bind_flip(x: Any, dims: Any) -> Any:
     return (x,), {"dims": () if none else axes("flip", dims, len(shape_of(x)))}
 
 
-def _flip_view(x: Spec, dims: Sequence[int]) -> View:
+def _flip_view(x: Spec, dims: Sequence[int]) -> Geometry:
     own = strides_of(x.shape)
     strides = tuple(-stride if i in dims else stride for i, stride in enumerate(own))
     offset = sum((x.shape[i] - 1) * own[i] for i in dims)
-    return View(x.shape, strides, offset)
+    return Geometry(x.shape, strides, offset)
 
 
 def _bind_pad(x: Any, pad: Sequence[int], mode: str = "constant", value: Any = 0.0) -> Any:
@@ -185,7 +244,7 @@ def _plan_pad(request: Request) -> Kernels:
         source, target = strides_of(x.shape), strides_of(out.shape)
         start = sum(part.start * step for part, step in zip(inside, source, strict=True))
         place = sum(part.start * step for part, step in zip(outside, target, strict=True))
-        views = (View(sizes, source, start), View(sizes, target, place))
+        views = (Geometry(sizes, source, start), Geometry(sizes, target, place))
         launches.append(strided.copy(request.device, x.dtype, *views))
     return Kernels(tuple(launches))
 
@@ -236,6 +295,7 @@ OPERATORS = (
         "negative sizes cut off.",
     ),
     composite(stack, method=False),
-    composite(split),
+    composite(split, parts=(SPLIT,)),
     composite(chunk),
+    composite(unbind, ("input",), parts=(UNBIND,)),
 )

@@ -11,11 +11,11 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Kernels, Tensor
-from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
+from netcl_core.autograd import Geometry, Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.axes import axis, shape_of, whole
-from netcl_plugin_tensor.views import View, strides_of
+from netcl_plugin_tensor.views import strides_of
 
 # -- roll --------------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ def _plan_roll(request: Request) -> Kernels:
             sizes[dim] = shift if wraps else shape[dim] - shift
             source += (shape[dim] - shift) * strides[dim] if wraps else 0
             target += 0 if wraps else shift * strides[dim]
-        views = [View(tuple(sizes), strides, start) for start in (source, target)]
+        views = [Geometry(tuple(sizes), strides, start) for start in (source, target)]
         if min(sizes, default=1):
             launches.append(strided.copy(request.device, x.dtype, *views))
     return Kernels(tuple(launches))

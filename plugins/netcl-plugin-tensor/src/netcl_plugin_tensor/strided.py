@@ -1,8 +1,7 @@
-"""Strided copies: the kernels behind permute, expand, basic indexing, joining and padding.
+"""Strided copies: the kernels behind joining, padding and flipping.
 
-A `View` names elements of a contiguous tensor by shape, strides and offset. `gather` copies them
-into a contiguous output; `scatter` writes a contiguous input to their places in an output of zeros.
-Elements are copied as bits.
+A `Geometry` names elements of a contiguous tensor by shape, strides and offset. Elements are copied
+as bits.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec
-from netcl_core.autograd import Implementation, Request, Requirements
+from netcl_core.autograd import Geometry, Implementation, Request, Requirements
 from netcl_plugin_tensor import geometry, strided_cpu, strided_gpu
-from netcl_plugin_tensor.views import View, whole
+from netcl_plugin_tensor.views import whole
 
 _FROM_TO: Final = (("in", 0), ("out", 0))
 #: Elements that a work-item of a CPU sets.
 _CHUNK: Final = 1024
-#: What may be told apart: source and target of a request's copy.
-Views = Callable[[Request], tuple[View, View]]
 
 
-def copy(device: Device, dtype: str, source: View, target: View, buffers: Any = _FROM_TO) -> Kernel:
+def copy(
+    device: Device, dtype: str, source: Geometry, target: Geometry, buffers: Any = _FROM_TO
+) -> Kernel:
     """A launch that copies a view of one buffer to a view of another, of the same shape."""
     if device.kind == "cpu":
         return strided_cpu.copy(dtype, source, target, buffers, strided_cpu.PLAIN)
@@ -30,43 +29,26 @@ def copy(device: Device, dtype: str, source: View, target: View, buffers: Any = 
     return strided_gpu.copy(dtype, source, target, buffers, settings)
 
 
-def gather(operator: str, view: Callable[[Spec, Any], View]) -> tuple[Implementation, ...]:
-    """The implementations of an op whose output is a view of its input, copied."""
+def gather(operator: str, view: Callable[[Spec, Any], Geometry]) -> tuple[Implementation, ...]:
+    """The implementations of an op whose output is a view of its input, copied.
 
-    def views(request: Request) -> tuple[View, View]:
+    One of rows for CPUs, one of neighbours for all others.
+    """
+
+    def views(request: Request) -> tuple[Geometry, Geometry]:
         return view(request.inputs[0], request.attrs), whole(request.output.shape)
-
-    return _implementations(operator, "strided copy", views, zeroed=False)
-
-
-def scatter(operator: str, view: Callable[[Request], View]) -> tuple[Implementation, ...]:
-    """The implementations of an op that writes its input to a view of an output of zeros."""
-
-    def views(request: Request) -> tuple[View, View]:
-        return whole(request.inputs[0].shape), view(request)
-
-    return _implementations(operator, "strided scatter", views, zeroed=True)
-
-
-def _implementations(
-    operator: str, label: str, views: Views, zeroed: bool
-) -> tuple[Implementation, ...]:
-    """One of rows for CPUs, one of neighbours for all others."""
 
     def planned(form: Any) -> Callable[[Request], Kernels]:
         def plan(request: Request) -> Kernels:
             dtype = request.output.dtype
-            launches = [fill(request.device, request.output, "zeros", ("int", 0))] if zeroed else []
-            if request.inputs[0].size:
-                launches.append(form.copy(dtype, *views(request), _FROM_TO, request.settings))
-            return Kernels(tuple(launches))
+            return Kernels((form.copy(dtype, *views(request), _FROM_TO, request.settings),))
 
         return plan
 
     return tuple(
         Implementation(
             operator,
-            f"{label}{where}",
+            f"strided copy{where}",
             planned(form),
             Requirements(device_kinds=kinds),
             space=form.space(views),

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from netcl_core import DTYPES, Kernel
-from netcl_core.autograd import Request, Settings, Space
-from netcl_plugin_tensor.views import BITS, View, class_of, is_whole, merged, other_than_whole
+from netcl_core.autograd import Geometry, Request, Settings, Space
+from netcl_plugin_tensor.views import BITS, class_of, is_whole, merged, other_than_whole
 
 TEMPLATE: Final = "tensor/strided.cl.j2"
 #: Elements that one work-item copies at least, where nothing is tuned.
@@ -19,7 +19,9 @@ _TILE: Final = 8
 PLAIN: Final[Settings] = {"chunk": _CHUNK, "tile": 1}
 
 
-def copy(dtype: str, source: View, target: View, buffers: Any, settings: Settings) -> Kernel:
+def copy(
+    dtype: str, source: Geometry, target: Geometry, buffers: Any, settings: Settings
+) -> Kernel:
     """A launch that copies a view of the first buffer to one of the second, of the same shape."""
     if is_whole(target):
         return _between_rows(dtype, source, "gather", buffers, **settings)
@@ -29,7 +31,7 @@ def copy(dtype: str, source: View, target: View, buffers: Any, settings: Setting
 
 
 def _between_rows(
-    dtype: str, view: View, entry: str, buffers: Any, chunk: int, tile: int
+    dtype: str, view: Geometry, entry: str, buffers: Any, chunk: int, tile: int
 ) -> Kernel:
     """Between a contiguous tensor and a view: `gather` from it or `scatter` to it."""
     shape, strides, offset = merged(view)
@@ -47,7 +49,7 @@ def _between_rows(
     return Kernel(TEMPLATE, entry, (*buffers, *numbers), (-(-rows // per_item),), None, context)
 
 
-def _between_views(dtype: str, source: View, target: View, buffers: Any) -> Kernel:
+def _between_views(dtype: str, source: Geometry, target: Geometry, buffers: Any) -> Kernel:
     *outer, length = target.shape or (1,)
     rows = math.prod(outer)
     per_item = max(1, _CHUNK // length)
@@ -62,11 +64,11 @@ def _between_views(dtype: str, source: View, target: View, buffers: Any) -> Kern
     return Kernel("tensor/strided_pair.cl.j2", "copy_views", args, items, None, context)
 
 
-def space(views_of: Callable[[Request], tuple[View, View]]) -> Space:
+def space(views_of: Callable[[Request], tuple[Geometry, Geometry]]) -> Space:
     """How much a work-item copies, and how many rows side by side; one view is contiguous."""
-    last: tuple[Request | None, View] = (None, View((), (), 0))
+    last: tuple[Request | None, Geometry] = (None, Geometry((), (), 0))
 
-    def copied(request: Request) -> View:
+    def copied(request: Request) -> Geometry:
         """The other view of a request, of which all three functions are asked in turn."""
         nonlocal last
         asked, view = last
@@ -88,11 +90,11 @@ def space(views_of: Callable[[Request], tuple[View, View]]) -> Space:
     return Space(choices, default, fits, lambda request: class_of(request, copied(request)))
 
 
-def _rows(view: View) -> int:
+def _rows(view: Geometry) -> int:
     return math.prod(view.shape[:-1])
 
 
-def _is_across(view: View) -> bool:
+def _is_across(view: Geometry) -> bool:
     """Whether neighbours in memory are in neighbouring rows and not in one."""
     *_, before, last = (0, *map(abs, view.strides))
     return 0 < before < last

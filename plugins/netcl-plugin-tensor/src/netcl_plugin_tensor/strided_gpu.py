@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 from netcl_core import DTYPES, Device, Kernel
-from netcl_core.autograd import Request, Settings, Space
-from netcl_plugin_tensor.views import BITS, Dim, View, class_of, joined, other_than_whole
+from netcl_core.autograd import Geometry, Request, Settings, Space
+from netcl_plugin_tensor.views import BITS, Dim, class_of, joined, other_than_whole
 
 TEMPLATE: Final = "tensor/strided_gpu.cl.j2"
 #: What an access takes at most, in bytes: more than that no GPU moves at once.
@@ -76,11 +76,11 @@ class Copied:
         return replace(self, dims=(*outer, short))
 
 
-def _copied(source: View, target: View) -> Copied:
+def _copied(source: Geometry, target: Geometry) -> Copied:
     return Copied(joined(source, target), source.offset, target.offset)
 
 
-def default_settings(device: Device, source: View, target: View) -> dict[str, int]:
+def default_settings(device: Device, source: Geometry, target: Geometry) -> dict[str, int]:
     """Accesses of 16 bytes, and tiles where they are needed and the device can have them."""
     copied = _copied(source, target)
     tiled = {"bytes": BYTES, "tile": _SIDE, "group": _TILE_GROUP}
@@ -107,7 +107,9 @@ def _misfit(device: Device, copied: Copied, settings: Settings, itemsize: int) -
     return None
 
 
-def copy(dtype: str, source: View, target: View, buffers: Any, settings: Settings) -> Kernel:
+def copy(
+    dtype: str, source: Geometry, target: Geometry, buffers: Any, settings: Settings
+) -> Kernel:
     """A launch that copies a view of the first buffer to one of the second, of the same shape."""
     copied, itemsize = _copied(source, target), DTYPES[dtype].itemsize
     index, group = copied.index, settings["group"]
@@ -149,7 +151,7 @@ def _launch(entry: str, args: Any, groups: int, group: int, context: Any) -> Ker
     return Kernel(TEMPLATE, entry, args, (groups * group,), (group,), context)
 
 
-def space(views_of: Callable[[Request], tuple[View, View]]) -> Space:
+def space(views_of: Callable[[Request], tuple[Geometry, Geometry]]) -> Space:
     """How much an access takes, the side of a tile, and how large groups are."""
 
     def fits(request: Request, settings: Settings) -> str | None:

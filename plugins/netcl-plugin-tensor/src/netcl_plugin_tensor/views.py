@@ -7,18 +7,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from netcl_core import DTYPES
-from netcl_core.autograd import Request
+from netcl_core.autograd import Geometry, Request
 
 #: What elements of so many bytes are copied as.
 BITS: Final = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
-
-
-class View(NamedTuple):
-    """Elements of a contiguous tensor: strides and offset count elements, strides may be < 0."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
 
 
 class Dim(NamedTuple):
@@ -37,12 +29,12 @@ def strides_of(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def whole(shape: Sequence[int]) -> View:
+def whole(shape: Sequence[int]) -> Geometry:
     """All elements of a contiguous tensor in order."""
-    return View(tuple(shape), strides_of(shape), 0)
+    return Geometry(tuple(shape), strides_of(shape), 0)
 
 
-def joined(source: View, target: View) -> tuple[Dim, ...]:
+def joined(source: Geometry, target: Geometry) -> tuple[Dim, ...]:
     """The dimensions of a copy between views of one shape, as few as possible, at least one."""
     found: list[Dim] = []
     for size, first, second in zip(source.shape, source.strides, target.strides, strict=True):
@@ -55,23 +47,23 @@ def joined(source: View, target: View) -> tuple[Dim, ...]:
     return tuple(found) or (Dim(1, 1, 1),)
 
 
-def merged(view: View) -> View:
+def merged(view: Geometry) -> Geometry:
     """The same elements in the same order with as few dimensions as possible."""
     dims = joined(view, view)
-    return View(tuple(dim.size for dim in dims), tuple(dim.source for dim in dims), view.offset)
+    return Geometry(tuple(dim.size for dim in dims), tuple(dim.source for dim in dims), view.offset)
 
 
-def is_whole(view: View) -> bool:
+def is_whole(view: Geometry) -> bool:
     """Whether a view is its tensor from the first element on, in order."""
-    return merged(view) == View((math.prod(view.shape),), (1,), 0)
+    return merged(view) == Geometry((math.prod(view.shape),), (1,), 0)
 
 
-def other_than_whole(source: View, target: View) -> View:
+def other_than_whole(source: Geometry, target: Geometry) -> Geometry:
     """Of two views of which one is whole the other, merged."""
     return merged(source if is_whole(target) else target)
 
 
-def class_of(request: Request, view: View) -> str:
+def class_of(request: Request, view: Geometry) -> str:
     """Which copies between a whole tensor and a view share a record of tuned settings."""
     bits = BITS[DTYPES[request.output.dtype].itemsize]
     sizes, steps = "x".join(map(_rounded, view.shape)), ",".join(map(_rounded, view.strides))

@@ -160,7 +160,7 @@ def test_a_change_in_place_is_told_where_backward_would_fail() -> None:
         x, w = leaf(), leaf()
         y = x * w
         ag.sum(y + w)
-    w.copy_([5.0, 5.0])
+    w.overwrite([5.0, 5.0])
     found = boxes(tape_svg(tape, {"x": x, "w": w}))
     assert " ".join(found["call1"][1]).endswith(". Changed in place since: w")
     assert not any("Changed" in line for line in found["call2"][1])

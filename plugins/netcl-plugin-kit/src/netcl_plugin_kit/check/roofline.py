@@ -87,7 +87,7 @@ def _copy(device: Device, nbytes: int) -> Callable[[], Any]:
     size = max(1, nbytes // (2 * DTYPES[_DTYPE].itemsize))
     source = Tensor.full((size,), 1, _DTYPE, device)
     made = plan(cast_region(_DTYPE), device, Signature((((size,), _DTYPE),), ()))
-    return lambda: run_plan(made, [source.buffer], ())
+    return lambda: run_plan(made, [source], ())
 
 
 def _best(functions: Sequence[Callable[[], Any]], device: Device) -> list[float]:

@@ -17,7 +17,7 @@ from netcl_core.inspect.data import Array, Shape
 from netcl_plugin_kit.testing import verification
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.guards import POISON
-from netcl_plugin_kit.testing.inputs import for_inputs, pairs_of, strided
+from netcl_plugin_kit.testing.inputs import as_view, for_inputs, pairs_of
 from netcl_plugin_kit.testing.reference import (
     TOLERANCE,
     Values,
@@ -181,11 +181,10 @@ def check_deterministic(case: Case, device: Device, dtype: str) -> None:
 
 
 def check_strided(case: Case, device: Device, dtype: str) -> None:
-    """Host data with gaps and in Fortran's order gives what contiguous data gives."""
+    """Views with gaps, in another order, from an offset on, give what contiguous operands give."""
     arrays = case.main_sample(dtype)
-    gaps = [strided(array) for array in arrays]
-    first, second = (evaluate(case, each, device) for each in (gaps, arrays))
-    compare(None, first, second, f"{_where(case, device, dtype, arrays)} of strided host data")
+    first, second = (evaluate(case, arrays, device, place=x) for x in (as_view, Tensor.from_host))
+    compare(None, first, second, f"{_where(case, device, dtype, arrays)} of strided views")
 
 
 def check_threads(case: Case, device: Device, dtype: str) -> None:

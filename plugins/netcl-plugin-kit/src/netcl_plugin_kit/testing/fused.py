@@ -165,7 +165,7 @@ def _run(
     given = tuple((tensor.shape, tensor.dtype) for tensor in tensors)
     categories = tuple(category_of_scalar(value) for value in scalars)
     made = plan(region, device, Signature(given, categories))
-    results = run_plan(made, [tensor.buffer for tensor in tensors], scalars)
+    results = run_plan(made, tensors, scalars)
     pairs = zip(cases, inputs, strict=True)
     needs = tuple(need for case, arrays in pairs for need in case.needs(arrays))
     seeds = [Tensor.from_host(seed(out.shape, out.dtype), device) for out in results]

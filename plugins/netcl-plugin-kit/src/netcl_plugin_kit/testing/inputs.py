@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from netcl_core import DTYPES
+from netcl_core import DTYPES, Device, Tensor
+from netcl_core.autograd import Geometry
 from netcl_core.inspect.data import Array, Shape, is_floating
 
 
@@ -28,12 +29,14 @@ def for_inputs(shapes: Sequence[Shape], count: int) -> list[Shape]:
     return [shapes[i % len(shapes)] for i in range(count)]
 
 
-def strided(array: Array) -> Array:
-    """The same values with gaps between them in memory, in Fortran's order."""
-    wide = np.zeros(tuple(2 * size for size in array.shape), array.dtype, order="F")
-    view = np.asarray(wide[tuple(slice(None, None, 2) for _ in array.shape)])  # 0-d: a scalar
+def as_view(array: Array, device: Device) -> Tensor:
+    """The same values on a device with gaps between them, in Fortran's order, from an offset on."""
+    steps = np.cumprod([2, *(2 * size + 1 for size in array.shape)])[: array.ndim]
+    flat = np.ones(3 + 2 * int(np.prod([2 * size + 1 for size in array.shape])), array.dtype)
+    view = np.lib.stride_tricks.as_strided(flat[3:], array.shape, steps * array.itemsize)
     view[...] = array
-    return view
+    places = Geometry(array.shape, tuple(int(step) for step in steps), 3)
+    return Tensor.from_host(flat, device).viewed(places)
 
 
 def away_from(array: Array, kinks: Sequence[float]) -> Array:

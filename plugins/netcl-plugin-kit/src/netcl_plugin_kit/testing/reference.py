@@ -76,12 +76,16 @@ def evaluate(
     device: Device,
     needs: Sequence[bool] | None = None,
     upstream: Callable[[Shape, str], Array] = covector,
+    place: Callable[[Array, Device], Tensor] = Tensor.from_host,
 ) -> Values:
-    """The op on a device, and its gradients from those that `upstream` gives for the outputs."""
+    """The op on a device, and its gradients from those that `upstream` gives for the outputs.
+
+    `place` brings the operands there.
+    """
     needs = case.needs(arrays) if needs is None else needs
     with use_device(device):
         tensors = [
-            Tensor.from_host(array, device, requires_grad=need)
+            place(array, device).requires_grad_(need)
             for array, need in zip(arrays, needs, strict=True)
         ]
         results = results_of(case.run(*tensors))
@@ -102,7 +106,7 @@ def evaluate(
 def _insist_on_input(who: str, tensor: Tensor, array: Array) -> None:
     """Raise KernelFindingError if an input has changed, and not by an op in place."""
     if not tensor.version and tensor.to_host().tobytes() != array.tobytes():
-        writer = writer_of(tensor.buffer)
+        writer = writer_of(tensor.memory)
         text = f"{who} of {array.dtype.name}{list(array.shape)} is not what it was"
         raise KernelFindingError("NC702", f"{text}{f': it is {writer}' if writer else ''}")
 

@@ -70,8 +70,9 @@ CHECKS: Final[Mapping[str, KitCheck]] = {
         "Guard the formula where it overflows or cancels",
     ),
     "strided": KitCheck(
-        "host data with gaps or in Fortran's order give the bits that contiguous data give",
-        "Let Tensor.from_host take the data in; look at no array's memory yourself",
+        "views with gaps, in another order and from an offset on give the bits that contiguous "
+        "operands give",
+        "Read operands through `buffer`, which is contiguous; `memory` is what views share",
     ),
     "deterministic": KitCheck(
         "the same bits twice", "Add up in a fixed order; leave no element of the result unwritten"

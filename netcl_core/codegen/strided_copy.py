@@ -1,0 +1,22 @@
+"""Copies between views: the region of one conversion to the same dtype, with strides."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from netcl_core.codegen.gradient_region import SAME
+from netcl_core.codegen.lowering import offsets_of, plan, views_of
+from netcl_core.codegen.region import PrimitiveStep, Region, Signature
+from netcl_core.tensors.storage import copy_by
+
+COPY: Final = Region(1, 0, (PrimitiveStep(SAME, (("in", 0),)),), (("step", 0),))
+
+
+def _copy(source: Any, target: Any) -> None:
+    made = plan(COPY, target.device, Signature(((source.shape, source.dtype),), ()))
+    seen = (source,) if target.geometry is None else (source, target)
+    stage = made.of_views(views_of(seen))
+    stage([source.memory], (), (), [target.memory], offsets_of(seen))
+
+
+copy_by(_copy)

@@ -1,0 +1,224 @@
+"""Views and changes in place in a graph: what is read of a memory, and what is put into it.
+
+A view is recorded by its own op. Once the base or another view has been changed, all living views
+are recorded anew, as reads of the base at the places of their geometries; the change itself is
+recorded as the base with one region replaced (PyTorch's CopySlices).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any, final
+
+from netcl_core.codegen.layout import Shape
+from netcl_core.codegen.lowering import plan
+from netcl_core.codegen.region import Signature
+from netcl_core.codegen.strided_copy import COPY
+from netcl_core.hardware.device import Device
+from netcl_core.runtime.kernels import Spec
+from netcl_core.tape.apply import Needs, apply, pack_by
+from netcl_core.tape.function_call import apply_op
+from netcl_core.tape.gradients import accumulate, sum_to, whole
+from netcl_core.tape.modes import is_grad_enabled
+from netcl_core.tape.region_call import RegionCall
+from netcl_core.tensors.functions import functions
+from netcl_core.tensors.geometry import Geometry, dense
+from netcl_core.tensors.tensor import Tensor
+
+
+@final
+class ReadCall:
+    """The elements of a tensor at the places of a geometry, as a call (see `apply.Call`).
+
+    The geometry counts from the beginning of the tensor, which is no view itself.
+    """
+
+    __slots__ = ("device", "geometry", "known", "name", "results", "shape")
+    keeps = False
+    view = True
+    packs = False
+
+    def __init__(self, x: Any, geometry: Geometry, name: str = "as_strided") -> None:
+        self.name = name
+        self.device: Device = x.device
+        self.shape: Shape = x.shape
+        self.geometry = geometry
+        self.results = (Spec(geometry.shape, x.dtype),)
+        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+
+    def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Tensor:
+        """The view."""
+        return inputs[0].viewed(self.geometry)
+
+    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
+        """The same: its gradients want nothing."""
+        return self.run(inputs, scalars), None
+
+    def flows(self, needs: Needs) -> Needs:
+        """Of its result, whether a gradient reaches the input."""
+        return needs
+
+    def saves(self, needs: Needs) -> tuple[int, ...]:
+        """Its gradient reads nothing."""
+        return ()
+
+    def gradients(self, node: Any, grads: Sequence[Any], needs: Needs) -> list[Any]:
+        """Zeros with the gradient at the places that were read."""
+        grad = whole(grads[0]).value
+        total = Tensor.full(self.shape, 0, grad.dtype, grad.device)
+        add_at(total, self.geometry, grad, first=True)
+        return [total]
+
+    def recorded_gradients(self, node: Any, grads: Sequence[Any], needs: Needs) -> list[Any]:
+        """The same by a recorded call."""
+        geometry, grad = self.geometry, whole(grads[0])
+        if geometry.overlaps_itself:
+            geometry = once(geometry)
+            shape, wide = geometry.shape, grad.shape
+            grad = apply_op(
+                lambda value: sum_to(value, shape),
+                lambda given: [given.expand(wide)],
+                grad,
+                op_name="sum_to",
+                saves=(),
+            )
+        return [self._placed(geometry, grad)]
+
+    def _placed(self, geometry: Geometry, grad: Any) -> Any:
+        """Zeros with a gradient added at the places of a geometry, recorded."""
+        if not geometry.overlaps_itself:
+            zeros = Tensor.full(self.shape, 0, grad.dtype, grad.device)
+            return apply(PutCall(zeros, geometry), [zeros, grad])
+        axis = _axis_apart(geometry)
+        parts = (
+            self._placed(_picked(geometry, axis, i), functions["narrow"](grad, axis, i, 1))
+            for i in range(geometry.shape[axis])
+        )
+        return reduce(functions["add"], parts)
+
+
+@final
+class PutCall:
+    """A tensor with a region replaced, as a call of (tensor, elements of the region).
+
+    With `written` the region has been overwritten already, and the result is the tensor's memory.
+    """
+
+    __slots__ = ("device", "geometry", "known", "name", "results", "shape", "written")
+    keeps = False
+    view = False
+    packs = False
+
+    def __init__(self, x: Any, geometry: Geometry, name: str = "put", written: Any = None) -> None:
+        self.name = name
+        self.device: Device = x.device
+        self.shape: Shape = x.shape
+        self.geometry = geometry
+        self.written: Tensor | None = written
+        self.results = (Spec(x.shape, x.dtype),)
+        self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
+
+    def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Tensor:
+        """The tensor with the region."""
+        if self.written is not None:
+            made, self.written = self.written.alias(self.shape), None
+            return made
+        made = inputs[0].duplicate()
+        inputs[1].copy_into(made.viewed(self.geometry))
+        return made
+
+    def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
+        """The same: its gradients want nothing."""
+        return self.run(inputs, scalars), None
+
+    def flows(self, needs: Needs) -> Needs:
+        """Whether a gradient reaches one of the two."""
+        return (True in needs,)
+
+    def saves(self, needs: Needs) -> tuple[int, ...]:
+        """Its gradients read nothing."""
+        return ()
+
+    def gradients(self, node: Any, grads: Sequence[Any], needs: Needs) -> list[Any]:
+        """Outside of the region to the tensor, inside to the elements."""
+        grad = whole(grads[0]).value
+        if grad.geometry is not None:
+            grad = grad.duplicate()
+        found: list[Any] = [None, grad.viewed(self.geometry) if needs[1] else None]
+        if needs[0]:
+            around = grad.duplicate()
+            zeros = Tensor.full(self.geometry.shape, 0, grad.dtype, grad.device)
+            zeros.copy_into(around.viewed(self.geometry))
+            found[0] = around
+        return found
+
+    def recorded_gradients(self, node: Any, grads: Sequence[Any], needs: Needs) -> list[Any]:
+        """The same by recorded calls."""
+        grad = contiguous(whole(grads[0]))
+        zeros = Tensor.full(self.geometry.shape, 0, grad.dtype, grad.device)
+        return [
+            apply(PutCall(grad, self.geometry), [grad, zeros]) if needs[0] else None,
+            apply(ReadCall(grad, self.geometry), [grad]) if needs[1] else None,
+        ]
+
+
+def contiguous(x: Any) -> Any:
+    """An operand that is no view: itself, or a copy, which all who ask for it share."""
+    value = x.value
+    if value.geometry is None:
+        return x
+    version, reference = value.packed or (-1, None)
+    made = reference() if reference is not None and version == value.version else None
+    if made is None or made.requires_grad != (x.requires_grad and is_grad_enabled()):
+        signature = Signature(((value.shape, value.dtype),), ())
+        call = RegionCall(plan(COPY, value.device, signature), "contiguous")
+        made = apply(call, [x])
+        value.packed = value.version, weakref.ref(made)
+    return made
+
+
+pack_by(contiguous)
+
+
+def once(geometry: Geometry) -> Geometry:
+    """A geometry without its repetitions: an expanded dimension has size 1."""
+    pairs = zip(geometry.shape, geometry.strides, strict=True)
+    return geometry._replace(shape=tuple([size if stride else 1 for size, stride in pairs]))
+
+
+def add_at(total: Tensor, geometry: Geometry, term: Tensor, first: bool = False) -> None:
+    """Add elements to a tensor that is no view, at the places of a geometry, which may coincide.
+
+    `first` says that there are zeros.
+    """
+    single = once(geometry)
+    if single.shape != geometry.shape:
+        term = sum_to(term, single.shape)
+    if not single.overlaps_itself:
+        region = total.viewed(single)
+        made = term if first else accumulate(region, term, in_place=False)
+        made.copy_into(region)
+        return
+    axis = _axis_apart(single)
+    for i in range(single.shape[axis]):
+        add_at(
+            total,
+            _picked(single, axis, i),
+            term.viewed(_picked(term.geometry or dense(term.shape), axis, i)),
+        )
+
+
+def _axis_apart(geometry: Geometry) -> int:
+    """The dimension to take apart where elements coincide: the shortest that has several."""
+    return min(
+        (i for i, size in enumerate(geometry.shape) if size > 1), key=geometry.shape.__getitem__
+    )
+
+
+def _picked(geometry: Geometry, axis: int, place: int) -> Geometry:
+    """A geometry at one place of an axis, which keeps size 1."""
+    offset = geometry.offset + place * geometry.strides[axis]
+    shape = (*geometry.shape[:axis], 1, *geometry.shape[axis + 1 :])
+    return geometry._replace(shape=shape, offset=offset)

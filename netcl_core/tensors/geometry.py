@@ -1,0 +1,123 @@
+"""Geometry: where the elements of a view lie in the memory that it shares.
+
+A tensor that is no view has all elements of its buffer in C order, and no Geometry.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, final
+
+from netcl_core.tensors.host_data import Shape
+
+
+@final
+class Geometry(NamedTuple):
+    """Shape, strides and offset of a view, counted in elements.
+
+    >>> matrix = dense((2, 3))
+    >>> matrix.strides
+    (3, 1)
+    >>> column = Geometry((2,), (3,), 1)
+    >>> column.is_contiguous, column.end
+    (False, 5)
+
+    `strides` may be 0 (an expanded dimension) or negative; `offset` is the place of the first
+    element in the buffer.
+    """
+
+    shape: Shape
+    strides: Shape
+    offset: int = 0
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie next to each other in C order, wherever the first one is."""
+        step = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if size != 1 and stride != step:
+                return not self.size
+            step *= size
+        return True
+
+    @property
+    def end(self) -> int:
+        """One more than the place of the last element in memory."""
+        if not self.size:
+            return self.offset
+        steps = zip(self.shape, self.strides, strict=True)
+        return self.offset + 1 + sum((n - 1) * stride for n, stride in steps if stride > 0)
+
+    @property
+    def begin(self) -> int:
+        """The place of the first element in memory."""
+        steps = zip(self.shape, self.strides, strict=True)
+        return self.offset + sum((n - 1) * stride for n, stride in steps if stride < 0)
+
+    @property
+    def overlaps_itself(self) -> bool:
+        """Whether two elements may lie at one place, as in what `expand` gives."""
+        reach = 0
+        steps = zip(self.shape, map(abs, self.strides), strict=True)
+        for stride, size in sorted((stride, n) for n, stride in steps if n > 1):
+            if stride <= reach:
+                return bool(self.size)
+            reach += stride * (size - 1)
+        return False
+
+    def meets(self, other: Geometry) -> bool:
+        """Whether elements of two views of one buffer may lie at one place."""
+        return bool(self.size and other.size) and (
+            self.begin < other.end and other.begin < self.end
+        )
+
+    def reshaped(self, shape: Shape) -> Geometry | None:
+        """The same elements in another shape of as many; None: that takes a copy.
+
+        >>> dense((2, 3)).reshaped((3, 2))
+        Geometry(shape=(3, 2), strides=(2, 1), offset=0)
+        >>> Geometry((3, 2), (1, 3)).reshaped((6,)) is None
+        True
+        """
+        if not self.size:
+            strides = self.strides if shape == self.shape else contiguous_strides(shape)
+            return Geometry(shape, strides, self.offset)
+        made = [1] * len(shape)
+        target = len(shape) - 1
+        step = self.strides[-1] if self.strides else 1  # of the run that is looked at
+        run = covered = 1
+        for axis in range(len(self.shape) - 1, -1, -1):
+            run *= self.shape[axis]
+            if axis and (self.shape[axis - 1] == 1 or self.strides[axis - 1] == run * step):
+                continue  # the dimension before belongs to the run
+            while target >= 0 and (covered < run or shape[target] == 1):
+                made[target] = covered * step
+                covered *= shape[target]
+                target -= 1
+            if covered != run:
+                return None
+            step, run, covered = self.strides[axis - 1], 1, 1
+        return Geometry(shape, tuple(made), self.offset)
+
+
+def contiguous_strides(shape: Sequence[int]) -> Shape:
+    """The strides of a tensor in C order; those of empty tensors as PyTorch gives them.
+
+    >>> contiguous_strides((2, 0, 3)), contiguous_strides(())
+    ((3, 3, 1), ())
+    """
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 1, 0, -1):
+        strides[axis - 1] = strides[axis] * max(shape[axis], 1)
+    return tuple(strides)
+
+
+def dense(shape: Shape) -> Geometry:
+    """The geometry of a tensor that is no view."""
+    return Geometry(shape, contiguous_strides(shape))
