@@ -55,7 +55,13 @@ if TYPE_CHECKING:
     )
     from netcl_core.tensors.host_data import host_array
     from netcl_core.tensors.host_work import on_host
-    from netcl_core.tensors.random_state import host_generator, manual_seed
+    from netcl_core.tensors.random_state import (
+        get_rng_state,
+        host_generator,
+        manual_seed,
+        set_rng_state,
+    )
+    from netcl_core.tensors.saving import load, save
     from netcl_core.tensors.tensor import Tensor
     from netcl_core.version import API_VERSION
 
@@ -90,8 +96,12 @@ _NAMES: Final = {
     "devices": ("hardware.device_table", "all_devices"),
     "errors": ("errors", ""),
     "hookimpl": ("hookspecs", "hookimpl"),
-    "host_generator": ("tensors.random_state", "host_generator"),
-    "manual_seed": ("tensors.random_state", "manual_seed"),
+    "load": ("tensors.saving", "load"),
+    "save": ("tensors.saving", "save"),
+    **{
+        name: ("tensors.random_state", name)
+        for name in ("get_rng_state", "host_generator", "manual_seed", "set_rng_state")
+    },
     "plugins": ("plugins", ""),
     "on_host": ("tensors.host_work", "on_host"),
     "before_replay": ("runtime.recording", "before_replay"),
@@ -179,11 +189,13 @@ __all__ = [
     "full",
     "full_like",
     "get_device",
+    "get_rng_state",
     "hookimpl",
     "host_array",
     "host_generator",
     "is_grad_enabled",
     "linspace",
+    "load",
     "manual_seed",
     "no_grad",
     "on_host",
@@ -194,7 +206,9 @@ __all__ = [
     "prefer",
     "promote",
     "random_state",
+    "save",
     "set_grad_enabled",
+    "set_rng_state",
     "tensor",
     "uncaptured",
     "use_device",

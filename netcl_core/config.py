@@ -9,6 +9,7 @@ are read when they are asked for, so a changed variable counts at once.
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -364,16 +365,33 @@ def keep_whole(path: Path, data: bytes) -> None:
     write_whole(path, data)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, whoever else writes it; an OSError names the file."""
+def write_whole(path: Path, *parts: Any, lasting: bool = False) -> None:
+    """Write a file whole or not at all, whoever else writes it; an OSError names the file.
+
+    A file that is replaced keeps its permissions. With `lasting` it is on the disk at the end,
+    whatever happens to the machine then.
+    """
     target = path.resolve()
     aside = target.with_name(f"{target.name}.{os.getpid()}-{get_ident()}.tmp")
     try:
         if target.exists() and not target.is_file():
-            target.write_bytes(data)  # a pipe, such as /dev/stdout
+            with target.open("wb") as pipe:  # such as /dev/stdout
+                pipe.writelines(parts)
             return
-        aside.write_bytes(data)
+        with aside.open("wb") as file:
+            with suppress(FileNotFoundError):
+                aside.chmod(stat.S_IMODE(target.stat().st_mode))
+            file.writelines(parts)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
         aside.replace(target)
+        if lasting and os.name == "posix":
+            folder = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     except OSError as error:
         error.filename, error.filename2 = str(path), None
         raise

@@ -166,6 +166,10 @@ class PluginError(NetclError, RuntimeError):
     """A plugin could not be found, imported or registered."""
 
 
+class CheckpointError(NetclError, RuntimeError):
+    """A file of tensors cannot be read, or its state does not fit where it is to be loaded."""
+
+
 class RecordError(NetclError, ValueError):
     """A JSON record of a check or of a matrix cell cannot be read."""
 
