@@ -15,6 +15,7 @@ from netcl_core.autograd.compiler import (
     register_primitive,
 )
 from netcl_core.autograd.debug import debug_tape
+from netcl_core.autograd.function import Function, once_differentiable
 from netcl_core.autograd.graph import CompiledGraph, capture
 from netcl_core.autograd.training_compiler import (
     Captured,
@@ -87,6 +88,7 @@ __all__ = [
     "Captured",
     "Combine",
     "CompiledGraph",
+    "Function",
     "Implementation",
     "MatchedOp",
     "Node",
@@ -137,6 +139,7 @@ __all__ = [
     "load_width",
     "named_policy",
     "no_grad",
+    "once_differentiable",
     "ones",
     "ones_like",
     "reduction_kernels",
@@ -154,7 +157,15 @@ __all__ = [
 
 
 #: The modules below this one that the documents name.
-_SUBMODULES: Final = ("engine", "compiler", "graph", "training_compiler", "debug", "ops")
+_SUBMODULES: Final = (
+    "engine",
+    "compiler",
+    "function",
+    "graph",
+    "training_compiler",
+    "debug",
+    "ops",
+)
 __getattr__ = _face_of(globals())
 
 

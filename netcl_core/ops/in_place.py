@@ -40,6 +40,26 @@ def change_in_place(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
     return _changed(x, name, make)
 
 
+def becomes(x: Any, old: Any, found: Any, name: str) -> Any:
+    """Let `x`, whose data a Function has changed, be the result of its call; returns `x`.
+
+    `old` is what it was before. Raises GradientError where `change_in_place` does.
+    """
+    why = _refusal(old)
+    if why and not (isinstance(old, Node) and old.used and not x.used):
+        raise _refused(name, *why)
+    if not isinstance(found, Node) or found.call is None:
+        return x
+    if not isinstance(x, Node) or x.call is None:
+        remedy = "Give it a value with a graph, or a clone()"
+        raise _refused(
+            name, "a Tensor, which holds no graph, is to become a value with one", remedy
+        )
+    _replace_in_tape(x, old)
+    _become(x, found)
+    return x
+
+
 def assign_in_place(x: Any, op: str, other: Any) -> Any:
     """What `x <op>= other` leaves under the name: `x`, changed in place where that can be.
 

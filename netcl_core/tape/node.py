@@ -10,13 +10,14 @@ import itertools
 import linecache
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from types import CodeType, FrameType
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import GradientError, message
 from netcl_core.plugins.registry import registry
+from netcl_core.tape.grad_fn import grad_fn_of
 from netcl_core.tensors.host_data import Shape
 from netcl_core.tensors.tensor import Tensor
 
@@ -241,21 +242,21 @@ class Node(Tensor):
         return self.call is None
 
     @property
-    def grad_fn(self) -> Callable[..., Sequence[Any]] | None:
-        """`(gradient of this value) -> [gradient per input]`; None for a leaf."""
+    def grad_fn(self) -> Any:
+        """The call that made it: `(gradient of this value) -> [gradient per input]`; else None."""
         if self.call is None:
             return None
-        node, place = self if self.source is None else self.source, self.index
-        count = len(self.call.results or (None,))
+        return grad_fn_of(self if self.source is None else self.source, self.index)
 
-        def gradients(grad: Any) -> Sequence[Any]:
-            if not node.inputs:
-                raise walked_before(f"grad_fn of {node.op_name}")
-            grads = [grad if i == place else None for i in range(count)]
-            found: Sequence[Any] = node.call.gradients(node, grads, node.needs)
-            return found
+    def require_saved(self, who: str) -> None:
+        """Raise GradientError if what was saved for the gradients has been let go."""
+        if not self.inputs:
+            raise walked_before(who)
 
-        return gradients
+    @property
+    def name(self) -> str:
+        """What to call it when it is shown: its op, or `leaf`, and when it was made."""
+        return f"{self.op_name or 'leaf'}_{self.number}"
 
     @property
     def parents(self) -> list[Node]:

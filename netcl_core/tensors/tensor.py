@@ -64,6 +64,8 @@ class Tensor(Operand):
     device: Device
     #: Whether no call made it: of a Node its own answer.
     is_leaf = True
+    #: What made it: of a Node the call's.
+    grad_fn: Any = None
 
     def __init__(self, buffer: Any, shape: Shape, dtype: str, device: Device) -> None:
         self.buffer = buffer

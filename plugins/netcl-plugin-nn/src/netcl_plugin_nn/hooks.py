@@ -105,6 +105,9 @@ class Hooked:
         """
         return _added(self, "backward", hook, prepend)
 
+    #: PyTorch's older name, for hooks of a module's last op; here they are the module's.
+    register_backward_hook = register_full_backward_hook
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; every subclass that is called writes its own."""
         raise NotImplementedError(
