@@ -23,6 +23,7 @@ from netcl_core.autograd.training_compiler import (
     TrainingGraphCompiler,
     TrainingPattern,
     get_training_compiler,
+    planned,
 )
 from netcl_core.codegen.inline import NO_SLOTS, Slots, inlined
 from netcl_core.codegen.reduction import SUM, Combine, reduction_kernels, reduction_stretch
@@ -142,6 +143,7 @@ __all__ = [
     "once_differentiable",
     "ones",
     "ones_like",
+    "planned",
     "reduction_kernels",
     "reduction_stretch",
     "register_primitive",

@@ -24,7 +24,7 @@ from netcl_core.ops.primitive_function import primitive_function
 from netcl_core.plugins.catalogue import how_to_get, providers
 from netcl_core.plugins.kinds import OP_KINDS, SERVING_OPS
 from netcl_core.plugins.registry import registry
-from netcl_core.tape.function_call import apply_op
+from netcl_core.tape.function_call import apply_op, set_fields
 from netcl_core.tape.gradients import move
 from netcl_core.tape.hooks import register_hook, retain_grad
 from netcl_core.tape.tape import backward
@@ -60,6 +60,7 @@ CORE: Final[dict[str, Callable[..., Any]]] = {
 _INTERNAL: Final[dict[str, Callable[..., Any]]] = {
     "change in place": change_in_place,
     "assign in place": assign_in_place,
+    "fields of a node": set_fields,
 }
 
 

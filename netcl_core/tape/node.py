@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import sys
+import traceback
 import weakref
 from collections.abc import Sequence
 from operator import attrgetter
@@ -18,6 +19,7 @@ from typing import Any, Final, TypeAlias, final
 from netcl_core.errors import GradientError, message
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.grad_fn import grad_fn_of
+from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Shape
 from netcl_core.tensors.tensor import Tensor
 
@@ -48,6 +50,14 @@ def user_frame() -> tuple[CodeType, int] | None:
             return frame.f_code, frame.f_lasti
         frame = frame.f_back
     return None
+
+
+def user_stack() -> list[str]:
+    """The stack down to the user's frame, as formatted lines."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _own[frame.f_globals.get("__name__", "")]:
+        frame = frame.f_back
+    return traceback.format_stack(frame)
 
 
 def line_of(frame: tuple[CodeType, int]) -> tuple[str, int]:
@@ -167,6 +177,7 @@ class Node(Tensor):
         frame: tuple[CodeType, int] | None = None,
         index: int = 0,
         source: Node | None = None,
+        **fields: Any,
     ) -> None:
         self.number = next(_numbers)
         self.value = value
@@ -187,6 +198,8 @@ class Node(Tensor):
         self._others: tuple[weakref.ref[Node], ...] = ()
         if source is not None:
             source._know(self)
+        if fields or callable(op_name):  # `Node(value, grad_fn, parents, ...)`, as it is documented
+            functions["fields of a node"](self, op_name, call, **fields)
 
     def _know(self, other: Node) -> None:
         """Note another node of a result of the same call, without keeping it alive."""
