@@ -9,7 +9,7 @@ from netcl_core import plugins
 from netcl_core.tape.held import held
 from netcl_core.tape.state import Entries, process, thread
 
-#: The namespace whose `check_gradients` checks a node: `(node, upstream, gradients)`.
+#: The namespace whose `Sample()` checks some nodes: `(node, upstream, gradients)`.
 NUMERICS: Final = "numerics"
 
 
@@ -119,7 +119,7 @@ def anomaly_mode() -> AnomalyMode:
 def _anomaly_mode(who: str, enable: bool, check_numerics: bool) -> AnomalyMode:
     if not (enable and check_numerics):
         return bool(enable), None
-    return True, plugins.namespace(NUMERICS, f"{who}(check_numerics=True)").check_gradients
+    return True, plugins.namespace(NUMERICS, f"{who}(check_numerics=True)").Sample()
 
 
 def set_detect_anomaly(enable: bool, check_numerics: bool = False) -> None:
