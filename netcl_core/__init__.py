@@ -260,7 +260,12 @@ def _ops() -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    """The names of this page, and those of dtypes, installed ops and namespaces."""
+    registry = importlib.import_module("netcl_core.plugins.registry").registry
+    registry.load(("namespace",))
+    spaces = {row.record.name for row in registry.rows("namespace")}
+    ops = importlib.import_module("netcl_core.ops.functions").__dir__()
+    return sorted({*__all__, *spaces, *ops, *_DTYPES, *_SHORT})
 
 
 #: What no namespace can be called: `netcl_core.<name>` is something else.

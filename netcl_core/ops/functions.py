@@ -135,7 +135,7 @@ def missing(name: str) -> MissingOpError:
         given = f"it exists for {parts[0].part_of} alone and is no op of its own"
         return MissingOpError(message(f"netcl_core.autograd.{name}", given, "a public op"))
     if remedy is None:
-        close = get_close_matches(name, {*registry.op_names(), *providers(*OP_KINDS)}, n=3)
+        close = get_close_matches(name, {*registry.op_names(), *providers(*OP_KINDS)}, 3, 0.75)
         hint = "nc.plugins.list() shows what is installed"
         remedy = f"Did you mean {' or '.join(close)}?" if close else hint
     given = "no installed plugin provides this op"
