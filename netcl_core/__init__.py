@@ -141,11 +141,23 @@ _NAMES: Final = {
 _DTYPES: Final = {
     **{
         name: name
-        for name in ("bfloat16", "float16", "float32", "float64", "uint8", "int32", "int64", "bool")
+        for name in (
+            "bfloat16",
+            "float16",
+            "float32",
+            "float64",
+            "uint8",
+            "int8",
+            "int16",
+            "int32",
+            "int64",
+            "bool",
+        )
     },
     "half": "float16",
     "float": "float32",
     "double": "float64",
+    "short": "int16",
     "int": "int32",
     "long": "int64",
 }
@@ -261,7 +273,7 @@ def _ops() -> Any:
 
 def __dir__() -> list[str]:
     """The names of this page, and those of dtypes, installed ops and namespaces."""
-    registry = importlib.import_module("netcl_core.plugins.registry").registry
+    registry = importlib.import_module("netcl_core.plugins.manager").registry
     registry.load(("namespace",))
     spaces = {row.record.name for row in registry.rows("namespace")}
     ops = importlib.import_module("netcl_core.ops.functions").__dir__()

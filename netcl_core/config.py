@@ -49,18 +49,14 @@ def _positive(raw: Any) -> int:
     return number
 
 
-def _tuning(raw: Any) -> str:
-    text = _text(raw).lower()
-    if text not in {"off", "first-use"}:
-        raise ValueError("off or first-use")
-    return text
+def _one_of(*words: str) -> Callable[[Any], str]:
+    def check(raw: Any) -> str:
+        text = _text(raw).lower()
+        if text not in words:
+            raise ValueError(f"{', '.join(words[:-1])} or {words[-1]}")
+        return text
 
-
-def _trust(raw: Any) -> str:
-    text = _text(raw).lower()
-    if text not in {"all", "data", "listed"}:
-        raise ValueError("all, data or listed")
-    return text
+    return check
 
 
 def _lock(raw: Any) -> str | None:
@@ -131,23 +127,23 @@ SETTINGS: dict[str, Setting] = {
             "OpenCL loader. Off: the loader sees only what the system lists.",
         ),
         Setting(
-            "cache",
-            True,
-            _flag,
-            "Whether built OpenCL programs, compiled templates and records of tuning are kept on "
-            "disk.",
+            "cache", True, _flag, "Whether programs, templates and tuning records stay on disk."
         ),
         Setting(
-            "cache-dir",
-            "",
-            _text,
-            "The folder of the disk cache. Empty: the platform's cache folder for netcl.",
+            "cache-dir", "", _text, "The disk cache's folder. Empty: the platform's for netcl."
         ),
         Setting("cache-size-mb", 256, _positive, "The disk cache's bound in MiB."),
         Setting(
+            "build-progress",
+            "auto",
+            _one_of("auto", "on", "off"),
+            "Whether a line on stderr counts kernels whose building takes longer than a second: "
+            "`auto` on a terminal and in a notebook, `on`, or `off`.",
+        ),
+        Setting(
             "tuning",
             "off",
-            _tuning,
+            _one_of("off", "first-use"),
             "`first-use`: where there is no record of tuning, the first call that would use one "
             "measures, which needs the plugin of `netcl tune`. `off`: only that command does. "
             "Records are used in any case.",
@@ -173,16 +169,11 @@ SETTINGS: dict[str, Setting] = {
             f"with `{MARKET_PREFIX}`, what follows will do) or `<distribution>:<plugin>`. Empty: "
             "none; not set: all.",
         ),
-        Setting(
-            "plugins-disable",
-            (),
-            _names,
-            "Plugins not to load, named as in `plugins`.",
-        ),
+        Setting("plugins-disable", (), _names, "Plugins not to load, named as in `plugins`."),
         Setting(
             "trust",
             "all",
-            _trust,
+            _one_of("all", "data", "listed"),
             "Which plugins are loaded that `plugins` does not name. `all`: every one, where "
             "`plugins` is not set. `data`: those that are data, a manifest with templates of "
             "which no line is imported, and the core's own reader of such. `listed`: none.",
@@ -322,9 +313,6 @@ def takes_styles() -> bool:
 def under_test() -> bool:
     """Whether pytest is running a test, which may be about something else than this."""
     return "PYTEST_CURRENT_TEST" in os.environ
-
-
-# -- folders ---------------------------------------------------------------------------
 
 
 def cache_root() -> Path:

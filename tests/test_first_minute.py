@@ -11,6 +11,7 @@ import pytest
 import netcl_core as nc
 from netcl_core import nn
 from netcl_core.errors import ShapeError
+from netcl_core.hardware import building
 
 
 def test_help_and_dir_show_what_there_is() -> None:
@@ -63,3 +64,22 @@ def test_a_notebook_shows_the_message_first() -> None:
 def test_far_names_are_not_suggested() -> None:
     with pytest.raises(AttributeError, match=r"hub.*plugins\.list\(\) shows"):
         _ = nc.hub
+
+
+def test_a_line_counts_kernels_while_they_are_built(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(building.count, "seconds", 2.0)
+    monkeypatch.setattr(building.count, "built", 4)
+    with building.told():  # in a pipe nothing is said
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("NETCL_BUILD_PROGRESS", "on")
+    with building.told():
+        shown = capsys.readouterr().err
+        assert "netcl: building kernel 6, 2 s so far" in shown and "\n" not in shown
+    assert capsys.readouterr().err.strip() == ""  # it is wiped out again
+    monkeypatch.setattr(building.count, "seconds", 0.5)
+    with building.told():
+        pass
+    assert capsys.readouterr().err == ""
