@@ -10,7 +10,7 @@ from netcl_core.dtypes import DTYPES
 from netcl_core.errors import MutationError, message
 from netcl_core.ops.in_place import becomes
 from netcl_core.runtime.kernels import Spec
-from netcl_core.tape.apply import Needs, apply
+from netcl_core.tape.apply import Needs, apply, result_nodes
 from netcl_core.tape.gradients import checked, no_second_derivative, refuse_unrecorded, whole
 from netcl_core.tape.modes import no_grad
 from netcl_core.tape.node import Node
@@ -215,14 +215,10 @@ class _Call:
                 given = f"a saved tensor of shape {x.shape} was changed in place since its forward"
                 remedy = "Call backward before the change, or change a copy"
                 raise MutationError(message(f"backward of {self.name}", given, "as it was", remedy))
-            found.append(self._result(node, index, x) if recorded and index is not None else x)
+            if recorded and index is not None and self._flows[index]:
+                x = result_nodes(node, kept[: len(self.results)])[index]
+            found.append(x)
         return tuple(found)
-
-    def _result(self, node: Node, index: int, value: Tensor) -> Any:
-        living = {each.index: each for each in node.results()}
-        if index in living or not self._flows[index]:
-            return living.get(index, value)
-        return Node(value, self.name, self, frame=node.frame, index=index, source=node)
 
 
 def _entry(x: Any, index: int | None) -> tuple[int | None, Any, int]:

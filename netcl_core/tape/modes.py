@@ -140,17 +140,19 @@ class detect_anomaly:  # noqa: N801 - the name that users know
     A NaN or infinite gradient raises AnomalyError, which names the op and shows
     the user's line that called it. With `check_numerics=True` the gradients of each op are also
     held against finite differences of its forward in float64 on the host, by the plugin that
-    has the namespace `numerics`; docs/errors.md says what that sees and costs. Called without
-    `with` it holds for this thread until `ag.detect_anomaly(False)`.
+    has the namespace `numerics`; docs/errors.md says what that sees and costs. A plain
+    call, `ag.detect_anomaly(True)`, holds for this thread until `ag.detect_anomaly(False)`.
 
     Raises MissingNamespaceError for `check_numerics` where no plugin has it.
     """
 
-    def __init__(self, enable: bool = True, check_numerics: bool = False) -> None:
-        self._mode = _anomaly_mode("detect_anomaly", enable, check_numerics)
+    def __init__(self, enable: bool | None = None, check_numerics: bool = False) -> None:
+        self._mode = _anomaly_mode("detect_anomaly", enable is not False, check_numerics)
         self._outer = Entries()
-        self._called = [thread.anomaly]  # before the call, which the first block ends
-        thread.anomaly = self._mode if self._mode[0] else None
+        self._called: list[Any] = []
+        if enable is not None:  # it holds at once, until the first block ends
+            self._called.append(thread.anomaly)
+            thread.anomaly = self._mode if enable else None
 
     def __enter__(self) -> None:
         self._outer.push(self._called.pop() if self._called else thread.anomaly)
