@@ -58,7 +58,7 @@ def main() -> None:
         seed = nc.tensor(random.standard_normal(shapes[0], dtype=np.float32))
         finish = (lambda: None) if device.queue is None else device.queue.finish
         fused = ag.jit_compile(block_end)
-        plain = ag.jit_compile(block_end, patterns=ag.TrainingGraphCompiler())
+        plain = ag.jit_compile(block_end, patterns=ag.TrainingGraphCompiler.private())
         counts = [each.lower(*tensors).launches for each in (fused, plain)]
         print(f"{device}: bias_dropout_residual_layer_norm, {given.rows} rows of {ROW}")
         print(f"launches {counts[0]} and {counts[1]}")

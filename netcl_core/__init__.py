@@ -55,7 +55,13 @@ if TYPE_CHECKING:
     )
     from netcl_core.tensors.host_data import host_array
     from netcl_core.tensors.host_work import on_host
-    from netcl_core.tensors.random_state import host_generator, manual_seed
+    from netcl_core.tensors.random_state import (
+        get_rng_state,
+        host_generator,
+        manual_seed,
+        set_rng_state,
+    )
+    from netcl_core.tensors.saving import load, save
     from netcl_core.tensors.tensor import Tensor
     from netcl_core.version import API_VERSION
 
@@ -90,8 +96,12 @@ _NAMES: Final = {
     "devices": ("hardware.device_table", "all_devices"),
     "errors": ("errors", ""),
     "hookimpl": ("hookspecs", "hookimpl"),
-    "host_generator": ("tensors.random_state", "host_generator"),
-    "manual_seed": ("tensors.random_state", "manual_seed"),
+    "load": ("tensors.saving", "load"),
+    "save": ("tensors.saving", "save"),
+    **{
+        name: ("tensors.random_state", name)
+        for name in ("get_rng_state", "host_generator", "manual_seed", "set_rng_state")
+    },
     "plugins": ("plugins", ""),
     "on_host": ("tensors.host_work", "on_host"),
     "before_replay": ("runtime.recording", "before_replay"),
@@ -131,11 +141,23 @@ _NAMES: Final = {
 _DTYPES: Final = {
     **{
         name: name
-        for name in ("bfloat16", "float16", "float32", "float64", "uint8", "int32", "int64", "bool")
+        for name in (
+            "bfloat16",
+            "float16",
+            "float32",
+            "float64",
+            "uint8",
+            "int8",
+            "int16",
+            "int32",
+            "int64",
+            "bool",
+        )
     },
     "half": "float16",
     "float": "float32",
     "double": "float64",
+    "short": "int16",
     "int": "int32",
     "long": "int64",
 }
@@ -179,11 +201,13 @@ __all__ = [
     "full",
     "full_like",
     "get_device",
+    "get_rng_state",
     "hookimpl",
     "host_array",
     "host_generator",
     "is_grad_enabled",
     "linspace",
+    "load",
     "manual_seed",
     "no_grad",
     "on_host",
@@ -194,7 +218,9 @@ __all__ = [
     "prefer",
     "promote",
     "random_state",
+    "save",
     "set_grad_enabled",
+    "set_rng_state",
     "tensor",
     "uncaptured",
     "use_device",
@@ -246,7 +272,12 @@ def _ops() -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    """The names of this page, and those of dtypes, installed ops and namespaces."""
+    registry = importlib.import_module("netcl_core.plugins.manager").registry
+    registry.load(("namespace",))
+    spaces = {row.record.name for row in registry.rows("namespace")}
+    ops = importlib.import_module("netcl_core.ops.functions").__dir__()
+    return sorted({*__all__, *spaces, *ops, *_DTYPES, *_SHORT})
 
 
 #: What no namespace can be called: `netcl_core.<name>` is something else.

@@ -9,6 +9,7 @@ are read when they are asked for, so a changed variable counts at once.
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -48,18 +49,14 @@ def _positive(raw: Any) -> int:
     return number
 
 
-def _tuning(raw: Any) -> str:
-    text = _text(raw).lower()
-    if text not in {"off", "first-use"}:
-        raise ValueError("off or first-use")
-    return text
+def _one_of(*words: str) -> Callable[[Any], str]:
+    def check(raw: Any) -> str:
+        text = _text(raw).lower()
+        if text not in words:
+            raise ValueError(f"{', '.join(words[:-1])} or {words[-1]}")
+        return text
 
-
-def _trust(raw: Any) -> str:
-    text = _text(raw).lower()
-    if text not in {"all", "data", "listed"}:
-        raise ValueError("all, data or listed")
-    return text
+    return check
 
 
 def _lock(raw: Any) -> str | None:
@@ -130,23 +127,23 @@ SETTINGS: dict[str, Setting] = {
             "OpenCL loader. Off: the loader sees only what the system lists.",
         ),
         Setting(
-            "cache",
-            True,
-            _flag,
-            "Whether built OpenCL programs, compiled templates and records of tuning are kept on "
-            "disk.",
+            "cache", True, _flag, "Whether programs, templates and tuning records stay on disk."
         ),
         Setting(
-            "cache-dir",
-            "",
-            _text,
-            "The folder of the disk cache. Empty: the platform's cache folder for netcl.",
+            "cache-dir", "", _text, "The disk cache's folder. Empty: the platform's for netcl."
         ),
         Setting("cache-size-mb", 256, _positive, "The disk cache's bound in MiB."),
         Setting(
+            "build-progress",
+            "auto",
+            _one_of("auto", "on", "off"),
+            "Whether a line on stderr counts kernels whose building takes longer than a second: "
+            "`auto` on a terminal and in a notebook, `on`, or `off`.",
+        ),
+        Setting(
             "tuning",
             "off",
-            _tuning,
+            _one_of("off", "first-use"),
             "`first-use`: where there is no record of tuning, the first call that would use one "
             "measures, which needs the plugin of `netcl tune`. `off`: only that command does. "
             "Records are used in any case.",
@@ -172,16 +169,11 @@ SETTINGS: dict[str, Setting] = {
             f"with `{MARKET_PREFIX}`, what follows will do) or `<distribution>:<plugin>`. Empty: "
             "none; not set: all.",
         ),
-        Setting(
-            "plugins-disable",
-            (),
-            _names,
-            "Plugins not to load, named as in `plugins`.",
-        ),
+        Setting("plugins-disable", (), _names, "Plugins not to load, named as in `plugins`."),
         Setting(
             "trust",
             "all",
-            _trust,
+            _one_of("all", "data", "listed"),
             "Which plugins are loaded that `plugins` does not name. `all`: every one, where "
             "`plugins` is not set. `data`: those that are data, a manifest with templates of "
             "which no line is imported, and the core's own reader of such. `listed`: none.",
@@ -323,9 +315,6 @@ def under_test() -> bool:
     return "PYTEST_CURRENT_TEST" in os.environ
 
 
-# -- folders ---------------------------------------------------------------------------
-
-
 def cache_root() -> Path:
     """The configured cache folder, else the platform's for netcl."""
     chosen = get("cache-dir")
@@ -364,16 +353,33 @@ def keep_whole(path: Path, data: bytes) -> None:
     write_whole(path, data)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, whoever else writes it; an OSError names the file."""
+def write_whole(path: Path, *parts: Any, lasting: bool = False) -> None:
+    """Write a file whole or not at all, whoever else writes it; an OSError names the file.
+
+    A file that is replaced keeps its permissions. With `lasting` it is on the disk at the end,
+    whatever happens to the machine then.
+    """
     target = path.resolve()
     aside = target.with_name(f"{target.name}.{os.getpid()}-{get_ident()}.tmp")
     try:
         if target.exists() and not target.is_file():
-            target.write_bytes(data)  # a pipe, such as /dev/stdout
+            with target.open("wb") as pipe:  # such as /dev/stdout
+                pipe.writelines(parts)
             return
-        aside.write_bytes(data)
+        with aside.open("wb") as file:
+            with suppress(FileNotFoundError):
+                aside.chmod(stat.S_IMODE(target.stat().st_mode))
+            file.writelines(parts)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
         aside.replace(target)
+        if lasting and os.name == "posix":
+            folder = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     except OSError as error:
         error.filename, error.filename2 = str(path), None
         raise

@@ -20,7 +20,7 @@ class Dtype:
     `storage` is the OpenCL C type in memory, `compute` the type that arithmetic
     uses: float16 is stored as half and computed in float (vload_half is core
     OpenCL, half arithmetic is an extension), and so is bfloat16, the upper half of
-    a float, for which OpenCL has no type; bool and uint8 are computed in int.
+    a float, for which OpenCL has no type; bool, uint8, int8 and int16 are computed in int.
 
     >>> nc.DTYPES["bfloat16"].wide, nc.DTYPES["float64"].wide
     ('float32', 'float64')
@@ -53,6 +53,8 @@ DTYPES: Final[dict[str, Dtype]] = {
     for row in (
         ("bool", np.bool_, "uchar", "int", 0),
         ("uint8", np.uint8, "uchar", "int", 1),
+        ("int8", np.int8, "char", "int", 1),
+        ("int16", np.int16, "short", "int", 1),
         ("int32", np.int32, "int", "int", 1),
         ("int64", np.int64, "long", "long", 1),
         ("bfloat16", ml_dtypes.bfloat16, "ushort", "float", 2),
@@ -132,6 +134,8 @@ def category_of_scalar(value: bool | int | float) -> int:
 
 def _widest(names: Sequence[str]) -> str:
     found = max(names, key=_ORDER.__getitem__)
+    if found == "int8" and "uint8" in names:
+        return "int16"
     return "float32" if found == "float16" and "bfloat16" in names else found
 
 

@@ -7,6 +7,7 @@ all errors of the project read alike.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import TypeVar
@@ -43,6 +44,13 @@ class NetclError(Exception):
     """
 
     code: str = ""
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the message first, and how it came to it below."""
+        lines = [f"{type(self).__name__}: {self}", *getattr(self, "__notes__", ())]
+        if self.__traceback__ is not None:
+            lines += ["", *"".join(traceback.format_exception(self)).splitlines()]
+        return lines
 
 
 def coded(code: str, error: _Error) -> _Error:
@@ -164,6 +172,10 @@ class RegistrationError(NetclError, ValueError):
 
 class PluginError(NetclError, RuntimeError):
     """A plugin could not be found, imported or registered."""
+
+
+class CheckpointError(NetclError, RuntimeError):
+    """A file of tensors cannot be read, or its state does not fit where it is to be loaded."""
 
 
 class RecordError(NetclError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -11,6 +12,7 @@ import pytest
 from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
+import netcl_core.autograd as ag
 from netcl_core import Device
 from netcl_core.dtypes import DTYPES, category_of_scalar, dtype_name, promote
 from netcl_core.errors import DtypeError
@@ -34,7 +36,7 @@ def test_names(given: Any, name: str) -> None:
     assert dtype_name(given) == name
 
 
-@pytest.mark.parametrize("given", [complex, "complex64", object, "int16", "uint32", "text"])
+@pytest.mark.parametrize("given", [complex, "complex64", object, "uint16", "uint32", "text"])
 def test_other_dtypes_are_refused(given: Any) -> None:
     with pytest.raises(DtypeError, match=r"make: the dtype .* is not supported; expected one of"):
         dtype_name(given, "make")
@@ -102,3 +104,30 @@ def test_python_integers_are_int64(device: Device) -> None:
     assert nc.tensor(3, device).dtype == nc.tensor([], device, int).dtype == "int64"
     assert (nc.tensor([True], device) + 1).dtype == "int64"
     assert (nc.tensor([1], device, "int32") * 2).dtype == "int32"
+
+
+#: Functions of two tensors, by PyTorch and by netcl; those that wrap, and those that index.
+NARROW: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "wrap": lambda library, x, y: (x * y + x) * x - 200,
+    "divide": lambda library, x, y: x // (y + (y == 0)) + x % 7,
+    "bits": lambda library, x, y: (~x & y) ^ (x | y),
+    "rows": lambda library, x, y: library.cumsum(library.sort(x, 1)[0], 1) + library.max(y),
+    "product": lambda library, x, y: library.matmul(x, y.t()),
+    "mixed": lambda library, x, y: x + library.ones(3, 37, dtype=library.uint8),
+    "floats": lambda library, x, y: (x.float() / 3).to(y.dtype) + y[:, :1],
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_narrow_signed_integers_are_those_of_pytorch(name: str, dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    arrays = np.random.default_rng(0).integers(-100, 100, (2, 3, 37)).astype(dtype)
+    wanted = NARROW[name](torch, *map(torch.tensor, arrays))
+    for device in dict.fromkeys([nc.default_device(), nc.get_device("cpu")]):
+        with nc.use_device(device):
+            given = [nc.tensor(array) for array in arrays]
+            compiled = ag.jit_compile(lambda x, y: NARROW[name](nc, x, y))
+            for found in (NARROW[name](nc, *given), compiled(*given)):
+                assert found.dtype == str(wanted.dtype).removeprefix("torch.")
+                np.testing.assert_array_equal(found.numpy(), wanted.numpy())

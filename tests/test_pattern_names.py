@@ -30,7 +30,7 @@ def _on_numpy() -> Iterator[None]:
 def matched(matcher: Any, function: Callable[..., Any], *args: Any) -> dict[str, Any] | None:
     """What a pattern captures in a function; None: it does not match."""
     found: list[dict[str, Any]] = []
-    compiler = TrainingGraphCompiler()
+    compiler = TrainingGraphCompiler.private()
     compiler.register(TrainingPattern("probe", matcher, lambda **captured: found.append(captured)))
     compiler.match(function, *args)
     return found[0] if found else None
@@ -43,7 +43,7 @@ def test_two_names_of_an_op_are_one() -> None:
         for op in (ag.silu, ag.swish):
             assert matched(graph, lambda x, y, op=op: op(x) * y, X, Y) is not None
         assert matched(graph, lambda x, y: ag.sigmoid(x) * y, X, Y) is None
-    compiler = TrainingGraphCompiler()
+    compiler = TrainingGraphCompiler.private()
     graph = OP("mul", (OP("swish", ("x",)), "y"))
     compiler.register(TrainingPattern("p", graph, lambda x, y: ag.mul(y, ag.swish(x))))
     said = ag.jit_compile(lambda x, y: ag.silu(x) * y, patterns=compiler).explain(X, Y)

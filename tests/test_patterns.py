@@ -41,7 +41,7 @@ class Probe:
 
     def __init__(self, matcher: Any, dtypes: Any = ()) -> None:
         self.captured: list[dict[str, Any]] = []
-        self.compiler = TrainingGraphCompiler()
+        self.compiler = TrainingGraphCompiler.private()
         self.compiler.register(TrainingPattern("probe", matcher, self.plan, dtypes=dtypes))
 
     def plan(self, **captured: Any) -> None:
@@ -178,7 +178,7 @@ def test_two_names_may_be_one_value() -> None:
 
 def test_a_whole_group_under_no_grad_is_taken() -> None:
     """Its value passes no gradient on either way."""
-    compiler = TrainingGraphCompiler()
+    compiler = TrainingGraphCompiler.private()
     compiler.register(TrainingPattern("p", OP("exp", (_HALF,)), lambda x: ag.exp(0.5 * x)))
 
     def function(x: Any) -> Any:
@@ -225,7 +225,7 @@ def test_what_is_captured() -> None:
 
 def test_numbers_of_a_call_stay_free() -> None:
     """A captured number builds and traces nothing when it changes; a literal is compared."""
-    compiler = TrainingGraphCompiler()
+    compiler = TrainingGraphCompiler.private()
 
     def plan(x: Any, by: Any) -> Any:
         return ag.mul(ag.exp(x), by)
@@ -265,7 +265,7 @@ def test_an_op_made_of_others_is_one() -> None:
 def test_dropout_keeps_its_random_numbers() -> None:
     """What a planner draws comes in the order in which the function drew it."""
     graph = OP("add", (OP("dropout", ("x",), (("p", Captured("p")), ("training", True))), "y"))
-    compiler = TrainingGraphCompiler()
+    compiler = TrainingGraphCompiler.private()
     compiler.register(
         TrainingPattern("p", graph, lambda x, y, p: ag.add(y, ag.dropout(x, p))),
     )
@@ -362,7 +362,7 @@ def test_a_matching_function_that_is_wrong(matcher: Any, text: str) -> None:
 
 def test_sizes_that_a_matcher_looks_at() -> None:
     """A program for any sizes is not taken where the matcher's answer may differ."""
-    compiler = TrainingGraphCompiler()
+    compiler = TrainingGraphCompiler.private()
 
     def matcher(value: Any) -> Any:
         if value.op == "exp" and value.shape[0] == 3:

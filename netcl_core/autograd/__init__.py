@@ -15,6 +15,7 @@ from netcl_core.autograd.compiler import (
     register_primitive,
 )
 from netcl_core.autograd.debug import debug_tape
+from netcl_core.autograd.function import Function, once_differentiable
 from netcl_core.autograd.graph import CompiledGraph, capture
 from netcl_core.autograd.training_compiler import (
     Captured,
@@ -22,6 +23,7 @@ from netcl_core.autograd.training_compiler import (
     TrainingGraphCompiler,
     TrainingPattern,
     get_training_compiler,
+    planned,
 )
 from netcl_core.codegen.inline import NO_SLOTS, Slots, inlined
 from netcl_core.codegen.reduction import SUM, Combine, reduction_kernels, reduction_stretch
@@ -89,6 +91,7 @@ __all__ = [
     "Combine",
     "CompiledGraph",
     "Geometry",
+    "Function",
     "Implementation",
     "MatchedOp",
     "Node",
@@ -139,8 +142,10 @@ __all__ = [
     "load_width",
     "named_policy",
     "no_grad",
+    "once_differentiable",
     "ones",
     "ones_like",
+    "planned",
     "reduction_kernels",
     "reduction_stretch",
     "register_primitive",
@@ -156,7 +161,15 @@ __all__ = [
 
 
 #: The modules below this one that the documents name.
-_SUBMODULES: Final = ("engine", "compiler", "graph", "training_compiler", "debug", "ops")
+_SUBMODULES: Final = (
+    "engine",
+    "compiler",
+    "function",
+    "graph",
+    "training_compiler",
+    "debug",
+    "ops",
+)
 __getattr__ = _face_of(globals())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.modes import (
     detect_anomaly,
+    is_grad_enabled,
     no_grad,
     set_detect_anomaly,
     set_grad_enabled,
@@ -27,6 +28,7 @@ __all__ = [
     "detect_anomaly",
     "get_current_tape",
     "grad",
+    "is_grad_enabled",
     "no_grad",
     "set_current_tape",
     "set_detect_anomaly",

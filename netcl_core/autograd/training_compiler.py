@@ -12,6 +12,7 @@ from netcl_core.jit.patterns.training import (
     PatternPlan,
     TrainingGraphCompiler,
     get_training_compiler,
+    planned,
 )
 from netcl_core.tensors.functions import functions
 
@@ -22,6 +23,7 @@ __all__ = [
     "TrainingGraphCompiler",
     "TrainingPattern",
     "get_training_compiler",
+    "planned",
 ]
 
 _OP: Final = "fused_weighted_bce_smooth_l1_loss"

@@ -189,8 +189,9 @@ class _Builder:
             value = block.convert(block.truth(value, ctype), "int")
         else:
             value = block.convert(value, compute)
-        if self.types.dtypes[k] == "uint8":
-            value = block.wrap(value, 8)
+        dtype = DTYPES[self.types.dtypes[k]]
+        if dtype.category == 1 and dtype.itemsize < 4:
+            value = block.wrap(value, 8 * dtype.itemsize, dtype.numpy.kind == "i")
         self.values["step", k] = value
         self.scopes.append(scope)
 

@@ -181,10 +181,14 @@ class Block:
         wide = tuple(self.convert(arg, "double") for arg in args)
         return self.convert(self._add(op, wide, "double"), ctype)
 
-    def wrap(self, number: int, bits: int) -> int:
+    def wrap(self, number: int, bits: int, signed: bool) -> int:
         """An integer reduced to its lowest bits, as storing it in a narrow dtype does."""
         ctype = self.values[number].ctype
-        return self._add("&", (number, self.const((1 << bits) - 1, ctype)), ctype)
+        low = self._add("&", (number, self.const((1 << bits) - 1, ctype)), ctype)
+        if not signed:
+            return low
+        top = self.const(1 << (bits - 1), ctype)
+        return self._add("-", (self._add("^", (low, top), ctype), top), ctype)
 
     def live(self, roots: Iterable[int]) -> list[int]:
         """The numbers of the values that the roots need, in order of definition."""

@@ -17,6 +17,7 @@ from typing import Any, Final, final
 from netcl_core import cache
 from netcl_core.cache import Memo
 from netcl_core.errors import BuildError, first_line, message
+from netcl_core.hardware import building
 from netcl_core.hardware.device import Device, is_simulator, opencl_module
 
 
@@ -198,7 +199,8 @@ def load(cl: Any, context: Any, source: str, options: str = "", step: _Step | No
     program = None if binary is None else from_binary(cl, context, binary)
     if program is not None:
         return program
-    program = from_source(cl, context, source, options)
+    with building.told():
+        program = from_source(cl, context, source, options)
     if step is not None:
         program = _made(cl, context, step.run(_binary(cl, program)), options)
     binary = _binary(cl, program)

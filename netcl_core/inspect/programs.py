@@ -12,7 +12,7 @@ from netcl_core.jit.explanation import why_alone as why_alone
 from netcl_core.jit.jit import Jitted as Jitted
 from netcl_core.jit.jit import traced as traced
 from netcl_core.jit.patterns.records import Graph as Graph
-from netcl_core.jit.patterns.records import OwnRows as OwnRows
+from netcl_core.jit.patterns.rows import OwnRows as OwnRows
 from netcl_core.jit.program import DetachStep as DetachStep
 from netcl_core.jit.program import Executable as Executable
 from netcl_core.jit.program import FusedOperatorStep as FusedOperatorStep

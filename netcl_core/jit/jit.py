@@ -21,7 +21,7 @@ from netcl_core.hardware.device_table import default_device
 from netcl_core.jit.arguments import Arguments, Structure, restored
 from netcl_core.jit.entries import MAX_PROGRAMS, Entries, Entry
 from netcl_core.jit.explanation import Lowered, describe, lower, skipped
-from netcl_core.jit.patterns.records import REGISTERED_ROWS, HasRows, PatternRows
+from netcl_core.jit.patterns.rows import REGISTERED_ROWS, HasRows, PatternRows
 from netcl_core.jit.program import Program
 from netcl_core.jit.trace import Trace
 from netcl_core.tape.apply import apply

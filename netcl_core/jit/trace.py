@@ -9,8 +9,8 @@ from typing import Any, Final, final
 from netcl_core.jit.arguments import Arguments, replaced, results_of
 from netcl_core.jit.entries import Entry
 from netcl_core.jit.guards import Guards
-from netcl_core.jit.patterns.records import PatternRows
 from netcl_core.jit.patterns.rewriting import rewritten
+from netcl_core.jit.patterns.rows import PatternRows
 from netcl_core.jit.program import Program
 from netcl_core.jit.resuming import given_back, resume
 from netcl_core.plugins.registry import registry

@@ -24,7 +24,7 @@ from netcl_core.ops.primitive_function import primitive_function
 from netcl_core.plugins.catalogue import how_to_get, providers
 from netcl_core.plugins.kinds import OP_KINDS, SERVING_OPS
 from netcl_core.plugins.registry import registry
-from netcl_core.tape.function_call import apply_op
+from netcl_core.tape.function_call import apply_op, set_fields
 from netcl_core.tape.gradients import move
 from netcl_core.tape.hooks import register_hook, retain_grad
 from netcl_core.tape.tape import backward
@@ -62,6 +62,7 @@ _INTERNAL: Final[dict[str, Callable[..., Any]]] = {
     "assign in place": assign_in_place,
     "copy in place": copy_in_place,
     "set item": set_item,
+    "fields of a node": set_fields,
 }
 
 
@@ -150,7 +151,7 @@ def missing(name: str) -> MissingOpError:
         given = f"it exists for {parts[0].part_of} alone and is no op of its own"
         return MissingOpError(message(f"netcl_core.autograd.{name}", given, "a public op"))
     if remedy is None:
-        close = get_close_matches(name, {*registry.op_names(), *providers(*OP_KINDS)}, n=3)
+        close = get_close_matches(name, {*registry.op_names(), *providers(*OP_KINDS)}, 3, 0.75)
         hint = "nc.plugins.list() shows what is installed"
         remedy = f"Did you mean {' or '.join(close)}?" if close else hint
     given = "no installed plugin provides this op"

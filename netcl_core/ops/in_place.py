@@ -62,6 +62,7 @@ def change_in_place(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
         _become(x, old, new, _own_value(new))
     elif old.call is not None or new.requires_grad or _of_graph(x):
         _keep_saved(old, new, since)
+        _write(x.value, new)
         _record(x, name, old, new)
     else:
         _write(x.value, new)
@@ -109,6 +110,22 @@ def _keep_saved(old: Node, new: Any, since: int) -> None:
     for each in saved:
         if each.memory is memory and id(each) in private:
             each.leave_memory()
+
+
+def becomes(x: Any, old: Any, found: Any, name: str) -> Any:
+    """Let `x`, whose data a Function has changed, be the result of its call; returns `x`.
+
+    `old` is what it was before (see `former_of`). Raises GradientError as `change_in_place` does.
+    """
+    _refuse(x, name)
+    if isinstance(found, Node) and found.call is not None:
+        _record(x, name, old, found)
+    return x
+
+
+def former_of(x: Any) -> Any:
+    """What x is now, for a call that reads it before x becomes its result."""
+    return _former(x, adopts=True)
 
 
 def assign_in_place(x: Any, op: str, other: Any) -> Any:
@@ -236,9 +253,8 @@ def _write(target: Tensor, new: Any) -> None:
 
 
 def _record(x: Any, name: str, old: Any, new: Any) -> None:
-    """Write the new value where others see it, and give x, its base and its views new records."""
+    """Give x, its base and its views new records, now that the memory has the new value."""
     value = x.value
-    _write(value, new)
     others = _others(x)
     if value.geometry is None or not others:
         _become(x, old, new, value)

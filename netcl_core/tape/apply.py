@@ -7,7 +7,6 @@ neighbours in its kernel, or a pair of Python functions.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -16,7 +15,7 @@ from netcl_core.errors import DeviceError, message
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.gradients import no_second_derivative
-from netcl_core.tape.node import Node, user_frame
+from netcl_core.tape.node import Node, user_frame, user_stack
 from netcl_core.tape.state import process, thread
 from netcl_core.tape.tape import Tape, recorder
 from netcl_core.tensors.tensor import Tensor
@@ -116,7 +115,7 @@ def apply(
     flows, saves = call.known.get(needs) or _learn(call, needs)
     tape = state.tape or recorder()
     kept = None
-    if True not in flows or not tape.enabled:
+    if True not in flows or not tape.records:
         if state.differentiated is not None and True in needs:
             _refuse_constant(call, needs, state.differentiated)
         value = call.run(inputs, scalars)
@@ -152,7 +151,7 @@ def apply(
         if type(x) is Node:
             x.used = True
     if (state.anomaly or process.anomaly)[0]:
-        node.creation_trace = traceback.format_stack()[:-1]
+        node.creation_trace = user_stack()
     if tape.implicit:
         node.tape = tape
     else:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
+from netcl_core.plugins.registry import registry
 from netcl_core.tape.apply import Needs, apply
 from netcl_core.tape.gradients import checked, refuse_unrecorded, whole
 from netcl_core.tape.node import Node, caller_name
 from netcl_core.tape.state import thread
 from netcl_core.tape.tape import get_current_tape
+from netcl_core.tensors.functions import functions
 from netcl_core.tensors.tensor import Tensor
 
 _CURRENT: Final = object()
@@ -83,6 +85,41 @@ class FunctionCall:
         return [parts[place] for place in self.places]
 
 
+def set_fields(
+    node: Node,
+    given: Any,
+    more: Any,
+    grad_fn: Callable[..., Sequence[Any]] | None = None,
+    parents: Sequence[Any] = (),
+    grad: Any = None,
+    requires_grad: bool = False,
+    creation_trace: list[str] | None = None,
+) -> None:
+    """Make of a new node what the fields of `Node(value, grad_fn, parents, ...)` say.
+
+    `given` and `more` are what stood second and third: a name, or `grad_fn` and `parents`.
+    """
+    node.op_name, node.call = given, None
+    if callable(given):
+        grad_fn, parents, node.op_name = given, more or parents, None
+    if grad_fn is not None:
+        value = node.value
+        name = node.op_name or "grad_fn"
+        made = apply_op(lambda *_: value, grad_fn, *parents, op_name=name)
+        if isinstance(made, Node):
+            node.take_over(made)
+    elif requires_grad:
+        node.requires_grad_()
+    node.grad, node.creation_trace = grad, creation_trace or node.creation_trace
+
+
+def _is_primitive(name: str, args: Sequence[Any]) -> bool:
+    """Whether a primitive of this name takes as many arguments, so that it can be fused."""
+    registry.load(("primitive",), name)
+    rows = registry.rows("primitive", name)
+    return bool(rows) and rows[0].record.fusible and rows[0].record.arity in (None, len(args))
+
+
 def apply_op(
     fn: Callable[..., Tensor],
     grad_fn: Callable[..., Sequence[Any]] | None,
@@ -111,7 +148,8 @@ def apply_op(
             `ag.grad(..., create_graph=True)` with it on, and has to compute with ops then.
         args: Nodes, Tensors, or plain values.
         tape: The tape to record on; default: the current one; None: record nothing.
-        op_name: The op's name; default: the name of the calling function.
+        op_name: The op's name; default: the name of the calling function. Where a function is
+            compiled and a primitive has this name, it is what is computed there.
         attrs: The op's metadata, for tracers.
         saves: Which arguments `grad_fn` reads (default: all); changing one of these in
             place before backward raises MutationError there.
@@ -121,6 +159,8 @@ def apply_op(
 
     Raises, at backward, GradientError for a wrong number or shape of gradients.
     """
+    if thread.tracer is not None and op_name is not None and _is_primitive(op_name, args):
+        return functions[op_name](*args, **(attrs or {}))
     call = FunctionCall(
         fn, None if tape is None else grad_fn, args, op_name or caller_name(), saves
     )

@@ -9,7 +9,7 @@ from netcl_core import plugins
 from netcl_core.tape.held import held
 from netcl_core.tape.state import Entries, process, thread
 
-#: The namespace whose `check_gradients` checks a node: `(node, upstream, gradients)`.
+#: The namespace whose `Sample()` checks some nodes: `(node, upstream, gradients)`.
 NUMERICS: Final = "numerics"
 
 
@@ -119,7 +119,7 @@ def anomaly_mode() -> AnomalyMode:
 def _anomaly_mode(who: str, enable: bool, check_numerics: bool) -> AnomalyMode:
     if not (enable and check_numerics):
         return bool(enable), None
-    return True, plugins.namespace(NUMERICS, f"{who}(check_numerics=True)").check_gradients
+    return True, plugins.namespace(NUMERICS, f"{who}(check_numerics=True)").Sample()
 
 
 def set_detect_anomaly(enable: bool, check_numerics: bool = False) -> None:
@@ -140,17 +140,22 @@ class detect_anomaly:  # noqa: N801 - the name that users know
     A NaN or infinite gradient raises AnomalyError, which names the op and shows
     the user's line that called it. With `check_numerics=True` the gradients of each op are also
     held against finite differences of its forward in float64 on the host, by the plugin that
-    has the namespace `numerics`; docs/errors.md says what that sees and costs.
+    has the namespace `numerics`; docs/errors.md says what that sees and costs. A plain
+    call, `ag.detect_anomaly(True)`, holds for this thread until `ag.detect_anomaly(False)`.
 
     Raises MissingNamespaceError for `check_numerics` where no plugin has it.
     """
 
-    def __init__(self, enable: bool = True, check_numerics: bool = False) -> None:
-        self._mode = _anomaly_mode("detect_anomaly", enable, check_numerics)
+    def __init__(self, enable: bool | None = None, check_numerics: bool = False) -> None:
+        self._mode = _anomaly_mode("detect_anomaly", enable is not False, check_numerics)
         self._outer = Entries()
+        self._called: list[Any] = []
+        if enable is not None:  # it holds at once, until the first block ends
+            self._called.append(thread.anomaly)
+            thread.anomaly = self._mode if enable else None
 
     def __enter__(self) -> None:
-        self._outer.push(thread.anomaly)
+        self._outer.push(self._called.pop() if self._called else thread.anomaly)
         thread.anomaly = self._mode
 
     def __exit__(self, *exc: object) -> None:

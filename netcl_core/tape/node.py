@@ -9,14 +9,17 @@ from __future__ import annotations
 import itertools
 import linecache
 import sys
+import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from types import CodeType, FrameType
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import GradientError, message
 from netcl_core.plugins.registry import registry
+from netcl_core.tape.grad_fn import grad_fn_of
+from netcl_core.tensors.functions import functions
 from netcl_core.tensors.geometry import Geometry
 from netcl_core.tensors.host_data import Shape
 from netcl_core.tensors.tensor import Tensor
@@ -48,6 +51,14 @@ def user_frame() -> tuple[CodeType, int] | None:
             return frame.f_code, frame.f_lasti
         frame = frame.f_back
     return None
+
+
+def user_stack() -> list[str]:
+    """The stack down to the user's frame, as formatted lines."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _own[frame.f_globals.get("__name__", "")]:
+        frame = frame.f_back
+    return traceback.format_stack(frame)
 
 
 def line_of(frame: tuple[CodeType, int]) -> tuple[str, int]:
@@ -168,6 +179,7 @@ class Node(Tensor):
         frame: tuple[CodeType, int] | None = None,
         index: int = 0,
         source: Node | None = None,
+        **fields: Any,
     ) -> None:
         self.number = next(_numbers)
         self.value = value
@@ -189,6 +201,8 @@ class Node(Tensor):
         self._others: tuple[weakref.ref[Node], ...] = ()
         if source is not None:
             source._know(self)
+        if fields or callable(op_name):  # `Node(value, grad_fn, parents, ...)`, as it is documented
+            functions["fields of a node"](self, op_name, call, **fields)
 
     def _know(self, other: Node) -> None:
         """Note another node of a result of the same call, without keeping it alive."""
@@ -263,22 +277,21 @@ class Node(Tensor):
         return self.call is None
 
     @property
-    def grad_fn(self) -> Callable[..., Sequence[Any]] | None:
-        """`(gradient of this value) -> [gradient per input]`; None for a leaf."""
+    def grad_fn(self) -> Any:
+        """The call that made it: `(gradient of this value) -> [gradient per input]`; else None."""
         if self.call is None:
             return None
-        node, place = self if self.source is None else self.source, self.index
-        node.settle()
-        count = len(self.call.results or (None,))
+        return grad_fn_of(self if self.source is None else self.source, self.index)
 
-        def gradients(grad: Any) -> Sequence[Any]:
-            if not node.inputs:
-                raise walked_before(f"grad_fn of {node.op_name}")
-            grads = [grad if i == place else None for i in range(count)]
-            found: Sequence[Any] = node.call.gradients(node, grads, node.needs)
-            return found
+    def require_saved(self, who: str) -> None:
+        """Raise GradientError if what was saved for the gradients has been let go."""
+        if not self.inputs:
+            raise walked_before(who)
 
-        return gradients
+    @property
+    def name(self) -> str:
+        """What to call it when it is shown: its op, or `leaf`, and when it was made."""
+        return f"{self.op_name or 'leaf'}_{self.number}"
 
     @property
     def parents(self) -> list[Node]:

@@ -9,7 +9,7 @@ from netcl_core.tape.dot import dot
 from netcl_core.tape.node import Node, leaf_node, next_number
 from netcl_core.tape.recorded import recorded_graph
 from netcl_core.tape.reverse import run_backward
-from netcl_core.tape.state import Entries, thread
+from netcl_core.tape.state import Entries, process, thread
 from netcl_core.tensors.tensor import Tensor
 
 
@@ -29,12 +29,22 @@ class Tape:
     """
 
     def __init__(self, retain_grads: bool = False) -> None:
-        self.enabled = True
+        self.records = True  # what `enabled` was set to
         self.retain_grads = retain_grads
         self._nodes: list[Node] = []
         self.implicit = False
         self._first = 0
         self._outer = Entries()
+
+    @property
+    def enabled(self) -> bool:
+        """Whether ops are recorded on it now: not under `no_grad`, nor once it was set to False."""
+        mode = thread.grad
+        return self.records and (process.grad if mode is None else mode)
+
+    @enabled.setter
+    def enabled(self, enabled: bool) -> None:
+        self.records = bool(enabled)
 
     @property
     def nodes(self) -> list[Node]:
@@ -50,7 +60,7 @@ class Tape:
 
     def record(self, node: Node) -> None:
         """Append a node, unless the tape is not enabled."""
-        if not self.enabled:
+        if not self.records:
             return
         if self.implicit:
             node.tape = self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -14,6 +15,7 @@ from netcl_core.hardware.device import Device
 
 #: No memory that can be addressed holds more elements of any dtype.
 _MOST: Final = 1 << 59
+_WHOLE: Final = frozenset(name for name, dtype in DTYPES.items() if dtype.category == 1)
 Array: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]
 
@@ -58,6 +60,7 @@ def split_sizes(
 
     `rest` names what may follow by position. Raises ArgumentError for too many or one given twice.
     """
+    given = [operator.index(x) if _is_scalar(x) else x for x in given]
     if given and isinstance(given[0], Iterable) and not isinstance(given[0], str):
         shape, more = given[0], given[1:]
     else:
@@ -75,6 +78,11 @@ def split_sizes(
     return normalize_shape(options.pop("shape", shape)), options
 
 
+def _is_scalar(value: Any) -> bool:
+    """Whether it is a tensor or array of one whole number, which may be a size."""
+    return getattr(value, "shape", None) == () and str(value.dtype) in _WHOLE
+
+
 def _is_size(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
@@ -82,6 +90,7 @@ def _is_size(value: Any) -> bool:
 def normalize_shape(shape: Any) -> Shape:
     """A shape as a tuple of ints; raises ShapeError if a size is negative or no int."""
     sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    sizes = tuple(operator.index(size) if _is_scalar(size) else size for size in sizes)
     if not all(isinstance(size, (int, np.integer)) and size >= 0 for size in sizes):
         raise ShapeError(message("shape", f"{shape!r}", "non-negative ints"))
     if math.prod(map(int, sizes)) > _MOST:

@@ -146,6 +146,8 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
         }.items()
     },
     "byte": _cast("uint8"),
+    "char": _cast("int8"),
+    "short": _cast("int16"),
     "clone": _clone,
     "contiguous": _contiguous,
     "data_ptr": _data_ptr,

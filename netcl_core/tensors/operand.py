@@ -89,7 +89,30 @@ def _compared(op: str) -> Callable[[Any, Any], Any]:
     return compare
 
 
-class Operand:
+def _on_host(x: Any) -> Any:
+    """Arrays in place of tensors, also in tuples and lists."""
+    if isinstance(x, (tuple, list)):
+        return type(x)(map(_on_host, x))
+    return x.to_host() if isinstance(x, Operand) else x
+
+
+class OperandType(type):
+    """The class of tensors' classes: `Tensor.sum` is the method that `x.sum` is, and is listed."""
+
+    if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
+
+        def __getattr__(cls, name):
+            """Only asked for what is not there: the method of an op."""
+            method = None if name.startswith("_") else METHODS.get(name) or functions.method(name)
+            if method is None:
+                raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+            return method
+
+    def __dir__(cls) -> list[str]:
+        return sorted({*super().__dir__(), *METHODS, *functions.methods()})
+
+
+class Operand(metaclass=OperandType):
     """The face of a Tensor. `value` is the Tensor that holds the data: of a Node another one."""
 
     __slots__ = ()
@@ -176,6 +199,10 @@ class Operand:
         array = self.to_host()
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """A function of NumPy's, of copies on the host: `np.mean(x)`."""
+        return function(*_on_host(args), **{name: _on_host(x) for name, x in kwargs.items()})
+
     def item(self) -> Any:
         """The only element as a Python number; raises ShapeError if there are more."""
         if self.size != 1:
@@ -191,6 +218,10 @@ class Operand:
         return int(self.item())
 
     def __bool__(self) -> bool:
+        if self.size != 1:
+            given = f"the truth of a tensor of shape {self.shape}"
+            remedy = "Use x.any() or x.all(); a tensor of numbers is empty if x.numel() == 0"
+            raise ShapeError(message("bool", given, "one element", remedy))
         return bool(self.item())
 
     def __index__(self) -> int:

@@ -8,11 +8,12 @@ on the order of the work-items.
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -26,6 +27,8 @@ from netcl_core.tensors.tensor import Tensor
 
 _STATE: Final = DTYPES["int64"]
 _lock: Final = threading.Lock()
+#: The bytes of a state's numbers: seed and count, and then those of NumPy's generator, PCG64.
+_WIDTHS: Final = (8, 8, 16, 16, 1, 4)
 
 
 class _Process:
@@ -55,6 +58,57 @@ def manual_seed(n: int) -> None:
     with _lock:
         _process = _Process(int(n))
     on_replay(partial(manual_seed, n))
+
+
+def get_rng_state() -> Tensor:
+    """All that the next random numbers of this process depend on, for `set_rng_state`.
+
+    >>> state = nc.get_rng_state()
+    >>> first = nc.host_generator().integers(1000)
+    >>> nc.set_rng_state(state)
+    >>> bool(nc.host_generator().integers(1000) == first)
+    True
+
+    A uint8 tensor, as PyTorch's. `nc.save` writes it.
+    """
+    with _lock:
+        held: Any = _process.generator.bit_generator.state
+        row = (_process.seed, _process.count, *held["state"].values(), held["has_uint32"],
+               held["uinteger"])  # fmt: skip
+    data = b"".join(x.to_bytes(n, "little") for x, n in zip(row, _WIDTHS, strict=True))
+    return Tensor.from_host(np.frombuffer(data, np.uint8))
+
+
+def set_rng_state(new_state: Any) -> None:
+    """Go on with the random numbers from where `get_rng_state` was called.
+
+    >>> state = nc.get_rng_state()
+    >>> first = nc.rand(2).tolist()
+    >>> nc.set_rng_state(state)
+    >>> nc.rand(2).tolist() == first
+    True
+
+    Raises AttributeValueError for anything else than what it returned.
+    """
+    global _process
+    given = new_state.to_host() if isinstance(new_state, Tensor) else np.asarray(new_state)
+    if given.dtype != np.uint8 or given.shape != (sum(_WIDTHS),):
+        text = f"an array of {given.dtype} of shape {given.shape}"
+        raise AttributeValueError(message("set_rng_state", text, "what get_rng_state() returned"))
+    file = io.BytesIO(given.tobytes())
+    seed, count, state, inc, has_uint32, uinteger = (
+        int.from_bytes(file.read(n), "little") for n in _WIDTHS
+    )
+    made = _Process(seed)
+    made.count = count
+    made.generator.bit_generator.state = {
+        "bit_generator": "PCG64",
+        "state": {"state": state, "inc": inc},
+        "has_uint32": has_uint32,
+        "uinteger": uinteger,
+    }
+    with _lock:
+        _process = made
 
 
 def host_generator() -> np.random.Generator:

@@ -103,6 +103,11 @@ class Tensor(Operand):
         """Whether no call made it."""
         return self.graph is None
 
+    @property
+    def grad_fn(self) -> Any:
+        """The call that made it; None for a leaf."""
+        return None if self.graph is None else self.graph.grad_fn
+
     # Getters in C: every op reads `requires_grad` of its operands.
     memory = property(attrgetter("buffer"))
 

@@ -60,7 +60,7 @@ def pattern(name: str = "grown_pattern", planner: Any = plan, **fields: Any) -> 
 
 
 def compiler_of(*patterns: TrainingPattern) -> TrainingGraphCompiler:
-    compiler = TrainingGraphCompiler()
+    compiler = TrainingGraphCompiler.private()
     for each in patterns:
         compiler.register(each)
     return compiler

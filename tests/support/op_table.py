@@ -30,6 +30,8 @@ PAGE = ROOT / "docs" / "ops.md"
 SHORT = {
     "bool": "b",
     "uint8": "u8",
+    "int8": "i8",
+    "int16": "i16",
     "int32": "i32",
     "int64": "i64",
     "bfloat16": "bf16",

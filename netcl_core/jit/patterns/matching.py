@@ -327,7 +327,7 @@ def _checked(trace: Traced, row: Row, graph: Graph, found: _Found) -> Match | st
 
 def _by_function(trace: Traced, row: Row) -> Iterator[Match | Miss]:
     """What a matching function finds: each live value is shown to it."""
-    for node in trace.live:
+    for node in () if row.record.takes_values else trace.live:
         if not trace.readings(node):
             continue
         try:
@@ -354,7 +354,7 @@ def _given(found: Any, node: TraceNode) -> tuple[Captures, tuple[TraceNode, ...]
 
     The captured values, the results, and whether it said which these are.
     """
-    if found is None:
+    if found is None or isinstance(found, bool):  # that of a function of values
         return None
     several = isinstance(found, tuple) and len(found) == 2
     captured, results = found if several else (found, ())

@@ -1,22 +1,16 @@
-"""What training patterns say: the group of ops that each is for, and what it computes instead.
-
-A compiled function takes them from the registry, or from a list of its own.
-"""
+"""What training patterns say: the group of ops that each is for, and what it computes instead."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias, final, get_args
+from inspect import signature
+from typing import Any, Final, TypeAlias, final, get_args
 
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import RegistrationError, coded, message
 from netcl_core.hardware.device import Device, Kind
-from netcl_core.ops.registering import USER, USER_PRIORITY
 from netcl_core.ops.registrars import OpRegistrar
-from netcl_core.plugins.kinds import KINDS
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.plugins.resolution import decide
 from netcl_core.runtime.rendering import get_template
 
 
@@ -179,7 +173,9 @@ class TrainingPattern:
     Args:
         name: The pattern's name, an identifier.
         matcher: What it matches: the op of the group's value, or a tuple with that of each of
-            several.
+            several. Or a function of values, `(*values) -> bool`, that compiled functions leave
+            alone: `match(*values)`, `plan(*values)` and `ag.planned(name, *values)` ask it, and
+            the planner gets these values.
         planner: `(**captured) -> value`: a function of ops, traced with the captured values by
             name (operands with shape, dtype and device but no data; Python numbers; attributes),
             that gives the group's value: mostly one call of an Operator among `parts`; of a
@@ -246,6 +242,32 @@ class TrainingPattern:
         """Whether its graph has several results."""
         return isinstance(self.matcher, tuple)
 
+    @property
+    def takes_values(self) -> bool:
+        """Whether its matcher is a function of values, and not of one traced value."""
+        if not callable(self.matcher):
+            return False
+        try:
+            given = signature(self.matcher).parameters.values()
+        except (TypeError, ValueError):  # a function that does not tell
+            return False
+        return len(given) != 1 or any(each.kind is each.VAR_POSITIONAL for each in given)
+
+    def accepts(self, *values: Any, **options: Any) -> bool:
+        """Whether its matcher is a function of values, and says True of these."""
+        if not callable(self.matcher):
+            return False
+        try:
+            signature(self.matcher).bind(*values, **options)
+        except (TypeError, ValueError):  # it takes others
+            return False
+        try:
+            return bool(self.matcher(*values, **options) is True)
+        except Exception:
+            if self.takes_values:
+                raise
+            return False  # it is for traced values
+
     def unmet(self, device: Device | None) -> str:
         """Why it is not for a device; empty if it is."""
         if device is None or not self.device_kinds or device.kind in self.device_kinds:
@@ -271,124 +293,3 @@ class PatternRegistrar(OpRegistrar[TrainingPattern]):
         """Raise TemplateError for a template that is missing or no Jinja."""
         for template in record.templates:
             get_template(template)
-
-
-_KIND: Final = "pattern"
-
-
-class PatternRows(Protocol):
-    """Training patterns with their providers."""
-
-    @property
-    def version(self) -> int:
-        """Grows with every change that the registry's version does not count."""
-
-    def all(self) -> Sequence[Row]:
-        """All of them, in the order in which they came."""
-
-    def serving(self, device: Device | None) -> Sequence[Row]:
-        """Those that may apply on a device; of one name several only where nothing decides."""
-
-    def add(self, pattern: TrainingPattern, override: bool) -> None:
-        """Add one; raises RegistrationError for a name that is taken."""
-
-    def remove(self, name: str) -> None:
-        """Remove one that was added here; raises RegistrationError if there is none."""
-
-
-class HasRows(Protocol):
-    """What jit_compile takes: a TrainingGraphCompiler."""
-
-    @property
-    def rows(self) -> PatternRows:
-        """Its patterns."""
-
-
-@final
-class RegisteredRows:
-    """All that are registered: those of plugins, and the user's."""
-
-    version: Final = 0
-
-    def __reduce__(self) -> str:
-        return "REGISTERED_ROWS"
-
-    def all(self) -> Sequence[Row]:
-        registry.load((_KIND,))
-        return registry.rows(_KIND)
-
-    def serving(self, device: Device | None) -> Sequence[Row]:
-        names = dict.fromkeys(row.record.name for row in registry.rows(_KIND))
-        return [row for name in names for row in _winners(name, device)]
-
-    def add(self, pattern: TrainingPattern, override: bool) -> None:
-        registry.load((_KIND,))
-        taken = registry.rows(_KIND, pattern.name)
-        if taken and not override:
-            raise _taken(pattern.name, taken[0].provider)
-        transaction = registry.transaction(USER, override=override)
-        PatternRegistrar(KINDS[_KIND].hook, transaction, USER).add(pattern, USER_PRIORITY)
-        transaction.commit()
-
-    def remove(self, name: str) -> None:
-        if not any(row.provider == USER for row in registry.rows(_KIND, name)):
-            raise _unknown(name)
-        registry.remove(_KIND, name, USER)
-
-
-REGISTERED_ROWS: Final = RegisteredRows()
-
-
-def _winners(name: str, device: Device | None) -> Sequence[Row]:
-    """The row that serves a name on a device; all that are tied where there is a tie."""
-    offers = [row.offer for row in registry.rows(_KIND, name)]
-    decision = decide(
-        name,
-        offers,
-        unfit=lambda offer: registry.limit(offer.owner, device),
-        locked=registry.locked(KINDS[_KIND].lock_key(name), device),
-    )
-    winners = decision.tied if decision.winner is None else (decision.winner,)
-    return [offer.item for offer in winners]
-
-
-@final
-class OwnRows:
-    """Patterns of one compiler alone, which the registry does not know."""
-
-    def __init__(self, rows: Sequence[Row] = ()) -> None:
-        self._rows = list(rows)
-        self.version = 0
-
-    def all(self) -> Sequence[Row]:
-        return tuple(self._rows)
-
-    def serving(self, device: Device | None) -> Sequence[Row]:
-        return tuple(self._rows)
-
-    def add(self, pattern: TrainingPattern, override: bool) -> None:
-        kept = [row for row in self._rows if row.record.name != pattern.name]
-        if len(kept) < len(self._rows) and not override:
-            raise _taken(pattern.name, USER)
-        self._rows = [*kept, Row(_KIND, pattern, USER)]
-        self.version += 1
-
-    def remove(self, name: str) -> None:
-        kept = [row for row in self._rows if row.record.name != name]
-        if len(kept) == len(self._rows):
-            raise _unknown(name)
-        self._rows = kept
-        self.version += 1
-
-
-def _taken(name: str, provider: str) -> RegistrationError:
-    given, remedy = f"{name!r} is provided by {provider} already", "Pass override=True"
-    text = message("TrainingGraphCompiler.register", given, "a new name", f"{remedy} to replace it")
-    return coded("NP307", RegistrationError(text))
-
-
-def _unknown(name: str) -> RegistrationError:
-    given = f"{name!r} was not registered by hand"
-    return RegistrationError(
-        message("TrainingGraphCompiler.unregister", given, "a name that `register` was given")
-    )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
 from netcl_core.hardware.device import Device
 from netcl_core.jit.explanation import forward_sources
 from netcl_core.jit.jit import Jitted, traced
-from netcl_core.jit.patterns.records import REGISTERED_ROWS, OwnRows, PatternRows, TrainingPattern
+from netcl_core.jit.patterns.records import TrainingPattern, wrong
 from netcl_core.jit.patterns.rewriting import Replacement
+from netcl_core.jit.patterns.rows import REGISTERED_ROWS, OwnRows, PatternRows
 from netcl_core.jit.program import Program
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.trace_node import TraceNode
@@ -59,14 +60,15 @@ def _shown(x: Any) -> str:
 class TrainingGraphCompiler:
     """Training patterns that apply to compiled functions.
 
-    `ag.get_training_compiler()` is the one of the process: it has the patterns of all plugins,
-    and what it registers applies to every compiled function. One that is made by hand has nothing
-    but what is registered with it, and applies to functions compiled with it.
+    `ag.TrainingGraphCompiler()` is the one of the process, as is `ag.get_training_compiler()`: it
+    has the patterns of all plugins, and what it registers applies to every compiled function.
+    `TrainingGraphCompiler.private()` has nothing but what is registered with it, and applies to
+    functions compiled with it.
 
     >>> group = ag.MatchedOp("mul", (ag.MatchedOp("add", ("x", "y")), 0.5))
     >>> def plan(x, y):
     ...     return ag.mul(ag.add(y, x), 0.5)
-    >>> compiler = ag.TrainingGraphCompiler()
+    >>> compiler = ag.TrainingGraphCompiler.private()
     >>> compiler.register(ag.TrainingPattern("mean_of_two", group, plan))
     >>> mean = ag.jit_compile(lambda x, y: (x + y) * 0.5, patterns=compiler)
     >>> mean(nc.tensor([1.0]), nc.tensor([4.0])).item()
@@ -75,8 +77,18 @@ class TrainingGraphCompiler:
     mean_of_two (user) in place of add -> mul: x=float32[1], y=float32[1] => float32[1], 1 launches
     """
 
-    def __init__(self) -> None:
-        self._rows: PatternRows = OwnRows()
+    _rows: PatternRows
+
+    def __new__(cls) -> TrainingGraphCompiler:
+        return _PROCESS
+
+    @staticmethod
+    def private() -> TrainingGraphCompiler:
+        """A compiler with nothing but what is registered with it."""
+        return _compiler_of(OwnRows())
+
+    def __reduce__(self) -> Any:
+        return _compiler_of, (self._rows,)
 
     @property
     def rows(self) -> PatternRows:
@@ -100,21 +112,32 @@ class TrainingGraphCompiler:
         """Forget a pattern that `register` was given; raises RegistrationError for any other."""
         self._rows.remove(name)
 
-    def match(
-        self, function: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> TrainingPattern | None:
-        """The first pattern that applies to a function with these arguments; None if none does.
+    def match(self, *args: Any, **kwargs: Any) -> TrainingPattern | None:
+        """The first pattern that applies; None if none does.
+
+        `match(function, *args)` asks for a function with these arguments. `match(*values)` asks
+        the patterns whose matcher takes values: the first that says True.
 
         Raises FusionError if the function cannot be traced.
         """
+        if not _is_function(args):
+            rows = (row.record for row in self._rows.all())
+            return next((each for each in rows if each.accepts(*args, **kwargs)), None)
+        function, args = args[0], args[1:]
         made = next(iter(self._applied(function, args, kwargs).trace.applied), None)
         return None if made is None else made.match.pattern
 
-    def plan(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> PatternPlan | None:
+    def plan(self, *args: Any, **kwargs: Any) -> Any:
         """What that pattern computes there; None if none applies.
+
+        `plan(function, *args)` is a PatternPlan; `plan(*values)` what the planner makes of values.
 
         Raises FusionError if the function cannot be traced.
         """
+        if not _is_function(args):
+            pattern = self.match(*args, **kwargs)
+            return None if pattern is None else pattern.planner(*args, **kwargs)
+        function, args = args[0], args[1:]
         program = self._applied(function, args, kwargs)
         made = next(iter(program.trace.applied), None)
         return None if made is None else _plan(made, program)
@@ -149,13 +172,39 @@ def _spec(x: Any) -> Any:
     return x.read() if type(x) is TracedNumber else x
 
 
-def _of_process() -> TrainingGraphCompiler:
-    made = TrainingGraphCompiler()
-    made._rows = REGISTERED_ROWS
+def _is_function(args: Sequence[Any]) -> bool:
+    return bool(args) and callable(args[0])
+
+
+def _compiler_of(rows: PatternRows) -> TrainingGraphCompiler:
+    if rows is REGISTERED_ROWS and "_PROCESS" in globals():
+        return _PROCESS
+    made = object.__new__(TrainingGraphCompiler)
+    made._rows = rows
     return made
 
 
-_PROCESS: Final = _of_process()
+_PROCESS: Final = _compiler_of(REGISTERED_ROWS)
+
+
+def planned(name: str, *values: Any, **options: Any) -> Any:
+    """What the planner of a pattern makes of values; None where its matcher does not accept them.
+
+    >>> def alike(x, y):
+    ...     return x.shape == y.shape
+    >>> halves = ag.TrainingPattern("halves", alike, lambda x, y: (x + y) / 2)
+    >>> ag.get_training_compiler().register(halves)
+    >>> ag.planned("halves", nc.tensor([1.0]), nc.tensor([4.0])).item()
+    2.5
+
+    Raises RegistrationError for a name that no pattern has.
+    """
+    for row in REGISTERED_ROWS.all():
+        if row.record.name == name:
+            pattern = row.record
+            fits = pattern.accepts(*values, **options)
+            return pattern.planner(*values, **options) if fits else None
+    raise wrong("planned", f"the pattern {name!r}", "the name of a registered one")
 
 
 def get_training_compiler() -> TrainingGraphCompiler:

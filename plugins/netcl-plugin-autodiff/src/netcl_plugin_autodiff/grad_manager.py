@@ -10,7 +10,15 @@ import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import Node
 from netcl_core.errors import ArgumentError, GradientError, message
-from netcl_plugin_autodiff.recording import forget, thread, track
+from netcl_plugin_autodiff.recording import (
+    forget,
+    get_backwarding_grad_manager,
+    thread,
+    track,
+)
+
+#: The module is what `netcl_core.autodiff.grad_manager` is.
+__all__ = ["AttachSpec", "GradManager", "GradManagerGroup", "get_backwarding_grad_manager"]
 
 Callback: TypeAlias = Callable[[Any, Any], Any]
 
@@ -26,7 +34,7 @@ class AttachSpec:
 
     __slots__ = ("callbacks", "tensor")
 
-    def __init__(self, tensor: weakref.ref[Any]) -> None:
+    def __init__(self, tensor: Callable[[], Any] = lambda: None) -> None:
         self.tensor = tensor
         self.callbacks: list[Callback] = []
 
@@ -65,6 +73,8 @@ class GradManager:
         self,
         tensors: Any,
         callbacks: Callback | Iterable[Callback] | None = None,
+        *,
+        callback: Callback | None = None,
     ) -> GradManager:
         """Track a tensor, or several, from now on; returns the manager.
 
@@ -74,11 +84,13 @@ class GradManager:
                 soon as the gradient is complete, while others are still to be computed. What the
                 last one returns is added to `tensor.grad`. Those of earlier calls stay in front.
                 They must not hold the tensor.
+            callback: Another one, called after these.
 
         Raises ArgumentError for what is no tensor or cannot be called, DtypeError for integers.
         """
         given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         chain = [callbacks] if callable(callbacks) else list(callbacks or ())
+        chain += [] if callback is None else [callback]
         for tensor in given:
             if not isinstance(tensor, Tensor):
                 raise _unfit(f"an object of type {type(tensor).__name__} to attach", "a tensor")
@@ -173,10 +185,10 @@ class GradManager:
             self.release()
 
     def _backward(self, ys: Sequence[Any], dys: Sequence[Any] | None) -> None:
-        if dys is not None and len(dys) != len(ys):
+        if ys and dys is not None and len(dys) != len(ys):
             given, expected = f"{len(dys)} of dy", f"{len(ys)}, one for each y"
             raise ArgumentError(message("GradManager.backward", given, expected))
-        pairs = zip(ys, dys or [None] * len(ys), strict=True)
+        pairs = zip(ys, dys or [None] * len(ys), strict=bool(ys))
         useful = [(y, dy) for y, dy in pairs if y.requires_grad]
         specs = [(spec, spec.tensor()) for spec in self._specs.values()]
         living = [(spec.callbacks, tensor) for spec, tensor in specs if tensor is not None]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import repeat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice, repeat
 from typing import Any, Final, final
 
 import numpy as np
@@ -110,6 +110,9 @@ class DataLoader:
         self.device = device
         self.collate_fn = None if collate_fn is default_collate else collate_fn
         self._workers: Workers | None = None
+        self._given = 0  # batches of the pass that began last
+        self._starts: list[Any] | None = None  # states of the generators when it began
+        self._resumed: dict[str, Any] | None = None
         self._choose_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
 
     def _choose_order(
@@ -155,22 +158,86 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         device = get_device(default_device() if self.device is None else self.device)
-        generator = chosen_generator(_WHO, self.generator, None)
-        seed = int(generator.integers(2**62))  # drawn without workers, too: the orders are the same
+        generators, resumed, skipped = self._generators(), self._resumed, 0
+        now = [generator.bit_generator.state for generator in generators]
+        if resumed is not None:
+            self._resumed, skipped = None, resumed["batches"]
+            _set_states(generators, resumed["began"])
+        self._given, self._starts = skipped, [each.bit_generator.state for each in generators]
+        seed = int(generators[0].integers(2**62))  # drawn without workers, too: the same orders
+        parts, make = self._parts(seed, device)
+        for _ in islice(parts, skipped):
+            pass
+        if resumed is not None:  # what was drawn up to there was drawn before the state was saved
+            if not isinstance(self.dataset, IterableDataset):
+                parts = chain(list(islice(parts, 1)), parts)  # has drawn the order by now
+            _set_states(generators, now)
+        for part in parts:
+            self._given += 1
+            yield to_device(make(part), device)
+        self._given, self._starts = 0, None
+
+    def _parts(self, seed: int, device: Device) -> tuple[Iterator[Any], Callable[[Any], Any]]:
+        """What the batches of a pass are made of, and how."""
         batched = self.batch_size is not None or self.batch_sampler is not None
         fetching = Fetching(
             self.dataset, self.collate_fn, batched, self.batch_size or 1, self.drop_last
         )
-        if self.num_workers:
-            yield from self._ahead(fetching, seed, device)
-            return
-        made = (
-            fetching.one_after_the_other()
-            if fetching.iterable
-            else (fetching.of(task) for task in self._tasks(fetching))
+        if self.num_workers:  # whose random numbers follow from the batches that they made
+            return self._ahead(fetching, seed, device), lambda batch: batch
+        if fetching.iterable:
+            return fetching.one_after_the_other(), lambda batch: batch
+        return self._tasks(fetching), fetching.of
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where a pass stands, for `load_state_dict` of a loader in another process.
+
+        >>> loader = data.DataLoader(data.TensorDataset(range(6)), 2, shuffle=True, seed=3)
+        >>> passing = iter(loader)
+        >>> _ = next(passing)
+        >>> state, rest = loader.state_dict(), [x.tolist() for x, in passing]
+        >>> other = data.DataLoader(data.TensorDataset(range(6)), 2, shuffle=True, seed=3)
+        >>> other.load_state_dict(state)
+        >>> [x.tolist() for x, in other] == rest
+        True
+
+        It is that of the pass that began last: how many batches it has given, what the generators
+        of its order were when it began, and what those of the loader's own are now.
+        """
+        now = [each.bit_generator.state for each in self._own_generators()]
+        return {"batches": self._given, "began": self._starts, "generators": now}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Have the next pass go on where another loader's stood, with the batches after that.
+
+        Call it once the random numbers are as they were (`nc.set_rng_state`). Batches that were
+        given are made again where they cannot be skipped: those of workers, whose random numbers
+        follow from them, and those of an IterableDataset.
+
+        Raises ArgumentError for what is no loader's state, or that of one with other generators.
+        """
+        state, own = dict(state_dict), self._own_generators()
+        fits = set(state) == {"batches", "began", "generators"} and len(state["generators"]) == len(
+            own
         )
-        for batch in made:
-            yield to_device(batch, device)
+        if not fits or len(state["began"] or self._generators()) != len(self._generators()):
+            given = f"a state of {', '.join(map(str, state)) or 'nothing'}"
+            expected = f"that of a loader with as many generators of its own ({len(own)})"
+            raise ArgumentError(message(f"{_WHO}.load_state_dict", given, expected))
+        _set_states(own, state["generators"])
+        self._resumed = None if state["began"] is None else state
+
+    def _own_generators(self) -> list[np.random.Generator]:
+        """Those of the orders' generators that are not the process's."""
+        shared = chosen_generator(_WHO, None, None)
+        return [each for each in self._generators() if each is not shared]
+
+    def _generators(self) -> list[np.random.Generator]:
+        """What orders are drawn by, the loader's own first."""
+        inner = getattr(self.batch_sampler, "sampler", None)
+        own = [getattr(x, "generator", None) for x in (self.sampler, self.batch_sampler, inner)]
+        found = [chosen_generator(_WHO, self.generator, None), *own]
+        return list({id(g): g for g in found if isinstance(g, np.random.Generator)}.values())
 
     def _tasks(self, fetching: Fetching) -> Iterator[Any]:
         """What each batch is made of."""
@@ -215,6 +282,11 @@ class DataLoader:
         workers = getattr(self, "_workers", None)
         if workers is not None:
             workers.end()
+
+
+def _set_states(generators: Iterable[np.random.Generator], states: Iterable[Any]) -> None:
+    for generator, state in zip(generators, states, strict=True):
+        generator.bit_generator.state = state
 
 
 def _check_sizes(batch_size: Any, num_workers: Any, timeout: Any, prefetch_factor: Any) -> None:

@@ -102,20 +102,26 @@ class RandomSampler(Sampler[int]):
         if self.replacement:
             yield from _drawn(generator, count, wanted)
             return
+        if wanted > count:  # several orders: see `_own`
+            generator = _own(generator)
         while wanted > 0:
             yield from generator.permutation(count)[:wanted].tolist()
             wanted -= count
 
 
 def _drawn(generator: np.random.Generator, count: int, wanted: int) -> Iterator[int]:
-    """Numbers below `count`, drawn as they are asked for.
-
-    By a generator of their own: workers are ahead, and what else is drawn meanwhile must not
-    change the order.
-    """
-    own = np.random.default_rng(int(generator.integers(2**62)))
+    """Numbers below `count`, drawn as they are asked for."""
+    own = _own(generator)
     for first in range(0, wanted, _CHUNK):
         yield from own.integers(count, size=min(_CHUNK, wanted - first)).tolist()
+
+
+def _own(generator: np.random.Generator) -> np.random.Generator:
+    """A generator for one pass that goes on drawing while it is under way.
+
+    Workers are ahead, and what else is drawn meanwhile must not change the order.
+    """
+    return np.random.default_rng(int(generator.integers(2**62)))
 
 
 @final
@@ -154,7 +160,7 @@ class WeightedRandomSampler(Sampler[int]):
 
     Args:
         weights: One per sample.
-        num_samples: How many are drawn.
+        num_samples: How many are drawn; with replacement as they are asked for.
         replacement: Whether a sample may come twice.
         generator: Draws; default: the process's, which `nc.manual_seed` resets.
     """
@@ -186,9 +192,14 @@ class WeightedRandomSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         generator = chosen_generator("WeightedRandomSampler", self.generator, None)
-        shares = self.weights / self.weights.sum()
-        drawn = generator.choice(len(shares), self.num_samples, replace=self.replacement, p=shares)
-        yield from drawn.tolist()
+        if not self.replacement:
+            shares = self.weights / self.weights.sum()
+            yield from generator.choice(len(shares), self.num_samples, False, shares).tolist()
+            return
+        own, ends = _own(generator), np.cumsum(self.weights)
+        for first in range(0, self.num_samples, _CHUNK):
+            places = own.random(min(_CHUNK, self.num_samples - first)) * ends[-1]
+            yield from np.searchsorted(ends, places, side="right").tolist()
 
 
 @final

@@ -15,7 +15,7 @@ ALL = uniform(-3, 3)
 POSITIVE = uniform(0.1, 4)
 AWAY = uniform(0.5, 3)
 TWO = (ALL, ALL)
-BITS = ("bool", "uint8", "int32", "int64")
+BITS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 SPOILED = {
     "non-finite on Portable": "PoCL's vector sine of a small value is off by 0.01 if a lane "
     "beside it is huge or infinite"
@@ -97,7 +97,7 @@ CASES: Sequence[Case] = [
     Case("pow", (POSITIVE, ALL), "pow", specials=MILD, dtypes=FLOATS,
          skip={"refusal": "whole numbers have a case of their own"}),
     Case("pow", (whole(-3, 3), whole(0, 5)), "pow", note="whole",
-         dtypes=("bool", "uint8", "int32", "int64"), differentiable=False,
+         dtypes=("bool", "uint8", "int8", "int16", "int32", "int64"), differentiable=False,
          skip={"refusal": "the floating dtypes have a case of their own"}),
     Case("maximum", TWO, "maximum"),
     Case("minimum", TWO, "minimum"),
@@ -122,13 +122,13 @@ CASES: Sequence[Case] = [
     Case("remainder", (ALL, AWAY), "remainder", specials=MILD, dtypes=FLOATS,
          skip={"refusal": "whole numbers have a case of their own"} | CANCELLED),
     Case("remainder", (whole(-30, 30), whole(1, 7)), "remainder", note="whole",
-         dtypes=("uint8", "int32", "int64"), differentiable=False,
+         dtypes=("uint8", "int8", "int16", "int32", "int64"), differentiable=False,
          skip={"refusal": "the floating dtypes have a case of their own"}),
     Case("floor_divide", (ALL, AWAY), "floor_divide", specials=MILD, dtypes=FLOATS,
          differentiable=False,
          skip={"refusal": "whole numbers have a case of their own"}),
     Case("floor_divide", (whole(-30, 30), whole(1, 7)), "floor_divide", note="whole",
-         dtypes=("uint8", "int32", "int64"), differentiable=False,
+         dtypes=("uint8", "int8", "int16", "int32", "int64"), differentiable=False,
          skip={"refusal": "the floating dtypes have a case of their own"}),
     Case("logical_not", (whole(-1, 1),), "logical_not", note="zeros", differentiable=False),
     Case("where", (ALL, ALL, ALL), lambda t, c, x, y: t.where(c != 0, x, y), gradients=(1, 2)),

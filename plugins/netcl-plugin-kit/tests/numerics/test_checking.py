@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import anomaly_figures as figures
@@ -12,6 +13,7 @@ from netcl_plugin_kit.testing import usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_core import numerics
 from netcl_core.errors import AnomalyError
 from netcl_core.hardware.device_table import get_device
 
@@ -305,3 +307,27 @@ def test_wrongs_are_wrong() -> None:
     assert set(found) == {*figures.FACTORS, figures.ONE}
     assert host(found[-1.0][0]) == [-1, 0, -2]
     assert found[1.01][1] is None
+
+
+# -- its share of the time ---------------------------------------------------------------
+
+
+def test_a_training_is_sampled_and_says_so() -> None:
+    x, w = leaf(np.ones((8, 8))), leaf(np.eye(8))
+
+    def step() -> float:
+        begin = perf_counter()
+        for _ in range(20):
+            ag.sum(ag.tanh(ag.matmul(x, w))).backward()
+        return perf_counter() - begin
+
+    step()
+    plain = min(step() for _ in range(3))
+    mode = ag.detect_anomaly(check_numerics=True)
+    sample = mode._mode[1]
+    with mode:
+        with pytest.warns(numerics.NumericsSampled, match="from here on a"):
+            step()
+        checked_steps = min(step() for _ in range(3))
+    assert 3 <= sample.compared < sample.seen == 240
+    assert checked_steps < 60 * plain  # 20 on a machine that does nothing else

@@ -55,7 +55,7 @@ def of_equation(equation: str, *shapes: Any, dtypes: Any = FLOATS) -> Case:
 ORDER = "PyTorch multiplies three operands in another order where opt_einsum is installed"
 MORE = {"refusal": "it takes whatever its parts take, and one case has whole numbers"}
 EINSUM: Sequence[Case] = [
-    of_equation("bij,bkj->bik", (3, 5, 7), (3, 2, 7), dtypes=("uint8", "int32", "int64", *FLOATS)),
+    of_equation("bij,bkj->bik", (3, 5, 7), (3, 2, 7), dtypes=(*INTEGERS, *FLOATS)),
     of_equation("...ij,jk", (2, 1, 5, 7), (7, 3)),
     of_equation("iij,j->ji", (4, 4, 3), (3,)),
     of_equation("ij,kj,li->lk", (4, 5), (3, 5), (2, 4)),
@@ -68,7 +68,7 @@ PRODUCTS: Sequence[Case] = [
     Case("outer", (X, X), "outer", shapes=[[(5,), (7,)], [(0,), (3,)]], dtypes=ALL),
     Case("dot", (X, X), "dot", shapes=[[(17,)] * 2, [(0,)] * 2], dtypes=FLOATS,
          skip={"refusal": "whole numbers have a case of their own"}),
-    Case("dot", (X, X), note="whole", shapes=[[(17,)] * 2], dtypes=("uint8", "int32", "int64"),
+    Case("dot", (X, X), note="whole", shapes=[[(17,)] * 2], dtypes=INTEGERS,
          torch="dot", differentiable=False,
          skip={"refusal": "the floating dtypes have a case of their own"}),
     Case("addmm", (X, X, X), "addmm", shapes=[[(5, 3), (5, 7), (7, 3)], [(3,), (2, 0), (0, 3)]],

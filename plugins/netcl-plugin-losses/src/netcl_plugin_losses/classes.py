@@ -14,7 +14,9 @@ from netcl_core import DTYPES, Spec, widened
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_losses.arguments import FLOATING
 
-INDICES: Final = {"uint8": "uchar", "int32": "int", "int64": "long"}
+INDICES: Final = {
+    name: DTYPES[name].storage for name in ("uint8", "int8", "int16", "int32", "int64")
+}
 #: Targets with ignored indices that were read and found fine: their version, the ignored index and
 #: the number of classes; by identity, since targets compare element by element.
 _fine: Final[dict[int, tuple[int, int, int]]] = {}

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 
 import netcl_core.autograd as ag
 from netcl_core import Tensor
-from netcl_core.errors import ArgumentError, DtypeError, message
+from netcl_core.errors import ArgumentError, DtypeError, ShapeError, message
 
 _numbers: Final = itertools.count()
 
@@ -105,6 +105,9 @@ class Hooked:
         """
         return _added(self, "backward", hook, prepend)
 
+    #: PyTorch's older name, for hooks of a module's last op; here they are the module's.
+    register_backward_hook = register_full_backward_hook
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; every subclass that is called writes its own."""
         raise NotImplementedError(
@@ -112,8 +115,13 @@ class Hooked:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._hooks:
-            return self.forward(*args, **kwargs)
+        try:
+            return self._hooked(args, kwargs) if self._hooks else self.forward(*args, **kwargs)
+        except (ShapeError, DtypeError) as error:
+            _name_layer(error, self)
+            raise
+
+    def _hooked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for each in _of(self, "before"):
             args, kwargs = _before(self, each, args, kwargs)
         watch = _BackwardWatch(self, _of(self, "backward"))
@@ -124,6 +132,18 @@ class Hooked:
             changed = each.function(self, *seen)
             output = output if changed is None else changed
         return watch.left(output)
+
+
+def _name_layer(error: Exception, module: Any) -> None:
+    """Say in an error's text in which layer it was raised, and where that stands."""
+    text, layer, inner, path = getattr(error, "_of_layer", (str(error), "", None, ""))
+    if inner is None:
+        layer = f"{type(module).__name__}({'' if module._modules else module.extra_repr()})"
+    else:
+        name = next((name for name, each in module._modules.items() if each is inner), "")
+        path = f"{name}.{path}".strip(".")
+    error._of_layer = text, layer, module, path  # type: ignore[attr-defined]
+    error.args = (f"{text} In the layer {path + ': ' if path else ''}{layer}.",)
 
 
 def _of(module: Hooked, kind: str) -> list[_Hook]:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from netcl_core import Tensor, host_array
-from netcl_core.errors import NetclError, message
+from netcl_core.errors import CheckpointError, message
 from netcl_plugin_nn.torch_states import array_of, is_torch
 from netcl_plugin_nn.uninitialized import Uninitialized
 
 
-class StateError(NetclError, RuntimeError):
+class StateError(CheckpointError):
     """A state does not fit a module; nothing was changed."""
 
 

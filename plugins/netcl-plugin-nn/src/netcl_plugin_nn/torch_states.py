@@ -1,13 +1,12 @@
 """States of PyTorch's: its tensors as arrays, and a module's state as its tensors.
 
-Nothing here imports torch but what makes its tensors or reads its files.
+Nothing here imports torch but what makes its tensors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,19 +73,10 @@ def _tensor(torch: Any, value: Tensor) -> Any:
     return torch.from_numpy(array)
 
 
-def read_torch_file(path: Path) -> Any:
-    """What is in a file that `torch.save` wrote; only tensors are read, no code is run.
-
-    Raises TorchMissingError if PyTorch is not installed.
-    """
-    torch = _torch(f"nn.load({str(path)!r})")
-    return torch.load(path, map_location="cpu", weights_only=True)
-
-
 def _torch(who: str) -> Any:
     try:
         return import_module("torch")
     except ImportError as error:
-        given, expected = "PyTorch is not installed", "it for its tensors and files"
-        remedy = "Install torch, or save the weights as safetensors where it is"
+        given, expected = "PyTorch is not installed", "it for its tensors"
+        remedy = "Install torch, or save the weights with nc.save"
         raise TorchMissingError(message(who, given, expected, remedy)) from error

@@ -14,7 +14,7 @@ from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, messa
 from netcl_plugin_tensor.axes import axis, whole
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX
 
-_INTEGERS: Final = ("uint8", "int32", "int64")
+_INTEGERS: Final = ("uint8", "int8", "int16", "int32", "int64")
 #: More numbers than any memory counts are a mistake.
 _MOST: Final = 1 << 31
 

@@ -27,7 +27,7 @@ from netcl_plugin_tensor.views import BITS, strides_of, whole
 _TEMPLATE: Final = "tensor/elements.cl.j2"
 #: Elements per work-item of a CPU.
 _CHUNK: Final = 256
-_INTEGERS: Final = ("uint8", "int32", "int64")
+_INTEGERS: Final = ("uint8", "int8", "int16", "int32", "int64")
 
 
 # -- picking and putting ------------------------------------------------------------------------

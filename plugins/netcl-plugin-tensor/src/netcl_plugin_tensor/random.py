@@ -21,7 +21,7 @@ from netcl_plugin_tensor.axes import plain_shape, whole
 _CHUNK: Final = 1024
 #: The bits of a uniform number: as many as the dtype holds for all of [0, 1).
 _BITS: Final = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
-_INTEGERS: Final = ("uint8", "int32", "int64")
+_INTEGERS: Final = ("uint8", "int8", "int16", "int32", "int64")
 
 
 def rand(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:

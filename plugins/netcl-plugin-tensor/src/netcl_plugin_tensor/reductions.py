@@ -29,7 +29,7 @@ _LOWEST = {"float": "-INFINITY", "double": "-INFINITY", "int": "INT_MIN", "long"
 _HIGHEST = {"float": "INFINITY", "double": "INFINITY", "int": "INT_MAX", "long": "LONG_MAX"}
 MAX: Final = Combine("max", "(a > b || a != a) ? a : b", _LOWEST)
 MIN: Final = Combine("min", "(a < b || a != a) ? a : b", _HIGHEST)
-_INTEGERS: Final = ("bool", "uint8", "int32", "int64")
+_INTEGERS: Final = ("bool", "uint8", "int8", "int16", "int32", "int64")
 
 
 def _bind(name: str) -> Callable[..., Any]:

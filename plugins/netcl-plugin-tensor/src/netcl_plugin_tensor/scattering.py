@@ -17,7 +17,7 @@ from netcl_plugin_tensor.selecting import ADD_AT_INDEX, check_index, collected
 from netcl_plugin_tensor.strided import copy
 from netcl_plugin_tensor.views import whole
 
-_INDICES: Final = ("uint8", "int32", "int64")
+_INDICES: Final = ("uint8", "int8", "int16", "int32", "int64")
 
 
 def _bind(x: Any, index: Any, src: Any, dim: int) -> Any:

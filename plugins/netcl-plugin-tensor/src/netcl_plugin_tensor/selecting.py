@@ -25,7 +25,7 @@ from netcl_plugin_tensor.line_sums import MOST, add_lines, line_context, line_nu
 from netcl_plugin_tensor.strided import fill
 
 TEMPLATE: Final = "tensor/lines.cl.j2"
-_INDICES: Final = ("uint8", "int32", "int64")
+_INDICES: Final = ("uint8", "int8", "int16", "int32", "int64")
 #: Ops that found the places themselves: none is out of range, and no device is asked for them.
 _FOUND: Final = ("max", "sort")
 #: More classes than any memory holds are a mistake.

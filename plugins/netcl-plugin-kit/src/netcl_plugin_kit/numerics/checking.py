@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from typing import Any
+from time import perf_counter
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -14,7 +16,55 @@ from netcl_plugin_kit.numerics.elementwise_trial import ElementwiseTrial
 from netcl_plugin_kit.numerics.exact_forward import exact_forward
 from netcl_plugin_kit.numerics.gradient_trial import Doubt, GradientTrial
 
-__all__ = ["check_gradients", "find_doubt"]
+__all__ = ["NumericsSampled", "Sample", "check_gradients", "find_doubt"]
+
+#: How many times the rest may the comparisons take; the rest, with the look for NaN and with what
+#: a look at the host costs, is itself up to ten times a plain step.
+_MOST: Final = 1.0
+
+
+class NumericsSampled(UserWarning):
+    """`check_numerics` compares only some gradients from here on."""
+
+
+@final
+class Sample:
+    """What `detect_anomaly(check_numerics=True)` calls for each node: it compares some of them.
+
+    The first of each op with these shapes and dtypes is compared in any case, and all others as
+    long as comparing has taken less time than the rest, which makes some 20 times a plain step.
+
+    Attributes:
+        compared: How many nodes were, of how many `seen`.
+    """
+
+    def __init__(self) -> None:
+        self.compared = self.seen = 0
+        self._kinds: set[Any] = set()
+        self._began = perf_counter()
+        self._spent = 0.0
+
+    def __call__(
+        self, node: Any, upstream: Sequence[Any], gradients: Sequence[Tensor | None]
+    ) -> None:
+        self.seen += 1
+        begin = perf_counter()
+        kind = node.op_name, *[(x.shape, x.dtype) for x in node.inputs]
+        if kind in self._kinds and self._spent > _MOST * (begin - self._began - self._spent):
+            if self.compared == self.seen - 1:
+                text = (
+                    f"check_numerics: {self.compared} gradients were compared; from here on a "
+                    "sample, so that a training takes at most 20 times as long as plainly"
+                )
+                warnings.warn(text, NumericsSampled, stacklevel=2)
+            return
+        self._kinds.add(kind)
+        self.compared += 1
+        check_gradients(node, upstream, gradients)
+        self._spent += perf_counter() - begin
+
+    def __repr__(self) -> str:
+        return f"<check_numerics: {self.compared} of {self.seen} gradients compared>"
 
 
 def check_gradients(node: Any, upstream: Sequence[Any], gradients: Sequence[Tensor | None]) -> None:

@@ -16,7 +16,7 @@ from netcl_core.inspect.data import is_floating as is_floating
 #: gradient; integer and bool arrays (indices, masks) stay as they are.
 Sampler: TypeAlias = Callable[[np.random.Generator, Shape], Array]
 
-INTEGERS: Final = ("uint8", "int32", "int64")
+INTEGERS: Final = ("uint8", "int8", "int16", "int32", "int64")
 #: Zeros of both signs, ties, kinks, infinities, NaN.
 MILD: Final = (0.0, -0.0, 1.0, -1.0, 3.0, -3.0, 0.5, 2.5, np.inf, -np.inf, np.nan)
 #: And arguments with which a formula cancels or overflows.

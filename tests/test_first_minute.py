@@ -1,0 +1,85 @@
+"""What a newcomer sees: help, names, and the texts of the usual mistakes."""
+
+from __future__ import annotations
+
+import pydoc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import netcl_core as nc
+from netcl_core import nn
+from netcl_core.errors import ShapeError
+from netcl_core.hardware import building
+
+
+def test_help_and_dir_show_what_there_is() -> None:
+    text = pydoc.render_doc(nc.Tensor)
+    for name in ("softmax(x, dim=-1)", "clone", "backward", "add_"):
+        assert name in text
+    assert nc.Tensor.exp(nc.zeros(1)).item() == 1
+    assert not hasattr(nc.Tensor, "no_such_method") and not hasattr(nc.Tensor, "_repr_html_")
+    assert {"nn", "optim", "relu", "float32", "autocast", "Tensor"} <= set(dir(nc))
+
+
+def test_the_truth_of_many_elements() -> None:
+    x = nc.ones(2)
+    with pytest.raises(ShapeError, match=r"Use x\.any\(\) or x\.all\(\)"):
+        bool(x > 0)
+    assert bool((x > 0).all())
+
+
+def test_a_shape_error_names_the_layer() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(4, 2))
+            self.body[2].register_forward_hook(lambda *_: None)
+
+        def forward(self, x: Any) -> Any:
+            return self.body(x)
+
+    for model, where in ((Net(), r"body\.2: "), (nn.Linear(4, 2), "")):
+        with pytest.raises(ShapeError, match=rf"^linear: .*In the layer {where}Linear\(in_feat"):
+            model(nc.ones(1, 3))
+
+
+def test_sizes_may_be_tensors_and_numpy_takes_tensors() -> None:
+    assert nc.zeros(nc.tensor(3), 2).shape == nc.ones((nc.tensor(3), 2)).shape == (3, 2)
+    x = nc.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert np.mean(x) == 2.5 and np.std(x, axis=0).tolist() == [1.0, 1.0]
+    assert np.concatenate([x, x]).shape == (4, 2)
+
+
+def test_a_notebook_shows_the_message_first() -> None:
+    with pytest.raises(ShapeError) as caught:
+        nn.Linear(4, 2)(nc.ones(1, 3))
+    caught.value.add_note("a note")
+    lines = caught.value._render_traceback_()
+    assert lines[0].startswith("ShapeError: linear: x of shape") and lines[1] == "a note"
+    assert any("test_a_notebook" in line for line in lines[2:])
+
+
+def test_far_names_are_not_suggested() -> None:
+    with pytest.raises(AttributeError, match=r"hub.*plugins\.list\(\) shows"):
+        _ = nc.hub
+
+
+def test_a_line_counts_kernels_while_they_are_built(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(building.count, "seconds", 2.0)
+    monkeypatch.setattr(building.count, "built", 4)
+    with building.told():  # in a pipe nothing is said
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("NETCL_BUILD_PROGRESS", "on")
+    with building.told():
+        shown = capsys.readouterr().err
+        assert "netcl: building kernel 6, 2 s so far" in shown and "\n" not in shown
+    assert capsys.readouterr().err.strip() == ""  # it is wiped out again
+    monkeypatch.setattr(building.count, "seconds", 0.5)
+    with building.told():
+        pass
+    assert capsys.readouterr().err == ""
