@@ -18,7 +18,7 @@ from netcl_core.tape.recorded_gradients import (
     gradients_of,
     leaf,
 )
-from netcl_core.tape.state import thread
+from netcl_core.tape.state import casting_by, thread
 from netcl_core.tape.tape import Tape
 from netcl_core.tensors.random_state import given_again, noted
 from netcl_core.tensors.tensor import Tensor
@@ -107,14 +107,9 @@ class CheckpointCall:
             args[place] = each
         count = len(args) - len(self._names)
         since = next_number()
-        outer, thread.amp = thread.amp, self._amp and self._amp.again()
-        try:
-            with forward_again(), Tape():
-                found = self._function(
-                    *args[:count], **dict(zip(self._names, args[count:], strict=True))
-                )
-        finally:
-            thread.amp = outer
+        kwargs = dict(zip(self._names, args[count:], strict=True))
+        with casting_by(self._amp and self._amp.again()), forward_again(), Tape():
+            found = self._function(*args[:count], **kwargs)
         results = list(found) if isinstance(found, (tuple, list)) else [found]
         if not results or not all(isinstance(x, Tensor) for x in results):
             given = f"a function that returned {type(found).__name__}"
