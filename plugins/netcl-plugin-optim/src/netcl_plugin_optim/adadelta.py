@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, final
 
-import numpy as np
-
 from netcl_plugin_optim.ruled import RuledOptimizer
 from netcl_plugin_optim.settings import AtLeast0, Share, settings
 
@@ -47,22 +45,3 @@ class Adadelta(RuledOptimizer):
         *,
         maximize: bool = False,
     ) -> None: ...
-
-    def update(
-        self,
-        p: Any,
-        g: Any,
-        *,
-        square_avg: Any,
-        acc_delta: Any,
-        lr: float,
-        rho: float,
-        one_minus_rho: float,
-        eps: float,
-    ) -> None:
-        square_avg *= rho
-        square_avg += one_minus_rho * g * g
-        g *= np.sqrt(acc_delta + eps) / np.sqrt(square_avg + eps)
-        acc_delta *= rho
-        acc_delta += one_minus_rho * g * g
-        p -= lr * g

@@ -59,7 +59,3 @@ class Adagrad(RuledOptimizer):
     def _fresh(self, group: Group, p: Tensor) -> dict[str, Any]:
         begin = group["initial_accumulator_value"]
         return {"sum": np.full(p.shape, begin)} if begin else {}
-
-    def update(self, p: Any, g: Any, *, sum: Any, rate: float, eps: float) -> None:
-        sum += g * g
-        p -= rate * g / (np.sqrt(sum) + eps)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, final
 
-import numpy as np
-
 from netcl_plugin_optim.groups import Group
 from netcl_plugin_optim.means import TwoMeans, root_correction, step_size
 from netcl_plugin_optim.settings import AtLeast0, Betas, settings
@@ -60,22 +58,6 @@ class Adam(TwoMeans):
             "step_size": step_size(group, steps),
             "root_correction": root_correction(group, steps),
         }
-
-    def _move(
-        self,
-        p: Any,
-        g: Any,
-        exp_avg: Any,
-        exp_avg_sq: Any,
-        *,
-        step_size: float,
-        root_correction: float,
-        eps: float,
-        max_exp_avg_sq: Any = None,
-    ) -> None:
-        if max_exp_avg_sq is not None:
-            exp_avg_sq = np.maximum(max_exp_avg_sq, exp_avg_sq, out=max_exp_avg_sq)
-        p -= step_size * exp_avg / (np.sqrt(exp_avg_sq) / root_correction + eps)
 
 
 @final

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, final
 
-import numpy as np
-
 from netcl_plugin_optim.groups import Group
 from netcl_plugin_optim.means import step_size
 from netcl_plugin_optim.ruled import RuledOptimizer
@@ -53,20 +51,3 @@ class Adamax(RuledOptimizer):
 
     def _counted(self, group: Group, steps: int) -> dict[str, float]:
         return {"step_size": step_size(group, steps)}
-
-    def update(
-        self,
-        p: Any,
-        g: Any,
-        *,
-        exp_avg: Any,
-        exp_inf: Any,
-        step_size: float,
-        one_minus_beta1: float,
-        beta2: float,
-        eps: float,
-    ) -> None:
-        exp_avg += one_minus_beta1 * (g - exp_avg)
-        exp_inf *= beta2
-        np.maximum(exp_inf, np.abs(g) + eps, out=exp_inf)
-        p -= step_size * exp_avg / exp_inf

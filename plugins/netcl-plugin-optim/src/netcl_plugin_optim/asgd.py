@@ -66,8 +66,3 @@ class ASGD(RuledOptimizer):
     def _extras(self, group: Group, steps: int) -> dict[str, Any]:
         upcoming = self._counted(group, steps + 1)
         return {name: upcoming[name] for name in ("eta", "mu")}
-
-    def update(self, p: Any, g: Any, *, ax: Any, eta: float, mu: float, remaining: float) -> None:
-        p *= remaining
-        p -= eta * g
-        ax += p - ax if mu == 1 else mu * (p - ax)

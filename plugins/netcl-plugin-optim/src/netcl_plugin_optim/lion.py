@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, final
 
-import numpy as np
-
 from netcl_plugin_optim.ruled import RuledOptimizer
 from netcl_plugin_optim.settings import AtLeast0, Betas, settings
 
@@ -49,16 +47,3 @@ class Lion(RuledOptimizer):
         *,
         maximize: bool = False,
     ) -> None: ...
-
-    def update(
-        self,
-        p: Any,
-        g: Any,
-        *,
-        exp_avg: Any,
-        lr: float,
-        one_minus_beta1: float,
-        one_minus_beta2: float,
-    ) -> None:
-        p -= lr * np.sign(exp_avg + one_minus_beta1 * (g - exp_avg))
-        exp_avg += one_minus_beta2 * (g - exp_avg)

@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable
 from typing import Any, ClassVar, final
 
-import numpy as np
-
 from netcl_plugin_optim.groups import Group
 from netcl_plugin_optim.means import TwoMeans, step_size
 from netcl_plugin_optim.powers import power
@@ -54,19 +52,6 @@ class RAdam(TwoMeans):
     def _counted(self, group: Group, steps: int) -> dict[str, float]:
         rectified = _rectified(group["betas"][1], steps)
         return {"step_size": step_size(group, steps), "rectified": rectified}
-
-    def _move(
-        self,
-        p: Any,
-        g: Any,
-        exp_avg: Any,
-        exp_avg_sq: Any,
-        *,
-        step_size: float,
-        rectified: float,
-        eps: float,
-    ) -> None:
-        p -= step_size * exp_avg * (rectified / (np.sqrt(exp_avg_sq) + eps) if rectified else 1)
 
 
 def _rectified(beta2: float, steps: int) -> float:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, final
 
-import numpy as np
-
 from netcl_plugin_optim.ruled import RuledOptimizer
 from netcl_plugin_optim.settings import AtLeast0, Share, settings
 
@@ -56,30 +54,3 @@ class RMSprop(RuledOptimizer):
         *,
         maximize: bool = False,
     ) -> None: ...
-
-    def update(
-        self,
-        p: Any,
-        g: Any,
-        *,
-        square_avg: Any,
-        momentum_buffer: Any = None,
-        grad_avg: Any = None,
-        lr: float,
-        alpha: float,
-        one_minus_alpha: float,
-        eps: float,
-        momentum: float,
-    ) -> None:
-        square_avg *= alpha
-        square_avg += one_minus_alpha * g * g
-        spread = square_avg
-        if grad_avg is not None:
-            grad_avg += one_minus_alpha * (g - grad_avg)
-            spread = np.maximum(square_avg - grad_avg * grad_avg, 0)
-        g /= np.sqrt(spread) + eps
-        if momentum_buffer is not None:
-            momentum_buffer *= momentum
-            momentum_buffer += g
-            g = momentum_buffer
-        p -= lr * g

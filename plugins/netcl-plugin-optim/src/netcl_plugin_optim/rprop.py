@@ -55,23 +55,3 @@ class Rprop(RuledOptimizer):
 
     def _fresh(self, group: Group, p: Tensor) -> dict[str, Any]:
         return {"step_size": np.full(p.shape, group["lr"])}
-
-    def update(
-        self,
-        p: Any,
-        g: Any,
-        *,
-        prev: Any,
-        step_size: Any,
-        etaminus: float,
-        etaplus: float,
-        step_size_min: float,
-        step_size_max: float,
-    ) -> None:
-        product = g * prev
-        factor = np.where(product > 0, etaplus, np.where(product < 0, etaminus, 1))
-        step_size *= factor.astype(g.dtype)
-        np.clip(step_size, step_size_min, step_size_max, out=step_size)
-        np.copyto(g, 0, where=product < 0)
-        p -= (np.greater(g, 0).astype(g.dtype) - np.less(g, 0)) * step_size  # NaN has no sign
-        prev[...] = g

@@ -64,21 +64,3 @@ class SGD(RuledOptimizer):
 
     def _counted(self, group: Group, steps: int) -> dict[str, float]:
         return {"share": 1.0 if steps == 1 else 1.0 - group["dampening"]}
-
-    def update(
-        self,
-        p: Any,
-        g: Any,
-        *,
-        momentum_buffer: Any = None,
-        nesterov: bool,
-        lr: float,
-        momentum: float,
-        share: float,
-    ) -> None:
-        direction = g
-        if momentum_buffer is not None:
-            momentum_buffer *= momentum
-            momentum_buffer += share * g
-            direction = g + momentum * momentum_buffer if nesterov else momentum_buffer
-        p -= lr * direction
