@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netcl_core.errors import missing_name
+from netcl_plugin_autodiff.checkpoint import checkpoint
 from netcl_plugin_autodiff.grad_manager import AttachSpec, GradManager, GradManagerGroup
 from netcl_plugin_autodiff.recording import get_backwarding_grad_manager
 
-__all__ = ["AttachSpec", "GradManager", "GradManagerGroup", "get_backwarding_grad_manager"]
+__all__ = [
+    "AttachSpec",
+    "GradManager",
+    "GradManagerGroup",
+    "checkpoint",
+    "get_backwarding_grad_manager",
+]
 
 if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
 
