@@ -21,7 +21,7 @@ from twins import Classifier, Network, Twin, WeightedSum, alike, equal, floats, 
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import nn, optim
+from netcl_core import autodiff, nn, optim
 from netcl_core.autograd.graph import CompiledGraph
 from netcl_core.errors import AttributeValueError, ReplayError
 from netcl_core.runtime.commands import HostCommand
@@ -214,7 +214,7 @@ def test_a_checkpoint_draws_the_same_numbers_twice(device: nc.Device) -> None:
 
         def step(x: Any) -> Any:
             w.grad = None
-            hidden = ag.checkpoint(lambda w, x: ag.tanh(ag.dropout(w * x, 0.5)), w, x)
+            hidden = autodiff.checkpoint(lambda w, x: ag.tanh(ag.dropout(w * x, 0.5)), w, x)
             loss = ag.sum(ag.dropout(hidden, 0.2))
             loss.backward()
             return loss

@@ -11,7 +11,7 @@ from threads import in_threads
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import nn
+from netcl_core import autodiff, nn
 from netcl_core.errors import PluginError, RegistrationError
 from netcl_core.runtime.stream import StreamWrapper, stream_of, use_stream
 
@@ -276,7 +276,7 @@ def test_a_checkpoint_computes_again_in_the_same_dtypes() -> None:
         return ag.softmax(ag.matmul(ag.matmul(x, w), w), 1) * values(2, 4, seed=5)
 
     found = []
-    for call in (block, lambda x: ag.checkpoint(block, x)):
+    for call in (block, lambda x: autodiff.checkpoint(block, x)):
         w.grad = None
         with ag.casting(HALF):
             ag.matmul(x, w)  # so that a cast is there already

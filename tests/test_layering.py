@@ -136,11 +136,11 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_tools", "netcl_plugin_tools.commands"): "the same",
     ("netcl_plugin_tools", "netcl_plugin_tools.graph.tape_svg"): "the same",
     (
-        "netcl_plugin_kit.check.command",
+        "netcl_plugin_kit.commands",
         "netcl_plugin_kit.check.check_output",
     ): "the same",
     (
-        "netcl_plugin_tools.graph.command",
+        "netcl_plugin_tools.commands",
         "netcl_plugin_tools.graph.graph_output",
     ): "the same",
     (
@@ -151,28 +151,28 @@ ACCEPTED_IN_PLUGINS = {
         "netcl_plugin_kit.check.pytest_plugin",
         "netcl_plugin_kit.check.collectors",
     ): "pytest imports it in all runs",
-    ("netcl_plugin_tools.lock.command", "netcl_plugin_tools.lock.run"): "loads devices",
-    ("netcl_plugin_tools.tune.command", "netcl_plugin_tools.tune.tuning"): "the same",
+    ("netcl_plugin_tools.commands", "netcl_plugin_tools.lock.run"): "loads devices",
+    ("netcl_plugin_tools.commands", "netcl_plugin_tools.tune.tuning"): "the same",
     ("netcl_plugin_kit.testing", "?"): "PEP 562: pytest is needed for tests alone",
     ("netcl_plugin_kit.testing.reference", "torch"): "optional and slow",
     ("netcl_plugin_tools.graph.dot", "pygraphviz"): "an extra, for drawings alone",
-    ("netcl_plugin_kit.speed.command", "netcl_plugin_kit.speed.comparing"): "the same",
+    ("netcl_plugin_kit.commands", "netcl_plugin_kit.speed.comparing"): "the same",
     (
-        "netcl_plugin_tools.settings.command",
+        "netcl_plugin_tools.commands",
         "netcl_plugin_tools.settings.switching",
     ): "the same",
     (
-        "netcl_plugin_tools.settings.command",
+        "netcl_plugin_tools.commands",
         "netcl_plugin_tools.settings.preferring",
     ): "the same",
-    ("netcl_plugin_tools.cache.command", "netcl_plugin_tools.cache.folder"): "the same",
-    ("netcl_plugin_kit.why.command", "netcl_plugin_kit.why.telling"): "the same",
+    ("netcl_plugin_tools.commands", "netcl_plugin_tools.cache.folder"): "the same",
+    ("netcl_plugin_kit.commands", "netcl_plugin_kit.why.telling"): "the same",
     (
-        "netcl_plugin_kit.kernels.command",
+        "netcl_plugin_kit.commands",
         "netcl_plugin_kit.kernels.showing",
     ): "the same",
     (
-        "netcl_plugin_kit.kernels.command",
+        "netcl_plugin_kit.commands",
         "netcl_plugin_kit.kernels.listing",
     ): "the same",
     ("netcl_plugin_kit.new.command", "netcl_plugin_kit.new.names"): "the same",
@@ -181,7 +181,7 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_plugin_tools.matrix.command", "netcl_plugin_tools.matrix.run"): "the same",
     ("netcl_plugin_tools.matrix.command", "netcl_plugin_tools.matrix.report"): "the same",
     (
-        "netcl_plugin_tools.catalogue.command",
+        "netcl_plugin_tools.commands",
         "netcl_plugin_tools.catalogue.build",
     ): "`netcl --help` loads neither Pygments nor Markdown",
 }

@@ -281,7 +281,7 @@ def test_order(device: Any, op: str, dtype: str, order: tuple[str, ...]) -> None
 
 
 def test_devices_that_do_not_agree_say_nothing_of_all() -> None:
-    more = DevicePart({"gelu": {ANY_DTYPE: ("netcl-plugin-b",)}})
+    more = DevicePart({"gelu": {ANY_DTYPE: ("netcl-plugin-b",)}}, {})
     lock = replace(SAMPLE, devices={**SAMPLE.devices, "Q | E": more})
     assert lock.order("gelu", None) == () and lock.order("gelu", D()) == ("netcl-plugin-a",)
     assert lock.knows("gelu") and not lock.knows("matmul") and not lock.knows("relu")

@@ -138,7 +138,7 @@ def give() -> Iterator[Callable[..., None]]:
 
 
 def hold(device: str, op: str, dtype: str, *order: str) -> None:
-    registry.hold_to(Lock(Pin(VERSION), {}, {device: DevicePart({op: {dtype: order}})}))
+    registry.hold_to(Lock(Pin(VERSION), {}, {device: DevicePart({op: {dtype: order}}, {})}))
 
 
 def test_who_serves_an_op(give: Callable[..., None]) -> None:
@@ -181,7 +181,7 @@ def test_who_brings_a_policy_and_a_pattern(on_numpy: None) -> None:
         for name in names:
             assert found[name] == {ANY_DTYPE: ("fast",)}
         slow = {ANY_DTYPE: ("slow",)}
-        part = DevicePart(dict.fromkeys(names, slow))
+        part = DevicePart(dict.fromkeys(names, slow), {})
         registry.hold_to(Lock(Pin(VERSION), {}, {"NumPy": part}))
         assert (ag.named_policy("locked_policy").storage, compiled(x).item()) == ("float16", 1)
         for name in ("locked_policy", "locked_pattern"):
@@ -234,8 +234,8 @@ def test_devices_may_differ(give: Callable[..., None]) -> None:
     give("fast", primitive("local_op", 2), priority=5)
     offers = [row.offer for row in registry.op_rows("local_op")]
     parts = {
-        "NumPy": DevicePart({"local_op": {ANY_DTYPE: ("slow",)}}),
-        "P | D": DevicePart({"local_op": {ANY_DTYPE: ("fast",)}}),
+        "NumPy": DevicePart({"local_op": {ANY_DTYPE: ("slow",)}}, {}),
+        "P | D": DevicePart({"local_op": {ANY_DTYPE: ("fast",)}}, {}),
     }
     registry.hold_to(Lock(Pin(VERSION), {}, parts))
     device: Any = FakeDevice()
@@ -293,7 +293,7 @@ def test_a_locked_choice_that_is_gone(site: Site) -> None:
 def test_a_misfit_is_an_error_on_demand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    (tmp_path / "netcl.lock").write_text(text_of(Lock(Pin("0.0.1"))))
+    (tmp_path / "netcl.lock").write_text(text_of(Lock(Pin("0.0.1"), {}, {})))
     monkeypatch.chdir(tmp_path)
     with pytest.warns(PluginWarning, match=r"NP504: netcl-core: .* locked is 0.0.1. Install the"):
         locking.hold([])
@@ -330,7 +330,10 @@ def test_a_misfit_is_found_before_anything_is_imported(site: Site) -> None:
     ("content", "said"),
     [
         ("<<<<<<< ours\n", "NP501: netcl.lock: it is no JSON"),
-        (text_of(Lock(Pin("1"))).replace('"schema": 2', '"schema": 7'), "NP502: netcl.lock: schem"),
+        (
+            text_of(Lock(Pin("1"), {}, {})).replace('"schema": 2', '"schema": 7'),
+            "NP502: netcl.lock: schem",
+        ),
     ],
 )
 def test_a_broken_lock_is_named_and_breaks_nothing(site: Site, content: str, said: str) -> None:
@@ -359,7 +362,7 @@ def test_without_autoload_nothing_is_held_to(site: Site) -> None:
 @pytest.mark.parametrize("variables", [{}, {"NETCL_LOCK_STRICT": "1"}])
 def test_the_doctor_says_what_does_not_fit(site: Site, variables: dict[str, str]) -> None:
     """However strict the lock is."""
-    site.lock.write_text(text_of(Lock(Pin("0.0.1"))))
+    site.lock.write_text(text_of(Lock(Pin("0.0.1"), {}, {})))
     done = site.run("-W", "error", "-m", "netcl_core.cli.start", "doctor", "--json", **variables)
     report = json.loads(done.stdout)
     (check,) = [each for each in report["checks"] if each["name"] == "lock file"]

@@ -117,7 +117,7 @@ def test_a_device_that_is_not_locked_is_a_note() -> None:
     run()
     path = Path("netcl.lock")
     lock = locks.read(path)
-    path.write_text(text_of(locks.Lock(lock.core, lock.plugins, {"P | far": DevicePart()})))
+    path.write_text(text_of(locks.Lock(lock.core, lock.plugins, {"P | far": DevicePart({}, {})})))
     check = run("--check")
     assert check.exit_code == 0 and "note: NumPy: here, but not locked" in check.stdout
 

@@ -22,7 +22,7 @@ from netcl_plugin_tools.lock.text import text_of
 
 from netcl_core import config
 
-SAMPLE = Lock(Pin("0.1.1", "c0"), {"netcl-plugin-a": Pin("1.0", "a0")})
+SAMPLE = Lock(Pin("0.1.1", "c0"), {"netcl-plugin-a": Pin("1.0", "a0")}, {})
 
 
 # -- what is installed -----------------------------------------------------------------
@@ -43,7 +43,7 @@ def plugins_of(site: Path) -> list[Distribution]:
 
 def lock_of(site: Path) -> Lock:
     installed = by_name(plugins_of(site))
-    return Lock(pin(core()), {name: pin(one) for name, one in installed.items()})
+    return Lock(pin(core()), {name: pin(one) for name, one in installed.items()}, {})
 
 
 def codes(lock: Lock, site: Path) -> list[tuple[str, str]]:

@@ -102,7 +102,6 @@ def test_the_search_finds_who_records() -> None:
 TRACERS = {
     "netcl_core/tape/apply.py": "it is the one place that asks",
     "netcl_core/tape/state.py": "it holds the thread's tracer",
-    "netcl_core/tape/checkpoint.py": "a trace keeps nothing anyway, and goes through it",
     "netcl_core/tape/reverse.py": "a backward pass ends the trace",
     "netcl_core/tape/hooks.py": "a hook ends the trace",
     "netcl_core/tape/function_call.py": "a pair of functions by a primitive's name is that one",
@@ -117,6 +116,9 @@ TRACERS = {
     "netcl_core/autograd/compiler.py": "the same",
     "netcl_core/ops/casting.py": "casts a value once for all uses in a trace",
     "netcl_core/inspect/programs.py": "shows them to tools",
+    "plugins/netcl-plugin-autodiff/src/netcl_plugin_autodiff/checkpoint.py": (
+        "a trace keeps nothing anyway, and goes through it"
+    ),
     "plugins/netcl-plugin-kit/src/netcl_plugin_kit/testing/policies.py": (
         "looks at the dtypes of a trace"
     ),

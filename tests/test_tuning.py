@@ -18,6 +18,8 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_kit.kernels.sources import sources_of
+from netcl_plugin_kit.testing.forcing import forced, untuned
+from netcl_plugin_tools.tune.records import forget, text_of, write
 from netcl_plugin_tunable import DEFAULT, space
 from tuned import BETTER, CLASS, NAME, Offer, X, here, offering, own_folder
 
@@ -25,7 +27,6 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.cli import doctor, main
 from netcl_core.ops import tuning_records
-from netcl_core.ops.tuning import forced, untuned
 from netcl_core.ops.tuning_records import Place
 from netcl_core.plugins.registry import registry
 
@@ -65,17 +66,17 @@ def test_a_record_takes_effect_at_once(
     x = nc.tensor(X)
     wanted = X * (1 if compiled else 2)
     np.testing.assert_array_equal(function(x).numpy(), wanted)
-    tuning_records.write(here(), BETTER, 3.5)
+    write(here(), BETTER, 3.5)
     for _ in range(2):
         np.testing.assert_array_equal(function(x).numpy(), wanted)
-    tuning_records.forget([here()])
+    forget([here()])
     np.testing.assert_array_equal(function(x).numpy(), wanted)
     assert seen == [DEFAULT, BETTER, DEFAULT]
 
 
 def test_a_record_is_for_its_class_of_shapes(offer: Offer, seen: list[dict[str, Any]]) -> None:
     scaled = offer()
-    tuning_records.write(here("float32[128]"), BETTER, 2.0)
+    write(here("float32[128]"), BETTER, 2.0)
     for size in (64, 65, 128, 129):
         scaled(np.ones(size, "float32"))
     assert seen == [DEFAULT, BETTER, BETTER, DEFAULT]
@@ -83,7 +84,7 @@ def test_a_record_is_for_its_class_of_shapes(offer: Offer, seen: list[dict[str, 
 
 def test_another_process_finds_it(offer: Offer, python: Callable[..., str]) -> None:
     offer()
-    tuning_records.write(here(), BETTER, 2.0)
+    write(here(), BETTER, 2.0)
     code = f"""
 import netcl_core as nc, netcl_core.autograd as ag, numpy as np, netcl_plugin_tunable
 nc.plugins.register(netcl_plugin_tunable.plugin, "tunable")
@@ -135,7 +136,7 @@ def test_what_cannot_be_used_is_ignored_with_a_reason(
     name: str, offer: Offer, seen: list[dict[str, Any]]
 ) -> None:
     scaled = offer()
-    tuning_records.write(here(), BETTER, 2.0)
+    write(here(), BETTER, 2.0)
     path = tuning_records.path_of(here())
     content, text = DAMAGED[name]
     if callable(content):
@@ -191,7 +192,7 @@ def test_settings_that_do_not_fit_are_ignored(offer: Offer, seen: list[dict[str,
         return "64 do not fit above 16,000" if long else None
 
     scaled = offer(space(fits=fits))
-    tuning_records.write(here(), BETTER, 2.0)
+    write(here(), BETTER, 2.0)
     for size in (16_000, 16_001):  # of one class
         scaled(np.ones(size, "float32"))
     assert seen == [BETTER, DEFAULT]
@@ -200,8 +201,8 @@ def test_settings_that_do_not_fit_are_ignored(offer: Offer, seen: list[dict[str,
 
 def test_the_doctor_counts_records_and_names_damaged_files(offer: Offer) -> None:
     offer()
-    tuning_records.write(here(), BETTER, 2.0)
-    tuning_records.write(here("float32[2]"), BETTER, 2.0)
+    write(here(), BETTER, 2.0)
+    write(here("float32[2]"), BETTER, 2.0)
     (tuning_records.folder() / "odd.json").write_text("odd")
     tuning_records.path_of(here()).rename(tuning_records.folder() / "moved.json")
     tuning, device = doctor.collect().tuning, nc.default_device()
@@ -241,7 +242,7 @@ def ship(tmp_path: Path) -> Callable[..., Path]:
         if not (package / "templates").exists():
             (package / "templates").symlink_to(SUPPORT / "netcl_plugin_tunable" / "templates")
         record = tuning_records.Record(here(), BETTER, 1.5, "2026-01-02")
-        data = json.loads(tuning_records.as_json([record]))
+        data = json.loads(text_of([record]))
         data["records"][0].update(fields)
         path = package / "tuning" / "some.json"
         path.write_text(json.dumps(data))
@@ -261,7 +262,7 @@ def test_shipped_records_serve_after_the_user_s(
     scaled(X)
     said = str(nc.plugins.why("scaled", X.shape))
     assert "shipped as tuning/some.json, measured on 2026-01-02: 1.50 times as fast" in said
-    tuning_records.write(here(), {"span": 16, "waste": 0}, 2.0)
+    write(here(), {"span": 16, "waste": 0}, 2.0)
     scaled(X)
     assert seen == [BETTER, {"span": 16, "waste": 0}]
 
@@ -299,12 +300,13 @@ def test_a_damaged_shipped_file_is_named(offer: Offer, ship: Callable[..., Path]
 WRITER = """
 import sys
 from netcl_core.ops import tuning_records
+from netcl_plugin_tools.tune.records import write
 number, count = map(int, sys.argv[1:])
 print("ready", flush=True)
 for i in range(count):
     for shapes in (f"own {number} {i}", f"shared {i % 5}"):
         place = tuning_records.Place("p", "d", "v", "a:b:c", shapes)
-        tuning_records.write(place, {"n": number}, 1.0 + i)
+        write(place, {"n": number}, 1.0 + i)
 """
 
 
@@ -351,7 +353,7 @@ def test_what_cannot_be_written_serves_this_process(
         monkeypatch.setenv("NETCL_CACHE", "0")
     else:
         tuning_records.folder().write_text("")
-    tuning_records.write(here(), BETTER, 2.0)
+    write(here(), BETTER, 2.0)
     scaled(X)
     assert seen == [BETTER] and not tuning_records.folder().is_dir()
     assert [each.place for each in tuning_records.all_own()[0]] == [here()]
@@ -363,7 +365,7 @@ def test_what_cannot_be_written_serves_this_process(
 def test_forced_settings_hold_within(offer: Offer, seen: list[dict[str, Any]]) -> None:
     scaled = offer(space(fits=lambda request, s: "no" if s == {"span": 64, "waste": 400} else None))
     x = nc.tensor(X)
-    tuning_records.write(here(), {"span": 16, "waste": 0}, 2.0)
+    write(here(), {"span": 16, "waste": 0}, 2.0)
     with pytest.raises(KeyError), forced(NAME, {"waste": 400}):
         scaled(x)
         with forced(NAME, {"span": 64}):  # with the default's 400 it does not fit
@@ -379,7 +381,7 @@ def test_where_nothing_is_to_be_tuned_records_do_not_count(
     offer: Offer, seen: list[dict[str, Any]]
 ) -> None:
     scaled = offer()
-    tuning_records.write(here(), BETTER, 2.0)
+    write(here(), BETTER, 2.0)
     with untuned():
         said = sources_of("scaled", inputs=[nc.Spec(X.shape, "float32")])
         scaled(X)

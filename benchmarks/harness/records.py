@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, final
 
+from netcl_market.records import read
 from netcl_plugin_kit.writing import write_text
 
 from netcl_core.errors import ArgumentError, message
@@ -141,25 +142,11 @@ def load(path: Path) -> Record:
         data = json.loads(path.read_text(encoding="utf-8"))
         if (data["kind"], data["schema"]) != (_KIND, SCHEMA):
             raise ValueError(f"kind {data['kind']!r}, schema {data['schema']!r}")
-        return _record(data)
+        record: Record = read(Record, data)
+        return record
     except (OSError, ValueError, KeyError, TypeError) as error:
         expected = f"a record of `python benchmarks --json`, schema {SCHEMA}"
         raise ArgumentError(message("bench", f"{path}: {error}", expected)) from error
-
-
-def _record(data: Mapping[str, Any]) -> Record:
-    results = tuple(
-        Result(
-            each["item"],
-            each["case"],
-            {name: Outcome(**outcome) for name, outcome in each["outcomes"].items()},
-            each["limit"],
-            each["limit_seconds"],
-            each["needs"],
-        )
-        for each in data["results"]
-    )
-    return Record(data["date"], data["device"], data["versions"], data["settings"], results)
 
 
 def latest(path: Path, device: str) -> Record:

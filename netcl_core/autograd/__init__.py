@@ -45,7 +45,6 @@ from netcl_core.ops.implementations import (
 from netcl_core.ops.operator_function import as_operand
 from netcl_core.ops.operators import Operator, composite
 from netcl_core.runtime.recording import check_data
-from netcl_core.tape.checkpoint import checkpoint
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread, is_one
 from netcl_core.tape.modes import (
@@ -119,7 +118,6 @@ __all__ = [
     "capture",
     "casting",
     "check_data",
-    "checkpoint",
     "composite",
     "debug_tape",
     "detect_anomaly",

@@ -1,9 +1,9 @@
 """Which implementation serves a call, with which settings, and why.
 
 `explain` gives the reasons for a call as an `Explanation`; `offers_of` lists who could serve an
-op. A tuner, entered with `tuning_by`, is offered each choice of settings while calls run, and
-the records of what was measured are read and written by `own_records`, `write_record` and
-`forget_records`.
+op. A `Tuner`, entered with `tuning_by`, may set the settings of calls, and meets the calls that it
+wants while they run. `own_records` are the user's; who changes one at `record_path` says so to
+`hold_record`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from netcl_core.ops.amp_policies import Rule as Rule
 from netcl_core.ops.choosing import offers_of as offers_of
 from netcl_core.ops.choosing import unfit as unfit
 from netcl_core.ops.functions import missing as missing
-from netcl_core.ops.tuners import Offered as Offered
-from netcl_core.ops.tuners import tuning_by as tuning_by
 from netcl_core.ops.tuning import ChosenSettings as ChosenSettings
+from netcl_core.ops.tuning import Offered as Offered
+from netcl_core.ops.tuning import Tuner as Tuner
 from netcl_core.ops.tuning import default_of as default_of
-from netcl_core.ops.tuning import forced as forced
 from netcl_core.ops.tuning import misfit as misfit
 from netcl_core.ops.tuning import told as told
-from netcl_core.ops.tuning import untuned as untuned
+from netcl_core.ops.tuning import tuning_by as tuning_by
+from netcl_core.ops.tuning_records import FORM as FORM
 from netcl_core.ops.tuning_records import HERE as HERE
+from netcl_core.ops.tuning_records import VERSION as VERSION
 from netcl_core.ops.tuning_records import Place as Place
 from netcl_core.ops.tuning_records import Record as Record
 from netcl_core.ops.user_errors import MISTAKES as MISTAKES
@@ -32,5 +33,5 @@ from netcl_core.ops.why import of_offers as of_offers
 from netcl_core.ops.why import why as why
 from netcl_core.tensors.functions import functions as functions
 
-own_records, write_record, forget_records = _records.all_own, _records.write, _records.forget
-records_as_json, records_folder = _records.as_json, _records.folder
+own_records, hold_record = _records.all_own, _records.hold
+records_folder, record_path = _records.folder, _records.path_of

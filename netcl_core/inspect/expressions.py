@@ -30,6 +30,7 @@ from netcl_core.codegen.expressions import Name as Name
 from netcl_core.codegen.expressions import Number as Number
 from netcl_core.codegen.expressions import folded as folded
 from netcl_core.codegen.expressions import is_mask as is_mask
+from netcl_core.codegen.expressions import parse as parse
 from netcl_core.codegen.expressions import shortened as shortened
 from netcl_core.codegen.expressions import to_c as to_c
 from netcl_core.codegen.expressions import walk as walk

@@ -13,7 +13,6 @@ from netcl_core.codegen.lowering import Plan
 from netcl_core.dtypes import DTYPES
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.residuals import is_given_away
-from netcl_core.ops.tuners import offer
 from netcl_core.runtime.kernels import Bound, Spec
 from netcl_core.runtime.recording import check_data
 from netcl_core.runtime.stream import stream_of
@@ -139,7 +138,7 @@ class FusedOperatorCall:
         given += [value.buffer for value in (*inputs[:first], *inputs[last:])]
         bound = self.bound(keep)
         if made.tuner is not None:
-            offer(made, self._op_inputs(inputs, scalars), keep)
+            made.offer(self._op_inputs(inputs, scalars), keep)
         bound(given, buffers, scalars)
         return [
             Tensor(buffer, spec.shape, spec.dtype, self.device)

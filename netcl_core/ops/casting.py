@@ -8,8 +8,7 @@ that are leaves once per block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from types import NoneType
 from typing import Any, Final, TypeAlias, final
@@ -20,7 +19,8 @@ from netcl_core.codegen.region import Signature
 from netcl_core.dtypes import DTYPES, dtype_name, promote
 from netcl_core.errors import PluginError, coded, message
 from netcl_core.hardware.device import Device
-from netcl_core.ops.amp_policies import AmpPolicy
+from netcl_core.ops.amp_policies import AmpPolicy, Rule
+from netcl_core.ops.operator_function import as_operand
 from netcl_core.plugins.catalogue import how_to_get
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.recording import recordings
@@ -33,7 +33,6 @@ from netcl_core.tape.state import Entries, thread
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Tensor
 
-_KEPT: Final = "float32"
 #: To which dtype each operand of an elementwise op is converted; None: it is read as it is.
 Casts: TypeAlias = tuple[str | None, ...]
 #: A policy, by itself or by its name; None: none.
@@ -89,30 +88,25 @@ class Casting:
         rule = self.policy.rule(op, "primitive")
         if rule == "promote" or not self._reaches(tensors[0].device):
             return None
-        found = tuple([self._target(rule, x) for x in tensors])
+        goal = self._goal(rule, tensors)
+        found = tuple([_target(x, goal) for x in tensors])
         return None if found.count(None) == len(found) else found
 
     def cast(self, op: str, operands: Sequence[Any], device: Device) -> Sequence[Any]:
         """The operands of a structured op, cast where the policy says so."""
         if not self._reaches(device):
             return operands
-        given = [
-            x if x is None or isinstance(x, Tensor) else Tensor.from_host(x, device)
-            for x in operands
-        ]
-        rule = self.policy.rule(op, "operator")
-        tensors = [x for x in given if x is not None]
-        widest = _widest(tensors) if rule == "promote" else None
-        return [None if x is None else self._casted(rule, x, widest) for x in given]
+        given: Sequence[Any] = [as_operand(x, device) for x in operands]
+        return self.cast_all(op, given)  # type: ignore[no-any-return]
 
     def cast_all(self, op: str, values: Any) -> Any:
         """Arguments of an op, with the tensors among them and in their lists and tuples cast."""
-        found = list(_tensors(values))
-        if not found or not self._reaches(found[0].device):
+        tensors: list[Any] = []
+        _mapped(values, tensors.append)
+        if not tensors or not self._reaches(tensors[0].device):
             return values
-        rule = self.policy.rule(op, "operator")
-        widest = _widest(found) if rule == "promote" else None
-        return _mapped(values, lambda x: self._casted(rule, x, widest))
+        goal = self._goal(self.policy.rule(op, "operator"), tensors)
+        return _mapped(values, lambda x: self._kept(x, goal) if _target(x, goal) else x)
 
     def _reaches(self, device: Device) -> bool:
         """Whether the policy says anything about a device."""
@@ -121,20 +115,12 @@ class Casting:
             found = self._applies[device] = self.policy.unmet(device) is None
         return found
 
-    def _target(self, rule: str, x: Any) -> str | None:
-        """The dtype that an operand is cast to; None: it stays what it is."""
-        dtype: str = x.dtype
-        if dtype == "float64" or not DTYPES[dtype].floating:
-            return None
-        wanted = self.policy.storage if rule == "allow" else _KEPT
-        return None if dtype == wanted else wanted
-
-    def _casted(self, rule: str, x: Any, widest: str | None) -> Any:
-        if rule != "promote":
-            target = self._target(rule, x)
-        else:
-            target = widest if DTYPES[x.dtype].floating and x.dtype != widest else None
-        return x if target is None else self._kept(x, target)
+    def _goal(self, rule: Rule, tensors: Sequence[Any]) -> str:
+        """The dtype of floating operands by a rule."""
+        if rule == "promote":
+            floats = [(x.dtype, 1) for x in tensors if DTYPES[x.dtype].floating]
+            return promote(floats) if floats else ""
+        return self.policy.storage if rule == "allow" else "float32"
 
     def _kept(self, x: Any, dtype: str) -> Any:
         """An operand in a dtype: of a leaf one cast for all uses, in a trace of any value."""
@@ -154,21 +140,10 @@ class Casting:
         return known[2]
 
 
-def _widest(tensors: Sequence[Any]) -> str | None:
-    """The dtype to which floating operands of several dtypes are promoted."""
-    found = {x.dtype for x in tensors if DTYPES[x.dtype].floating}
-    return promote([(dtype, 1) for dtype in found]) if len(found) > 1 else next(iter(found), None)
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from _tensors(each)
-    elif type(value) in (list, tuple):
-        for each in value:
-            yield from _tensors(each)
+def _target(x: Any, goal: str) -> str | None:
+    """The dtype that an operand is cast to; None: it stays what it is."""
+    stays = x.dtype in {goal, "float64"} or not DTYPES[x.dtype].floating
+    return None if stays else goal
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -219,16 +194,6 @@ class casting:  # noqa: N801 - a function to its users, and a context manager
 
     def __exit__(self, *exc: object) -> None:
         thread.amp = self._outer.restored(thread.amp)
-
-
-@contextmanager
-def uncast() -> Iterator[None]:
-    """No policy within: for what an op is made of, which computes in what the op was given."""
-    outer, thread.amp = thread.amp, None
-    try:
-        yield
-    finally:
-        thread.amp = outer
 
 
 def amp_policy() -> AmpPolicy | None:

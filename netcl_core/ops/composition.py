@@ -16,7 +16,6 @@ from netcl_core.errors import NetclError
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.argument_names import renaming
-from netcl_core.ops.casting import uncast
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operator_function import CALLS, call_key, deliver, specs_of
 from netcl_core.ops.operators import Operator, several
@@ -26,7 +25,7 @@ from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.spans import note_span
-from netcl_core.tape.state import thread
+from netcl_core.tape.state import casting_by, thread
 from netcl_core.tape.trace_node import TraceBreak
 from netcl_core.tape.tracing import TracingContext
 from netcl_core.tensors.tensor import Tensor
@@ -52,7 +51,7 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
         amp = thread.amp
         if amp is not None and operator.name in amp.policy.ops:  # as a whole
             args, kwargs = amp.cast_all(operator.name, (args, kwargs))
-            with uncast():
+            with casting_by(None):
                 return call(*args, **kwargs)
         tracer = thread.tracer
         if tracer is None:
@@ -182,7 +181,7 @@ def _results(
     try:
         if operator.infer is not None:
             return several(operator.infer(*specs, **attrs))
-        with TracingContext() as context, uncast():
+        with TracingContext() as context, casting_by(None):
             stand_ins = [
                 None
                 if spec is None

@@ -14,8 +14,14 @@ from netcl_core.hardware.device import Device
 from netcl_core.ops.implementations import Attrs, Implementation, Request, Saved
 from netcl_core.ops.operators import OTHERS, Operator, several
 from netcl_core.ops.residuals import give_away, is_given_away
-from netcl_core.ops.tuners import Tuner, offer, tuner_for
-from netcl_core.ops.tuning import UNDECIDED, ChosenSettings, decide_settings
+from netcl_core.ops.tuning import (
+    UNDECIDED,
+    ChosenSettings,
+    FirstUse,
+    Offered,
+    decide_settings,
+    tuner_for,
+)
 from netcl_core.ops.view_rules import listed
 from netcl_core.runtime.host_calls import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
@@ -99,7 +105,7 @@ class OperatorCall:
         self.chosen = thread.chosen  # those in force when the call is made, not when it runs
         self._implementation: Implementation | None = None
         self.decided: ChosenSettings = UNDECIDED
-        self.tuner: Tuner | None = None
+        self.tuner: FirstUse | None = None
         self._bound: dict[bool, Bound | HostBound] = {}
 
     # -- the implementation ------------------------------------------------------------
@@ -192,6 +198,12 @@ class OperatorCall:
 
     # -- running -----------------------------------------------------------------------
 
+    def offer(self, inputs: Sequence[Tensor], keep: bool) -> None:
+        """Let the tuner meet this call, which is about to run."""
+        assert self.tuner is not None  # else nobody offers it
+        if self.tuner(Offered(self, inputs, keep)):
+            self.tuner = None
+
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any] = ()) -> Any:
         """The result, or a list of several; raises if the values of an input cannot be used."""
         found = self._viewed(inputs[0]) if self.view else self._computed(inputs, False)
@@ -222,7 +234,7 @@ class OperatorCall:
         if self.launches:
             bound = self.bound(keep)
             if self.tuner is not None:
-                offer(self, inputs, keep)
+                self.offer(inputs, keep)
             bound([x.buffer for x in inputs], buffers)
         return [
             Tensor(buffer, spec.shape, spec.dtype, device)

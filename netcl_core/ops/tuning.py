@@ -1,18 +1,21 @@
 """Tuning: with which settings an implementation that has a space serves a request.
 
-The user's record decides, else one that came with the plugin, else the default. What has been
-recorded and cannot be used is ignored, with a reason.
+A tuner in force is asked first (`tuning_by`). Else the user's record decides, then one that came
+with the plugin, then the default. A record that cannot be used is ignored, with a reason. What
+measures settings and writes records is no part of the core.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, final
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
 
-from netcl_core.errors import PluginError, message
+from netcl_core import config, plugins
+from netcl_core.errors import MissingNamespaceError, PluginError, message
+from netcl_core.hardware.device import Device
 from netcl_core.ops import tuning_records
 from netcl_core.ops.implementations import (
     NO_SETTINGS,
@@ -26,10 +29,8 @@ from netcl_core.ops.tuning_records import Place, Record, place_of
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
 
-#: Settings that are taken whatever the records say, by the implementation's name in records.
-_forced: Final[dict[str, Settings]] = {}
-#: In place of a name: every implementation that is not named.
-_ALL: Final = "*"
+#: The namespace whose `first_use` is called by the setting `tuning`.
+NAMESPACE: Final = "tuning"
 
 
 @final
@@ -42,7 +43,7 @@ class ChosenSettings:
         place: What a record would be for; None without a space.
         record: Whose settings these are; None: the default's.
         ignored: Why records were not used.
-        forced: Whether a check has set them, so that there is nothing to tune.
+        forced: Whether a tuner has set them, so that there is nothing to tune.
     """
 
     settings: Settings = field(default_factory=lambda: NO_SETTINGS)
@@ -63,6 +64,106 @@ class ChosenSettings:
 UNDECIDED: Final = ChosenSettings()
 
 
+# -- the seam for tools ----------------------------------------------------------------------
+
+
+class Tunable(Protocol):
+    """A call of an implementation with a space: what a tuner needs of an OperatorCall."""
+
+    @property
+    def device(self) -> Device: ...
+
+    @property
+    def results(self) -> tuple[Spec, ...]: ...
+
+    @property
+    def request(self) -> Request: ...
+
+    @property
+    def implementation(self) -> Implementation: ...
+
+    @property
+    def decided(self) -> ChosenSettings: ...
+
+    def bound_for(self, request: Request, keep: bool) -> Any: ...
+
+
+class Offered(NamedTuple):
+    """A call that is about to run; with `keep` it writes what is kept for the gradients, too."""
+
+    call: Tunable
+    inputs: Sequence[Any]
+    keep: bool
+
+    @property
+    def place(self) -> Place:
+        """What a record would be for."""
+        assert self.call.decided.place is not None  # there is a space
+        return self.call.decided.place
+
+
+#: Tries what an offered call's space has, or notes it; returns whether once was enough.
+FirstUse: TypeAlias = Callable[[Offered], bool]
+
+
+class Tuner:
+    """Takes part in the choice of settings while `tuning_by` has it in force."""
+
+    def settings(
+        self, place: Place, implementation: Implementation, request: Request
+    ) -> Settings | None:
+        """The settings of a request, which must fit; None: what records say, or the default."""
+
+    def wants(self, decision: ChosenSettings) -> bool:
+        """Whether calls for which this was decided are to be offered."""
+        return False
+
+    def __call__(self, offered: Offered) -> bool:
+        """Meet an offered call with its inputs; returns whether once was enough."""
+        return True
+
+
+_in_force: Final[list[Tuner]] = []
+
+
+@contextmanager
+def tuning_by(tuner: Tuner) -> Iterator[None]:
+    """Ask a tuner for settings, and offer it calls, in the whole process; the innermost first."""
+    _in_force.insert(0, tuner)
+    registry.renew()
+    try:
+        yield
+    finally:
+        _in_force.remove(tuner)
+        registry.renew()
+
+
+def tuner_for(decision: ChosenSettings) -> FirstUse | None:
+    """Who is to be offered a call for which this was decided; None: nobody.
+
+    Raises MissingNamespaceError where the setting `tuning` asks for what is not installed.
+    """
+    if decision.place is None:
+        return None
+    for tuner in _in_force:
+        if tuner.wants(decision):
+            return tuner
+    untuned = decision.record is None and not decision.forced
+    return _first_use() if untuned and config.get("tuning") == "first-use" else None
+
+
+def _first_use() -> FirstUse:
+    try:
+        first_use: FirstUse = plugins.namespace(NAMESPACE).first_use
+    except MissingNamespaceError as error:
+        error.add_note("The setting `tuning` is `first-use`: without the plugin set it to `off`")
+        raise
+    return first_use
+
+
+# -- the decision ----------------------------------------------------------------------------
+
+
 def decide_settings(
     operator: Operator, implementation: Implementation, request: Request
 ) -> ChosenSettings:
@@ -76,9 +177,10 @@ def decide_settings(
     provider, owner = operator.owner_of(implementation)
     name = f"{provider}:{implementation.operator}:{implementation.label}"
     place = place_of(request.device, name, shape_class(space, request))
-    wanted = _forced.get(name, _forced.get(_ALL))
-    if wanted is not None:
-        return ChosenSettings(_with(wanted, space, implementation, request), place, forced=True)
+    for tuner in _in_force:
+        wanted = tuner.settings(place, implementation, request)
+        if wanted is not None:
+            return ChosenSettings(_ordered(space, wanted), place, forced=True)
     own, faults = tuning_records.own(place)
     others, more = tuning_records.shipped(place, owner.rpartition(":")[2])
     ignored = [*faults, *more]
@@ -117,9 +219,6 @@ def _ordered(space: Space, settings: Settings) -> Settings:
     return MappingProxyType({name: settings[name] for name in space.choices})
 
 
-# -- what requests have in common ------------------------------------------------------------
-
-
 def shape_class(space: Space, request: Request) -> str:
     """Which requests share a record with this one."""
     if space.shape_class is not None:
@@ -131,41 +230,3 @@ def _rounded(spec: Spec) -> str:
     """`float32[64x1024]`: each size rounded up to a power of two."""
     sizes = [1 << (size - 1).bit_length() if size else 0 for size in spec.shape]
     return f"{spec.dtype}[{'x'.join(map(str, sizes))}]"
-
-
-# -- for checks ------------------------------------------------------------------------------
-
-
-@contextmanager
-def forced(implementation: str, settings: Settings) -> Iterator[None]:
-    """Let an implementation take some settings wherever they fit, in the whole process.
-
-    For checks. `settings` may be a part of the names: the others are the default's, or the first
-    with which they fit.
-    """
-    before = _forced.get(implementation)
-    _forced[implementation] = settings
-    registry.renew()
-    try:
-        yield
-    finally:
-        del _forced[implementation]
-        if before is not None:
-            _forced[implementation] = before
-        registry.renew()
-
-
-def untuned() -> AbstractContextManager[None]:
-    """Let every implementation take its default, in the whole process: what all machines share."""
-    return forced(_ALL, NO_SETTINGS)
-
-
-def _with(
-    wanted: Settings, space: Space, implementation: Implementation, request: Request
-) -> Settings:
-    """The default with the wanted settings; by itself where these fit in no combination."""
-    default = default_of(space, implementation, request)
-    near: list[Settings] = [{**default, **wanted}]
-    near += [each for each in space.combinations if wanted.items() <= each.items()]
-    fitting = (each for each in near if not space.fault(each) and not misfit(space, request, each))
-    return _ordered(space, next(fitting, default))

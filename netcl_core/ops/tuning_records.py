@@ -1,8 +1,8 @@
-"""Records of tuning: which settings were measured as the fastest, where, and by how much.
+"""Reads the records of tuning: which settings were measured as the fastest, and where.
 
-The user's lie in the cache folder, a file for each device, implementation and class of shapes, so
-that processes which write at once lose nothing. A plugin ships others as `tuning/*.json` beside its
-templates. What cannot be used is ignored, with a reason.
+The user's lie in the cache folder, a file for each device, implementation and class of shapes. A
+plugin ships others as `tuning/*.json` beside its templates. What cannot be used is ignored, with a
+reason.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import math
 import stat
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -26,7 +25,7 @@ from netcl_core.runtime import rendering
 
 #: What a file of records says of itself, and the version of its form.
 FORM: Final = "netcl tuning"
-_VERSION: Final = 1
+VERSION: Final = 1
 #: No file of records comes near it: what is larger is something else.
 _LARGEST: Final = 1 << 20
 
@@ -113,25 +112,11 @@ def _name(place: Place) -> str:
     return cache.digest(*[getattr(place, each.name) for each in fields(place)])[:40]
 
 
-def write(place: Place, settings: Settings, gain: float) -> Record:
-    """Keep a record of today, which takes effect at once; if the disk refuses, in this process."""
-    record = Record(place, settings, gain, time.strftime("%Y-%m-%d"), HERE)
-    try:
-        if not config.get("cache"):
-            raise OSError
-        config.keep_whole(path_of(place), as_json([record]).encode())
-        _unwritten.pop(place, None)
-    except OSError:
+def hold(place: Place, record: Record | None) -> None:
+    """Let a record that could not be written serve this process; None: read the place again."""
+    _unwritten.pop(place, None)
+    if record is not None:
         _unwritten[place] = record
-    registry.renew()
-    return record
-
-
-def forget(places: Sequence[Place]) -> None:
-    """Remove the user's records for places."""
-    for place in places:
-        _unwritten.pop(place, None)
-        path_of(place).unlink(missing_ok=True)
     registry.renew()
 
 
@@ -150,26 +135,27 @@ def own(place: Place) -> tuple[Sequence[Record], Sequence[str]]:
 
 @lru_cache(maxsize=4096)
 def _own(place: Place, folder: str, version: int) -> tuple[list[Record], list[str]]:
-    return _matching(path_of(place), place, HERE)
+    return _of_file(path_of(place))
 
 
 def all_own() -> tuple[list[Record], list[str]]:
     """All records of the user, and why files were ignored."""
-    found, faults = list(_unwritten.values()), []
+    records, faults = list(_unwritten.values()), []
     for path in sorted(folder().glob("*.json")) if config.get("cache") else ():
-        records, fault = read(path, HERE)
-        found += [each for each in records if path_of(each.place) == path]
-        faults += [fault] if fault else []
-        faults += [_foreign(path, each) for each in records if path_of(each.place) != path]
-    return found, faults
+        more, ignored = _of_file(path)
+        records += more
+        faults += ignored
+    return records, faults
 
 
-def _matching(path: Path, place: Place, source: str) -> tuple[list[Record], list[str]]:
-    """The records of a file for exactly a place; others have no business there."""
-    records, fault = read(path, source)
-    found = [each for each in records if each.place == place]
-    faults = [_foreign(path, each) for each in records if each.place != place]
-    return found[:1], faults + ([fault] if fault else [])
+def _of_file(path: Path) -> tuple[list[Record], list[str]]:
+    """The record that a file is for; others have no business there."""
+    records, fault = read(path, HERE)
+    faults = [_foreign(path, each) for each in records if path_of(each.place) != path]
+    return [each for each in records if path_of(each.place) == path][:1], [
+        *faults,
+        *([fault] if fault else []),
+    ]
 
 
 def _foreign(path: Path, record: Record) -> str:
@@ -207,20 +193,6 @@ def _shipped(prefix: str, edition: int) -> tuple[list[Record], list[str]]:
 # -- files -----------------------------------------------------------------------------------
 
 
-def as_json(records: Sequence[Record]) -> str:
-    """A file of records."""
-    rows = [
-        {
-            **asdict(each.place),
-            "settings": dict(each.settings),
-            "gain": round(each.gain, 4),
-            "date": each.date,
-        }
-        for each in records
-    ]
-    return json.dumps({FORM: _VERSION, "records": rows}, indent=1) + "\n"
-
-
 def read(path: Path, source: str) -> tuple[list[Record], str]:
     """The records of a file, and why it was ignored, in whole or in part; empty: it was not."""
     try:
@@ -239,8 +211,8 @@ def read(path: Path, source: str) -> tuple[list[Record], str]:
 
 
 def _rows(data: Any) -> Sequence[Any]:
-    if not isinstance(data, dict) or data.get(FORM) != _VERSION:
-        raise ValueError(f"it does not say {FORM!r}: {_VERSION}")
+    if not isinstance(data, dict) or data.get(FORM) != VERSION:
+        raise ValueError(f"it does not say {FORM!r}: {VERSION}")
     rows = data.get("records")
     if not isinstance(rows, list):
         raise ValueError("it has no list of records")

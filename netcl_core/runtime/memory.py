@@ -96,7 +96,7 @@ class DeviceMemory:
                 str(self.device),
                 f"{what} could not be allocated, with {used} in use ({error})",
                 f"room on a device of {whole}, which gives at most {largest} at a time",
-                "Use a smaller batch, free tensors that are no longer needed, or ag.checkpoint",
+                "Use a smaller batch, free what is no longer needed, or autodiff.checkpoint",
             )
         )
 

@@ -9,7 +9,7 @@ from netcl_core.plugins.registry import registry
 from netcl_core.tape.apply import Needs, apply
 from netcl_core.tape.gradients import checked, refuse_unrecorded, whole
 from netcl_core.tape.node import Node, caller_name
-from netcl_core.tape.state import thread
+from netcl_core.tape.state import casting_by, thread
 from netcl_core.tape.tape import get_current_tape
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.tensor import Tensor
@@ -50,11 +50,8 @@ class FunctionCall:
         args = list(self.args)
         for place, value in zip(self.places, inputs, strict=True):
             args[place] = value
-        policy, thread.amp = thread.amp, None  # it computes in what it is given
-        try:
+        with casting_by(None):
             value = self.fn(*args)
-        finally:
-            thread.amp = policy
         if type(value) is Node:  # fn called ops itself; grad_fn is what counts
             value = value.value
         if value.requires_grad:  # fn handed a leaf through: the result is a value of its own

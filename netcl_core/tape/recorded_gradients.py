@@ -15,7 +15,7 @@ from netcl_core.errors import ArgumentError, GradientError, message
 from netcl_core.hardware.device import Device
 from netcl_core.tape.apply import apply
 from netcl_core.tape.function_call import apply_op
-from netcl_core.tape.gradients import ACCUMULATE, Arithmetic, Spread, seed_of, whole
+from netcl_core.tape.gradients import ACCUMULATE, Spread, seed_of, whole
 from netcl_core.tape.modes import enable_grad
 from netcl_core.tape.node import Node, target_of
 from netcl_core.tape.region_call import RegionCall
@@ -179,7 +179,7 @@ def recomputed_gradients(
     with forward_again():
         found = function(*given)
     results = found if isinstance(found, (tuple, list)) else [found]
-    return gradients_of(results, grads, given, needs, RECORDING if record else None)
+    return gradients_of(results, grads, given, needs, record)
 
 
 def gradients_of(
@@ -187,12 +187,13 @@ def gradients_of(
     grads: Sequence[Any],
     sources: Sequence[Any],
     needs: Sequence[bool],
-    sums: Arithmetic | None,
+    record: bool,
     since: int = 0,
 ) -> list[Any]:
     """The gradients of the sources of results, of which each has a gradient or None.
 
-    None for a source that needs none. `sums` and `since` are those of `run_backward`.
+    None for a source that needs none. With `record` they are recorded on the sources; no gradient
+    goes beyond what was made before the number `since`.
     """
     chosen = [
         (result, whole(gradient))
@@ -201,6 +202,7 @@ def gradients_of(
     ]
     wanted = [x for x, need in zip(sources, needs, strict=True) if need]
     roots, seeds = [result for result, _ in chosen], [gradient for _, gradient in chosen]
+    sums = RECORDING if record else None
     parts = iter(run_backward(roots, seeds, False, wanted, since=since, sums=sums))
     return [next(parts) if need else None for need in needs]
 

@@ -82,6 +82,16 @@ thread: Final = ThreadState()
 
 
 @contextmanager
+def casting_by(amp: Any) -> Iterator[None]:
+    """A block in which an amp policy is in force; None: ops compute in what they are given."""
+    outer, thread.amp = thread.amp, amp
+    try:
+        yield
+    finally:
+        thread.amp = outer
+
+
+@contextmanager
 def apart() -> Iterator[None]:
     """A block in which this thread traces, casts and chooses nothing, as when it began."""
     state = vars(thread)

@@ -28,7 +28,7 @@ PLACES = {
     "netcl_core.optim.lr_scheduler": (optim.lr_scheduler, "Schedules of learning rates."),
     "netcl_core.data": (data, "Data sets and loaders, `netcl_core.utils.data` as well."),
     "netcl_core.amp": (amp, "Mixed precision."),
-    "netcl_core.autodiff": (autodiff, "GradManager."),
+    "netcl_core.autodiff": (autodiff, "GradManager and checkpoints."),
     "netcl_core.plugins": (nc.plugins, "What is installed, and who serves an op."),
     "netcl_plugin_kit.testing": (
         testing,

@@ -15,9 +15,9 @@ from netcl_core.errors import DeviceError, DtypeError, PluginError, ShapeError, 
 from netcl_core.jit.partition import live
 from netcl_core.jit.patterns.matching import Match, Miss, depends, find
 from netcl_core.jit.patterns.pattern_nodes import Traced
-from netcl_core.ops.casting import uncast
 from netcl_core.plugins.registry import Row, registry, winner_of
 from netcl_core.plugins.resolution import decide
+from netcl_core.tape.state import casting_by
 from netcl_core.tape.trace_node import CONSTANT, RANDOM, TraceBreak, TraceNode
 from netcl_core.tape.tracing import TracingContext
 from netcl_core.tensors.tensor import Tensor
@@ -183,7 +183,7 @@ def _planned(match: Match, found: Rewritten) -> Replacement | None:
     }
     inputs = {id(symbol.value): node for node, symbol in symbols.items()}
     try:
-        with context, uncast():
+        with context, casting_by(None):
             values = match.pattern.planner(**given)
         if context.broken is not None:
             raise context.broken

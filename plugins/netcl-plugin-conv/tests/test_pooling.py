@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_conv import max_windows, resampling
 from netcl_plugin_kit.testing import FLOATS, TOLERANCE, usable_devices
+from netcl_plugin_kit.testing.forcing import forced
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Device
 from netcl_core.cli import main
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError
-from netcl_core.ops.tuning import forced
 
 torch = pytest.importorskip("torch")
 

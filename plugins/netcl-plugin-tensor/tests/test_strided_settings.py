@@ -9,12 +9,12 @@ import pytest
 from daily import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from netcl_plugin_kit.testing.forcing import forced
 from netcl_plugin_tensor import strided_cpu, strided_gpu
 from netcl_plugin_tensor.views import Geometry, whole
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.ops.tuning import forced
 
 OPENCL = [each for each in nc.devices() if each.backend == "opencl" and not each.simulator]
 NOTHING = (Geometry((1,), (1,), 0), whole((1,)))

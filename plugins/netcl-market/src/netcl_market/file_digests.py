@@ -26,13 +26,11 @@ _Receipt: TypeAlias = tuple[str, dict[str, tuple[_Stamp, str]]]
 
 
 @final
-class Receipts:
+class Receipts(journal.Rows[_Receipt]):
     """What earlier processes have hashed; `save` it at last."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._kept = journal.load(path, _SCHEMA, _receipts) or {}
-        self._changed = False
+        super().__init__(path, _SCHEMA, "distributions", _receipt)
 
     def digest_of(self, one: Installed, places: Places) -> str:
         """The digest of a distribution's files; those that have not changed are not read."""
@@ -53,13 +51,6 @@ class Receipts:
         self._kept[key] = whole((name, row[1]) for name, row in made.items()), made
         self._changed = True
         return self._kept[key][0]
-
-    def save(self) -> None:
-        """Write what has changed; distributions that are gone are forgotten."""
-        if self._changed:
-            there = {key: row for key, row in self._kept.items() if Path(key).exists()}
-            journal.save(self._path, _SCHEMA, {"distributions": there})
-            self._changed = False
 
 
 def files_in(places: Places) -> dict[str, str]:
@@ -99,10 +90,6 @@ def _stamp(path: str) -> _Stamp:
     except OSError:
         return _ABSENT
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
-
-
-def _receipts(table: Any) -> dict[str, _Receipt]:
-    return {key: _receipt(row) for key, row in table["distributions"].items()}
 
 
 def _receipt(row: Any) -> _Receipt:

@@ -19,13 +19,11 @@ T = TypeVar("T")
 
 
 @final
-class FileMemory:
+class FileMemory(journal.Rows[tuple[list[_Stamp], Any]]):
     """JSON values made of files, each while its files stay as they are; `save` them at last."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._kept = journal.load(path, _SCHEMA, _known) or {}
-        self._changed = False
+        super().__init__(path, _SCHEMA, "files", _known)
 
     def recall(
         self, key: str, files: Sequence[str], make: Callable[[], Any], read: Callable[[Any], T]
@@ -54,13 +52,6 @@ class FileMemory:
         self._changed = True
         return read(value)
 
-    def save(self) -> None:
-        """Write what has changed; what is gone is forgotten."""
-        if self._changed:
-            there = {key: row for key, row in self._kept.items() if Path(key).exists()}
-            journal.save(self._path, _SCHEMA, {"files": there})
-            self._changed = False
-
 
 def _stamp(path: str) -> _Stamp:
     try:
@@ -79,5 +70,6 @@ def _is_json(value: Any) -> bool:
     return isinstance(value, str | int | float)
 
 
-def _known(table: Any) -> dict[str, tuple[list[_Stamp], Any]]:
-    return {key: (stamps, value) for key, (stamps, value) in table["files"].items()}
+def _known(row: Any) -> tuple[list[_Stamp], Any]:
+    stamps, value = row
+    return stamps, value

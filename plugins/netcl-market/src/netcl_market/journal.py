@@ -10,12 +10,13 @@ import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from netcl_core.config import keep_whole
 from netcl_core.errors import PluginError
 
 T = TypeVar("T")
+Row = TypeVar("Row")
 #: What is raised by reading what is none of ours, or no longer.
 DAMAGED: Final = (
     OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, PluginError,
@@ -35,3 +36,22 @@ def save(path: Path, schema: int, table: dict[str, Any]) -> None:
     """Write a table, whole or not at all; for several processes and threads at a time."""
     with contextlib.suppress(OSError, RecursionError):  # a manifest may be nested without end
         keep_whole(path, json.dumps({"schema": schema, **table}).encode("utf-8"))
+
+
+class Rows(Generic[Row]):
+    """A file of rows, each kept by a path while that exists; `save` it at last."""
+
+    def __init__(self, path: Path, schema: int, name: str, make: Callable[[Any], Row]) -> None:
+        def rows(table: Any) -> dict[str, Row]:
+            return {key: make(row) for key, row in table[name].items()}
+
+        self._path, self._schema, self._name = path, schema, name
+        self._kept = load(path, schema, rows) or {}
+        self._changed = False
+
+    def save(self) -> None:
+        """Write what has changed; what is gone is forgotten."""
+        if self._changed:
+            there = {key: row for key, row in self._kept.items() if Path(key).exists()}
+            save(self._path, self._schema, {self._name: there})
+            self._changed = False

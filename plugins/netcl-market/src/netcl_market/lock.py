@@ -8,14 +8,15 @@ is JSON with one fact per line, so that a change is readable in a diff and readi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, final
 
 from netcl_core import config
 from netcl_core.errors import PluginError, message
 from netcl_core.plugins.protocol import LOCK_FILE, canonical, lock_file, lock_is_strict
+from netcl_market import records
 from netcl_market.failures import plugin_error
 
 SCHEMA: Final = 2
@@ -23,7 +24,12 @@ SCHEMA: Final = 2
 ANY_DTYPE: Final = "*"
 #: The key of a choice between implementations that is the same in every dtype.
 EVERY_DTYPE: Final = "every dtype"
-_Value = TypeVar("_Value")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Head:
+    schema: int
 
 
 @final
@@ -55,8 +61,8 @@ class DevicePart:
         sources: op -> `<dtype> <direction>` -> the sha256 of its source.
     """
 
-    choices: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    sources: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    choices: Mapping[str, Mapping[str, tuple[str, ...]]]
+    sources: Mapping[str, Mapping[str, str]]
 
 
 @final
@@ -65,8 +71,8 @@ class Lock:
     """The content of a lock file."""
 
     core: Pin
-    plugins: Mapping[str, Pin] = field(default_factory=dict)
-    devices: Mapping[str, DevicePart] = field(default_factory=dict)
+    plugins: Mapping[str, Pin]
+    devices: Mapping[str, DevicePart]
 
     def knows(self, op: str) -> bool:
         """Whether it holds a choice between providers of an op."""
@@ -136,75 +142,22 @@ def parse(data: bytes, *, sources: bool = True) -> Lock:
         table = json.loads(data)
     except (ValueError, RecursionError) as error:  # JSON and UTF-8 errors are ValueErrors
         raise _unreadable(f"it is no JSON ({error})") from error
-    schema = _take(table, "", "schema", int)
-    if schema != SCHEMA:
-        remedy = "Upgrade netcl-core" if schema > SCHEMA else "Delete it and write it again"
-        text = message(LOCK_FILE, f"schema {schema}", f"schema {SCHEMA}", remedy)
-        raise plugin_error("NP502", text)
-    devices = _take(table, "", "devices", dict)
-    return Lock(
-        _pin(_take(table, "", "core", dict), "core"),
-        _each(_take(table, "", "plugins", dict), "plugins", _pin),
-        _each(devices, "devices", _part if sources else _choosing_part),
-    )
+    try:
+        schema = records.read(_Head, table).schema
+        if schema != SCHEMA:
+            remedy = "Upgrade netcl-core" if schema > SCHEMA else "Delete it and write it again"
+            text = message(LOCK_FILE, f"schema {schema}", f"schema {SCHEMA}", remedy)
+            raise plugin_error("NP502", text)
+        if not sources:
+            devices = records.read(Mapping[str, Mapping[str, Any]], table.get("devices"), "devices")
+            table["devices"] = {name: {**part, "sources": {}} for name, part in devices.items()}
+        lock: Lock = records.read(Lock, table)
+    except ValueError as error:
+        raise _unreadable(str(error)) from error
+    return lock
 
 
 def _unreadable(what: str) -> PluginError:
     """The error for a file that is no lock."""
     expected = "what `netcl plugins lock` wrote"
     return plugin_error("NP501", message(LOCK_FILE, what, expected, "Delete it and write it again"))
-
-
-def _part(table: Any, where: str) -> DevicePart:
-    sources = _take(table, where, "sources", dict)
-    return DevicePart(
-        _choosing_part(table, where).choices,
-        _each(sources, f"{where}.sources", lambda row, at: _each(row, at, _text)),
-    )
-
-
-def _choosing_part(table: Any, where: str) -> DevicePart:
-    choices = _take(table, where, "choices", dict)
-    return DevicePart(_each(choices, f"{where}.choices", lambda row, at: _each(row, at, _names)))
-
-
-def _pin(table: Any, where: str) -> Pin:
-    return Pin(
-        _take(table, where, "version", str),
-        _take(table, where, "files", str, ""),
-        _take(table, where, "editable", bool, False),
-        _take(table, where, "data", bool, False),
-    )
-
-
-def _each(table: Any, where: str, made: Callable[[Any, str], _Value]) -> Mapping[str, _Value]:
-    if type(table) is not dict:
-        raise _wrong(where, table, "a table")
-    return {key: made(value, f"{where}.{key}") for key, value in table.items()}
-
-
-def _names(value: Any, where: str) -> tuple[str, ...]:
-    if type(value) is not list or not all(type(each) is str for each in value):
-        raise _wrong(where, value, "a list of texts")
-    return tuple(value)
-
-
-def _text(value: Any, where: str) -> str:
-    if type(value) is not str:
-        raise _wrong(where, value, "a text")
-    return value
-
-
-def _take(table: Any, where: str, key: str, kind: type, default: Any = None) -> Any:
-    """A value of the right type; `default` if there is none, unless that is None."""
-    if type(table) is not dict:
-        raise _wrong(where or "the file", table, "a table")
-    value = table.get(key, default)
-    if type(value) is not kind:
-        raise _wrong(f"{where}.{key}".lstrip("."), value, f"of type {kind.__name__}")
-    return value
-
-
-def _wrong(where: str, value: Any, expected: str) -> PluginError:
-    shown = repr(value) if len(repr(value)) < 60 else f"a {type(value).__name__}"
-    return _unreadable(f"{where} is {shown}, which should be {expected}")

@@ -9,12 +9,13 @@ again by every process; what ended the interpreter is not, until its files chang
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
 from netcl_core import config
-from netcl_market import journal
+from netcl_market import journal, records
 from netcl_market.finding import Distribution
 
 #: Codes of what must not even be tried.
@@ -116,12 +117,5 @@ def _exists(key: str) -> bool:
 
 
 def _memories(table: Any) -> dict[str, Memory]:
-    return {str(key): _memory(row) for key, row in table["plugins"].items()}
-
-
-def _memory(row: Any) -> Memory:
-    made = Memory(**row)
-    texts = (made.version, made.record, made.code, made.reason, made.traceback)
-    if not all(isinstance(text, str) for text in texts) or not isinstance(made.at, int):
-        raise TypeError("not a memory of ours")
-    return made
+    found: dict[str, Memory] = records.read(Mapping[str, Memory], table["plugins"])
+    return found

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from netcl_core.errors import missing_name
 from netcl_plugin_autodiff import grad_manager
+from netcl_plugin_autodiff.checkpoint import checkpoint
 from netcl_plugin_autodiff.grad_manager import AttachSpec, GradManager, GradManagerGroup
 from netcl_plugin_autodiff.recording import get_backwarding_grad_manager
 
@@ -13,6 +14,7 @@ __all__ = [
     "AttachSpec",
     "GradManager",
     "GradManagerGroup",
+    "checkpoint",
     "get_backwarding_grad_manager",
     "grad_manager",
 ]

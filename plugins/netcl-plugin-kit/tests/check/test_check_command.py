@@ -15,9 +15,9 @@ from click.testing import CliRunner, Result
 from faulty import FAULTY, FILES, NAME, PACKAGE, Faulty
 from netcl_plugin_kit.check import checking as check
 from netcl_plugin_kit.check import targets
-from netcl_plugin_kit.check.reading import from_json
 from netcl_plugin_kit.packages import building
 from netcl_plugin_kit.packages.wheel_archive import digest_of
+from netcl_plugin_kit.testing.records import from_json
 from terminal import on_terminal, progress_on_terminal
 
 from netcl_core.cli import main

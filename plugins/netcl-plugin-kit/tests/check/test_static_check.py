@@ -15,9 +15,8 @@ from netcl_plugin_kit.check import checking
 from netcl_plugin_kit.check.apart import PATIENCE
 from netcl_plugin_kit.check.checking import checks_of
 from netcl_plugin_kit.check.findings import KINDS
-from netcl_plugin_kit.check.reading import from_json
 from netcl_plugin_kit.check.registration import differences
-from netcl_plugin_kit.testing.records import CheckRecord, Outcome
+from netcl_plugin_kit.testing.records import CheckRecord, Outcome, from_json
 
 SOUND = Faulty("", "", "")
 #: For what hangs, where the parent waits until nothing was heard for so long.

@@ -6,22 +6,16 @@ from typing import TYPE_CHECKING
 
 from netcl_core.errors import missing_name
 from netcl_plugin_optim import lr_scheduler
-from netcl_plugin_optim.adadelta import Adadelta
-from netcl_plugin_optim.adagrad import Adagrad
-from netcl_plugin_optim.adam import Adam, AdamW
-from netcl_plugin_optim.adamax import Adamax
-from netcl_plugin_optim.asgd import ASGD
+from netcl_plugin_optim.adam import Adam, Adamax, AdamW, RAdam
 from netcl_plugin_optim.clipping import clip_grad_norm_, clip_grad_value_, unscale_grads_
 from netcl_plugin_optim.ema import EMA
 from netcl_plugin_optim.lbfgs import LBFGS
-from netcl_plugin_optim.lion import Lion
 from netcl_plugin_optim.nadam import NAdam
 from netcl_plugin_optim.optimizer import Optimizer
-from netcl_plugin_optim.radam import RAdam
-from netcl_plugin_optim.rmsprop import RMSprop
-from netcl_plugin_optim.rprop import Rprop
-from netcl_plugin_optim.sgd import SGD
+from netcl_plugin_optim.sgd import ASGD, SGD
+from netcl_plugin_optim.signs import Lion, Rprop
 from netcl_plugin_optim.slabs import OptimizerStateError
+from netcl_plugin_optim.squares import Adadelta, Adagrad, RMSprop
 
 __all__ = [
     "Optimizer",

@@ -12,10 +12,10 @@ from netcl_core import Tensor, before_replay, on_replay
 from netcl_core.errors import ArgumentError, AttributeValueError, DeviceError, ReplayError, message
 from netcl_plugin_optim.groups import leaves, named
 from netcl_plugin_optim.placement import Placement
-from netcl_plugin_optim.rule import SHARED, Rule
+from netcl_plugin_optim.rule import Rule
 from netcl_plugin_optim.slabs import OptimizerStateError, Slab, Work
 
-_FLAGS: Final = tuple((name, False) for name in SHARED)
+_FLAGS: Final = (("maximize", False), ("decay", False), ("shrink", False))
 
 
 @final
@@ -83,7 +83,7 @@ class EMA:
     def _rules(self, _: int) -> list[Rule]:
         if not 0 <= self.decay <= 1:
             raise AttributeValueError(message("EMA", f"decay={self.decay!r}", "0 to 1"))
-        return [Rule("optim/ema.cl.j2", _FLAGS, {"one_minus_decay": 1 - self.decay}, _update)]
+        return [Rule("optim/ema.cl.j2", _FLAGS, {"one_minus_decay": 1 - self.decay})]
 
     def _check_replay(self, placement: Placement) -> None:
         if placement is not self._placement:
@@ -156,8 +156,3 @@ def _copy_of(p: Tensor) -> Tensor:
 
 def _misfit(given: str, expected: str) -> OptimizerStateError:
     return OptimizerStateError(message("EMA.load_state_dict", given, expected))
-
-
-def _update(average: Any, value: Any, *, one_minus_decay: float) -> None:
-    """The step on NumPy arrays, in place."""
-    average += one_minus_decay * (value - average)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from netcl_plugin_optim.groups import Group
 from netcl_plugin_optim.powers import power
@@ -19,27 +18,6 @@ class TwoMeans(RuledOptimizer):
     counted_from: ClassVar[tuple[str, ...]] = (
         *("lr", "beta1", "one_minus_beta1", "beta2", "one_minus_beta2"),
     )
-
-    def update(
-        self,
-        p: Any,
-        g: Any,
-        *,
-        exp_avg: Any,
-        exp_avg_sq: Any,
-        one_minus_beta1: float,
-        beta2: float,
-        one_minus_beta2: float,
-        **own: Any,
-    ) -> None:
-        exp_avg += one_minus_beta1 * (g - exp_avg)
-        exp_avg_sq *= beta2
-        exp_avg_sq += one_minus_beta2 * g * g
-        self._move(p, g, exp_avg, exp_avg_sq, **own)
-
-    @abstractmethod
-    def _move(self, *arrays: Any, **own: Any) -> None:
-        """Change p from g, exp_avg and exp_avg_sq, NumPy arrays; the means have g already."""
 
 
 def step_size(group: Group, steps: int) -> float:

@@ -7,8 +7,6 @@ from functools import lru_cache
 from threading import Lock
 from typing import Any, ClassVar, Final, final
 
-import numpy as np
-
 from netcl_plugin_optim.groups import Group
 from netcl_plugin_optim.means import TwoMeans, root_correction
 from netcl_plugin_optim.powers import power
@@ -93,21 +91,6 @@ class NAdam(TwoMeans):
 
     def _extras(self, group: Group, steps: int) -> dict[str, Any]:
         return {"mu_product": _product(group["betas"][0], _share(group), steps)}
-
-    def _move(
-        self,
-        p: Any,
-        g: Any,
-        exp_avg: Any,
-        exp_avg_sq: Any,
-        *,
-        gradient_factor: float,
-        mean_factor: float,
-        root_correction: float,
-        eps: float,
-    ) -> None:
-        direction = gradient_factor * g + mean_factor * exp_avg
-        p -= direction / (np.sqrt(exp_avg_sq) / root_correction + eps)
 
 
 def _share(group: Group) -> float:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
 
-#: The NumPy form of a rule: `(p, g, **states, **flags, **scalars)`, all by name; it changes p and
-#: the states in place, and may overwrite g.
-Update: TypeAlias = Callable[..., None]
+from netcl_core import DTYPES
+from netcl_core.inspect.expressions import NUMPY_NAMES, Apply, Block, Name, parse
+from netcl_core.inspect.sources import get_template, numpy_source
+
 #: What of a rule its kernel is built for, such as whether there is weight decay.
 Flags: TypeAlias = tuple[tuple[str, bool], ...]
-#: The flags that all rules have.
-SHARED: Final = ("maximize", "decay", "shrink")
+#: A statement of a rule: what it sets, the operator before `=`, and the expression.
+_STATEMENT: Final = re.compile(r"(?:const )?(?:float )?(\w+) ([-+*/]?)= (.*)", re.DOTALL)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a step does: its template with flags, its scalars by name, and the NumPy form.
+    """What a step does: its template with flags, and its scalars by name.
 
-    What all rules share is done before the rule's own part (multi_tensor.cl.j2, `apply`): the flag
+    What all rules share is done before the rule's own part (multi_tensor.cl.j2, `shared`): the flag
     `maximize` turns the gradient round, `decay` adds `weight_decay` times the parameter to it,
     `shrink` multiplies the parameter by `kept`.
 
@@ -33,7 +36,6 @@ class Rule:
     template: str
     flags: Flags
     scalars: Mapping[str, float]
-    update: Update
 
     @property
     def name(self) -> str:
@@ -45,13 +47,35 @@ class Rule:
         return tuple([value for name, value in self.scalars.items() if name not in names])
 
     def apply(self, p: Any, g: Any, states: Mapping[str, Any]) -> None:
-        """The step on NumPy arrays, in place; `g` may be overwritten."""
-        scalars = dict(self.scalars)
-        own = {name: on for name, on in self.flags if name not in SHARED}
-        if ("maximize", True) in self.flags:
-            np.negative(g, out=g)
-        if decay := scalars.pop("weight_decay", 0.0):
-            g += decay * p
-        if (kept := scalars.pop("kept", 1.0)) != 1:
-            p *= kept
-        self.update(p, g, **states, **own, **scalars)
+        """The step on NumPy arrays of one dtype, in place."""
+        ctype = DTYPES[p.dtype.name].compute
+        step = _host_form(self.template, self.flags, tuple(states), tuple(self.scalars), ctype)
+        with np.errstate(all="ignore"):
+            scalars = map(p.dtype.type, self.scalars.values())
+            results = step(p, g, *states.values(), *scalars)
+        for array, value in zip((p, *states.values()), results, strict=True):
+            array[...] = value
+
+
+@lru_cache(maxsize=256)
+def _host_form(
+    template: str, flags: Flags, states: tuple[str, ...], scalars: tuple[str, ...], ctype: str
+) -> Callable[..., Any]:
+    """The NumPy function of a rule's statements: the new p and states from all that they read."""
+    context = {**dict(flags), "states": states, "counting": False, "host": True}
+    text = get_template(template).render(context).replace("(float)", "")
+    block = Block(())
+    names = ("p", "g", *states, *scalars)
+    slots = [f"in{i}" for i in range(len(names))]
+    scope = {name: block.load(slot, ctype) for name, slot in zip(names, slots, strict=True)}
+    for statement in filter(None, map(str.strip, text.split(";"))):
+        found = _STATEMENT.fullmatch(statement)
+        assert found is not None, statement  # rules of ours are assignments
+        name, operator, expression = found.groups()
+        tree = parse(expression, tuple(scope), template)
+        tree = Apply(operator, (Name(name), tree)) if operator else tree
+        scope[name] = block.convert(block.build(tree, scope, ctype), ctype)
+    space = dict(NUMPY_NAMES)
+    exec(numpy_source(block, [scope[name] for name in ("p", *states)], slots, "step"), space)
+    step: Callable[..., Any] = space["step"]
+    return step

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
@@ -25,7 +24,7 @@ class RuledOptimizer(Optimizer):
     """One launch for all parameters that share a device, dtype, form of the rule and count of
     steps (24 at most), whatever their groups: the settings are arguments of the kernel.
 
-    A subclass has a constructor of settings (`settings`), these attributes, and `update`.
+    A subclass has a constructor of settings (`settings`), and these attributes.
 
     Attributes:
         template: The rule as a kernel.
@@ -51,10 +50,6 @@ class RuledOptimizer(Optimizer):
     ) -> None:
         self._placement = Placement()
         super()._begin(params, defaults, limits)
-
-    @abstractmethod
-    def update(self, *arrays: Any, **named: Any) -> None:
-        """The rule on NumPy arrays, as a `rule.Update`."""
 
     def _counted(self, group: Group, steps: int) -> dict[str, float]:
         """The scalars of the step that is number `steps` (from 1) which depend on that, in the
@@ -99,7 +94,7 @@ class RuledOptimizer(Optimizer):
             scalars["weight_decay"] = group["weight_decay"]
         if _SHRINK in flags:
             scalars["kept"] = 1 - group["lr"] * group["weight_decay"]
-        return Rule(self.template, flags, scalars, self.update)
+        return Rule(self.template, flags, scalars)
 
     def step(self, closure: Closure | None = None, *, found_inf: Tensor | None = None) -> Any:
         """Update every parameter that has a gradient; does not wait for the device.

@@ -1,4 +1,4 @@
-"""SGD: stochastic gradient descent with momentum."""
+"""SGD with momentum, and ASGD: averages of the parameters on a way whose rate falls."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, ClassVar, final
 
 from netcl_core.errors import AttributeValueError, message
 from netcl_plugin_optim.groups import Group
+from netcl_plugin_optim.powers import root_power
 from netcl_plugin_optim.ruled import RuledOptimizer
 from netcl_plugin_optim.settings import AtLeast0, settings
 
@@ -65,20 +66,59 @@ class SGD(RuledOptimizer):
     def _counted(self, group: Group, steps: int) -> dict[str, float]:
         return {"share": 1.0 if steps == 1 else 1.0 - group["dampening"]}
 
-    def update(
+
+@final
+class ASGD(RuledOptimizer):
+    """Averaged SGD (Polyak, Juditsky 1992) with PyTorch's defaults and formulas.
+
+    The averages are in `state_dict()`, as `ax`; they are those of the steps after `t0`, until then
+    the parameters themselves.
+
+    >>> w = nc.tensor([4.0, -2.0], requires_grad=True)
+    >>> optimizer = optim.ASGD([w], lr=0.25, lambd=0.0, t0=0.0)
+    >>> for _ in range(2):
+    ...     optimizer.zero_grad()
+    ...     ag.sum(ag.square(w)).backward()
+    ...     optimizer.step()
+    >>> w.tolist(), optimizer.state_dict()["state"][0]["ax"].tolist()
+    ([1.0, -0.5], [1.0, -0.5])
+
+    The rate of a step follows from the settings of now; in PyTorch, from those of the step before.
+
+    Args:
+        params: Tensors, pairs of a name and a tensor, or dicts with `params` and settings of
+            their own.
+        lr: The first learning rate; that of step t is `lr / (1 + lambd * lr * (t - 1)) ** alpha`.
+        lambd: The share of a parameter that a step takes away, over the rate.
+        alpha: How fast the rate falls.
+        t0: The step after which averages begin.
+        weight_decay: The L2 penalty's factor, added to the gradient.
+        maximize: Go up the gradient.
+    """
+
+    template: ClassVar[str] = "optim/asgd.cl.j2"
+    states: ClassVar[tuple[str, ...]] = ("ax",)
+    counted_from: ClassVar[tuple[str, ...]] = ("lr", "lambd", "alpha", "t0")
+
+    @settings()
+    def __init__(
         self,
-        p: Any,
-        g: Any,
+        params: Iterable[Any],
+        lr: AtLeast0 = 1e-2,
+        lambd: AtLeast0 = 1e-4,
+        alpha: AtLeast0 = 0.75,
+        t0: AtLeast0 = 1e6,
+        weight_decay: AtLeast0 = 0.0,
         *,
-        momentum_buffer: Any = None,
-        nesterov: bool,
-        lr: float,
-        momentum: float,
-        share: float,
-    ) -> None:
-        direction = g
-        if momentum_buffer is not None:
-            momentum_buffer *= momentum
-            momentum_buffer += share * g
-            direction = g + momentum * momentum_buffer if nesterov else momentum_buffer
-        p -= lr * direction
+        maximize: bool = False,
+    ) -> None: ...
+
+    def _counted(self, group: Group, steps: int) -> dict[str, float]:
+        lr, lambd = group["lr"], group["lambd"]
+        eta = lr / root_power(1 + lambd * lr * (steps - 1), group["alpha"])
+        mu = 1 / max(1, steps - 1 - group["t0"])
+        return {"eta": eta, "mu": mu, "remaining": 1 - lambd * eta}
+
+    def _extras(self, group: Group, steps: int) -> dict[str, Any]:
+        upcoming = self._counted(group, steps + 1)
+        return {name: upcoming[name] for name in ("eta", "mu")}

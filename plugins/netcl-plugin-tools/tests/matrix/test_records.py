@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from netcl_plugin_kit.check.reading import from_json
+from netcl_plugin_kit.testing.records import from_json
 from netcl_plugin_tools.matrix.records import load, save
 
 from netcl_core.errors import RecordError
@@ -45,7 +45,7 @@ def test_a_record_reads_back_equal(cell: Any, check: Any, tmp_path: Path) -> Non
     ("changes", "words"),
     [
         ({"schema": 2}, "schema 2; expected 1. Upgrade netcl-plugin-tools"),
-        ({"state": "green"}, "state 'green'"),
+        ({"state": "green"}, "state is 'green', which should be one of pass"),
         ({"date": "yesterday"}, "Invalid isoformat"),
         ({"runtime": {"name": "numpy"}}, "runtime ['name']"),
         ({"check": {"kind": "check", "schema": 1}}, "expected the fields"),

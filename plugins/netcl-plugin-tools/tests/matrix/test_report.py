@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from netcl_plugin_kit.check.reading import from_json
+from netcl_plugin_kit.testing.records import from_json
 from netcl_plugin_tools.matrix.board import board, counts, fraction, verdict
 from netcl_plugin_tools.matrix.records import save
 from netcl_plugin_tools.matrix.report import MARKER

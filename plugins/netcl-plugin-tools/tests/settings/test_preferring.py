@@ -45,7 +45,7 @@ def tied() -> Iterator[None]:
 @pytest.mark.filterwarnings("ignore::netcl_core.errors.PluginWarning")  # of the lock's pins
 @pytest.mark.usefixtures("tied")
 def test_a_choice_is_written_into_settings_and_lock_and_undone(project: Path) -> None:
-    lock, path = Lock(Pin("1"), {"left": Pin("2")}), project.with_name("netcl.lock")
+    lock, path = Lock(Pin("1"), {"left": Pin("2")}, {}), project.with_name("netcl.lock")
     other = DevicePart({"f": {"*": ("left",)}}, {"f": {"float32 forward": "0"}})
     lock = Lock(lock.core, lock.plugins, {"NumPy": other, "Elsewhere | gone": other})
     path.write_text(text_of(lock))

@@ -18,8 +18,7 @@ from tuned import Offer, X, here, offering, own_folder
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.ops import tuning_records
-from netcl_core.ops.tuners import Offered, tuning_by
-from netcl_core.ops.tuning import ChosenSettings
+from netcl_core.ops.tuning import ChosenSettings, Offered, Tuner, tuning_by
 from netcl_core.plugins.registry import registry
 
 OPENCL = [each for each in nc.devices() if each.backend == "opencl" and not each.simulator]
@@ -52,7 +51,7 @@ def offer(fast: nc.Device, seen: list[dict[str, Any]]) -> Iterator[Offer]:
         yield register
 
 
-class Keeper:
+class Keeper(Tuner):
     """A tuner that measures whatever it is offered, and keeps the trials."""
 
     def __init__(self, budget: float = 20.0) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from netcl_plugin_kit.testing import Case, normal
+from netcl_plugin_tools.tune.records import write
 from netcl_plugin_tunable import DEFAULT, operator
 
 import netcl_core as nc
@@ -106,7 +107,7 @@ def test_the_cases_of_an_op_and_what_is_known_is_left_out() -> None:
     assert again.stdout == "All 1 records of scaled are there already; --again measures them " + (
         "again.\n"
     )
-    tuning_records.write(before.place, DEFAULT, 1.0)
+    write(before.place, DEFAULT, 1.0)
     assert tune("scaled", "--again").exit_code == 0
     assert recorded()["float32[4096]"]["waste"] == 0
 

@@ -15,10 +15,9 @@ from netcl_core.errors import ArgumentError, MissingExtraError, message
 from netcl_core.inspect.data import Scratch
 from netcl_plugin_kit.check import apart, full, targets
 from netcl_plugin_kit.check.findings import STATIC
-from netcl_plugin_kit.check.reading import from_json
 from netcl_plugin_kit.faults.sanitizer import MISSING, command
 from netcl_plugin_kit.testing import vocabulary
-from netcl_plugin_kit.testing.records import LEVELS, SCHEMA, CheckRecord, Level, Outcome
+from netcl_plugin_kit.testing.records import LEVELS, SCHEMA, CheckRecord, Level, Outcome, from_json
 
 #: The names of the checks by the level that adds them.
 CHECKS: Final[Mapping[Level, tuple[str, ...]]] = {

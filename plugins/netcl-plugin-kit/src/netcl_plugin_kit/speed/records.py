@@ -7,14 +7,14 @@ nothing.
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 from netcl_market.finding import version_of
+from netcl_market.records import read
 
 from netcl_core import Device, config
 from netcl_core.inspect.data import digest
@@ -115,18 +115,12 @@ def _path(record: SpeedRecord) -> Path:
 def _read(path: Path) -> SpeedRecord | None:
     try:
         data = json.loads(path.read_bytes())
-        if data.pop(_FORM) != _VERSION:
-            return None
-        times = tuple(_time(**row) for row in data.pop("times"))
-        record = SpeedRecord(**{**data, "device": tuple(data["device"])}, times=times)
-        return record if _path(record) == path else None
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        record: SpeedRecord = read(SpeedRecord, data)
+        sound = data[_FORM] == _VERSION and all(map(_is_sound, record.times))
+        return record if sound and _path(record) == path else None
+    except (OSError, ValueError, LookupError, RecursionError):
         return None
 
 
-def _time(seconds: Any, **texts: Any) -> Time:
-    if not isinstance(seconds, float) or not (math.isfinite(seconds) and seconds > 0):
-        raise ValueError("no time")
-    if not all(isinstance(text, str) and text.isprintable() for text in texts.values()):
-        raise ValueError("no text")
-    return Time(seconds=seconds, **texts)
+def _is_sound(one: Time) -> bool:
+    return one.seconds > 0 and f"{one.provider}{one.version}{one.label}".isprintable()

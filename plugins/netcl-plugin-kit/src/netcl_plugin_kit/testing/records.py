@@ -7,7 +7,12 @@ unknown keys of the same schema are ignored, so that a field can be added.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, final
+
+from netcl_market import records
+
+from netcl_core.errors import RecordError, message
 
 SCHEMA: Final = 1
 Level: TypeAlias = Literal["static", "run", "full"]
@@ -122,3 +127,22 @@ class CheckRecord:
     def as_json(self) -> dict[str, Any]:
         """The record as JSON data."""
         return asdict(self)
+
+
+def from_json(data: Any) -> CheckRecord:
+    """A record from JSON data.
+
+    Raises RecordError if the data are no record of a check, or of a newer schema.
+    """
+    if not isinstance(data, dict) or data.get("kind") != "check":
+        given = data.get("kind") if isinstance(data, dict) else type(data).__name__
+        raise RecordError(message("record", f"kind {given!r}", "a record of kind 'check'"))
+    if data.get("schema") != SCHEMA:
+        remedy = "Upgrade netcl-core" if isinstance(data.get("schema"), int) else ""
+        raise RecordError(message("record", f"schema {data.get('schema')}", str(SCHEMA), remedy))
+    try:
+        record: CheckRecord = records.read(CheckRecord, data)
+        datetime.fromisoformat(record.date)
+    except ValueError as error:
+        raise RecordError(message("record", str(error), "the fields of a record")) from error
+    return record

@@ -8,9 +8,10 @@ from typing import Any, final
 from netcl_core import Device
 from netcl_core.autograd import Settings, Space
 from netcl_core.errors import KernelFindingError
-from netcl_core.inspect.choices import ChosenSettings, Offered, forced, told, tuning_by
+from netcl_core.inspect.choices import ChosenSettings, Offered, Tuner, told, tuning_by
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.checks import check_main, check_variants
+from netcl_plugin_kit.testing.forcing import forced
 
 
 def check_settings(case: Case, device: Device, dtype: str) -> None:
@@ -50,7 +51,7 @@ def _spaces(case: Case, device: Device, dtype: str) -> dict[str, Space]:
 
 
 @final
-class _Noter:
+class _Noter(Tuner):
     """A tuner that notes spaces and measures nothing."""
 
     def __init__(self) -> None:

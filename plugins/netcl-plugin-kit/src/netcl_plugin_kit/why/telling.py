@@ -15,6 +15,7 @@ from netcl_core.inspect.choices import (
     ChosenSettings,
     Explanation,
     Offered,
+    Tuner,
     of_offers,
     tuning_by,
     why,
@@ -127,7 +128,7 @@ def _row(record: SpeedRecord, labels: Sequence[str]) -> Iterator[str]:
 
 
 @final
-class _Noted:
+class _Noted(Tuner):
     """A tuner that measures nothing; `lines` says what was decided for each call."""
 
     def __init__(self) -> None:

@@ -23,11 +23,15 @@ def badges(market: Market) -> Iterator[tuple[str, str]]:
     """(path, SVG) of every badge of every plugin."""
     for plugin in market.plugins:
         for kind in BADGES:
-            yield f"badges/{plugin.name}/{kind}.svg", badge(*_said(plugin, kind))
+            yield f"badges/{plugin.name}/{kind}.svg", _of_kind(plugin, kind)
 
 
-def badge(label: str, text: str, colour: str) -> str:
-    """One badge."""
+def matrix_badge(state: str, passed: str) -> str:
+    """The badge of a matrix: how many cells passed, else the word for its state."""
+    return _badge("matrix", passed or SIGNS[state].word, _colour(state))
+
+
+def _badge(label: str, text: str, colour: str) -> str:
     return render(
         "badge.svg.j2",
         label=label,
@@ -43,16 +47,16 @@ def _width(text: str) -> int:
     return round(sum(9 if c in _WIDE else 4.5 if c in _NARROW else 6.8 for c in text))
 
 
-def _said(plugin: Project, kind: str) -> tuple[str, str, str]:
+def _of_kind(plugin: Project, kind: str) -> str:
     latest = plugin.latest
     if kind == "version":
-        return "netcl plugin", str(latest.version), _BLUE
+        return _badge("netcl plugin", str(latest.version), _BLUE)
     if kind == "checks":
         record, state = latest.findings.deepest, latest.findings.verdict
         text = {"failed": "failing", "passed": "passing"}.get(state, "not checked")
-        return "checks", f"{text} ({reached(record)})" if record else text, _colour(state)
-    state, passed = together(latest.cell_counts)
-    return "matrix", passed or SIGNS[state].word, _colour(state)
+        said = f"{text} ({reached(record)})" if record else text
+        return _badge("checks", said, _colour(state))
+    return matrix_badge(*together(latest.cell_counts))
 
 
 def _colour(state: str) -> str:

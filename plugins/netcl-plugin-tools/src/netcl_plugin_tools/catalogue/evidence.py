@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
 
-from netcl_plugin_kit.check.reading import from_json
 from netcl_plugin_kit.packages.metadata import clean
-from netcl_plugin_kit.testing.records import CheckRecord
+from netcl_plugin_kit.testing.records import CheckRecord, from_json
 
 from netcl_core.errors import RecordError, message
 from netcl_plugin_tools.matrix.records import CellRecord, read_cell

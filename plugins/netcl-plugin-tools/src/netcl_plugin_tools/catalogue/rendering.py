@@ -53,11 +53,12 @@ def _folder() -> Path:
     return templates() / "catalogue"
 
 
-def _environment() -> jinja2.Environment:
+def environment(folder: Path) -> jinja2.Environment:
+    """The environment of a folder of pages; Markdown alone takes values as they are."""
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_folder()),
+        loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
-        autoescape=True,
+        autoescape=lambda name: name is None or not name.endswith(".md.j2"),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -67,4 +68,4 @@ def _environment() -> jinja2.Environment:
     return made
 
 
-_ENVIRONMENT: Final = _environment()
+_ENVIRONMENT: Final = environment(_folder())

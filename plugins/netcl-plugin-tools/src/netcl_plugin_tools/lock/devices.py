@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from netcl_market.lock import ANY_DTYPE, EVERY_DTYPE, DevicePart
+from netcl_plugin_kit.testing.forcing import untuned
 
 import netcl_core as nc
-from netcl_core.inspect.choices import untuned
 from netcl_core.plugins.protocol import KINDS, Offer, command_providers, decide, registry
 from netcl_plugin_tools.lock.sources import cases, sources
 

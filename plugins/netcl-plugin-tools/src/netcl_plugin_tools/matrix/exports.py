@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from packaging.version import Version
 
+from netcl_plugin_tools.catalogue.badges import matrix_badge
 from netcl_plugin_tools.matrix.board import Board, Place, counts, together, verdict
 from netcl_plugin_tools.matrix.pages import render
 from netcl_plugin_tools.matrix.records import Cell, State, reasons
 from netcl_plugin_tools.matrix.signs import NOT_RUN, SIGNS
-
-_COLOURS: Final = {
-    "pass": "#1b6e3d", "fail": "#a61e2c", "setup_error": "#8a5300",
-    "unsupported": "#66625a", NOT_RUN: "#66625a",
-}  # fmt: skip
-_NARROW: Final = frozenset("fijlrtI.,:;|!'()[]/ 1")
 
 
 def junit(shown: Board) -> str:
@@ -60,15 +55,7 @@ def _plain(text: str) -> str:
 def badges(shown: Board) -> Iterator[tuple[str, str]]:
     """(plugin, SVG) of the badge of each plugin's newest version."""
     for plugin, section in shown.newest_sections().items():
-        state, passed = together(section.counts)
-        text = passed or SIGNS[state].word
-        widths = {"left": _width("matrix"), "right": _width(text)}
-        yield plugin, render("badge.svg.j2", text=text, colour=_COLOURS[state], **widths)
-
-
-def _width(text: str) -> int:
-    """About as wide as a text and its margins are in a sans serif of 11 pixels."""
-    return round(sum(4.5 if each in _NARROW else 7 for each in text)) + 12
+        yield plugin, matrix_badge(*together(section.counts))
 
 
 def summary(shown: Board) -> list[list[str]]:

@@ -13,8 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Final, final
 
 from netcl_market.manifests import Manifest
-from netcl_plugin_kit.check.reading import from_json
-from netcl_plugin_kit.testing.records import CheckRecord, Outcome
+from netcl_plugin_kit.testing.records import CheckRecord, Outcome, from_json
 from packaging.utils import canonicalize_name
 
 from netcl_core.errors import RecordError

@@ -7,16 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import jinja2
 from netcl_plugin_kit.testing.records import CheckRecord, Outcome
 
 from netcl_core.config import core_source
+from netcl_plugin_tools.catalogue.rendering import environment
 from netcl_plugin_tools.matrix.board import Board, Place, counts, together
 from netcl_plugin_tools.matrix.runtimes import RUNTIMES
-from netcl_plugin_tools.matrix.signs import SIGNS
 
 _FOLDER: Final = Path(__file__).parents[1] / "templates" / "matrix"
-_ESCAPED: Final = ("html.j2", "svg.j2")
 _OUTCOMES: Final = ("passed", "failed", "skipped", "xfailed")
 _FAILURES: Final = 100  # on a page; the record has them all
 
@@ -29,15 +27,7 @@ def _inline(text: str) -> str:
     return flat
 
 
-_environment: Final = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(_FOLDER),
-    undefined=jinja2.StrictUndefined,
-    autoescape=lambda name: name is not None and name.endswith(_ESCAPED),
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-_environment.globals["signs"] = SIGNS
+_environment: Final = environment(_FOLDER)
 _environment.filters["inline"] = _inline
 
 

@@ -8,13 +8,13 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, final
 
-from netcl_plugin_kit.check.reading import from_json
-from netcl_plugin_kit.testing.records import LEVELS, CheckRecord
+from netcl_market.records import read
+from netcl_plugin_kit.testing.records import LEVELS, CheckRecord, from_json
 from packaging.version import Version
 
 from netcl_core.errors import RecordError, message
@@ -25,15 +25,6 @@ STATES: Final[tuple[State, ...]] = ("pass", "fail", "setup_error", "unsupported"
 RUNTIME: Final = ("name", "platform", "driver", "device")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PYTHON: Final = re.compile(r"\d+\.\d+")
-#: The types of JSON's values, where they are no texts.
-_TYPES: Final[Mapping[str, Any]] = {
-    "runtime": dict,
-    "packages": dict,
-    "content": dict,
-    "seconds": (int, float),
-    "schema": int,
-    "check": (CheckRecord, type(None)),
-}
 
 
 @final
@@ -170,17 +161,6 @@ def reasons(
     return [(state, reason, cells) for (state, reason), cells in found.items()]
 
 
-def _check_types(record: CellRecord) -> None:
-    """Raise TypeError for a value of a type that the class does not say."""
-    for each in fields(CellRecord):
-        value = getattr(record, each.name)
-        wanted = _TYPES.get(each.name, str)
-        if not isinstance(value, wanted):
-            raise TypeError(f"{each.name} is {value!r:.80}")
-        if wanted is dict and not all(isinstance(text, str) for text in value.values()):
-            raise TypeError(f"{each.name} is {value!r:.80}")
-
-
 def _check_place(cell: Cell) -> None:
     """Raise ValueError unless a cell can be sorted, and named as a file."""
     Version(cell.version)
@@ -197,17 +177,13 @@ def read_cell(name: str, data: Mapping[str, Any]) -> CellRecord:
     if data.get("schema") != SCHEMA:
         remedy = "Upgrade netcl-plugin-tools"
         raise RecordError(message(name, f"schema {data.get('schema')!r}", str(SCHEMA), remedy))
-    names = {each.name for each in fields(CellRecord)}
-    known = {key: value for key, value in data.items() if key in names}
     try:
-        if known.get("check") is not None:
-            known["check"] = from_json(known["check"])
-        record = CellRecord(**known)
-        _check_types(record)
+        record: CellRecord = read(CellRecord, {**data, "check": None})
         datetime.fromisoformat(record.date)
-        if record.state not in STATES or set(RUNTIME) - set(record.runtime):
-            raise ValueError(f"state {record.state!r}, runtime {sorted(record.runtime)}")
+        if set(RUNTIME) - set(record.runtime):
+            raise ValueError(f"runtime {sorted(record.runtime)}")
         _check_place(record.cell)
-    except (TypeError, ValueError) as error:  # a missing field, a date that is none
+        check = data.get("check")
+        return record if check is None else replace(record, check=from_json(check))
+    except ValueError as error:  # a missing field, a date that is none, a check that is none
         raise RecordError(message(name, str(error), "the fields of a cell's record")) from error
-    return record

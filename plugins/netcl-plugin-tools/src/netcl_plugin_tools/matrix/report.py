@@ -11,11 +11,12 @@ from typing import Final
 from click import UsageError
 from netcl_plugin_kit.writing import write_text
 
+from netcl_core.cli import print_table
 from netcl_core.errors import RecordError, message
 from netcl_plugin_tools.matrix import exports, pages
 from netcl_plugin_tools.matrix.board import Board, board, counts
 from netcl_plugin_tools.matrix.records import load
-from netcl_plugin_tools.matrix.terminal import print_reasons, print_table
+from netcl_plugin_tools.matrix.terminal import print_reasons
 
 #: The file that lists what a report wrote, so that the next replaces that and nothing else.
 MARKER: Final = ".netcl-board"

@@ -12,9 +12,10 @@ import numpy as np
 
 from netcl_core import DTYPES
 from netcl_core.autograd import Settings
-from netcl_core.inspect.choices import Offered, Place, Record, default_of, misfit, write_record
+from netcl_core.inspect.choices import Offered, Place, Record, default_of, misfit
 from netcl_core.inspect.data import Array
 from netcl_core.inspect.streams import stream_of
+from netcl_plugin_tools.tune.records import write
 
 #: Launches that take so long together are timed as one: a clock's step and a driver's hiccup
 #: count little then.
@@ -103,7 +104,7 @@ class Trial:
         if len(measured) < 2 or self.default not in measured:
             return None
         best = self.best
-        return write_record(self.place, best.settings, self.gain_of(best))
+        return write(self.place, best.settings, self.gain_of(best))
 
     # -- how ---------------------------------------------------------------------------
 

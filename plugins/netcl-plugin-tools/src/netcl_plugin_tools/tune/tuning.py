@@ -22,9 +22,8 @@ from netcl_core.inspect.choices import (
     ChosenSettings,
     Offered,
     Record,
-    forget_records,
+    Tuner,
     own_records,
-    records_as_json,
     tuning_by,
 )
 from netcl_plugin_tools.graph.target import (
@@ -35,6 +34,7 @@ from netcl_plugin_tools.graph.target import (
     take_gradients,
     told,
 )
+from netcl_plugin_tools.tune import records as written
 from netcl_plugin_tools.tune import report
 from netcl_plugin_tools.tune.trials import Trial
 
@@ -87,7 +87,7 @@ def _run(
 
 
 @final
-class Noter:
+class Noter(Tuner):
     """A tuner that notes one call for each record that there could be.
 
     Attributes:
@@ -138,10 +138,10 @@ def _change_records(op: str, export: Path | None, forget: bool) -> int:
     for fault in faults:
         print(f"ignored: {fault}", file=sys.stderr)
     if export is not None and found:
-        write_text("tune", export, records_as_json(found))
+        write_text("tune", export, written.text_of(found))
         print(f"{export}: {len(found)} records")
     if forget:
-        forget_records([each.place for each in found])
+        written.forget([each.place for each in found])
         print(f"{len(found)} records are gone")
     return 0 if found else 1
 

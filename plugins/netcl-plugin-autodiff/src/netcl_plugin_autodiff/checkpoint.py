@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, TypeAlias, final
 
+import netcl_core.autograd as ag
+from netcl_core import Spec, Tensor
+from netcl_core.autograd import Node
 from netcl_core.errors import ArgumentError, GradientError, message
-from netcl_core.runtime.kernels import Spec
-from netcl_core.tape.apply import Needs, apply
-from netcl_core.tape.gradients import Arithmetic
-from netcl_core.tape.modes import is_grad_enabled
-from netcl_core.tape.node import Node, next_number, target_of
-from netcl_core.tape.recorded_gradients import (
-    RECORDING,
-    branch,
+from netcl_core.inspect.recorded import (
+    apply,
     forward_again,
+    given_again,
     gradients_of,
-    leaf,
+    next_number,
+    noted,
+    target_of,
+    thread,
 )
-from netcl_core.tape.state import thread
-from netcl_core.tape.tape import Tape
-from netcl_core.tensors.random_state import given_again, noted
-from netcl_core.tensors.tensor import Tensor
 
+#: Of each input, or of each result, whether a gradient is wanted.
+Needs: TypeAlias = tuple[bool, ...]
 _WHO = "checkpoint"
 
 
@@ -30,7 +29,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function, keep what it was given, and compute the rest again for the gradients.
 
     >>> x = ag.tensor([0.5], requires_grad=True)
-    >>> y = ag.checkpoint(lambda x: ag.exp(ag.exp(ag.exp(x))), x)  # keeps x, and no exp
+    >>> y = autodiff.checkpoint(lambda x: ag.exp(ag.exp(ag.exp(x))), x)  # keeps x, no exp
     >>> y.op_name
     'checkpoint'
     >>> y.backward()
@@ -53,7 +52,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     Raises ArgumentError for a function that returns anything else; at backward GradientError if
     the second call uses other tensors than the first, MutationError if one was changed.
     """
-    if thread.tracer is not None or not is_grad_enabled():
+    if thread.tracer is not None or not ag.is_grad_enabled():
         return function(*args, **kwargs)
     call = CheckpointCall(function, args, kwargs)
     made = apply(call, call.operands, (), None)
@@ -88,16 +87,16 @@ class CheckpointCall:
         self._places = [i for i, x in enumerate(self._args) if isinstance(x, Tensor)]
         self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
         self._numbers: list[Any] = []
-        self._amp = thread.amp
+        self._policy = ag.amp_policy()
         given = [self._args[place] for place in self._places]
         with noted(self._numbers):
-            run = self._computed([leaf(x, x.requires_grad) for x in given])
+            run = self._computed([_leaf(x, x.requires_grad) for x in given])
         results = run.results
         self._type = type(run.returned)
         self._used = {target_of(x) for x in run.used}
         self.operands = [*given, *run.used]
         self._flows = tuple([x.requires_grad for x in results])
-        self._values: list[Tensor] | None = [_own(x.value) for x in results]
+        self._values: list[Tensor] | None = [_own(x) for x in results]
         self.results = tuple([Spec(x.shape, x.dtype) for x in results])
         self.device = results[0].device
 
@@ -108,14 +107,9 @@ class CheckpointCall:
             args[place] = each
         count = len(args) - len(self._names)
         since = next_number()
-        outer, thread.amp = thread.amp, self._amp and self._amp.again()
-        try:
-            with forward_again(), Tape():
-                found = self._function(
-                    *args[:count], **dict(zip(self._names, args[count:], strict=True))
-                )
-        finally:
-            thread.amp = outer
+        kwargs = dict(zip(self._names, args[count:], strict=True))
+        with ag.casting(None), ag.casting(self._policy), forward_again(), ag.Tape():
+            found = self._function(*args[:count], **kwargs)
         results = list(found) if isinstance(found, (tuple, list)) else [found]
         if not results or not all(isinstance(x, Tensor) for x in results):
             given = f"a function that returned {type(found).__name__}"
@@ -151,16 +145,16 @@ class CheckpointCall:
 
     def gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
         """The gradients of arguments and used tensors, of the function computed again."""
-        return self._recomputed(node, grads, needs, None)
+        return self._recomputed(node, grads, needs, record=False)
 
     def recorded_gradients(self, node: Node, grads: Sequence[Any], needs: Needs) -> Sequence[Any]:
         """The same, recorded on the arguments and used tensors."""
-        return self._recomputed(node, grads, needs, RECORDING)
+        return self._recomputed(node, grads, needs, record=True)
 
     def _recomputed(
-        self, node: Node, grads: Sequence[Any], needs: Needs, sums: Arithmetic | None
+        self, node: Node, grads: Sequence[Any], needs: Needs, record: bool
     ) -> Sequence[Any]:
-        count, stand_in = len(self._places), leaf if sums is None else branch
+        count, stand_in = len(self._places), _branch if record else _leaf
         with given_again(self._numbers):
             args = zip(node.inputs[:count], needs[:count], strict=True)
             run = self._computed([stand_in(x, need or x.requires_grad) for x, need in args])
@@ -168,12 +162,29 @@ class CheckpointCall:
             given = "a function that used other tensors the second time"
             raise GradientError(message(f"backward of {_WHO}", given, "the same tensors"))
         sources = [*run.leaves, *node.inputs[count:]]
-        return gradients_of(run.results, grads, sources, needs, sums, run.since)
+        return gradients_of(run.results, grads, sources, needs, record, run.since)
 
 
-def _own(value: Tensor) -> Tensor:
+def _own(result: Any) -> Tensor:
     """A result's Tensor; if it is a leaf that was handed through, another one."""
-    return value.alias(value.shape) if value.requires_grad else value
+    value: Tensor = result.value
+    return value.detach() if value.requires_grad else value
+
+
+def _leaf(x: Any, need: bool) -> Any:
+    """The value as a leaf of its own."""
+    return x.detach().requires_grad_(need)
+
+
+def _branch(x: Any, need: bool) -> Any:
+    """The operand, as the result of a call if its gradient is wanted.
+
+    Then the gradient is partial: it leaves out that one operand may come from another.
+    """
+    if not need:
+        return x
+    same: Any = ag.apply_op(lambda x: x, lambda gradient: [gradient], x, op_name="same", saves=())
+    return same
 
 
 def _outside(results: Sequence[Any], first: int) -> Iterator[Tensor]:
