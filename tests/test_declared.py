@@ -99,6 +99,30 @@ def test_its_ops_work_and_nothing_of_it_is_imported(
         assert np.abs(gradient).max() > 0.1
 
 
+COMMAND = """
+import netcl_core.autograd as ag
+try:
+    ag.standardize(ag.tensor([[1.0, 2.0]])).numpy()
+except Exception as error:
+    print(getattr(error, "code", ""), error)
+"""
+
+
+def test_its_kernel_runs_no_command(python: Callable[..., str], tmp_path: Path) -> None:
+    """A CPU's runtime links what a kernel declares against the process, `system` too."""
+    name = f"{PACKAGE}/templates/standardize.cl.j2"
+    kernel = texts(EXAMPLE)[name].replace("const size_t at =", "command(); const size_t at =")
+    touch = ", ".join(map(str, f"touch {tmp_path}/marker\0".encode()))
+    command = (
+        "int system(const __private char *);\n"
+        f"void command(void) {{ const char c[] = {{{touch}}}; system(c); }}\n"
+    )
+    install_example(tmp_path, **{name: command + kernel})
+    said = python(COMMAND, PYTHONPATH=str(tmp_path), NETCL_TRUST="data")
+    assert not (tmp_path / "marker").exists()
+    assert said.startswith("NP320 the kernel of data 'standardize/standardize.cl.j2': line 1: ")
+
+
 @pytest.mark.parametrize(
     ("trust", "listed", "loaded"),
     [

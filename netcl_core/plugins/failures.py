@@ -164,6 +164,13 @@ FAILURES: Final[dict[str, FailureKind]] = {
             "Upgrade the plugin. For its author: list it in the manifest (`netcl plugins check` "
             "shows the row), or name the entry point as the op.",
         ),
+        NP320=(
+            "The plugin is data, and one of its kernels uses what is not on the short list of "
+            "OpenCL C: it declares a function without a body, calls one of nobody's, has a "
+            "directive or a macro, or makes a pointer of a number. On a CPU it may use pointers "
+            "only where their bounds can be checked.",
+            "Uninstall the plugin. For its author: the message gives the line and the word.",
+        ),
     ),
     **kinds_of(
         "",
