@@ -105,7 +105,7 @@ void odd(__global const float *x, __global float *out, __global int *count, cons
 
 
 def test_a_kernel_stays_in_its_buffers() -> None:
-    """What lies outside is the first element, or zeros of a vector, and is stored nowhere else."""
+    """What lies outside is zero, and is stored nowhere but perhaps in the first element."""
     device = nc.default_device()
     if not device.has_kernels:
         pytest.skip("needs a device with kernels")

@@ -65,6 +65,16 @@ class Cursor:
         """Write nothing of what was read since the last `say`."""
         self._copied = self.now.at
 
+    def mark(self) -> tuple[int, int, int]:
+        """Where reading stands; `back` goes there."""
+        return self._place, self._copied, len(self._out)
+
+    def back(self, mark: tuple[int, int, int]) -> None:
+        """Read again from a mark on, and forget what was written since."""
+        self._place, self._copied, written = mark
+        self.text = self._tokens[self._place].text
+        del self._out[written:]
+
     def apart(self, read: Callable[[], None]) -> str:
         """What would be written while something is read, which the output does not get."""
         self.skip()

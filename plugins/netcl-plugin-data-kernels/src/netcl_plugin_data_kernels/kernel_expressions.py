@@ -26,6 +26,8 @@ _JOINING: Final = _ADDING | words("<< >> < > <= >= == != & ^ | && ||")
 _UNARY: Final = words("+ - ! ~ ++ -- & *")
 #: What may stand before a pointer in something that is made of it.
 _BEFORE: Final = TYPES | QUALIFIERS | {"(", "&", "*"}
+#: Characters of indices that are written twice, once to compare them.
+_LONG: Final = 200
 #: What a kernel on a CPU may do with pointers.
 CHECKED: Final = "buffers and arrays as NAME[index], vload or vstore at NAME + index"
 
@@ -110,6 +112,28 @@ class ExpressionReader(Cursor):
                 self.pointing()
             self.assignment()
 
+    def store(self) -> bool:
+        """A statement `NAME[index] = value`, left out where it is outside; False: it is none."""
+        held = self.found(self.text)
+        if not self.bounds or held is None or self.peek() != "[":
+            return False
+        name, mark = self.text, self.mark()
+        inside, element, _ = self.element((f"netcl_count_{name}",) if held.pointer else held.sizes)
+        if self.text == ".":
+            element += self.take() + self.take()
+        sign = self.text
+        if not inside or sign not in _ASSIGNING:
+            self.back(mark)
+            return False
+        self.take()
+        value = self.apart(self.assignment)
+        if self.text != ";":
+            self.back(mark)
+            return False
+        self.skip()
+        self.say(f"({inside} ? (void)({element} {sign} {value}) : (void)0)")
+        return True
+
     def ternary(self) -> None:
         self.joined(_JOINING)
         if self.given("?"):
@@ -125,6 +149,7 @@ class ExpressionReader(Cursor):
 
     def operand(self) -> None:
         """Signs and casts before something, and what follows it."""
+        changed = False
         while True:
             text = self.text
             if text == "(" and self.peek() in TYPES | QUALIFIERS:
@@ -132,14 +157,15 @@ class ExpressionReader(Cursor):
             elif text in _UNARY:
                 if self.bounds and text == "&":
                     self.refuse(CHECKED)
-                self._effects += text in ("++", "--")
+                changed = text in ("++", "--")
+                self._effects += changed
                 self.take()
                 held = self.found(self.text) if text == "&" else None
                 if held is not None and held.pointer and self.peek() != "[":
                     self.refuse("the address of a value, not of a pointer")
             else:
                 break
-        self.primary()
+        self.primary(changed)
         while self.text in (".", "[", "++", "--"):
             text = self.take()
             if text == "." and not SWIZZLE.fullmatch(self.take()):
@@ -175,7 +201,7 @@ class ExpressionReader(Cursor):
     def found(self, name: str) -> Name | None:
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
-    def primary(self) -> None:
+    def primary(self, changed: bool) -> None:
         token = self.now
         if token.kind == "number":
             self.take()
@@ -193,7 +219,7 @@ class ExpressionReader(Cursor):
         elif CONSTANT.fullmatch(token.text):
             self.take()
         else:
-            self.variable()
+            self.variable(changed)
 
     def size_of(self) -> None:
         self.want("(")
@@ -203,25 +229,51 @@ class ExpressionReader(Cursor):
             self.expression()
         self.want(")")
 
-    def variable(self) -> None:
+    def variable(self, changed: bool = False) -> None:
+        """A name and its indices; `changed`: it is written to, or its address is taken."""
         token = self.now
         held = self.found(token.text)
         if held is None:
             self.refuse("a name that is declared")
-        self.take()
         sizes = (f"netcl_count_{token.text}",) if held.pointer else held.sizes
-        if self.bounds and sizes and self.text != "[":
-            self.refuse(CHECKED, token)
-        for size in sizes:
-            if self.text != "[" and not self.bounds:
-                break
-            self.want("[")
-            if self.bounds:
-                self.say("netcl_at(")
+        if sizes and self.bounds:
+            self.checked(held, sizes, changed)
+            return
+        self.take()
+        while sizes and self.given("["):
             self.expression()
-            if self.bounds:
-                self.say(f", {size})")
             self.want("]")
+            sizes = sizes[1:]
+
+    def checked(self, held: Name, sizes: tuple[str, ...], changed: bool) -> None:
+        """An element: zero if it is outside; one that is changed, or costly to find, the first."""
+        inside, element, first = self.element(sizes)
+        after = self.peek(2 if self.text == "." else 0)
+        if not inside or changed or after in _ASSIGNING or after in ("++", "--"):
+            self.say(first)
+        else:
+            self.say(f"({inside} ? {element} : ({held.type})(0))")
+
+    def element(self, sizes: tuple[str, ...]) -> tuple[str, str, str]:
+        """Of an element: whether it is inside, itself, and that or the first one, all as C."""
+        token = self.now
+        self.say("")
+        self.take()
+        effects = self._effects
+        if self.text != "[":
+            self.refuse(CHECKED, token)
+        indices = []
+        for _ in sizes:
+            self.want("[")
+            indices.append(self.apart(self.expression))
+            self.want("]")
+        self.skip()
+        pairs = [*zip(indices, sizes, strict=True)]
+        first = token.text + "".join(f"[netcl_at({each}, {size})]" for each, size in pairs)
+        if self._effects != effects or len(first) > _LONG:  # to be written once
+            return "", first, first
+        inside = " && ".join(f"(ulong)({each}) < {size}" for each, size in pairs)
+        return inside, token.text + "".join(f"[{each}]" for each in indices), first
 
     # -- calls -----------------------------------------------------------------------------
 
@@ -280,7 +332,7 @@ class ExpressionReader(Cursor):
             if self.text == "&" and (which == -1 or number == which):
                 self.take()
                 token = self.now
-                self.variable()
+                self.variable(changed=True)
                 if which == -1 and self.text != ")":
                     self.refuse("the address of a value as the last argument", token)
             else:

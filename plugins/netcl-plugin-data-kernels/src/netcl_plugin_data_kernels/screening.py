@@ -196,7 +196,8 @@ class _Reader(ExpressionReader):
             self.declarators(type_)
             self.want(";")
         else:
-            self.expression()
+            if not self.store():
+                self.expression()
             self.want(";")
 
     def condition(self) -> None:
@@ -268,9 +269,9 @@ def screen_of(template: str, bounds: bool) -> Callable[[str], str]:
 def screened(source: str, bounds: bool = False, who: str = "a kernel of data") -> str:
     """The source of a kernel of data, if nothing in it leaves OpenCL C.
 
-    With `bounds` indices of buffers and arrays are checked where they are used: one outside is 0, a
-    vector outside is read as zeros and not stored. Each kernel takes one more number for each
-    buffer then, after all other arguments: its bytes.
+    With `bounds` indices of buffers and arrays are checked where they are used: what lies outside
+    is read as zeros, and not stored; an element that an expression changes is the first then. Each
+    kernel takes one more number for each buffer, after all other arguments: its bytes.
 
     Raises TemplateError NP320 with the line and the word of what is refused.
     """
