@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         OperatorRegistrar,
         PrimitiveRegistrar,
     )
+    from netcl_core.plugins.manager import require_lock
     from netcl_core.runtime.host_calls import HostCall
     from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
     from netcl_core.runtime.memory import ZEROS_BYTES
@@ -99,6 +100,7 @@ _NAMES: Final = {
     "on_replay": ("runtime.recording", "on_replay"),
     "prefer": ("ops.choosing", "prefer"),
     "random_state": ("tape.tracing", "random_state"),
+    "require_lock": ("plugins.manager", "require_lock"),
     "uncaptured": ("runtime.recording", "uncaptured"),
     "widened": ("dtypes", "widened"),
     "use_device": ("hardware.device_table", "use_device"),
@@ -194,6 +196,7 @@ __all__ = [
     "prefer",
     "promote",
     "random_state",
+    "require_lock",
     "set_grad_enabled",
     "tensor",
     "uncaptured",

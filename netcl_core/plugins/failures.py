@@ -196,6 +196,12 @@ FAILURES: Final[dict[str, FailureKind]] = {
             "Upgrade or uninstall the plugin named in the message. For its author: `netcl plugins "
             "check` tries the pattern on its cases.",
         ),
+        NP513=(
+            "The lock file that the program requires (`nc.require_lock`) is not there, has another "
+            "digest, or is required too late.",
+            "Restore the file, or give the digest of the one that you have read. Call the function "
+            "before the first op.",
+        ),
         NP511=(
             "A lock file is to be held, and nothing here can verify it.",
             "Install it with: pip install netcl-market. Or unset `lock-strict` and "

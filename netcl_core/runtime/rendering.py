@@ -19,6 +19,7 @@ from typing import Any, Final, final
 import jinja2
 from jinja2.bccache import Bucket
 from jinja2.exceptions import SecurityError
+from jinja2.loaders import split_template_path
 
 from netcl_core import cache, config
 from netcl_core.cache import Memo
@@ -217,10 +218,34 @@ def environment() -> jinja2.Environment:
     )
 
 
-def add_prefix(prefix: str, folder: str | Path, owner: str = "") -> None:
+@final
+class _Folder(jinja2.FileSystemLoader):
+    """The templates of a folder, as something reads files."""
+
+    def __init__(self, folder: Path, read: Callable[[Path], bytes]) -> None:
+        super().__init__(folder)
+        self._read = read
+
+    def get_source(
+        self, environment: jinja2.Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool]]:
+        """The text of a template, its path, and whether it is still so."""
+        path = Path(self.searchpath[0], *split_template_path(template))
+        if not path.is_file():
+            raise jinja2.TemplateNotFound(template)
+        changed = path.stat().st_mtime_ns
+        return self._read(path).decode(), str(path), lambda: path.stat().st_mtime_ns == changed
+
+
+def add_prefix(
+    prefix: str,
+    folder: str | Path,
+    owner: str = "",
+    read: Callable[[Path], bytes] = Path.read_bytes,
+) -> None:
     """Make `<prefix>/<file>` mean a file in `folder`; raises TemplateError if it is no folder.
 
-    `owner` is the distribution that errors name.
+    `owner` is the distribution that errors name; `read` gives the content of a file.
     """
     path = Path(folder)
     if not path.is_dir():
@@ -229,7 +254,7 @@ def add_prefix(prefix: str, folder: str | Path, owner: str = "") -> None:
         )
     with _lock:
         known = _prefixes.get(prefix) is not None
-        _prefixes[prefix] = jinja2.FileSystemLoader(path)
+        _prefixes[prefix] = _Folder(path, read)
         own(prefix, owner)
         if known:  # what is new is in nothing that was rendered yet
             _forget()
