@@ -126,6 +126,7 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_market.finding", "hashlib"): "brings OpenSSL, and only failures need it",
     ("netcl_market.file_digests", "hashlib"): "the same, and what has changed",
     ("netcl_market.sealed", "hashlib"): "the same, and a strict lock",
+    ("netcl_market.child_processes", "resource"): "there is none but on Unix",
     ("netcl_market.manifests", "tomllib"): "slow, and remembered manifests need none of it",
     ("netcl_market.requirements", "packaging.requirements"): "slow, and hardly ever needed",
     ("netcl_market.requirements", "packaging.specifiers"): "slow, and hardly ever needed",

@@ -164,6 +164,9 @@ FAILURES: Final[dict[str, FailureKind]] = {
             "Upgrade the plugin. For its author: list it in the manifest (`netcl plugins check` "
             "shows the row), or name the entry point as the op.",
         ),
+    ),
+    **kinds_of(
+        "",
         NP320=(
             "The plugin is data, and one of its kernels uses what is not on the short list of "
             "OpenCL C: it declares a function without a body, calls one of nobody's, has a "
@@ -171,9 +174,6 @@ FAILURES: Final[dict[str, FailureKind]] = {
             "only where their bounds can be checked.",
             "Uninstall the plugin. For its author: the message gives the line and the word.",
         ),
-    ),
-    **kinds_of(
-        "",
         NP401=(
             "Two plugins offer the same name with equal priority.",
             "Choose one with `nc.prefer` (ops) or `NETCL_RANK`, or uninstall the other.",

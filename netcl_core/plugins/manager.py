@@ -41,7 +41,10 @@ def add_templates(prefix: str, folder: str | Path) -> None:
 def require_lock(path: str | Path, sha256: str | None = None) -> None:
     """Hold this process to a lock file, strictly, whatever settings and other files say.
 
-        nc.require_lock(Path(__file__).with_name("netcl.lock"), sha256="9f86d081884c...")
+    >>> nc.require_lock("netcl.lock")
+    Traceback (most recent call last):
+        ...
+    netcl_core.errors.PluginError: ... plugins have been looked up already; expected the call ...
 
     Call it before the first op.
 

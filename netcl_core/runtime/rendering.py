@@ -23,7 +23,7 @@ from jinja2.exceptions import SecurityError
 from netcl_core import cache, config
 from netcl_core.cache import Memo
 from netcl_core.errors import NetclError, TemplateError, message
-from netcl_core.runtime.prefixes import Folder, Prefixes
+from netcl_core.runtime.prefixes import Prefixes
 from netcl_core.runtime.sandbox import (
     LARGEST,
     METHODS,
@@ -31,6 +31,7 @@ from netcl_core.runtime.sandbox import (
     NESTED,
     TOO_LARGE,
     BudgetError,
+    Folder,
     Sandbox,
     weight,
 )

@@ -11,10 +11,12 @@ import re
 from collections.abc import Callable, ItemsView, Iterable, Iterator, ValuesView
 from functools import lru_cache, wraps
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final, Protocol, final
 
 import jinja2
 from jinja2 import nodes
+from jinja2.loaders import split_template_path
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
@@ -280,3 +282,22 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.budget.fit(len(lines) * int(width), "a text")
         moved = [" " * width + each if blank or each.strip() else each for each in lines]
         return "".join(moved if first else [*lines[:1], *moved[1:]])
+
+
+@final
+class Folder(jinja2.FileSystemLoader):
+    """The templates of a folder, as something reads files."""
+
+    def __init__(self, folder: Path, read: Callable[[Path], bytes]) -> None:
+        super().__init__(folder)
+        self._read = read
+
+    def get_source(
+        self, environment: jinja2.Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool]]:
+        """The text of a template, its path, and whether it is still so."""
+        path = Path(self.searchpath[0], *split_template_path(template))
+        if not path.is_file():
+            raise jinja2.TemplateNotFound(template)
+        changed = path.stat().st_mtime_ns
+        return self._read(path).decode(), str(path), lambda: path.stat().st_mtime_ns == changed
