@@ -57,6 +57,9 @@ OUTSIDE = {
     "a row": "float t[2][3]; t[1] + 1;",
     "aligned": "vloada_half4(0, x);",
     "an index that changes": "vload4(n++, x);",
+    "another type in a call": "halved(x);",
+    "another type in vstore": "vstore_half(1, 0, x);",
+    "another type in an atomic": "uchar c[4]; atomic_inc(&c[0]);",
     "a large array": "float t[64 * 1024];",
 }
 
@@ -78,8 +81,10 @@ def test_a_kernel_calls_nothing_else(bounds: bool, above: str, body: str, word: 
 
 @pytest.mark.parametrize("body", OUTSIDE.values(), ids=OUTSIDE)
 def test_bounds_that_cannot_be_checked_are_refused(body: str) -> None:
-    with pytest.raises(TemplateError, match=r"NAME|'0'|bytes|alignment|expected '.'"):
-        bounded(kernel(body))
+    with pytest.raises(
+        TemplateError, match=r"NAME|array of half|element of|'0'|bytes|alignment|expected '.'"
+    ):
+        bounded(kernel(body, "void halved(__global half *y) {}"))
 
 
 FINE = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -26,6 +27,8 @@ _JOINING: Final = _ADDING | words("<< >> < > <= >= == != & ^ | && ||")
 _UNARY: Final = words("+ - ! ~ ++ -- & *")
 #: What may stand before a pointer in something that is made of it.
 _BEFORE: Final = TYPES | QUALIFIERS | {"(", "&", "*"}
+#: What atomic functions change.
+_ATOMIC: Final = ("int", "uint", "long", "ulong", "float")
 #: Characters of indices that are written twice, once to compare them.
 _LONG: Final = 200
 #: What a kernel on a CPU may do with pointers.
@@ -47,14 +50,15 @@ class ExpressionReader(Cursor):
 
     Attributes:
         bounds: Whether indices are checked.
-        functions: Which parameters are pointers, of each function of the source so far.
+        functions: The types of the parameters that are pointers, of each function of the source so
+            far; "" of others.
         scopes: What names stand for, in the blocks around.
     """
 
     def __init__(self, source: str, bounds: bool) -> None:
         super().__init__(source)
         self.bounds = bounds
-        self.functions: dict[str, tuple[bool, ...]] = {}
+        self.functions: dict[str, tuple[str, ...]] = {}
         self.scopes: list[dict[str, Name]] = [{}]
         self._effects = 0
 
@@ -307,19 +311,21 @@ class ExpressionReader(Cursor):
             if not pointer:
                 self.assignment()
             elif self.bounds:
-                counts += f", {self.bare()[1]}"
+                counts += f", {self.bare({pointer})[1]}"
             else:
                 self.pointing()
                 self.assignment()
         if counts:
             self.say(counts)
 
-    def bare(self) -> tuple[Name, str]:
-        """A buffer or an array by its name, and the number of its elements as C."""
+    def bare(self, types: Collection[str] = ()) -> tuple[Name, str]:
+        """A buffer or an array of some types by its name, and the number of its elements as C."""
         token = self.now
         held = self.found(token.text)
         if held is None or not (held.pointer or len(held.sizes) == 1):
             self.refuse(CHECKED)
+        if types and held.type not in types:  # some compilers only warn
+            self.refuse(f"a buffer or an array of {' or '.join(types)}")
         self.take()
         return held, f"netcl_count_{token.text}" if held.pointer else held.sizes[0]
 
@@ -332,6 +338,9 @@ class ExpressionReader(Cursor):
             if self.text == "&" and (which == -1 or number == which):
                 self.take()
                 token = self.now
+                held = self.found(token.text)
+                if held is None or (which == 0 and held.type not in _ATOMIC):
+                    self.refuse(f"an element of {' or '.join(_ATOMIC)}")
                 self.variable(changed=True)
                 if which == -1 and self.text != ")":
                     self.refuse("the address of a value as the last argument", token)
@@ -358,7 +367,7 @@ class ExpressionReader(Cursor):
         offset = self.apart(self.assignment)
         self.want(",")
         pointer = self.text
-        held, count = self.bare()
+        held, count = self.bare({"half"} if half else ())
         rest = ""
         if self.given("+"):
             rest = f" + (ulong)({self.apart(lambda: self.joined(_ADDING))})"

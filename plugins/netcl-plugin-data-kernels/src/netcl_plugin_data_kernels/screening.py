@@ -95,7 +95,7 @@ class _Reader(ExpressionReader):
             self.say(f" if (!({' && '.join(f'netcl_count_{x}' for x in pointers)})) return;")
         self.block()
         self.scopes.pop()
-        self.functions[name] = tuple(of.pointer for _, of in parameters)
+        self.functions[name] = tuple(of.type if of.pointer else "" for _, of in parameters)
 
     def parameters(self, kernel: bool) -> list[tuple[str, Name]]:
         found: list[tuple[str, Name]] = []
