@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         OperatorRegistrar,
         PrimitiveRegistrar,
     )
+    from netcl_core.plugins.manager import require_lock
     from netcl_core.runtime.host_calls import HostCall
     from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
     from netcl_core.runtime.memory import ZEROS_BYTES
@@ -109,6 +110,7 @@ _NAMES: Final = {
     "on_replay": ("runtime.recording", "on_replay"),
     "prefer": ("ops.choosing", "prefer"),
     "random_state": ("tape.tracing", "random_state"),
+    "require_lock": ("plugins.manager", "require_lock"),
     "uncaptured": ("runtime.recording", "uncaptured"),
     "widened": ("dtypes", "widened"),
     "use_device": ("hardware.device_table", "use_device"),
@@ -218,6 +220,7 @@ __all__ = [
     "prefer",
     "promote",
     "random_state",
+    "require_lock",
     "save",
     "set_grad_enabled",
     "set_rng_state",

@@ -34,7 +34,7 @@ def _flag(raw: Any) -> bool:
     word = str(raw).strip().lower()
     if word in {"1", "true", "yes", "on"}:
         return True
-    if word in {"0", "false", "no", "off", ""}:
+    if word in {"0", "false", "no", "off"}:
         return False
     raise ValueError("one of 1, 0, true, false, yes, no, on, off")
 
@@ -267,8 +267,10 @@ def get(name: str) -> Any:
     Raises ConfigError, which names where the value stands, if it cannot be used.
     """
     setting = SETTINGS[name]
-    if setting.variable in os.environ:
-        raw: Any = os.environ[setting.variable]
+    raw: Any = os.environ.get(setting.variable)
+    if raw is not None and (
+        raw.strip() or setting.check is not _flag
+    ):  # an empty switch is not set
         place = setting.variable
     else:
         _, table = settings_file(_working())

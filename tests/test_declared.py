@@ -6,6 +6,7 @@ What their definitions may hold is tested with netcl-plugin-data-kernels, which 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -97,6 +98,43 @@ def test_its_ops_work_and_nothing_of_it_is_imported(
         np.testing.assert_allclose(compiled, y, atol=1e-5)
         np.testing.assert_allclose(gradient, found[-1][2], atol=1e-5)
         assert np.abs(gradient).max() > 0.1
+
+
+def test_its_templates_are_its_own(python: Callable[..., str], tmp_path: Path) -> None:
+    """Its package has no `__init__`, so that a folder later on the path could add to it."""
+    site, behind = tmp_path / "site", tmp_path / "behind" / PACKAGE / "templates"
+    install_example(site)
+    (site / PACKAGE / "__init__.py").unlink(missing_ok=True)
+    behind.mkdir(parents=True)
+    text = texts(EXAMPLE)[f"{PACKAGE}/templates/squareplus.cl.j2"]
+    (behind / "squareplus.cl.j2").write_text(text.replace("0.5 *", "-100 *"))
+    code = "import netcl_core.autograd as ag; print(ag.squareplus(1.0, b=0.0).item())"
+    path = os.pathsep.join((str(site), str(tmp_path / "behind")))
+    assert python(code, PYTHONPATH=path, NETCL_TRUST="data") == "1.0"
+
+
+COMMAND = """
+import netcl_core.autograd as ag
+try:
+    ag.standardize(ag.tensor([[1.0, 2.0]])).numpy()
+except Exception as error:
+    print(getattr(error, "code", ""), error)
+"""
+
+
+def test_its_kernel_runs_no_command(python: Callable[..., str], tmp_path: Path) -> None:
+    """A CPU's runtime links what a kernel declares against the process, `system` too."""
+    name = f"{PACKAGE}/templates/standardize.cl.j2"
+    kernel = texts(EXAMPLE)[name].replace("const size_t at =", "command(); const size_t at =")
+    touch = ", ".join(map(str, f"touch {tmp_path}/marker\0".encode()))
+    command = (
+        "int system(const __private char *);\n"
+        f"void command(void) {{ const char c[] = {{{touch}}}; system(c); }}\n"
+    )
+    install_example(tmp_path, **{name: command + kernel})
+    said = python(COMMAND, PYTHONPATH=str(tmp_path), NETCL_TRUST="data")
+    assert not (tmp_path / "marker").exists()
+    assert said.startswith("NP320 the kernel of data 'standardize/standardize.cl.j2': line 1: ")
 
 
 @pytest.mark.parametrize(

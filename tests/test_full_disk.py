@@ -57,7 +57,7 @@ print(ag.relu(nc.tensor([-1.0, 2.0])).to_host().tolist(), tuning_records.own(pla
     assert files_in(tmp_path) == {}
 
 
-LOCK = json.dumps({"schema": 2, "core": {"version": "0"}, "plugins": {}, "devices": {}})
+LOCK = json.dumps({"schema": 3, "core": {"version": "0"}, "plugins": {}, "devices": {}})
 SAVING = "import netcl_core as nc\nnc.nn.save({'w': nc.zeros((64,))}, 'model.safetensors')"
 DRAWN = "import netcl_core.autograd as ag\ndef f(x): return ag.relu(x)"
 

@@ -11,19 +11,16 @@ import pytest
 from click.testing import CliRunner, Result
 from netcl_market import lock as locks
 from netcl_market.lock import DevicePart
-from netcl_plugin_tools.lock import devices
+from netcl_plugin_tools.lock.sources import sources
 from netcl_plugin_tools.lock.text import text_of
 
+import netcl_core as nc
 from netcl_core import config
 from netcl_core.cli import main
 
 
 @pytest.fixture(autouse=True)
-def few_ops(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An elementwise op, one without a gradient, a structured one, and none that is rendered."""
-    names = ["relu", "eq", "matmul", "mse_loss"]
-    assert set(names) <= set(devices.ops())
-    monkeypatch.setattr(devices, "ops", lambda: names)
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -47,9 +44,11 @@ def test_it_writes_the_same_twice(tmp_path: Path) -> None:
     assert first.stdout.startswith(f"{path}: written, ")
     before = path.read_bytes()
     assert run().stdout.startswith(f"{path}: unchanged, ") and path.read_bytes() == before
+    assert before.count(b"\n") <= 60
     lock = locks.read(path)
     assert (
-        list(lock.devices) == ["NumPy"] and {"eq", "relu"} <= lock.devices["NumPy"].sources.keys()
+        list(lock.devices) == ["NumPy"]
+        and "netcl-plugin-elementwise" in lock.devices["NumPy"].sources
     )
     assert "netcl-plugin-elementwise" in lock.plugins and lock.core.version
     choices = lock.devices["NumPy"].choices  # of every name, contested or not
@@ -65,43 +64,51 @@ def test_it_writes_the_same_twice(tmp_path: Path) -> None:
     assert check.exit_code == 0 and check.stdout.splitlines() == [f"{path} fits"]
 
 
-def test_a_digest_is_that_of_the_source_that_is_shown() -> None:
+def test_a_digest_is_that_of_the_sources_that_are_shown() -> None:
     run()
-    rows = locks.read(Path("netcl.lock")).devices["NumPy"].sources["relu"]
-    assert {"float32 forward", "float32 backward", "int32 forward"} <= rows.keys()
-    assert "int32 backward" not in rows
+    rows = []
     for direction in ("forward", "backward"):
         words = ["kernels", "show", "relu", "--device", "cpu", "--json"]
         words += ["--backward"] if direction == "backward" else []
         shown = json.loads(CliRunner().invoke(main.netcl, words).stdout)["source"]
-        assert rows[f"float32 {direction}"] == hashlib.sha256(shown.encode()).hexdigest()
+        rows.append((f"float32 {direction}", hashlib.sha256(shown.encode()).hexdigest()))
+    assert [*sources("relu", nc.get_device("cpu"), None)] == rows
 
 
 def test_each_difference_is_a_line_with_code_and_remedy() -> None:
+    """Those of files first, without which nothing is rendered."""
     run()
     path = Path("netcl.lock")
+    kept = path.read_text()
     edit(path, "core", "version", value="0.0.1")
     edit(path, "plugins", "gone", value={"version": "1.0"})
-    edit(path, "devices", "NumPy", "sources", "relu", "float32 forward", value="0")
-    edit(path, "devices", "NumPy", "choices", "relu", value={"*": ["gone"]})
+    edit(path, "devices", "NumPy", "sources", "netcl-plugin-elementwise", value="0")
     said = run("--check")
     lines = said.stdout.splitlines()
-    assert said.exit_code == 1 and lines[-1].endswith("netcl.lock: 4 differences")
-    assert [line.split(": ")[:2] for line in lines[:-1]] == [
+    assert said.exit_code == 1 and lines[-1].endswith("netcl.lock: 2 differences")
+    assert [line.split(": ")[:2] for line in lines[:-2]] == [
         ["NP504", "netcl-core"],
         ["NP503", "gone"],
-        ["NP507", "relu"],
-        ["NP508", "relu"],
     ]
-    assert "on NumPy the source of float32 forward. `netcl kernels show OP` prints it" in lines[3]
+    assert "was not compared" in lines[-2]
     data = json.loads(run("--check", "--json").stdout)
-    assert not data["fits"] and [row["code"] for row in data["differences"]][-1] == "NP508"
+    assert not data["fits"] and [row["code"] for row in data["differences"]][-1] == "NP503"
+    path.write_text(kept)
+    edit(path, "devices", "NumPy", "sources", "netcl-plugin-elementwise", value="0")
+    edit(path, "devices", "NumPy", "choices", value={"gone": {"relu": {"*": ["gone"]}}})
+    said = run("--check")
+    lines = said.stdout.splitlines()
+    assert [line.split(": ")[:2] for line in lines[:-1]] == [
+        ["NP507", "relu"],
+        ["NP508", "netcl-plugin-elementwise"],
+    ]
+    assert "`netcl kernels show OP` prints it" in lines[1]
 
 
 def test_devices_that_are_not_here_stay_while_nothing_else_changes() -> None:
     run()
     path = Path("netcl.lock")
-    there = {"choices": {}, "sources": {"relu": {"float32 forward": "1"}}}
+    there = {"choices": {}, "sources": {"netcl-plugin-elementwise": "1"}}
     edit(path, "devices", "P | far", value=there)
     check = run("--check")
     assert check.exit_code == 0 and "note: P | far: locked, but not here" in check.stdout
@@ -128,7 +135,7 @@ def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("--check", "--out", "other.lock").exit_code == 0
     assert not Path("netcl.lock").exists()
     before = {"version": "0.0.1"}
-    old = {"schema": 2, "core": before, "plugins": {}, "devices": {}}
+    old = {"schema": 3, "core": before, "plugins": {}, "devices": {}}
     (tmp_path / "netcl.lock").write_text(json.dumps(old))
     inner = tmp_path / "inner"
     inner.mkdir()
@@ -178,6 +185,12 @@ def test_it_is_written_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> N
         assert run().exit_code != 0
     assert path.read_bytes() == before and [each.name for each in Path().iterdir()] == [path.name]
     assert run().exit_code == 0 and b"\r" not in path.read_bytes()
+
+
+def test_it_asks_itself_to_be_held_strictly() -> None:
+    assert run("--strict").exit_code == 0 and '"strict": true' in Path("netcl.lock").read_text()
+    assert run().stdout.split(": ")[1].startswith("unchanged")
+    assert run("--no-strict").exit_code == 0 and "strict" not in Path("netcl.lock").read_text()
 
 
 def test_wrong_usage() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -102,3 +103,79 @@ def test_a_package_in_front_of_the_locked_one_is_refused(site: Site, tmp_path: P
     done = site.run("-c", VALUES, **STRICT)
     assert done.returncode == 1
     assert f"c_second_package would be imported from {shadow}" in done.stderr
+
+
+def edit(site: Site, name: str = "c_second") -> None:
+    with (site.folder / f"{name}_package" / "__init__.py").open("a") as code:
+        code.write("\n")
+
+
+def strictly(site: Site) -> None:
+    """The lock file says itself that it is strict."""
+    table = json.loads(site.lock.read_text())
+    site.lock.write_text(json.dumps({**table, "strict": True}))
+
+
+def test_the_lock_itself_may_be_strict(site: Site) -> None:
+    """An empty variable, and a nearer lock, change nothing."""
+    strictly(site)
+    edit(site)
+    site.work = site.work / "below"
+    site.work.mkdir()
+    (site.work / "netcl.lock").write_text(site.lock.read_text().replace("true", "false"))
+    for variables in ({}, {"NETCL_LOCK_STRICT": ""}, {"NETCL_LOCK_STRICT": "0"}):
+        done = site.run("-c", VALUES, **variables)
+        assert done.returncode == 1 and "NP505: netcl-plugin-c-second" in done.stderr
+
+
+def test_an_empty_variable_is_not_set(site: Site) -> None:
+    (site.work / "netcl.toml").write_text("lock-strict = true\n")
+    edit(site)
+    done = site.run("-c", VALUES, NETCL_LOCK_STRICT="")
+    assert done.returncode == 1 and "NP505: netcl-plugin-c-second" in done.stderr
+
+
+def required(lock: str, digest: str) -> str:
+    return f"import netcl_core as nc\nnc.require_lock({lock!r}, sha256={digest!r})\n" + VALUES
+
+
+def test_a_program_may_require_its_lock(site: Site, tmp_path: Path) -> None:
+    """Wherever it runs, and whatever settings say."""
+    digest = hashlib.sha256(site.lock.read_bytes()).hexdigest()
+    lock, site.work = str(site.lock), tmp_path
+    done = site.run("-c", required(lock, digest), NETCL_LOCK="0")
+    assert done.returncode == 0, done.stderr
+    late = f"import netcl_core as nc\nnc.plugins.list()\nnc.require_lock({lock!r})"
+    for code in (required(lock, "0" * 64), required("gone.lock", ""), late):
+        done = site.run("-W", "ignore", "-c", code)
+        assert done.returncode == 1 and "nc.require_lock(" in done.stderr
+    edit(site)
+    done = site.run("-c", required(lock, digest), NETCL_LOCK_STRICT="0")
+    assert done.returncode == 1 and "NP505: netcl-plugin-c-second" in done.stderr
+
+
+PATCHING = """
+import atexit, os, sys
+import netcl_market.lock_check as check
+import netcl_market.lock_differences as differences
+import netcl_market.lock_verification as verification
+differences.differences = check.differences = lambda locked, now: []
+verification.compare = check.compare = lambda *args, **given: []
+print("netcl.lock fits")
+atexit.register(os._exit, 0)
+"""
+
+
+@pytest.mark.parametrize("name", ["c_second", "new"])
+def test_no_plugin_gives_its_own_verdict(site: Site, name: str) -> None:
+    """Neither a locked one that was changed nor a new one runs before files are compared."""
+    code = PATCHING + CODE.format(3, 4)
+    if name == "new":
+        install_plugin(site.folder, name, code)
+        site.names.append(name)
+    else:
+        (site.folder / f"{name}_package" / "__init__.py").write_text(code)
+    done = site.command("--check")
+    start = f"NP50{6 if name == 'new' else 5}: netcl-plugin-{name.replace('_', '-')}: "
+    assert done.returncode == 1 and done.stdout.startswith(start)
+    assert "netcl.lock fits" not in done.stdout

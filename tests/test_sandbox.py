@@ -19,6 +19,8 @@ REACHING = {
     "format by name": "{% set f = ''['form' ~ 'at'] %}{{ f(1) }}",
     "a change": "{% set a = [1] %}{{ a.append(2) }}",
     "ljust": "{{ 'a'.ljust(10 ** 9) }}",
+    "to_bytes": "{{ (1).to_bytes(1500000000, 'big')|length }}",
+    "encode": "{{ 'a'.encode() }}",
 }
 _GROW = "{% set of = namespace(x=[1], t='ab', n=9) %}{% for _ in range(90) %}{% set of."
 ENDLESS = {
@@ -38,6 +40,10 @@ ENDLESS = {
     "squares": f"{_GROW}n = of.n * of.n %}}{{% endfor %}}",
     "a wide place": "{{ '%1000000000d' % 1 }}",
     "a place of any width": "{{ '%*d'|format(1000000000, 1) }}",
+    "a place with parentheses": "{{ '%(a(b))1500000000d' % {'a(b)': 1} }}",
+    "many places": "{{ '%(a)s' * 100000 % {'a': 'b' * 900000} }}",
+    "searches": "{% set s = 'a' * 3900000 %}{% for _ in range(9000) %}{{ 'b' in s }}{% endfor %}",
+    "counts": "{% set s = 'a' * 3900000 %}{% for _ in range(9000) %}{{ s.count('b') }}{% endfor %}",
     "replace": "{% set a = 'a' * 900000 %}{{ a|replace('a', a) }}",
     "join": "{{ range(90000)|join('a' * 90000) }}",
     "range": "{{ range(10 ** 9)|list }}",
@@ -78,6 +84,17 @@ def test_what_cannot_be_counted_is_no_template(folder: Path, text: str) -> None:
     (folder / "odd.cl.j2").write_text(text, encoding="utf-8")
     with pytest.raises(TemplateError, match=r"line 1: .*; expected valid Jinja"):
         rendering.render("hostile/odd.cl.j2")
+
+
+@pytest.mark.parametrize("text", ["{% macro f() %}{% endmacro %}", "{{ [" + "1," * 60000 + "] }}"])
+def test_a_template_is_no_library(folder: Path, text: str) -> None:
+    error = refused(folder, text if "1" in text else text * 60000)
+    assert error.code == "NP317" and "50000" in str(error)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("text", ["{{ 1 // 0 }}", "{{ 'a' + 1 }}", "{{ [1][2:]|first + 1 }}"])
+def test_every_error_names_the_plugin(folder: Path, text: str) -> None:
+    assert "line 2: " in str(refused(folder, text))
 
 
 def test_what_kernels_use_works(folder: Path) -> None:

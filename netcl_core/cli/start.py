@@ -1,8 +1,8 @@
-"""Where the `netcl` script begins: one frequent command without the command line's own library.
+"""Where the `netcl` script begins: two commands without the command line's own library.
 
 `netcl plugins list` reads some small files and nothing else, and importing click would
-take a good part of its time. All other commands, and every other spelling of this one,
-take the usual way.
+take a good part of its time. `netcl plugins lock --check` judges plugins, so that none may be
+imported before. All other commands, and every other spelling of the first, take the usual way.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from netcl_core.plugins.market import market_module
 def main() -> None:
     """The entry point of the `netcl` script."""
     words = sys.argv[1:]
-    if words in (["plugins", "list"], ["plugins", "list", "--json"]):
+    listed = words in (["plugins", "list"], ["plugins", "list", "--json"])
+    if listed or (words[:2] == ["plugins", "lock"] and "--check" in words):
         try:
-            listing = market_module("listing")
-            code = None if listing is None else listing.show_list("--json" in words)
+            market = market_module("listing" if listed else "lock_check")
+            run = None if market is None else market.show_list if listed else market.run
+            code = None if run is None else run("--json" in words if listed else words[2:])
             sys.stdout.flush()
         except BrokenPipeError:  # its reader, such as `head`, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

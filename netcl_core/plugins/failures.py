@@ -167,6 +167,13 @@ FAILURES: Final[dict[str, FailureKind]] = {
     ),
     **kinds_of(
         "",
+        NP320=(
+            "The plugin is data, and one of its kernels uses what is not on the short list of "
+            "OpenCL C: it declares a function without a body, calls one of nobody's, has a "
+            "directive or a macro, or makes a pointer of a number. On a CPU it may use pointers "
+            "only where their bounds can be checked.",
+            "Uninstall the plugin. For its author: the message gives the line and the word.",
+        ),
         NP401=(
             "Two plugins offer the same name with equal priority.",
             "Choose one with `nc.prefer` (ops) or `NETCL_RANK`, or uninstall the other.",
@@ -188,6 +195,12 @@ FAILURES: Final[dict[str, FailureKind]] = {
             "than the value of the group. The function runs without it.",
             "Upgrade or uninstall the plugin named in the message. For its author: `netcl plugins "
             "check` tries the pattern on its cases.",
+        ),
+        NP513=(
+            "The lock file that the program requires (`nc.require_lock`) is not there, has another "
+            "digest, or is required too late.",
+            "Restore the file, or give the digest of the one that you have read. Call the function "
+            "before the first op.",
         ),
         NP511=(
             "A lock file is to be held, and nothing here can verify it.",

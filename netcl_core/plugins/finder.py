@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import importlib.util
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -14,10 +15,10 @@ from netcl_core import config
 from netcl_core.errors import PluginError, message
 from netcl_core.plugins import plugin_warnings
 from netcl_core.plugins.failures import FAILURES, UNREAD, plugin_error, said
-from netcl_core.plugins.lock_file import LOCK_FILE, lock_file
+from netcl_core.plugins.lock_file import LOCK_FILE, lock_file, lock_is_strict
 from netcl_core.plugins.market import market_module
 from netcl_core.plugins.plugin import MANIFEST, PLUGINS, PRIMITIVES, Plugin
-from netcl_core.plugins.resolution import canonical, lock_is_strict
+from netcl_core.plugins.resolution import canonical
 from netcl_core.plugins.selection import give_prefixes, named_among, switches
 
 _DATA: Final = "it is data, which is read with netcl-market: pip install netcl-market"
@@ -85,6 +86,16 @@ class Finder:
     def manifest_of(self, plugin: Plugin) -> Path | None:
         """The file of an installed plugin's manifest; None where it is not found."""
         return None
+
+    def read(self, path: Path) -> bytes:
+        """The content of a template."""
+        return path.read_bytes()
+
+    def folders(self, plugin: Plugin, package: str) -> list[str]:
+        """Where a package lies, without importing it; of several folders the first."""
+        spec = importlib.util.find_spec(package)
+        places = spec.submodule_search_locations if spec is not None else None
+        return [*(places or ())][:1]
 
     def probe(self) -> None:
         """Find out in child processes which plugins end the interpreter."""

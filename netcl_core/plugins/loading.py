@@ -7,7 +7,6 @@ not at all; one that fails is quarantined with its reason, and all others go on.
 
 from __future__ import annotations
 
-import importlib.util
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -20,7 +19,7 @@ from netcl_core import config
 from netcl_core.plugins import hooks, importing, plugin_warnings
 from netcl_core.plugins.catalogue import how_to_get
 from netcl_core.plugins.failures import UNREAD, code_of, plugin_error, said
-from netcl_core.plugins.finder import finder
+from netcl_core.plugins.finder import Finder, finder
 from netcl_core.plugins.importing import import_object, traced, watched
 from netcl_core.plugins.kinds import DECLARED, KINDS, SHORT_ROAD, fetch, registrar
 from netcl_core.plugins.order import in_order
@@ -275,18 +274,17 @@ def _add_own_templates(plugin: Plugin) -> bool:
 
 def add_templates(plugin: Plugin, package: str) -> bool:
     """Make the `templates` folder of a package known, without importing it; False without one."""
-    spec = importlib.util.find_spec(package)
-    places = spec.submodule_search_locations if spec is not None else None
-    folders = [Path(place) / "templates" for place in places or ()]
-    there = [folder for folder in folders if folder.is_dir()]
-    for folder in there:
+    places = Finder() if plugin.source is None else finder()
+    there = [Path(each) / "templates" for each in places.folders(plugin, package)]
+    folders = [folder for folder in there if folder.is_dir()]
+    for folder in folders:
         _add_folder(plugin, folder)
-    return bool(there)
+    return bool(folders)
 
 
 def _add_folder(plugin: Plugin, folder: str | Path) -> None:
     for prefix in {plugin.prefix, plugin.id}:
-        add_prefix(prefix, folder, plugin.distribution)
+        add_prefix(prefix, folder, plugin.distribution, finder().read)
 
 
 def _enter_primitive(plugin: Plugin, record: Any) -> None:

@@ -1,21 +1,81 @@
-"""The lock file `netcl.lock`: where it is; a market reads it."""
+"""The lock file `netcl.lock`: where it is, and whether it is strict; a market reads the rest."""
 
 from __future__ import annotations
 
+import functools
+import json
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from netcl_core import config
+from netcl_core.errors import message
+from netcl_core.plugins.failures import plugin_error
 
 LOCK_FILE: Final = "netcl.lock"
+
+
+class _Required(NamedTuple):
+    """The lock file that the program insists on, and the digest that it has to have."""
+
+    path: Path
+    sha256: str
+
+
+_required: Final[list[_Required]] = []
+
+
+def require(path: Path, sha256: str, late: bool) -> None:
+    """Insist on a lock file; see `nc.require_lock`."""
+    made = _Required(path, sha256)
+    if late and made not in _required:
+        raise _unmet(path, "plugins have been looked up already", "the call before any op")
+    before = [*_required]
+    _required[:] = [made]
+    try:
+        read_lock(path)
+    except BaseException:
+        _required[:] = before
+        raise
+
+
+def read_lock(path: Path) -> bytes:
+    """The content of a lock file; raises PluginError NP513 if it is not the required one."""
+    held = next((each for each in _required if each.path == path), None)
+    if held is None:
+        return path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise _unmet(path, error.strerror or type(error).__name__, "a lock file") from error
+    import hashlib  # brings OpenSSL, which most processes do without
+
+    found = hashlib.sha256(data).hexdigest()
+    if held.sha256 not in ("", found):
+        raise _unmet(path, f"its sha256 is {found}", held.sha256)
+    return data
+
+
+def _unmet(path: Path, given: str, expected: str) -> Exception:
+    return plugin_error("NP513", message(f"nc.require_lock({str(path)!r})", given, expected))
+
+
+def lock_is_strict() -> bool:
+    """Whether nothing may change what the lock file says: by a setting, the program or the file."""
+    if _required or config.get("lock-strict") or config.get("plugins-strict"):
+        return True
+    path = lock_file()
+    return path is not None and _says_strict(path)
 
 
 def lock_file() -> Path | None:
     """The lock file that holds for the working directory; None if there is none.
 
-    That of the setting `lock`, else the nearest `netcl.lock` above the working directory.
+    The one that the program requires, else that of the setting `lock`, else the nearest strict
+    `netcl.lock` in or above the working directory, else the nearest.
     A file that the setting names need not exist.
     """
+    if _required:
+        return _required[0].path
     given: str | None = config.get("lock")
     if given is None:
         return None
@@ -23,7 +83,25 @@ def lock_file() -> Path | None:
 
 
 def nearest_lock_file() -> Path | None:
-    """The nearest `netcl.lock` in or above the working directory, whatever the setting says."""
+    """The `netcl.lock` in or above the working directory, whatever the setting says."""
     here = config.working_folder()
     places = (folder / LOCK_FILE for folder in (here, *here.parents))
-    return next((path for path in places if path.is_file()), None)
+    there = [path for path in places if path.is_file()]
+    return next(filter(_says_strict, there), there[0] if there else None)
+
+
+def _says_strict(path: Path) -> bool:
+    try:
+        found = path.stat()
+        return _strict(path, (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
+    except OSError:
+        return False
+
+
+@functools.lru_cache(maxsize=64)
+def _strict(path: Path, stamp: tuple[int, ...]) -> bool:
+    try:
+        table = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):  # whoever reads all of it says so
+        return False
+    return isinstance(table, dict) and table.get("strict") is True

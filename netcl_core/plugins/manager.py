@@ -17,6 +17,7 @@ from netcl_core.plugins import loading
 from netcl_core.plugins.catalogue import how_to_get
 from netcl_core.plugins.finder import finder, unlocked
 from netcl_core.plugins.hook_calls import ask
+from netcl_core.plugins.lock_file import require
 from netcl_core.plugins.plugin import Plugin
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.rendering import add_prefix
@@ -35,6 +36,26 @@ def list() -> Sequence[Plugin]:
 def add_templates(prefix: str, folder: str | Path) -> None:
     """Make `<prefix>/<file>` mean a template in `folder`, for primitives outside plugins."""
     add_prefix(prefix, folder)
+
+
+def require_lock(path: str | Path, sha256: str | None = None) -> None:
+    """Hold this process to a lock file, strictly, whatever settings and other files say.
+
+    >>> nc.require_lock("netcl.lock")
+    Traceback (most recent call last):
+        ...
+    netcl_core.errors.PluginError: ... plugins have been looked up already; expected the call ...
+
+    Call it before the first op.
+
+    Args:
+        path: The lock file, as `netcl plugins lock` wrote it.
+        sha256: The digest of the file in hexadecimal, as `sha256sum` prints it; None: any.
+
+    Raises PluginError NP513 if the file is not there or has another digest, and where plugins have
+    been looked up already.
+    """
+    require(Path(path).resolve(), (sha256 or "").lower(), registry.demand.begun)
 
 
 def namespace(name: str, who: str = "") -> ModuleType:

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from netcl_core.plugins.loading import withdraw as withdraw
     from netcl_core.plugins.lock_file import LOCK_FILE as LOCK_FILE
     from netcl_core.plugins.lock_file import lock_file as lock_file
+    from netcl_core.plugins.lock_file import lock_is_strict as lock_is_strict
     from netcl_core.plugins.lock_file import nearest_lock_file as nearest_lock_file
+    from netcl_core.plugins.lock_file import read_lock as read_lock
     from netcl_core.plugins.names import reserved as reserved
     from netcl_core.plugins.plugin import CORE_PREFIX as CORE_PREFIX
     from netcl_core.plugins.plugin import MANIFEST as MANIFEST
@@ -57,7 +59,6 @@ if TYPE_CHECKING:
     from netcl_core.plugins.resolution import Offer as Offer
     from netcl_core.plugins.resolution import canonical as canonical
     from netcl_core.plugins.resolution import decide as decide
-    from netcl_core.plugins.resolution import lock_is_strict as lock_is_strict
     from netcl_core.plugins.selection import give_prefixes as give_prefixes
     from netcl_core.plugins.selection import is_meant as is_meant
     from netcl_core.plugins.selection import meant as meant
@@ -76,11 +77,13 @@ _NAMES: Final = {
     "netcl_core.plugins.finder": "Finder finder",
     "netcl_core.plugins.kinds": "KINDS OP_KINDS REGISTERED SCAFFOLDS SHORT_ROAD RecordKind",
     "netcl_core.plugins.loading": "implementing known load_installed rehearse withdraw",
-    "netcl_core.plugins.lock_file": "LOCK_FILE lock_file nearest_lock_file",
+    "netcl_core.plugins.lock_file": (
+        "LOCK_FILE lock_file lock_is_strict nearest_lock_file read_lock"
+    ),
     "netcl_core.plugins.names": "reserved",
     "netcl_core.plugins.plugin": "CORE_PREFIX MANIFEST PLUGINS PRIMITIVES Plugin",
     "netcl_core.plugins.registry": "Row registry",
-    "netcl_core.plugins.resolution": "Choice Offer canonical decide lock_is_strict",
+    "netcl_core.plugins.resolution": "Choice Offer canonical decide",
     "netcl_core.plugins.selection": "give_prefixes is_meant meant named_among switches",
 }
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}

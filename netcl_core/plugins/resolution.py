@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
 
 from netcl_core import config
+from netcl_core.plugins.lock_file import lock_is_strict
 
 _EXPLICIT: Final = "the explicit choice"
 _RANKED: Final = "the setting resolve (NETCL_RANK)"
@@ -25,11 +26,6 @@ Choice: TypeAlias = tuple[str, str]
 def canonical(name: str) -> str:
     """A distribution's name in the one spelling that all its spellings have in common."""
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def lock_is_strict() -> bool:
-    """Whether nothing may change what a lock file says, settings included."""
-    return bool(config.get("lock-strict") or config.get("plugins-strict"))
 
 
 @final

@@ -85,7 +85,7 @@ class Kernel:
     size a CPU gets groups of one item (it runs each on one core, in the kernel's own
     vectors), any other device what its driver chooses. `standard` is the OpenCL C that it is
     written in, as `-cl-std` names it; `rewrite` changes the program after the driver has compiled
-    it.
+    it. `screen` gets the rendered source, and gives that which is built, or raises an error.
     """
 
     template: str
@@ -96,6 +96,7 @@ class Kernel:
     context: Mapping[str, Any] = field(default_factory=dict)
     standard: str = "CL1.2"
     rewrite: Rewrite | None = None
+    screen: Callable[[str], str] | None = None
 
     @property
     def recipe(self) -> Recipe:
@@ -105,7 +106,8 @@ class Kernel:
     @property
     def source(self) -> str:
         """The rendered OpenCL C."""
-        return program(self.template, entry=self.entry, **self.context)
+        text = program(self.template, entry=self.entry, **self.context)
+        return text if self.screen is None else self.screen(text)
 
     def local_on(self, device: Device) -> tuple[int, ...] | None:
         """The local size on a device; None: its driver chooses."""
@@ -154,7 +156,7 @@ def _lowered(device: Device, kernel: Kernel) -> _Lowered:
     rendered = rendering.key_of(kernel.template, kernel.context)
     if rendered is None:
         return _lower(device, kernel, kinds)
-    key = (device, kernel.entry, kinds, rendering.edition(), rendered, kernel.recipe)
+    key = (device, kernel.entry, kinds, rendering.edition(), rendered, kernel.recipe, kernel.screen)
     return _lowerings.get(key) or _lowerings.put(key, _lower(device, kernel, kinds))
 
 

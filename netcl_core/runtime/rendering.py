@@ -11,7 +11,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, final
@@ -22,15 +22,16 @@ from jinja2.exceptions import SecurityError
 
 from netcl_core import cache, config
 from netcl_core.cache import Memo
-from netcl_core.errors import TemplateError, message
+from netcl_core.errors import NetclError, TemplateError, message
 from netcl_core.runtime.prefixes import Prefixes
 from netcl_core.runtime.sandbox import (
-    DROPPED_METHODS,
     LARGEST,
+    METHODS,
     MOST_BITS,
     NESTED,
     TOO_LARGE,
     BudgetError,
+    Folder,
     Sandbox,
     weight,
 )
@@ -51,8 +52,6 @@ STEPS: Final = 300_000
 _PER_STEP: Final = 64
 #: Texts this short and numbers this small cost no more than the call that made them.
 _FREE: Final = 1024
-#: What ends a rendering: errors of templates, and what only the sandbox's bounds keep from worse.
-_ENDED: Final = (jinja2.TemplateError, RecursionError, OverflowError, MemoryError)
 #: Types of values that are equal only where they print alike, if their types are.
 _PLAIN: Final = frozenset({bool, int, str, type(None)})
 
@@ -116,6 +115,13 @@ class _Budget(threading.local):
             self.fit(weight(value))
         return value
 
+    def searched(self, value: Any) -> Any:
+        if type(value) is str or isinstance(value, NESTED):
+            size = len(value) if type(value) is str else _PER_STEP * weight(value)
+            if size >= _FREE:
+                self.step(size // _PER_STEP)
+        return value
+
     def rounds(self, values: Iterable[Any], cost: int) -> Iterator[Any]:
         due = cost
         for value in values:
@@ -168,8 +174,9 @@ class _Environment(Sandbox):
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Whether a template may have an attribute of a value."""
-        dropped = isinstance(obj, str) and attr in DROPPED_METHODS
-        return not dropped and super().is_safe_attribute(obj, attr, value)
+        kind = next((each for each in type(obj).__mro__ if each in METHODS), None)
+        fine = kind is None or type(obj) is not kind or attr in METHODS[kind]
+        return fine and super().is_safe_attribute(obj, attr, value)
 
     def wrap_str_format(self, value: Any) -> Any:
         """`str.format`, which reaches through what it is given, is gone; `%` does."""
@@ -182,6 +189,10 @@ class _Environment(Sandbox):
     def call(self, context: Any, function: Any, *args: Any, **values: Any) -> Any:
         """Call something in a template."""
         _budget.step()
+        owner = getattr(function, "__self__", None)
+        for each in (owner, *args):
+            if type(each) is str or type(each) is list or type(each) is tuple:
+                _budget.searched(each)
         return _budget.measured(super().call(context, function, *args, **values))
 
     def concat(self, parts: Iterable[str]) -> str:
@@ -217,10 +228,15 @@ def environment() -> jinja2.Environment:
     )
 
 
-def add_prefix(prefix: str, folder: str | Path, owner: str = "") -> None:
+def add_prefix(
+    prefix: str,
+    folder: str | Path,
+    owner: str = "",
+    read: Callable[[Path], bytes] = Path.read_bytes,
+) -> None:
     """Make `<prefix>/<file>` mean a file in `folder`; raises TemplateError if it is no folder.
 
-    `owner` is the distribution that errors name.
+    `owner` is the distribution that errors name; `read` gives the content of a file.
     """
     path = Path(folder)
     if not path.is_dir():
@@ -229,7 +245,7 @@ def add_prefix(prefix: str, folder: str | Path, owner: str = "") -> None:
         )
     with _lock:
         known = _prefixes.get(prefix) is not None
-        _prefixes[prefix] = jinja2.FileSystemLoader(path)
+        _prefixes[prefix] = Folder(path, read)
         own(prefix, owner)
         if known:  # what is new is in nothing that was rendered yet
             _forget()
@@ -277,15 +293,25 @@ def folder_of(prefix: str) -> Path | None:
     return Path(loader.searchpath[0]) if isinstance(loader, jinja2.FileSystemLoader) else None
 
 
-def get_template(name: str) -> jinja2.Template:
-    """A template by `<prefix>/<file>`; raises TemplateError with the known prefixes."""
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """A block in which a template is read or rendered; whatever it raises becomes ours."""
     try:
         with _budget:
-            return environment().get_template(name)
-    except jinja2.TemplateNotFound as error:
-        raise not_found(name, error, _prefixes.names()) from error
-    except _ENDED as error:
+            yield
+    except NetclError:
+        raise
+    except Exception as error:  # a template may divide by zero, or add a text to a number
         raise failed(name, error, _path_of(name)) from error
+
+
+def get_template(name: str) -> jinja2.Template:
+    """A template by `<prefix>/<file>`; raises TemplateError with the known prefixes."""
+    with _told(name):
+        try:
+            return environment().get_template(name)
+        except jinja2.TemplateNotFound as error:
+            raise not_found(name, error, _prefixes.names()) from error
 
 
 def _path_of(name: str) -> Path:
@@ -296,11 +322,8 @@ def _path_of(name: str) -> Path:
 def get_module(name: str) -> Any:
     """The macros and variables of a template; raises TemplateError as `render` does."""
     template = get_template(name)
-    try:
-        with _budget:
-            return template.make_module()
-    except _ENDED as error:
-        raise failed(name, error, _path_of(name)) from error
+    with _told(name):
+        return template.make_module()
 
 
 def render(name: str, **context: Any) -> str:
@@ -355,25 +378,18 @@ def _kept(value: Any) -> Any:
 
 def _rendered(name: str, context: Mapping[str, Any]) -> str:
     template = get_template(name)
-    try:
-        with _budget:
-            return template.render(**context)
-    except _ENDED as error:
-        raise failed(name, error, _path_of(name)) from error
+    with _told(name):
+        return template.render(**context)
 
 
 def rendered_macro(name: str, macro: Callable[..., Any]) -> Callable[..., str]:
     """A macro of a template as a function whose errors are those of `render`."""
 
     def call(*args: Any, **values: Any) -> str:
-        try:
-            with _budget:
+        with _told(name):
+            try:
                 return str(macro(*args, **values))
-        except _ENDED:
-            try:  # Jinja puts the template's own lines into the traceback where it renders one
+            except Exception:  # Jinja puts a template's own lines into the traceback of `render`
                 environment().handle_exception()
-            except _ENDED as error:
-                raise failed(name, error, _path_of(name)) from error
-            raise
 
     return call

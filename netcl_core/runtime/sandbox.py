@@ -11,10 +11,12 @@ import re
 from collections.abc import Callable, ItemsView, Iterable, Iterator, ValuesView
 from functools import lru_cache, wraps
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final, Protocol, final
 
 import jinja2
 from jinja2 import nodes
+from jinja2.loaders import split_template_path
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
@@ -30,18 +32,32 @@ _DROPPED: Final = (
     "round", "slice", "striptags", "sum", "tojson", "truncate", "urlencode", "urlize", "wordcount",
     "wordwrap", "xmlattr",
 )  # fmt: skip
-#: Methods of texts that are gone, for the same reason; there are filters for most of them.
-DROPPED_METHODS: Final = frozenset(
-    {"center", "encode", "expandtabs", "join", "ljust", "replace", "rjust", "translate", "zfill"}
+_TEXT_METHODS: Final = (
+    "count endswith find index isdigit lower lstrip partition removeprefix removesuffix rfind "
+    "rpartition rsplit rstrip split splitlines startswith strip title upper"
 )
+#: The methods that values of Python's own types have in a template.
+METHODS: Final[dict[type, frozenset[str]]] = {
+    str: frozenset(_TEXT_METHODS.split()),
+    dict: frozenset({"get", "items", "keys", "values"}),
+    list: frozenset({"count", "index"}),
+    tuple: frozenset({"count", "index"}),
+    **dict.fromkeys((bool, bytes, complex, float, frozenset, int, range, set), frozenset()),
+}
+#: What one template may hold: forty times the largest at hand.
+MOST_NODES: Final = 50_000
+_MANY: Final = f"a template of more than {MOST_NODES} statements and values"
+#: Each of these begins something that takes the parser time.
+_OPENING: Final = re.compile(r"\{[{%]")
 _CONTAINERS: Final = (list, tuple, set, frozenset, ItemsView, ValuesView)
 #: The types of values in which others lie.
 NESTED: Final = (*_CONTAINERS, dict, Namespace)
 _BINARY: Final = frozenset({"+", "*", "**", "%"})
 #: A place of `%` whose width or precision is large, or a value.
-_WIDE: Final = re.compile(r"%(\([^)]*\))?[-+ #0]*(\*|\d{4}|\d*\.(\*|\d{4}))")
+_WIDE: Final = re.compile(r"%(\([^()]*\))?[-+ #0]*(\*|\d{4}|\d*\.(\*|\d{4}))|%\([^()]*\(")
 _MEASURED: Final = "measured"
 _ROUNDS: Final = "rounds"
+_SEARCHED: Final = "searched"
 
 
 class Budget(Protocol):
@@ -55,6 +71,9 @@ class Budget(Protocol):
 
     def measured(self, value: Any) -> Any:
         """A value that a template has made, if it is small enough; one in another counts, too."""
+
+    def searched(self, value: Any) -> Any:
+        """A value that something looks through, which costs by its size."""
 
     def rounds(self, values: Iterable[Any], cost: int) -> Iterator[Any]:
         """The values of a loop, of which each round costs some steps."""
@@ -108,11 +127,14 @@ def _power(left: Any, right: Any) -> Any:
     return left**right
 
 
-def _filled(text: Any, values: Any) -> Any:
-    """`%`: a remainder, or a text with places, of which none is wide."""
-    if isinstance(text, str) and _is_wide(text):
+def _check_places(text: str, values: Any) -> int:
+    """The most characters of a text with `%` for values; raises BudgetError for a wide place."""
+    if _is_wide(text):
         raise BudgetError(f"a place of 1000 characters or more, or of any width, in {text[:40]!r}")
-    return text % values
+    given = values.values() if isinstance(values, dict) else values
+    each = given if isinstance(given, (*_CONTAINERS, list)) else (given,)
+    longest = max((len(one) for one in each if isinstance(one, str)), default=0)
+    return len(text) + text.count("%") * longest
 
 
 @lru_cache(maxsize=1024)
@@ -138,6 +160,14 @@ class _Watched(NodeTransformer):
         self.generic_visit(node)
         stored = isinstance(node, nodes.Tuple) and node.ctx != "load"
         return node if stored else _filtered(node, _MEASURED)
+
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802 - the same
+        """`a in b` and the like take time by the sizes of both."""
+        self.generic_visit(node)
+        node.expr = _filtered(node.expr, _SEARCHED)
+        for each in node.ops:
+            each.expr = _filtered(each.expr, _SEARCHED)
+        return node
 
     visit_List = visit_Tuple = visit_Dict = visit_Concat = _made  # noqa: N815 - the same
 
@@ -177,17 +207,23 @@ class Sandbox(ImmutableSandboxedEnvironment):
             "join": self._joined(self.filters["join"]),
             "replace": self._replaced,
             "indent": self._indented,
-            "format": lambda text, *values, **named: _filled(str(text), named or values),
+            "format": lambda text, *values, **named: self._filled(str(text), named or values),
         }
         self.filters = {name: self._paid(each) for name, each in self.filters.items()}
         self.filters |= {_MEASURED: budget.measured, _ROUNDS: budget.rounds}
+        self.filters[_SEARCHED] = budget.searched
         self.globals.pop("lipsum")
-        self.binop_table |= {"*": self._times, "**": _power, "%": _filled}
+        self.binop_table |= {"*": self._times, "**": _power, "%": self._filled}
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         self.budget.fit(len(source), "a template")
         try:
-            tree: nodes.Template = _Watched().visit(super()._parse(source, name, filename))
+            if len(_OPENING.findall(source)) > MOST_NODES:
+                raise BudgetError(_MANY)
+            read = super()._parse(source, name, filename)
+            if sum(1 for _ in read.find_all(nodes.Node)) > MOST_NODES:
+                raise BudgetError(_MANY)
+            tree: nodes.Template = _Watched().visit(read)
         except PrivateError as error:
             error.path = filename or ""
             raise
@@ -205,9 +241,17 @@ class Sandbox(ImmutableSandboxedEnvironment):
         @wraps(function)
         def call(*args: Any, **values: Any) -> Any:
             self.budget.step()
+            for each in args:
+                self.budget.searched(each)
             return self.budget.measured(function(*args, **values))
 
         return call
+
+    def _filled(self, text: Any, values: Any) -> Any:
+        """`%`: a remainder, or a text with places, of which none is wide."""
+        if isinstance(text, str):
+            self.budget.fit(_check_places(text, values), "a text")
+        return text % values
 
     def _times(self, left: Any, right: Any) -> Any:
         for value, times in ((left, right), (right, left)):
@@ -238,3 +282,22 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.budget.fit(len(lines) * int(width), "a text")
         moved = [" " * width + each if blank or each.strip() else each for each in lines]
         return "".join(moved if first else [*lines[:1], *moved[1:]])
+
+
+@final
+class Folder(jinja2.FileSystemLoader):
+    """The templates of a folder, as something reads files."""
+
+    def __init__(self, folder: Path, read: Callable[[Path], bytes]) -> None:
+        super().__init__(folder)
+        self._read = read
+
+    def get_source(
+        self, environment: jinja2.Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool]]:
+        """The text of a template, its path, and whether it is still so."""
+        path = Path(self.searchpath[0], *split_template_path(template))
+        if not path.is_file():
+            raise jinja2.TemplateNotFound(template)
+        changed = path.stat().st_mtime_ns
+        return self._read(path).decode(), str(path), lambda: path.stat().st_mtime_ns == changed

@@ -56,7 +56,7 @@ def failed(name: str, error: BaseException, path: Path) -> TemplateError:
     """The error of a template that could not be read or rendered, with the line."""
     if isinstance(error, jinja2.TemplateSyntaxError):
         given = f"line {error.lineno}: {error.message}"
-        return TemplateError(message(f"template {name!r}", given, "valid Jinja"))
+        return TemplateError(message(_who(name), given, "valid Jinja"))
     place = _place(error, path)
     if isinstance(error, SecurityError):
         text = message(_who(name), f"{place}{error}", "a template that keeps to what it is given")
@@ -65,8 +65,10 @@ def failed(name: str, error: BaseException, path: Path) -> TemplateError:
         expected = "a template that ends, with a kernel's size"
         text = message(_who(name), f"{place}{error}", expected)
         return coded("NP317", TemplateError(text))
-    given = f"{place}{error}"
-    return TemplateError(message(f"template {name!r}", given, "every variable defined"))
+    if not isinstance(error, jinja2.TemplateError):
+        given = f"{place}{type(error).__name__}: {error}"
+        return TemplateError(message(_who(name), given, "a template that renders"))
+    return TemplateError(message(_who(name), f"{place}{error}", "every variable defined"))
 
 
 def _place(error: BaseException, path: Path) -> str:

@@ -236,7 +236,7 @@ BROKEN: dict[str, Broken] = {
     "bad_template": Broken(
         "NP310",
         "a template that is no Jinja",
-        "template 'bad_template/bad.cl.j2': line 1",
+        "template 'bad_template/bad.cl.j2' of netcl-plugin-bad_template: line 1",
         f"{CLASS}        registry.add_template('bad.cl.j2'){END}",
         {"bad.cl.j2": "{% macro forward(x) %}{{ x }"},
     ),

@@ -155,6 +155,16 @@ def _(place: Place) -> Variables:
     return {"PYTHONPATH": os.pathsep.join((str(place.folder), str(behind)))}
 
 
+@way("", "templates behind")
+def _(place: Place) -> Variables:
+    """A package without `__init__` is put together of all folders on the path."""
+    behind = _front(place)
+    for folder in ("c_rich_package", "netcl_core"):
+        (behind / folder / "templates").mkdir(parents=True)
+        (behind / folder / "templates" / "t.cl.j2").write_text(EVIL)
+    return {"PYTHONPATH": os.pathsep.join((str(place.folder), str(behind)))}
+
+
 # -- settings and variables ------------------------------------------------------------
 
 
@@ -182,6 +192,7 @@ _sets("NP510", "no plugin named", NETCL_PLUGINS="")
 _sets("MissingOpError", "no plugin loaded", NETCL_PLUGINS_AUTOLOAD="0")
 _sets("NP501", "a lock file that is not there", NETCL_LOCK="elsewhere.lock")
 _sets("NP501", "a folder for a lock file", NETCL_LOCK=".")
+_sets("", "an empty switch", NETCL_PLUGINS_STRICT="")
 _sets("", "no cache", NETCL_CACHE="0")
 _sets("", "a cache that cannot be written", NETCL_CACHE_DIR="/proc/nowhere")
 way("", "another cache of the user")(

@@ -157,11 +157,42 @@ def _(place: Place) -> None:
     (place.folder / "c_rich_package").symlink_to(moved)
 
 
-@way("NP505", "a link to another folder of templates")
+def _linked_templates(code: str, name: str, text: str) -> None:
+    @way(code, name)
+    def link(place: Place) -> None:
+        folder = (place.folder / TEMPLATE_FILE).parent
+        moved = folder.rename(place.home / "moved")
+        (moved / "t.cl.j2").write_text(text)
+        folder.symlink_to(moved)
+
+
+_linked_templates("", "a link to the same folder of templates", TEMPLATE)
+_linked_templates("NP505", "a link to another folder of templates", TEMPLATE + "\n")
+
+
+@way("NP505", "a module in a folder for byte code")
 def _(place: Place) -> None:
-    folder = (place.folder / TEMPLATE_FILE).parent
-    moved = folder.rename(place.home / "moved")
-    folder.symlink_to(moved)
+    folder = place.folder / "c_rich_package" / "__pycache__"
+    folder.mkdir(exist_ok=True)
+    (folder / "more.py").write_text(RICH.format(8))
+
+
+@way("NP505", "a link to a folder of modules")
+def _(place: Place) -> None:
+    (place.home / "more").mkdir()
+    (place.home / "more" / "__init__.py").write_text(RICH.format(8))
+    (place.folder / "c_rich_package" / "more").symlink_to(place.home / "more")
+
+
+@way("", "byte code that fits the source by its header")
+def _(place: Place) -> None:
+    source = place.folder / CODE_FILE
+    text, time = source.read_text(), source.stat().st_mtime_ns
+    source.write_text(text.replace("= 7", "= 8"))
+    os.utime(source, ns=(time, time))
+    py_compile.compile(str(source))
+    source.write_text(text)
+    os.utime(source, ns=(time, time))
 
 
 @way("NP505", "a pipe for a module")

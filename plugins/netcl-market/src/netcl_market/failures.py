@@ -64,6 +64,12 @@ KINDS: Final[dict[str, FailureKind]] = {
             "Disable or uninstall one of them. For the author: rename the entry point, or write "
             "`<distribution>:<name>/` before the names of templates.",
         ),
+        NP512=(
+            "A file of the plugin has changed since it was compared with a strict lock, or was not "
+            "there then.",
+            "Reinstall it from the original source, or accept what is installed with `netcl "
+            "plugins lock`; then start the program again.",
+        ),
         NP208=(
             "The plugin crashed the interpreter in a trial run, without raising an exception "
             "(native code).",

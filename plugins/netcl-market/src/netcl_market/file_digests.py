@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, final
 
 from netcl_market import journal
 from netcl_market.installed import Installed, Places
+from netcl_market.sealed import Sealed
 
 _SCHEMA: Final = 2
 _SETTLED_NS: Final = 2_000_000_000
@@ -31,12 +32,15 @@ class Receipts(journal.Rows[_Receipt]):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, _SCHEMA, "distributions", _receipt)
+        #: The files of each distribution that was asked for.
+        self.asked: list[tuple[Places, dict[str, str], str]] = []
 
     def digest_of(self, one: Installed, places: Places) -> str:
         """The digest of a distribution's files; those that have not changed are not read."""
         key = one.source.location if one.source is not None else one.name
         known = self._kept.get(key, ("", {}))
         files = dict(places.all())
+        self.asked.append((places, files, key))
         stamps = {name: _stamp(path) for name, path in files.items()}
         rows = known[1]
         if stamps == {name: row[0] for name, row in rows.items()}:
@@ -51,6 +55,14 @@ class Receipts(journal.Rows[_Receipt]):
         self._kept[key] = whole((name, row[1]) for name, row in made.items()), made
         self._changed = True
         return self._kept[key][0]
+
+    def sealed(self) -> Sealed:
+        """What reads the files of all distributions that were asked for as they were then."""
+        made = Sealed()
+        for places, files, key in self.asked:
+            rows = self._kept[key][1]
+            made.add(places, [(name, path, rows[name][1]) for name, path in files.items()])
+        return made
 
 
 def files_in(places: Places) -> dict[str, str]:

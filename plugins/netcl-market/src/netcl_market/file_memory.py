@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar, final
 
 from netcl_market import journal
 
-_SCHEMA: Final = 3
+_SCHEMA: Final = 4
 #: Of a file its times in nanoseconds, its size in bytes and its inode; nothing where none is there.
 _Stamp: TypeAlias = list[int]
 T = TypeVar("T")

@@ -36,6 +36,7 @@ class Distribution:
         points: (group, name) -> value.
         problem: Why its metadata cannot be used; empty if they can.
         listed: Where the manifests lie that its RECORD lists, by what their entry points say.
+        tops: The folders that its RECORD lists files in, of those that hold others.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Distribution:
     license: str
     problem: str
     listed: dict[str, str]
+    tops: tuple[str, ...]
     handle: Any
 
     @property
@@ -66,6 +68,11 @@ class Distribution:
 
         text = scanning.read(self.handle, "RECORD") or ""
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+    def folders(self, package: str) -> list[str]:
+        """Where a package lies by RECORD; nowhere if that does not list it."""
+        top, _, below = package.partition(".")
+        return [str(self.handle.locate_file(top))] if top in self.tops and not below else []
 
     def metadata(self, name: str) -> str | None:
         """A file of its metadata; None if it is missing or is no text."""
@@ -131,7 +138,15 @@ def _facts(handle: Any, entry_points: str) -> dict[str, Any]:
         "license": plain(licenses[0]),
         "problem": problem,
         "listed": _listed(handle, [value for group, _, value in points if group == MANIFEST]),
+        "tops": _tops(handle) if points else [],
     }
+
+
+def _tops(handle: Any) -> list[str]:
+    """The folders in which files lie that the list of the distribution's files has."""
+    rows = (scanning.read(handle, "RECORD") or "").splitlines()
+    tops = {row.lstrip('"').partition("/")[0] for row in rows if "/" in row}
+    return sorted(top for top in tops if top.isidentifier())
 
 
 def _listed(handle: Any, values: Sequence[str]) -> dict[str, str]:
@@ -160,6 +175,7 @@ def _distribution(handle: Any, facts: dict[str, Any]) -> Distribution | None:
             **facts,
             "points": {(group, name): value for group, name, value in facts["points"]},
             "requires": tuple(facts["requires"]),
+            "tops": tuple(facts["tops"]),
         },
         location=scanning.location(handle),
         handle=handle,

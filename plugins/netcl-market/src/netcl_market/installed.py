@@ -21,7 +21,7 @@ from netcl_market.requirements import CORE
 #: Rows of RECORD that tell of this machine and not of the distribution: what the installer writes
 #: about itself, byte code, and scripts, whose first line names an interpreter.
 _OF_THIS_MACHINE: Final = re.compile(
-    r"(\.\.|/|[A-Za-z]:)|(.*[/\\])?__pycache__[/\\]|"
+    r"(\.\.|/|[A-Za-z]:)|(.*[/\\])?__pycache__[/\\][^/\\]*\.pyc$|"
     r"[^/\\]+\.dist-info[/\\](RECORD|INSTALLER|REQUESTED|direct_url\.json|uv_\w+\.json)$"
 )
 _CORE_PACKAGE: Final = "netcl_core"
@@ -49,7 +49,7 @@ class Places:
     @property
     def shadowed(self) -> str:
         """What would be imported instead of a package or a module; empty if nothing would."""
-        modules = ((_module(name), path) for name, path in self.files)
+        modules = ((module_of(name), path) for name, path in self.files)
         for name, path in (*self.folders, *modules):
             found = _found(name) if name else [path]
             if os.path.realpath(path) not in map(os.path.realpath, found):
@@ -57,7 +57,7 @@ class Places:
         return ""
 
 
-def _module(file: str) -> str:
+def module_of(file: str) -> str:
     """The module that is in a file of a distribution; empty if it is none."""
     *folders, last = file.split("/")
     stem, _, suffix = last.partition(".")
@@ -79,17 +79,21 @@ def _found(module: str) -> list[str]:
     return [*(path or ()), *([spec.origin] if spec.origin else ())]
 
 
-def _inside(name: str, folder: str) -> Iterator[tuple[str, str]]:
-    """The files of a folder and those below it, but for byte code; a link counts as a file."""
+def _inside(name: str, folder: str, within: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """The files of a folder and those below it, but for byte code; links are followed once."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
     for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            if entry.name != "__pycache__":
-                yield from _inside(f"{name}/{entry.name}", entry.path)
-        else:
+        if entry.is_dir():
+            real = os.path.realpath(entry.path) if entry.is_symlink() else ""
+            if real and (real in within or f"{os.path.realpath(folder)}/".startswith(f"{real}/")):
+                yield f"{name}/{entry.name}", entry.path  # it leads to where it lies itself
+            else:
+                links = (*within, real) if real else within
+                yield from _inside(f"{name}/{entry.name}", entry.path, links)
+        elif not (entry.name.endswith(".pyc") and name.endswith("/__pycache__")):
             yield f"{name}/{entry.name}", entry.path
 
 

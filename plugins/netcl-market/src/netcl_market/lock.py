@@ -1,35 +1,36 @@
 """The lock file `netcl.lock`: what it says, and reading it; `netcl plugins lock` writes it.
 
 A lock holds what was installed (versions, digests of all installed files), which candidate
-served each op and each other name on each device, and the digests of the rendered sources. It
-is JSON with one fact per line, so that a change is readable in a diff and reading costs little.
+served each op and each other name on each device, and digests of rendered sources. It is JSON
+with a line for each distribution, and for each on each device, so that it can be reviewed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 from netcl_core import config
 from netcl_core.errors import PluginError, message
-from netcl_core.plugins.protocol import LOCK_FILE, canonical, lock_file, lock_is_strict
-from netcl_market import records
+from netcl_core.plugins.protocol import (
+    LOCK_FILE,
+    canonical,
+    lock_file,
+    lock_is_strict,
+    read_lock,
+)
 from netcl_market.failures import plugin_error
 
-SCHEMA: Final = 2
+SCHEMA: Final = 3
 #: The key of a name's choice between providers, beside those of implementations by dtype.
 ANY_DTYPE: Final = "*"
 #: The key of a choice between implementations that is the same in every dtype.
 EVERY_DTYPE: Final = "every dtype"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class _Head:
-    schema: int
+_Value = TypeVar("_Value")
 
 
 @final
@@ -58,21 +59,22 @@ class DevicePart:
         choices: op, or `<kind> <name>` of what is none -> dtype, or `*` for the provider ->
             candidates, the first choice first: `<distribution>` or
             `<distribution>:<implementation>`.
-        sources: op -> `<dtype> <direction>` -> the sha256 of its source.
+        sources: distribution -> the sha256 of what is rendered for the ops that it serves.
     """
 
-    choices: Mapping[str, Mapping[str, tuple[str, ...]]]
-    sources: Mapping[str, Mapping[str, str]]
+    choices: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The content of a lock file."""
+    """The content of a lock file; `strict`: nothing may differ from it, whatever settings say."""
 
     core: Pin
-    plugins: Mapping[str, Pin]
-    devices: Mapping[str, DevicePart]
+    plugins: Mapping[str, Pin] = field(default_factory=dict)
+    devices: Mapping[str, DevicePart] = field(default_factory=dict)
+    strict: bool = False
 
     def knows(self, op: str) -> bool:
         """Whether it holds a choice between providers of an op."""
@@ -131,7 +133,7 @@ def read(path: Path, *, sources: bool = True) -> Lock:
     Raises PluginError: NP501 if it cannot be read or is no lock, NP502 for a newer schema.
     """
     try:
-        return parse(path.read_bytes(), sources=sources)
+        return parse(read_lock(path), sources=sources)
     except OSError as error:
         raise _unreadable(f"{path}: {error.strerror or type(error).__name__}") from error
 
@@ -142,22 +144,88 @@ def parse(data: bytes, *, sources: bool = True) -> Lock:
         table = json.loads(data)
     except (ValueError, RecursionError) as error:  # JSON and UTF-8 errors are ValueErrors
         raise _unreadable(f"it is no JSON ({error})") from error
-    try:
-        schema = records.read(_Head, table).schema
-        if schema != SCHEMA:
-            remedy = "Upgrade netcl-core" if schema > SCHEMA else "Delete it and write it again"
-            text = message(LOCK_FILE, f"schema {schema}", f"schema {SCHEMA}", remedy)
-            raise plugin_error("NP502", text)
-        if not sources:
-            devices = records.read(Mapping[str, Mapping[str, Any]], table.get("devices"), "devices")
-            table["devices"] = {name: {**part, "sources": {}} for name, part in devices.items()}
-        lock: Lock = records.read(Lock, table)
-    except ValueError as error:
-        raise _unreadable(str(error)) from error
-    return lock
+    schema = _take(table, "", "schema", int)
+    if schema != SCHEMA:
+        remedy = "Upgrade netcl-core" if schema > SCHEMA else "Delete it and write it again"
+        text = message(LOCK_FILE, f"schema {schema}", f"schema {SCHEMA}", remedy)
+        raise plugin_error("NP502", text)
+    plugins = _take(table, "", "plugins", dict)
+    pins = _each(plugins, "plugins", _pin)
+    served = {
+        name: {ANY_DTYPE: (who,)}
+        for who, row in plugins.items()
+        for name in _names(row.get("serves", []), f"plugins.{who}.serves")
+    }
+    return Lock(
+        _pin(_take(table, "", "core", dict), "core"),
+        pins,
+        _each(_take(table, "", "devices", dict), "devices", partial(_part, served, sources)),
+        _take(table, "", "strict", bool, False),
+    )
 
 
 def _unreadable(what: str) -> PluginError:
     """The error for a file that is no lock."""
     expected = "what `netcl plugins lock` wrote"
     return plugin_error("NP501", message(LOCK_FILE, what, expected, "Delete it and write it again"))
+
+
+def _part(
+    served: Mapping[str, Mapping[str, tuple[str, ...]]], sources: bool, table: Any, where: str
+) -> DevicePart:
+    """What holds on a device: who serves what on all of them, and what stands there."""
+    choices = {name: dict(rows) for name, rows in served.items()}
+    for name in _names(_take(table, where, "lacks", list, []), f"{where}.lacks"):
+        choices.pop(name, None)
+    of_all = _each(_take(table, where, "choices", dict, {}), f"{where}.choices", _of_provider)
+    for rows in of_all.values():
+        for name, orders in rows.items():
+            choices.setdefault(name, {}).update(orders)
+    digests = _take(table, where, "sources", dict, {}) if sources else {}
+    return DevicePart(choices, _each(digests, f"{where}.sources", _text))
+
+
+def _of_provider(table: Any, where: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+    return _each(table, where, lambda row, at: _each(row, at, _names))
+
+
+def _pin(table: Any, where: str) -> Pin:
+    return Pin(
+        _take(table, where, "version", str),
+        _take(table, where, "files", str, ""),
+        _take(table, where, "editable", bool, False),
+        _take(table, where, "data", bool, False),
+    )
+
+
+def _each(table: Any, where: str, made: Callable[[Any, str], _Value]) -> Mapping[str, _Value]:
+    if type(table) is not dict:
+        raise _wrong(where, table, "a table")
+    return {key: made(value, f"{where}.{key}") for key, value in table.items()}
+
+
+def _names(value: Any, where: str) -> tuple[str, ...]:
+    if type(value) is not list or not all(type(each) is str for each in value):
+        raise _wrong(where, value, "a list of texts")
+    return tuple(value)
+
+
+def _text(value: Any, where: str) -> str:
+    if type(value) is not str:
+        raise _wrong(where, value, "a text")
+    return value
+
+
+def _take(table: Any, where: str, key: str, kind: type, default: Any = None) -> Any:
+    """A value of the right type; `default` if there is none, unless that is None."""
+    if type(table) is not dict:
+        raise _wrong(where or "the file", table, "a table")
+    value = table.get(key, default)
+    if type(value) is not kind:
+        raise _wrong(f"{where}.{key}".lstrip("."), value, f"of type {kind.__name__}")
+    return value
+
+
+def _wrong(where: str, value: Any, expected: str) -> PluginError:
+    shown = repr(value) if len(repr(value)) < 60 else f"a {type(value).__name__}"
+    return _unreadable(f"{where} is {shown}, which should be {expected}")

@@ -15,6 +15,7 @@ from netcl_market.file_digests import MISSING, Receipts, files_in, whole
 from netcl_market.finding import Distribution
 from netcl_market.installed import Installed, Places, by_name, core, recorded
 from netcl_market.lock import Lock, Pin, read
+from netcl_market.sealed import Sealed
 
 #: What is said but does not count as a misfit: all that the lock holds is still there.
 NOTES: Final = frozenset({"NP506"})
@@ -39,17 +40,19 @@ class Difference:
         return f"{self.code}: {self.who}: {self.text}. {self.remedy}"
 
 
-def verify(path: Path, distributions: Iterable[Distribution]) -> tuple[Lock, list[Difference]]:
+def verify(
+    path: Path, distributions: Iterable[Distribution]
+) -> tuple[Lock, list[Difference], Sealed]:
     """The lock in a file, without its sources, and how it differs from what is installed.
 
-    Raises PluginError as `lock.read` does.
+    At last what reads the files as they were compared. Raises PluginError as `lock.read` does.
     """
     receipts = Receipts(config.plugin_memory("files.json"))
     lock = read(path, sources=False)
     strict = lock_is_strict()
     found = compare(lock, core(), by_name(distributions), receipts.digest_of, strict=strict)
     receipts.save()
-    return lock, found
+    return lock, found, receipts.sealed()
 
 
 def digest_now(one: Installed, places: Places | None = None) -> str:

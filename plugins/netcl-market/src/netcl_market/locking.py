@@ -23,6 +23,7 @@ from netcl_market.failures import FAILURES, plugin_error
 from netcl_market.finding import Distribution
 from netcl_market.lock import Lock
 from netcl_market.lock_verification import NOTES, Difference, verify
+from netcl_market.sealed import Sealed, seal, unseal
 
 #: The states of a plugin that works, or of which nothing else is known yet.
 _ABLE: Final = frozenset({"found", "loading", "active"})
@@ -39,12 +40,14 @@ class LockFit:
         lock: None if the file cannot be read.
         differences: One text for each.
         fits: Whether none of them is more than a note.
+        sealed: What reads the files as they were compared.
     """
 
     path: Path
     lock: Lock | None
     differences: tuple[str, ...]
     fits: bool
+    sealed: Sealed | None = None
 
 
 @contextlib.contextmanager
@@ -77,8 +80,11 @@ def hold(installed: Iterable[Distribution]) -> None:
     if _unlocked or not config.get("plugins-autoload"):
         return
     found = verdict(installed)
+    unseal()
     if found is not None:
         _complain(found)
+        if found.sealed is not None and lock_is_strict():
+            seal(found.sealed)
     registry.hold_to(None if found is None else found.lock)
 
 
@@ -125,11 +131,11 @@ def verdict(installed: Iterable[Distribution]) -> LockFit | None:
         )
         return LockFit(config.working_folder() / LOCK_FILE, None, (text,), False)
     try:
-        lock, differences = verify(path, installed)
+        lock, differences, sealed = verify(path, installed)
     except PluginError as error:
         return LockFit(path, None, (f"{error.code}: {error}",), False)
     fits = all(each.code in NOTES for each in differences)
-    return LockFit(path, lock, tuple(map(str, differences)), fits)
+    return LockFit(path, lock, tuple(map(str, differences)), fits, sealed)
 
 
 def _complain(found: LockFit) -> None:

@@ -9,7 +9,7 @@ from typing import final
 
 from netcl_core import config
 from netcl_core.plugins.protocol import UNREAD, Finder, Plugin, lock_is_strict
-from netcl_market import locking, probe
+from netcl_market import locking, probe, sealed
 from netcl_market.manifests import locate
 from netcl_market.states import States
 from netcl_market.survey import survey, unknown_names
@@ -72,6 +72,14 @@ class Market(Finder):
     def manifest_of(self, plugin: Plugin) -> Path | None:
         """The file of an installed plugin's manifest; None where it is not found."""
         return locate(plugin.source, plugin.source.points[plugin.group, plugin.name])
+
+    def read(self, path: Path) -> bytes:
+        """The content of a template; raises PluginError NP512 if a strict lock has another."""
+        return sealed.read(path)
+
+    def folders(self, plugin: Plugin, package: str) -> list[str]:
+        """Where a package of an installed plugin lies: where its RECORD puts it."""
+        return plugin.source.folders(package) or super().folders(plugin, package)
 
     def probe(self) -> None:
         """Remember which plugins end the interpreter, as child processes find them."""

@@ -28,8 +28,8 @@ _CHILD: Final = """
 import json, sys
 given = json.loads(sys.argv[1])
 sys.path[:] = given["path"]
-from netcl_market.child_processes import end_with
-end_with(given["parent"])
+from netcl_market.child_processes import confine
+confine(given["parent"])
 from netcl_core.plugins.protocol import rehearse
 with open(given["notes"], "a", encoding="utf-8") as notes:
     def note(text):

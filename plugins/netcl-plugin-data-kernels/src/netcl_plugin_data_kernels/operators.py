@@ -12,9 +12,12 @@ from netcl_core.autograd import Implementation, Operator, Request, Requirements,
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_data_kernels.expressions import Expression, wrong
 from netcl_plugin_data_kernels.reading import Attribute, Table
+from netcl_plugin_data_kernels.screening import screen_of
 from netcl_plugin_data_kernels.tables import NUMPY, SHAPES, Ops
 
 _NONE: Final = "none"
+#: Bytes of what stands for a buffer without elements where indices are checked: the largest vector.
+_SPARE: Final = 128
 #: What a plan knows besides operands, results and attributes.
 _FACTS: Final = frozenset({"gpu", "units", "storage", "acc"})
 
@@ -224,12 +227,21 @@ class _Launch:
     group: Sequence[Expression]
     variables: Mapping[str, Expression]
 
-    def kernel(self, template: str, names: Mapping[str, Any]) -> Kernel:
+    def kernel(
+        self, template: str, names: Mapping[str, Any], room: Mapping[tuple[str, int], int] | None
+    ) -> Kernel:
+        """The launch; `room` has the bytes of each buffer where indices are checked."""
         args = [(k, v(names) if isinstance(v, Expression) else v) for k, v in self.args]
+        args = [(names["acc"] if kind == "acc" else kind, value) for kind, value in args]
+        if room is not None:
+            empty = ("scratch", len([each for each in room if each[0] == "scratch"]))
+            buffers = [each for each in args if each in room]
+            args = [empty if room.get(each) == 0 else each for each in args]
+            args += [("ulong", room[each] or _SPARE) for each in buffers]
         return Kernel(
             template,
             self.entry,
-            tuple((names["acc"] if kind == "acc" else kind, value) for kind, value in args),
+            tuple(args),
             tuple(each(names) for each in self.items),
             tuple(each(names) for each in self.group) or None,
             {
@@ -237,7 +249,19 @@ class _Launch:
                 "acc": names["acc"],
                 **{name: each(names) for name, each in self.variables.items()},
             },
+            screen=screen_of(template, room is not None),
         )
+
+
+def _room(request: Request, scratch: Sequence[int]) -> dict[tuple[str, int], int]:
+    """The bytes of each buffer of a call."""
+    sides = {"in": request.inputs, "out": request.outputs}
+    room = {
+        (side, i): each.size * DTYPES[each.dtype].itemsize
+        for side, specs in sides.items()
+        for i, each in enumerate(specs)
+    }
+    return room | {("scratch", i): max(size, 0) for i, size in enumerate(scratch)}
 
 
 def _implementation(signature: _Signature, table: Table, template: str) -> Implementation:
@@ -264,8 +288,10 @@ def _implementation(signature: _Signature, table: Table, template: str) -> Imple
 
     def plan(request: Request) -> Kernels:
         names = scope(request)
-        kernels = tuple(each.kernel(template, names) for each in launches)
-        return Kernels(kernels, tuple(each(names) for each in scratch))
+        sizes = tuple(each(names) for each in scratch)
+        room = _room(request, sizes) if request.device.kind == "cpu" else None
+        kernels = tuple(each.kernel(template, names, room) for each in launches)
+        return Kernels(kernels, sizes if room is None else (*sizes, _SPARE))
 
     def refused(request: Request) -> str | None:
         names = scope(request)

@@ -102,6 +102,15 @@ while True:
         assert [*(tmp_path / "scratch").glob("netcl-*")] == [Path(folder)]
 
 
+def test_what_a_child_may_use_is_bounded(tmp_path: Path) -> None:
+    big = tmp_path / "big"
+    code = f"import os\nwith open({str(big)!r}, 'wb') as file:\n    file.truncate(1 << 32)\n"
+    wheel = Faulty("", "", "", {PLUGIN: REGISTER + END + code}).wheel(tmp_path)
+    record = check.check(str(wheel), "static", only=["load"])
+    assert record.state == "fail" and "File too large" in record.outcomes[0].reason
+    assert not big.exists() or big.stat().st_size == 0
+
+
 def test_a_folder_that_is_being_made_is_not_swept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -206,7 +206,7 @@ def test_full_needs_the_simulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     result = run(wheel, level="full")
     assert result.exit_code == 3 and "netcl-plugin-kit[check]" in result.stderr
     record = check.check(str(wheel), "full", ["cpu"], ["roofline", "manifest"])
-    assert record.parts == ("manifest", "roofline")
+    assert record.parts == ("manifest",)  # NumPy has no kernels, so that nothing was measured
 
 
 def test_the_lowest_level_that_has_the_checks() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from netcl_plugin_kit.check import full as level
 from netcl_plugin_kit.check.full import full_level
-from netcl_plugin_kit.check.roofline import rooflines
+from netcl_plugin_kit.check.roofline import rooflines, verdicts
 from netcl_plugin_kit.faults import kernel_mutants
 from netcl_plugin_kit.faults.expression_faults import expression_faults
 from netcl_plugin_kit.faults.kernel_faults import KernelFault, kernel_faults
@@ -30,6 +30,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.autograd import AutogradPrimitive, composite
 from netcl_core.plugins.registry import Row, registry
+from netcl_core.runtime import rendering
 
 NUMPY = nc.get_device("cpu")
 needs_torch = pytest.mark.skipif(torch_module() is None, reason="PyTorch is not installed")
@@ -284,9 +285,48 @@ def test_roofline() -> None:
     found = rooflines(table, [device, NUMPY], lambda what, *_: heard.append(what), ops=["add"])
     assert [each.op for each in found] == (["add"] if device.backend == "opencl" else [])
     assert all(
-        each.fraction > 0 and each.elements == 1 << 22 for each in found if device.kind == "cpu"
+        each.fraction > 0 and each.elements > 3 << 22 for each in found if device.kind == "cpu"
     )
+    assert verdicts(found) == [] and all(each.items > 1 for each in found)
     assert heard == [f"roofline: {each.op} on {each.device}" for each in found]
+
+
+@needs_opencl
+def test_one_work_item_for_a_million_elements_is_too_slow(
+    row: Callable[[Any], Row], tmp_path: Path
+) -> None:
+    """At a size that its author has not chosen; what takes no other is no verdict."""
+    kernel = (
+        "__kernel void slow(__global const float *x, __global float *y, const ulong n) {"
+        "for (ulong i = 0; i < n; ++i) { float s = x[i];"
+        "for (int k = 0; k < 60; ++k) s = native_sin(s) + x[(i * 7919 + k) % n]; y[i] = s; } }"
+    )
+    (tmp_path / "slow.cl.j2").write_text(kernel)
+    rendering.add_prefix("kit_slow", tmp_path)
+
+    def plan(request: ag.Request) -> nc.Kernels:
+        args = (("in", 0), ("out", 0), ("ulong", request.output.size))
+        return nc.Kernels((nc.Kernel("kit_slow/slow.cl.j2", "slow", args, (1,)),))
+
+    row(
+        ag.Operator(
+            "kit_slow",
+            bind=lambda x: ((x,), {}),
+            infer=lambda x: x,
+            reference=np.sin,
+            backward=None,
+            implementations=[ag.Implementation("kit_slow", "one item", plan)],
+        )
+    )
+    device = nc.default_device()
+    case = Case("kit_slow", (uniform(0, 1),), shapes=[[(3,)]])
+    (found,) = rooflines(Table("kit", [case]), [device], seed=5)
+    assert found.items == 1 and found.elements > 1_000_000 and found.seed == 5
+    (failed,) = verdicts([found])
+    assert failed.reason.startswith("NC707: one work-item for 2,") and "seed 5" in failed.reason
+    (unknown,) = verdicts([replace(found, elements=6)])
+    assert unknown.state == "skipped" and "6 elements" in unknown.reason
+    rendering.drop_prefix("kit_slow")
 
 
 @needs_opencl

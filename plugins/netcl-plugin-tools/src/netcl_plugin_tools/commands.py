@@ -150,6 +150,11 @@ def tune(ctx: click.Context, /, **options: Any) -> None:
 @click.option("--check", is_flag=True, help="Compare instead of writing.")
 @click.option("--out", metavar="FILE", help="The lock file.  [default: the one that holds here]")
 @click.option("--device", "devices", multiple=True, help="As NETCL_DEVICE.  [default: all]")
+@click.option(
+    "--strict/--no-strict",
+    default=None,
+    help="Whether the file itself asks to be held strictly.  [default: as before]",
+)
 @_json
 @click.pass_context
 def lock(ctx: click.Context, /, **options: Any) -> None:

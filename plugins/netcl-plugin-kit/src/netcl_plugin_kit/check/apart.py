@@ -42,8 +42,8 @@ import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
     given = json.load(file)
 sys.path[:] = given["path"]
-from netcl_market.child_processes import end_with
-end_with(given["parent"])
+from netcl_market.child_processes import confine
+confine(given["parent"])
 from netcl_plugin_kit.check import child
 child.main(given)
 """

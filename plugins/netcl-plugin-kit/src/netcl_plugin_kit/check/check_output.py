@@ -20,6 +20,7 @@ from netcl_plugin_kit.check import checking as check
 from netcl_plugin_kit.check import targets
 from netcl_plugin_kit.check.apart import PATIENCE
 from netcl_plugin_kit.check.causes import Told, causes
+from netcl_plugin_kit.check.roofline import ENOUGH
 from netcl_plugin_kit.testing.records import CheckRecord, Level
 from netcl_plugin_kit.writing import write_text
 
@@ -135,8 +136,10 @@ def _print(record: CheckRecord) -> None:
             for line in each.reason.splitlines():
                 print(f"{each.check}: {line}")
     for speed in record.roofline:
+        if speed.elements < ENOUGH:
+            continue  # it is among what was skipped
         where = f"{speed.op} in {speed.dtype} on {speed.device}, {speed.elements:,} elements"
-        print(f"roofline: {where}: {speed.fraction:.2f} of a copy's bandwidth")
+        print(f"roofline: {where} ({speed.shapes}): {speed.fraction:.2g} of a copy's bandwidth")
     for note in record.notes:
         print(f"note: {note}")
     print(summary(record))

@@ -9,7 +9,8 @@ from typing import Final, final
 
 from netcl_core import Device
 from netcl_core.plugins.protocol import Row
-from netcl_plugin_kit.check.roofline import rooflines
+from netcl_plugin_kit.check.roofline import ENOUGH, rooflines
+from netcl_plugin_kit.check.roofline import verdicts as slow
 from netcl_plugin_kit.faults.kernel_mutants import run_kernel_mutants
 from netcl_plugin_kit.faults.mutants import (
     WANTED,
@@ -19,7 +20,7 @@ from netcl_plugin_kit.faults.mutants import (
     summary,
 )
 from netcl_plugin_kit.faults.policy_faults import run_policy_mutants
-from netcl_plugin_kit.faults.sanitizer import MISSING, NO_START, command, sanitize
+from netcl_plugin_kit.faults.sanitizer import MISSING, NO_KERNEL, command, sanitize
 from netcl_plugin_kit.speed.overrides import check_overrides
 from netcl_plugin_kit.testing.collection import Table
 from netcl_plugin_kit.testing.records import Mutants, Outcome, Roofline
@@ -37,7 +38,8 @@ _NAMED: Final = 10
 class FullResult:
     """What the level found; `mutants` has a row per op, `roofline` one per op and device.
 
-    It is `whole` unless the simulator was to be asked and did not start.
+    It is `whole` if all of it ran: the simulator built and ran every kernel, and speed was measured
+    at a million elements somewhere.
     """
 
     outcomes: list[Outcome]
@@ -69,8 +71,18 @@ def full_level(
         outcomes.append(_outcome(table, verdicts, devices, time.perf_counter() - start))
     outcomes += check_overrides(table, devices, progress) if "speed" in wanted else []
     found = rooflines(table, devices, progress) if "roofline" in wanted else []
-    whole = not any(each.reason.startswith((MISSING, NO_START)) for each in outcomes)
-    return FullResult(outcomes, summary(verdicts), found, whole)
+    outcomes += slow(found)
+    whole = {
+        "sanitizer": not any(map(_unrun, outcomes)),
+        "roofline": not table.cases or any(each.elements >= ENOUGH for each in found),
+    }
+    return FullResult(outcomes, summary(verdicts), found, all(whole.get(x, True) for x in wanted))
+
+
+def _unrun(outcome: Outcome) -> bool:
+    """Whether the simulator has not run what it was given: a check that did not run is no pass."""
+    skipped = outcome.check == "sanitizer" and outcome.state == "skipped"
+    return skipped and outcome.reason != NO_KERNEL
 
 
 def run_all(

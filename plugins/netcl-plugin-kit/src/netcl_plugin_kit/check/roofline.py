@@ -1,34 +1,43 @@
 """Roofline: how fast an op's forward is beside a plain copy of as many bytes, in the same run.
 
-An elementwise op can be no faster than its memory, so that a fraction near 1 is all there
-is to gain. The figure is information: nothing fails by it.
+An elementwise op can be no faster than its memory, so that a fraction near 1 is all there is to
+gain. Sizes are drawn by a seed that the record keeps: no author has chosen them. An op fails that
+is far slower than a copy and slower than NumPy, too.
 """
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-import numpy as np
-
-from netcl_core import DTYPES, Device, Tensor, use_device
+from netcl_core import DTYPES, Device, Tensor, get_device, use_device
 from netcl_core.autograd import no_grad
+from netcl_core.errors import KernelFindingError
 from netcl_core.inspect.recorded import cast_region, run_plan
 from netcl_core.inspect.sources import Signature, plan
 from netcl_core.inspect.streams import stream_of
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table
-from netcl_plugin_kit.testing.records import Roofline
+from netcl_plugin_kit.testing.findings import KINDS
+from netcl_plugin_kit.testing.records import Outcome, Roofline
 from netcl_plugin_kit.testing.running import Progress
+from netcl_plugin_kit.testing.streams import recorded
 from netcl_plugin_kit.timing import Timed, best_times
 
 _DTYPE: Final = "float32"
+#: Fewer elements than this tell the speed of launches, not of kernels.
+ENOUGH: Final = 1_000_000
 #: So many elements that caches hold none of them for the next round.
 _ELEMENTS: Final = {"gpu": 1 << 24, "cpu": 1 << 22, "accelerator": 1 << 22}
-#: How many numbers are drawn; they are repeated to the full size.
-_DRAWN: Final = 4099
-#: Seconds that the rounds of one op and its copy take together.
-_BUDGET: Final = 0.1
+#: Seconds that the rounds of one op and its copy take together; and if the verdict is close.
+_BUDGET, _LONG = 0.1, 0.8
+#: Below these parts of a copy's speed and of NumPy's an op is too slow, and how close is close.
+_SLOW, _BEHIND, _CLOSE = 0.01, 0.5, 1.5
+#: Seconds that a call may take, as calls with fewer elements foretell.
+_TRIAL: Final = 3.0
+_Shapes = list[tuple[int, ...]]
 
 
 def rooflines(
@@ -37,12 +46,14 @@ def rooflines(
     progress: Progress = lambda what, done, total: None,
     *,
     ops: Sequence[str] = (),
+    seed: int | None = None,
 ) -> list[Roofline]:
     """The fraction of a copy's speed of each op that has a case, on each OpenCL device.
 
-    An elementwise op gets large inputs, a structured one those of its largest variant. One
-    that cannot run on a device in float32 has no figure.
+    Inputs have a million elements and more where the op takes such. One that cannot run on a
+    device in float32 has no figure. `seed` draws the sizes.
     """
+    seed = random.randrange(1 << 32) if seed is None else seed
     first: dict[str, Case] = {}
     for case in table.cases:
         if _DTYPE in case.takes and (not ops or case.op in ops):
@@ -53,30 +64,131 @@ def rooflines(
         for done, case in enumerate(first.values()):
             total = len(first) * len(places)
             progress(f"roofline: {case.op} on {device}", number * len(first) + done, total)
-            found += _measured(case, device)
+            found += _measured(case, device, seed)
     return found
 
 
-def _measured(case: Case, device: Device) -> Iterator[Roofline]:
+def verdicts(found: Sequence[Roofline]) -> list[Outcome]:
+    """What is too slow, and of what too little was measured to say."""
+    return [outcome for each in found if (outcome := _verdict(each)) is not None]
+
+
+def _verdict(one: Roofline) -> Outcome | None:
+    if one.elements < ENOUGH:
+        reason = f"{one.elements:,} elements ({one.shapes}) are too few for a verdict"
+        return Outcome("roofline", "skipped", one.op, one.device, one.dtype, reason)
+    if one.fraction >= _SLOW or not 0 < one.reference < _BEHIND:
+        return None
+    items = f"{one.items:,} work-items" if one.items != 1 else "one work-item"
+    text = (
+        f"{items} for {one.elements:,} elements ({one.shapes}, seed {one.seed}): "
+        f"{one.fraction:.2g} of a copy's speed, {1 / one.reference:.1f} times NumPy's time"
+    )
+    error = KernelFindingError("NC707", text)
+    remedy = KINDS[error.code].remedy
+    return Outcome("roofline", "failed", one.op, one.device, one.dtype, str(error), remedy)
+
+
+def _measured(case: Case, device: Device, seed: int) -> Iterator[Roofline]:
     try:
         with use_device(device), no_grad():
-            tensors = [Tensor.from_host(array, device) for array in _inputs(case, device)]
-            result = case.run(*tensors)
-            nbytes = sum(each.size * DTYPES[each.dtype].itemsize for each in [*tensors, result])
+            arrays = _inputs(case, device, random.Random(f"{seed} {case}"))
+            tensors = [Tensor.from_host(array, device) for array in arrays]
+            with recorded(device) as stream:
+                result = case.run(*tensors)
+            counted = [*tensors, result]
+            nbytes = sum(each.size * DTYPES[each.dtype].itemsize for each in counted)
             if not nbytes:
                 return
-            ours, copy = _best([lambda: case.run(*tensors), _copy(device, nbytes)], device)
+            functions = [lambda: case.run(*tensors), _copy(device, nbytes)]
+            ours, copy = _best(functions, device, _BUDGET)
+            reference = _reference(case, arrays) if copy / ours < _SLOW * _CLOSE else 0.0
+            if reference and _close(copy / ours, reference / ours):
+                ours, copy = _best(functions, device, _LONG)
     except Exception:  # it lacks a dtype or an implementation, or is wrong, as the checks say
         return
-    yield Roofline(case.op, device.id, _DTYPE, result.size, round(copy / ours, 3))
+    yield Roofline(
+        case.op,
+        device.id,
+        _DTYPE,
+        sum(each.size for each in counted),
+        round(copy / ours, 6),
+        round(reference / ours, 6),
+        ", ".join("x".join(map(str, each.shape)) or "one" for each in arrays),
+        seed,
+        stream.items,
+    )
 
 
-def _inputs(case: Case, device: Device) -> list[Any]:
-    if case.primitive is None or case.shapes:
-        samples = [case.sample(shapes, _DTYPE) for shapes in case.variants]
-        return max(samples, key=lambda arrays: sum(x.size for x in arrays))
-    drawn = case.sample([(_DRAWN,)] * len(case.inputs), _DTYPE)
-    return [np.resize(array, _ELEMENTS[device.kind]) for array in drawn]
+def _close(fraction: float, reference: float) -> bool:
+    """Whether a busy machine could have decided."""
+    pairs = ((fraction, _SLOW), (reference, _BEHIND))
+    return any(limit / _CLOSE < each < limit * _CLOSE for each, limit in pairs)
+
+
+def _reference(case: Case, arrays: Sequence[Any]) -> float:
+    """Seconds of the NumPy path."""
+    device = get_device("cpu")
+    with use_device(device), no_grad():
+        tensors = [Tensor.from_host(array, device) for array in arrays]
+        return _best([lambda: case.run(*tensors)], device, 0.0)[0]
+
+
+def _inputs(case: Case, device: Device, draw: random.Random) -> list[Any]:
+    """Large inputs, of sizes that are drawn; the largest of the case itself if it takes none."""
+    if case.primitive is not None and not case.shapes:
+        size = _ELEMENTS[device.kind] + draw.randrange(1, 4096, 2)
+        return case.sample([(size,)] * len(case.inputs), _DTYPE)
+    samples = [case.sample(shapes, _DTYPE) for shapes in case.variants]
+    largest = max(samples, key=lambda arrays: sum(x.size for x in arrays))
+    for size in _sizes([each.shape for each in largest], draw):
+        many = _larger(largest, size, ENOUGH, draw.randrange(64))
+        try:
+            less, more = (
+                _seconds(case, _larger(largest, size, ENOUGH // part, 0), device)
+                for part in (64, 16)
+            )
+            if more * (more / less) ** 2 < _TRIAL:  # as many times again, twice
+                _seconds(case, many, device)
+                return list(case.sample(many, _DTYPE))
+        except Exception:  # sizes that do not fit each other, or the op
+            continue
+    return list(largest)
+
+
+def _seconds(case: Case, shapes: _Shapes, device: Device) -> float:
+    """How long the second of two calls takes: the first builds."""
+    tensors = [Tensor.from_host(each, device) for each in case.sample(shapes, _DTYPE)]
+    start = 0.0
+    for _ in range(2):
+        start = time.perf_counter()
+        case.run(*tensors)
+        stream_of(device).finish()
+    return time.perf_counter() - start
+
+
+def _sizes(shapes: Sequence[tuple[int, ...]], draw: random.Random) -> list[int]:
+    """The sizes that may grow: those that few inputs have, and first axes, before all others."""
+    sizes = sorted({size for shape in shapes for size in shape if size > 1})
+    draw.shuffle(sizes)
+    first = {shape[0] for shape in shapes[:1] if shape}
+    return sorted(sizes, key=lambda size: (sum(size in x for x in shapes), size not in first))
+
+
+def _larger(arrays: Sequence[Any], size: int, enough: int, more: int) -> _Shapes:
+    """Shapes with another size for one wherever it stands, so that one has so many elements."""
+    shapes = [each.shape for each in arrays]
+    power = max(shape.count(size) for shape in shapes)
+    rest = max(_product(x) / size**power for x in shapes if x.count(size) == power)
+    wanted = max(size, int((enough / rest) ** (1 / power)) + 1 + more)
+    return [tuple(wanted if x == size else x for x in shape) for shape in shapes]
+
+
+def _product(shape: Sequence[int]) -> float:
+    total = 1.0
+    for size in shape:
+        total *= max(size, 1)
+    return total
 
 
 def _copy(device: Device, nbytes: int) -> Callable[[], Any]:
@@ -90,11 +202,11 @@ def _copy(device: Device, nbytes: int) -> Callable[[], Any]:
     return lambda: run_plan(made, [source], ())
 
 
-def _best(functions: Sequence[Callable[[], Any]], device: Device) -> list[float]:
+def _best(functions: Sequence[Callable[[], Any]], device: Device, budget: float) -> list[float]:
     """The shortest time of each, measured in turn."""
     finish = stream_of(device).finish
     timed = {i: Timed(each, lambda _: finish(), False) for i, each in enumerate(functions)}
-    best, failed = best_times(timed, _BUDGET)
+    best, failed = best_times(timed, budget)
     for error in failed.values():
         raise error
     return [best[i] for i in range(len(functions))]

@@ -47,6 +47,8 @@ MISSING: Final = (
 )
 #: With what the reason begins where no op was run at all.
 NO_START: Final = "the simulator did not start: "
+#: The reason where there is nothing to run.
+NO_KERNEL: Final = "it launches no kernel"
 _KERNEL: Final = re.compile(r"Kernel:\s*(\S+)")
 #: Between findings: a line that is not indented begins one.
 BLOCK: Final = re.compile(r"\n(?=\S)")
@@ -194,7 +196,7 @@ def _outcome(op: str, result: Simulated) -> Outcome:
     if result.error:
         return Outcome("sanitizer", "failed", op, "oclgrind", "", result.text, "", seconds)
     if not result.launched:
-        reason = result.unfit or "it launches no kernel"
+        reason = result.unfit or NO_KERNEL
         return Outcome("sanitizer", "skipped", op, "oclgrind", "", reason, "", seconds)
     reason = f"not all of it was run: {result.unfit}" if result.unfit else ""
     return Outcome("sanitizer", "passed", op, "oclgrind", "", reason, "", seconds)

@@ -71,6 +71,13 @@ KINDS: Final = table_of_kinds(
         "other does; or lower its priority.",
     ),
     (
+        "NC707",
+        "roofline",
+        "An op is a hundred times slower than a copy of as many bytes, and slower than NumPy.",
+        "Give each work-item a part of the elements: the global size counts the work-items. The "
+        "message says how many there were.",
+    ),
+    (
         "NC711",
         "sanitizer",
         "Two work-items use one element at once, and one of them writes: a race.",

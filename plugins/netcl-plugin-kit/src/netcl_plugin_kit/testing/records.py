@@ -83,13 +83,25 @@ class Mutants:
 @final
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """An op's speed beside a copy of as many bytes in the same run: 1.0 is the copy's bandwidth."""
+    """An op's speed beside a copy of as many bytes in the same run: 1.0 is the copy's bandwidth.
+
+    Attributes:
+        elements: Of all inputs and the result; a figure of fewer than a million says little.
+        fraction: The copy's time as a part of the op's.
+        reference: The time of its NumPy path as a part of the op's; 0: not measured.
+        shapes: Those of the inputs, which `seed` has drawn and no author chose.
+        items: The most work-items that a kernel of it was launched with; 0: not known.
+    """
 
     op: str
     device: str
     dtype: str
     elements: int
     fraction: float
+    reference: float = 0.0
+    shapes: str = ""
+    seed: int = 0
+    items: int = 0
 
 
 @final

@@ -11,7 +11,7 @@ from netcl_plugin_kit.testing.forcing import untuned
 
 import netcl_core as nc
 from netcl_core.plugins.protocol import KINDS, Offer, command_providers, decide, registry
-from netcl_plugin_tools.lock.sources import cases, sources
+from netcl_plugin_tools.lock.sources import cases, digest, sources
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 _Rows = TypeVar("_Rows")
@@ -45,7 +45,7 @@ def part_of(device: nc.Device, progress: Progress) -> DevicePart:
 
     Records of tuning do not count: they are of one machine.
     """
-    names, given, rendered = ops(), cases(), {}
+    names = ops()
     choices: dict[str, dict[str, tuple[str, ...]]] = {}
     for key, provider in _others(device):
         choices[key] = {ANY_DTYPE: (provider,)}
@@ -53,23 +53,43 @@ def part_of(device: nc.Device, progress: Progress) -> DevicePart:
         for done, op in enumerate(names):
             progress(f"{device}: {op}", done, len(names))
             choices[op] = dict(_choices(op, device))
-            rendered[op] = dict(sources(op, device, given.get(op, ())))
+        rendered = _rendered(choices, names, device)
     progress(str(device), len(names), len(names))
-    return DevicePart(_said(choices), _said(rendered))
+    return DevicePart(_said(choices), rendered)
 
 
 def choosing(name: str, device: nc.Device, part: DevicePart) -> DevicePart:
     """A part of a lock with what is chosen for one name now, and rendered if it is an op."""
     keys = {kind.lock_key(name) for kind in KINDS.values()}
-    choices = {key: rows for key, rows in part.choices.items() if key not in keys}
+    choices = {key: dict(rows) for key, rows in part.choices.items() if key not in keys}
     choices |= {key: {ANY_DTYPE: (who,)} for key, who in _others(device) if key in keys}
-    if name not in registry.op_names():
+    known = registry.op_names()
+    if name not in known:
         return DevicePart(choices, part.sources)
+    before = part.choices.get(name, {}).get(ANY_DTYPE, ())
     with untuned():
-        own = {name: dict(_choices(name, device))}
-        rendered = {name: dict(sources(name, device, cases().get(name, ())))}
-    there = {op: rows for op, rows in part.sources.items() if op != name}
-    return DevicePart(_said({**choices, **own}), _said({**there, **rendered}))
+        choices[name] = dict(_choices(name, device))
+        changed = {*before, *choices[name].get(ANY_DTYPE, ())}
+        own = [
+            op
+            for op, rows in sorted(choices.items())
+            if op in known and changed.intersection(rows.get(ANY_DTYPE, ()))
+        ]
+        rendered = _rendered(choices, own, device)
+    kept = {who: digest for who, digest in part.sources.items() if who not in changed}
+    return DevicePart(_said(choices), {**kept, **rendered})
+
+
+def _rendered(
+    choices: Mapping[str, Mapping[str, tuple[str, ...]]], names: Sequence[str], device: nc.Device
+) -> dict[str, str]:
+    """The digest of what is rendered for the ops that each distribution serves."""
+    given, texts = cases(), dict[str, list[str]]()
+    for op in names:
+        for who in choices[op].get(ANY_DTYPE, ()):
+            rows = [f"{op} {words} {text}" for words, text in sources(op, device, given.get(op))]
+            texts.setdefault(who, []).extend(rows)
+    return {who: digest("\n".join(rows)) for who, rows in texts.items() if rows}
 
 
 def _said(rows: Mapping[str, _Rows]) -> dict[str, _Rows]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from netcl_market import lock as locks
@@ -34,7 +35,7 @@ def _renew(who: str, path: Path, lock: Lock, name: str) -> str:
             key: choosing(name, here[key], part) if key in here else part
             for key, part in lock.devices.items()
         }
-    text = text_of(Lock(lock.core, lock.plugins, parts))
+    text = text_of(replace(lock, devices=parts))
     if path.read_bytes() == text.encode():
         return f"{path}: unchanged"
     write_text(who, path, text)

@@ -1,23 +1,53 @@
-"""The text of a lock file: JSON, sorted, one fact per line, the same for the same facts."""
+"""The text of a lock file: JSON, sorted, a line for each distribution, the same for equal facts."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from netcl_market.lock import SCHEMA, DevicePart, Lock, Pin
+from netcl_market.lock import ANY_DTYPE, SCHEMA, DevicePart, Lock, Pin
 
 
 def text_of(lock: Lock) -> str:
-    """The content of the lock file, which the core's `market.lock.parse` reads back exactly."""
+    """The content of the lock file, which `netcl_market.lock.parse` reads back exactly."""
+    common = _common(lock.devices.values())
+    plugins = {name: _pin(pin) for name, pin in sorted(lock.plugins.items())}
+    for name, provider in sorted(common.items()):
+        if provider in plugins:
+            plugins[provider].setdefault("serves", []).append(name)
+    common = {name: who for name, who in common.items() if who in plugins}
     table = {
         "schema": SCHEMA,
         "written_by": "netcl plugins lock",
+        **({"strict": True} if lock.strict else {}),
         "core": _pin(lock.core),
-        "plugins": {name: _pin(pin) for name, pin in sorted(lock.plugins.items())},
-        "devices": {name: _part(part) for name, part in sorted(lock.devices.items())},
+        "plugins": plugins,
+        "devices": {key: _part(part, common) for key, part in sorted(lock.devices.items())},
     }
-    return json.dumps(table, indent=1) + "\n"
+    return _lines(table, ("plugins", "devices", "choices", "sources")) + "\n"
+
+
+def _lines(table: Mapping[str, Any], opened: Iterable[str], indent: str = " ") -> str:
+    """JSON with a line for each value, but for tables of these names and those of devices."""
+    rows = []
+    for key, value in table.items():
+        device = "sources" in value if isinstance(value, dict) else False
+        if value and (key in opened or device) and isinstance(value, dict):
+            text = _lines(value, opened, f"{indent} ")
+        else:
+            text = json.dumps(value)
+        rows.append(f"{indent}{json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(rows) + f"\n{indent[1:]}}}"
+
+
+def _common(parts: Iterable[DevicePart]) -> dict[str, str]:
+    """The names that one distribution serves on every device."""
+    found: dict[str, set[str]] = {}
+    for part in parts:
+        for name, rows in part.choices.items():
+            found.setdefault(name, set()).update(rows.get(ANY_DTYPE, ()))
+    return {name: who.pop() for name, who in found.items() if len(who) == 1}
 
 
 def _pin(pin: Pin) -> dict[str, Any]:
@@ -32,11 +62,22 @@ def _pin(pin: Pin) -> dict[str, Any]:
     return made
 
 
-def _part(part: DevicePart) -> dict[str, Any]:
+def _part(part: DevicePart, common: Mapping[str, str]) -> dict[str, Any]:
+    """What a device has besides: by the provider that goes first, for each name."""
+    choices: dict[str, dict[str, dict[str, list[str]]]] = {}
+    for name, rows in sorted(part.choices.items()):
+        own = {
+            dtype: list(order)
+            for dtype, order in sorted(rows.items())
+            if not (dtype == ANY_DTYPE and order == (common.get(name),))
+        }
+        if own:
+            first = next(iter(own.values()))
+            who = (first or [""])[0].partition(":")[0]
+            choices.setdefault(who, {})[name] = own
+    lacking = [name for name in sorted(common) if ANY_DTYPE not in part.choices.get(name, ())]
     return {
-        "choices": {
-            op: {dtype: list(order) for dtype, order in sorted(rows.items())}
-            for op, rows in sorted(part.choices.items())
-        },
-        "sources": {op: dict(sorted(rows.items())) for op, rows in sorted(part.sources.items())},
+        **({"lacks": lacking} if lacking else {}),
+        "choices": dict(sorted(choices.items())),
+        "sources": dict(sorted(part.sources.items())),
     }

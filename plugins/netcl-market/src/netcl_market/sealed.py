@@ -1,0 +1,116 @@
+"""Under a strict lock: what is executed is what was hashed.
+
+Files are compared with the lock when the first op is looked up, and modules are imported later,
+whenever something needs them. So they are read here, once: the bytes that have the digest of then
+are compiled, whatever lies in front of them on the path, and no byte code beside them counts.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, Final, final
+
+from netcl_market.failures import plugin_error
+from netcl_market.installed import Places, module_of
+
+#: Which file of a module Python takes.
+_SUFFIXES: Final = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES)
+
+
+@final
+class Sealed(MetaPathFinder):
+    """Finds the modules of locked distributions where they were hashed, and reads their files."""
+
+    def __init__(self) -> None:
+        self._digests: dict[str, str] = {}
+        self._folders: dict[str, str] = {}
+        self._modules: dict[str, str] = {}
+        #: Packages without an `__init__`: folders of modules.
+        self._parents: set[str] = set()
+
+    def add(self, places: Places, digests: Iterable[tuple[str, str, str]]) -> None:
+        """Hold the files of a distribution: the name of each, its path and its digest."""
+        self._folders |= {path: name.replace("/", ".") for name, path in places.folders}
+        for name, path, digest in digests:
+            self._digests[path] = digest
+            module, suffix = module_of(name), f".{name.rpartition('/')[2].partition('.')[2]}"
+            there = self._modules.get(module, "")
+            if module and suffix in _SUFFIXES and not there.endswith(EXTENSION_SUFFIXES[-1]):
+                self._modules[module] = path
+                parts = module.split(".")
+                self._parents.update(".".join(parts[:k]) for k in range(1, len(parts)))
+
+    def read(self, path: Path) -> bytes:
+        """The content of a file; raises PluginError NP512 if it is not what was locked."""
+        import hashlib  # brings OpenSSL, which a load from receipts does without
+
+        data, name = path.read_bytes(), str(path)
+        locked = self._digests.get(name)
+        if locked is None and not any(name.startswith(f"{each}/") for each in self._folders):
+            return data
+        if hashlib.sha256(data).hexdigest() != locked:
+            given = f"{path} is not the file that was compared with the lock"
+            raise plugin_error("NP512", given)
+        return data
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The module of a name from its locked file; raises ModuleNotFoundError for another."""
+        file = self._modules.get(name)
+        if file is not None and file.endswith(tuple(EXTENSION_SUFFIXES)):
+            self.read(Path(file))
+            return spec_from_file_location(name, file)
+        if file is not None:
+            return spec_from_file_location(name, file, loader=_Loader(name, file, self))
+        if name in self._parents:
+            spec = ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = []  # its modules are found here
+            return spec if "." in name or name in self._folders.values() else None
+        if name.partition(".")[0] in self._folders.values():
+            raise ModuleNotFoundError(f"the lock knows no module {name!r}", name=name)
+        return None
+
+
+@final
+class _Loader(SourceFileLoader):
+    """Executes the bytes of a file that have the locked digest."""
+
+    def __init__(self, name: str, path: str, sealed: Sealed) -> None:
+        super().__init__(name, path)
+        self._sealed = sealed
+
+    def get_code(self, fullname: str) -> CodeType:
+        made: Any = self.source_to_code(self._sealed.read(Path(self.path)), self.path)
+        return made  # type: ignore[no-any-return]  # code, as compile() makes it
+
+    def get_data(self, path: str) -> bytes:
+        return self._sealed.read(Path(path))
+
+
+_sealed: Final[list[Sealed]] = []
+
+
+def seal(made: Sealed) -> None:
+    """Let what was hashed be what is imported from now on."""
+    unseal()
+    _sealed.append(made)
+    sys.meta_path.insert(0, made)
+
+
+def unseal() -> None:
+    """Let Python import what it finds."""
+    for each in _sealed:
+        sys.meta_path.remove(each)
+    _sealed.clear()
+
+
+def read(path: Path) -> bytes:
+    """The content of a file, which is the locked one if a strict lock knows it."""
+    return _sealed[0].read(path) if _sealed else path.read_bytes()

@@ -1,0 +1,383 @@
+"""Expressions of OpenCL C, read from a source; each index is written with its bounds checked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, final
+
+from netcl_plugin_data_kernels.cursor import Cursor
+from netcl_plugin_data_kernels.vocabulary import (
+    ATOMIC,
+    ATTRIBUTES,
+    CONSTANT,
+    POINTING,
+    QUALIFIERS,
+    STATEMENTS,
+    SWIZZLE,
+    TYPES,
+    VECTOR,
+    is_function,
+    words,
+)
+
+_ASSIGNING: Final = words("= += -= *= /= %= &= |= ^= <<= >>=")
+_ADDING: Final = words("+ - * / %")
+_JOINING: Final = _ADDING | words("<< >> < > <= >= == != & ^ | && ||")
+_UNARY: Final = words("+ - ! ~ ++ -- & *")
+#: What may stand before a pointer in something that is made of it.
+_BEFORE: Final = TYPES | QUALIFIERS | {"(", "&", "*"}
+#: What atomic functions change.
+_ATOMIC: Final = ("int", "uint", "long", "ulong", "float")
+#: Characters of indices that are written twice, once to compare them.
+_LONG: Final = 200
+#: What a kernel on a CPU may do with pointers.
+CHECKED: Final = "buffers and arrays as NAME[index], vload or vstore at NAME + index"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Name:
+    """What a name stands for: a value; a pointer or an array of `type`, with its sizes as C."""
+
+    type: str
+    pointer: bool = False
+    sizes: tuple[str, ...] = ()
+
+
+class ExpressionReader(Cursor):
+    """Reads expressions.
+
+    Attributes:
+        bounds: Whether indices are checked.
+        functions: The types of the parameters that are pointers, of each function of the source so
+            far; "" of others.
+        scopes: What names stand for, in the blocks around.
+    """
+
+    def __init__(self, source: str, bounds: bool) -> None:
+        super().__init__(source)
+        self.bounds = bounds
+        self.functions: dict[str, tuple[str, ...]] = {}
+        self.scopes: list[dict[str, Name]] = [{}]
+        self._effects = 0
+
+    # -- types ----
+
+    def specifiers(self) -> tuple[set[str], str]:
+        """Qualifiers, attributes and the words of a type."""
+        words: set[str] = set()
+        type_: list[str] = []
+        while True:
+            text = self.text
+            if text in QUALIFIERS:
+                words.add(text)
+            elif text in TYPES:
+                type_.append(text)
+            elif text == "__attribute__":
+                self.attribute()
+                continue
+            else:
+                break
+            self.take()
+        if not type_:
+            self.refuse("a type of OpenCL C")
+        return words, " ".join(type_)
+
+    def attribute(self) -> None:
+        first, depth = self.now, 0
+        self.take()
+        start = self.place
+        while True:
+            depth += {"(": 1, ")": -1}.get(self.take(), 0)
+            if depth <= 0:
+                break
+        if not ATTRIBUTES.fullmatch(self.since(start)):
+            self.refuse("a work-group size, or a hint", first)
+
+    def declares(self) -> bool:
+        text = self.text
+        return text in TYPES or text in QUALIFIERS or text == "__attribute__"
+
+    # -- values ----
+
+    def expression(self) -> None:
+        self.assignment()
+        while self.given(","):
+            self.assignment()
+
+    def assignment(self) -> None:
+        start = self.found(self.text)
+        pointer = start is not None and start.pointer and self.peek() in _ASSIGNING
+        self.ternary()
+        if self.text in _ASSIGNING:
+            self._effects += 1
+            if self.take() == "=" and pointer:
+                self.pointing()
+            self.assignment()
+
+    def store(self) -> bool:
+        """A statement `NAME[index] = value`, left out where it is outside; False: it is none."""
+        held = self.found(self.text)
+        if not self.bounds or held is None or self.peek() != "[":
+            return False
+        name, mark = self.text, self.mark()
+        inside, element, _ = self.element((f"netcl_count_{name}",) if held.pointer else held.sizes)
+        if self.text == ".":
+            element += self.take() + self.take()
+        sign = self.text
+        if not inside or sign not in _ASSIGNING:
+            self.back(mark)
+            return False
+        self.take()
+        value = self.apart(self.assignment)
+        if self.text != ";":
+            self.back(mark)
+            return False
+        self.skip()
+        self.say(f"({inside} ? (void)({element} {sign} {value}) : (void)0)")
+        return True
+
+    def ternary(self) -> None:
+        self.joined(_JOINING)
+        if self.given("?"):
+            self.expression()
+            self.want(":")
+            self.ternary()
+
+    def joined(self, signs: frozenset[str]) -> None:
+        self.operand()
+        while self.text in signs:
+            self.take()
+            self.operand()
+
+    def operand(self) -> None:
+        """Signs and casts before something, and what follows it."""
+        changed = False
+        while True:
+            text = self.text
+            if text == "(" and self.peek() in TYPES | QUALIFIERS:
+                self.cast()
+            elif text in _UNARY:
+                if self.bounds and text == "&":
+                    self.refuse(CHECKED)
+                changed = text in ("++", "--")
+                self._effects += changed
+                self.take()
+                held = self.found(self.text) if text == "&" else None
+                if held is not None and held.pointer and self.peek() != "[":
+                    self.refuse("the address of a value, not of a pointer")
+            else:
+                break
+        self.primary(changed)
+        while self.text in (".", "[", "++", "--"):
+            text = self.take()
+            if text == "." and not SWIZZLE.fullmatch(self.take()):
+                self.refuse("parts of a vector")
+            if text == "[":
+                self.refuse("an index after the name of a buffer or an array")
+            self._effects += text in ("++", "--")
+
+    def cast(self) -> None:
+        self.want("(")
+        self.specifiers()
+        star = self.text == "*"
+        if star and self.bounds:
+            self.refuse(CHECKED)
+        if star:
+            self.take()
+        self.want(")")
+        if star:
+            self.pointing()
+
+    def pointing(self) -> None:
+        """Raise unless what follows is made of a pointer, and of no number."""
+        ahead = 0
+        while self.peek(ahead) in _BEFORE or (
+            self.peek(ahead) == ")" and self.peek(ahead - 1) == "*"
+        ):
+            ahead += 1
+        held = self.found(self.peek(ahead))
+        address = ahead and self.peek(ahead - 1) == "&"
+        if held is None or not (held.pointer or held.sizes or address):
+            self.refuse("a pointer, not a number")
+
+    def found(self, name: str) -> Name | None:
+        return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
+
+    def primary(self, changed: bool) -> None:
+        token = self.now
+        if token.kind == "number":
+            self.take()
+        elif token.text == "(":
+            self.take()
+            self.expression()
+            self.want(")")
+        elif token.text == "sizeof":
+            self.take()
+            self.size_of()
+        elif token.kind != "word" or token.text in STATEMENTS:
+            self.refuse("a value")
+        elif self.peek() == "(":
+            self.call()
+        elif CONSTANT.fullmatch(token.text):
+            self.take()
+        else:
+            self.variable(changed)
+
+    def size_of(self) -> None:
+        self.want("(")
+        if self.declares():
+            self.specifiers()
+        else:
+            self.expression()
+        self.want(")")
+
+    def variable(self, changed: bool = False) -> None:
+        """A name and its indices; `changed`: it is written to, or its address is taken."""
+        token = self.now
+        held = self.found(token.text)
+        if held is None:
+            self.refuse("a name that is declared")
+        sizes = (f"netcl_count_{token.text}",) if held.pointer else held.sizes
+        if sizes and self.bounds:
+            self.checked(held, sizes, changed)
+            return
+        self.take()
+        while sizes and self.given("["):
+            self.expression()
+            self.want("]")
+            sizes = sizes[1:]
+
+    def checked(self, held: Name, sizes: tuple[str, ...], changed: bool) -> None:
+        """An element: zero if it is outside; one that is changed, or costly to find, the first."""
+        inside, element, first = self.element(sizes)
+        after = self.peek(2 if self.text == "." else 0)
+        if not inside or changed or after in _ASSIGNING or after in ("++", "--"):
+            self.say(first)
+        else:
+            self.say(f"({inside} ? {element} : ({held.type})(0))")
+
+    def element(self, sizes: tuple[str, ...]) -> tuple[str, str, str]:
+        """Of an element: whether it is inside, itself, and that or the first one, all as C."""
+        token = self.now
+        self.say("")
+        self.take()
+        effects = self._effects
+        if self.text != "[":
+            self.refuse(CHECKED, token)
+        indices = []
+        for _ in sizes:
+            self.want("[")
+            indices.append(self.apart(self.expression))
+            self.want("]")
+        self.skip()
+        pairs = [*zip(indices, sizes, strict=True)]
+        first = token.text + "".join(f"[netcl_at({each}, {size})]" for each, size in pairs)
+        if self._effects != effects or len(first) > _LONG:  # to be written once
+            return "", first, first
+        inside = " && ".join(f"(ulong)({each}) < {size}" for each, size in pairs)
+        return inside, token.text + "".join(f"[{each}]" for each in indices), first
+
+    # -- calls -----------------------------------------------------------------------------
+
+    def call(self) -> None:
+        token = self.now
+        name = token.text
+        if VECTOR.fullmatch(name) and self.bounds:
+            return self.vector(name)
+        self.take()
+        self.take()
+        if name in self.functions:
+            self.own_call(name)
+        elif (name in POINTING or ATOMIC.fullmatch(name)) and self.bounds:
+            self.pointed(0 if ATOMIC.fullmatch(name) else -1)
+        elif is_function(name):
+            self.arguments()
+        else:
+            self.refuse("a function of OpenCL C, or one with its body above", token)
+        return self.want(")")
+
+    def arguments(self) -> None:
+        if self.text != ")":
+            self.expression()
+
+    def own_call(self, name: str) -> None:
+        """A call of one of the source's functions: pointers bring the number of their elements."""
+        counts = ""
+        for number, pointer in enumerate(self.functions[name]):
+            if number:
+                self.want(",")
+            if not pointer:
+                self.assignment()
+            elif self.bounds:
+                counts += f", {self.bare({pointer})[1]}"
+            else:
+                self.pointing()
+                self.assignment()
+        if counts:
+            self.say(counts)
+
+    def bare(self, types: Collection[str] = ()) -> tuple[Name, str]:
+        """A buffer or an array of some types by its name, and the number of its elements as C."""
+        token = self.now
+        held = self.found(token.text)
+        if held is None or not (held.pointer or len(held.sizes) == 1):
+            self.refuse(CHECKED)
+        if types and held.type not in types:  # some compilers only warn
+            self.refuse(f"a buffer or an array of {' or '.join(types)}")
+        self.take()
+        return held, f"netcl_count_{token.text}" if held.pointer else held.sizes[0]
+
+    def pointed(self, which: int) -> None:
+        """Arguments of which one, the first or the last, is the address of an element or value."""
+        number = 0
+        while self.text != ")":
+            if number:
+                self.want(",")
+            if self.text == "&" and (which == -1 or number == which):
+                self.take()
+                token = self.now
+                held = self.found(token.text)
+                if held is None or (which == 0 and held.type not in _ATOMIC):
+                    self.refuse(f"an element of {' or '.join(_ATOMIC)}")
+                self.variable(changed=True)
+                if which == -1 and self.text != ")":
+                    self.refuse("the address of a value as the last argument", token)
+            else:
+                self.assignment()
+            number += 1
+
+    def vector(self, name: str) -> None:
+        """`vload` and `vstore`, done only where all of the vector is inside."""
+        match = VECTOR.fullmatch(name)
+        assert match is not None  # the caller has asked
+        kind, half, wide = match.group(1, 2, 3)
+        if half == "a_half":
+            self.refuse("vload_half and vstore_half, which need no alignment")
+        width = int(wide or 1)
+        self.say("")
+        self.take()
+        self.take()
+        value = ""
+        if kind == "store":
+            value = self.apart(self.assignment) + ", "
+            self.want(",")
+        effects = self._effects
+        offset = self.apart(self.assignment)
+        self.want(",")
+        pointer = self.text
+        held, count = self.bare({"half"} if half else ())
+        rest = ""
+        if self.given("+"):
+            rest = f" + (ulong)({self.apart(lambda: self.joined(_ADDING))})"
+        if self.text != ")" or self._effects != effects:
+            self.refuse("NAME, or NAME + index, that changes nothing")
+        self.take()
+        self.skip()
+        at = f"(ulong)({offset}) * {width}{rest}"
+        type_ = ("float" if half else held.type) + (wide or "")
+        other = "(void)0" if value else f"({type_})(0)"
+        self.say(
+            f"(netcl_has({at}, {width}, {count}) ? {name}({value}0, {pointer} + ({at})) : {other})"
+        )

@@ -1,0 +1,286 @@
+"""Reads the kernels of a plugin that is data, and refuses what could leave them.
+
+A stranger's kernel runs in the user's process on a CPU runtime, which links whatever it declares.
+So the grammar here is a small part of C: functions with bodies, plain declarations, expressions.
+No declaration has parentheses, so that none is of a function; no type is defined; a name is called
+only if OpenCL C or the source defines it. What the grammar does not have is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Final, final
+
+from netcl_core.errors import TemplateError, coded, message
+from netcl_plugin_data_kernels.kernel_expressions import CHECKED, ExpressionReader, Name
+from netcl_plugin_data_kernels.vocabulary import (
+    BYTES,
+    QUALIFIERS,
+    STATEMENTS,
+    TYPES,
+    Refused,
+    is_function,
+)
+
+#: Bytes of the arrays of one source.
+_PRIVATE: Final = 4096
+_HELPERS: Final = (
+    "static inline ulong netcl_at(ulong i, ulong n) { return i < n ? i : 0; } "
+    "static inline bool netcl_has(ulong i, ulong w, ulong n) { return w <= n && i <= n - w; } "
+)
+
+
+@final
+class _Reader(ExpressionReader):
+    """One source of a kernel; `bounds`: with each index checked."""
+
+    def __init__(self, source: str, bounds: bool) -> None:
+        super().__init__(source, bounds)
+        self.private = 0
+
+    # -- declarations ----------------------------------------------------------------------
+
+    def run(self) -> str:
+        while self.now.kind != "end":
+            if self.now.kind == "pragma":
+                self.take()
+                continue
+            self.top()
+        return (_HELPERS if self.bounds else "") + self.written
+
+    def top(self) -> None:
+        """A function with its body, or a constant."""
+        words, type_ = self.specifiers()
+        if self.text == "*":
+            self.refuse("functions that return values, and constants")
+        if self.peek() == "(":
+            self.function("kernel" in words or "__kernel" in words)
+        elif "constant" in words or "__constant" in words:
+            self.declarators(type_)
+            self.want(";")
+        else:
+            self.take()
+            self.refuse("a function with its body, or `__constant`")
+
+    def name(self) -> str:
+        token = self.now
+        text = self.take()
+        taken = text in STATEMENTS or text in TYPES or text in QUALIFIERS
+        if token.kind != "word" or taken or text[0] == "_" or text[:6] == "netcl_":
+            self.refuse("a name of its own", token)
+        return text
+
+    def function(self, kernel: bool) -> None:
+        token = self.now
+        name = self.name()
+        if is_function(name) or name in self.functions:
+            self.refuse("a name that no other function has", token)
+        self.want("(")
+        self.scopes.append({})
+        parameters = self.parameters(kernel)
+        pointers = [each for each, of in parameters if of.pointer]
+        if self.bounds:
+            what = "bytes" if kernel else "count"
+            self.say("".join(f", const ulong netcl_{what}_{each}" for each in pointers))
+        self.want(")")
+        if self.text != "{":
+            self.refuse("the body of the function: none is declared without it")
+        self.take()
+        if self.bounds and kernel and pointers:
+            for each, of in parameters:
+                count = f"netcl_bytes_{each} / {BYTES.get(of.type)}"
+                self.say(f" const ulong netcl_count_{each} = {count};" if of.pointer else "")
+            self.say(f" if (!({' && '.join(f'netcl_count_{x}' for x in pointers)})) return;")
+        self.block()
+        self.scopes.pop()
+        self.functions[name] = tuple(of.type if of.pointer else "" for _, of in parameters)
+
+    def parameters(self, kernel: bool) -> list[tuple[str, Name]]:
+        found: list[tuple[str, Name]] = []
+        if self.text == "void" and self.peek() == ")":
+            self.take()
+        while self.text != ")":
+            if found:
+                self.want(",")
+            words, type_ = self.specifiers()
+            pointer = self.given("*")
+            while self.text in QUALIFIERS:
+                self.take()
+            if pointer and type_ not in BYTES:
+                self.refuse("a pointer to numbers of a type with its own size")
+            if pointer and self.bounds and kernel and {"local", "__local"} & words:
+                self.refuse("local memory that the kernel declares")
+            found.append((self.name(), Name(type_, pointer)))
+            self.scopes[-1][found[-1][0]] = found[-1][1]
+        return found
+
+    def declarators(self, type_: str) -> None:
+        """Names with their sizes and first values."""
+        while True:
+            pointer = self.text == "*"
+            if pointer and self.bounds:
+                self.refuse(CHECKED)
+            if pointer:
+                self.take()
+            while self.text in QUALIFIERS:
+                self.take()
+            name = self.name()
+            sizes: list[int] = []
+            while self.given("["):
+                if pointer:
+                    self.refuse("no arrays of pointers")
+                sizes.append(self.size())
+            if self.bounds and sizes:
+                self.hold(BYTES.get(type_, 8) * math.prod(sizes))
+            self.scopes[-1][name] = Name(type_, pointer, tuple(map(str, sizes)))
+            if self.given("="):
+                self.pointing() if pointer else None
+                self.initial()
+            if not self.given(","):
+                return
+
+    def size(self) -> int:
+        """A number of elements: whole numbers, their products and sums."""
+        total, product = 0, 1
+        while True:
+            if not self.text.isdecimal() or self.text == "0":
+                self.refuse("a whole number of elements")
+            product *= int(self.take())
+            if not self.given("*"):
+                total, product = total + product, 1
+                if not self.given("+"):
+                    self.want("]")
+                    return total
+
+    def hold(self, bytes_: int) -> None:
+        """Count arrays: a stack that they do not fit would run into others' memory."""
+        self.private += bytes_
+        if self.private > _PRIVATE:
+            self.refuse(f"arrays of at most {_PRIVATE} bytes on a CPU")
+
+    def initial(self) -> None:
+        if not self.given("{"):
+            return self.assignment()
+        while not self.given("}"):
+            self.initial()
+            if self.text != "}":
+                self.want(",")
+        return None
+
+    # -- statements ------------------------------------------------------------------------
+
+    def block(self) -> None:
+        """The statements up to the `}` of an open block."""
+        self.scopes.append({})
+        while not self.given("}"):
+            self.statement()
+        self.scopes.pop()
+
+    def statement(self) -> None:
+        token = self.now
+        text = token.text
+        if token.kind == "pragma":
+            self.take()
+        elif text == "{":
+            self.take()
+            self.block()
+        elif text == ";":
+            self.take()
+        elif text in STATEMENTS and text != "sizeof":
+            self.take()
+            getattr(self, f"_{text}")()
+        elif self.declares():
+            _, type_ = self.specifiers()
+            self.declarators(type_)
+            self.want(";")
+        else:
+            if not self.store():
+                self.expression()
+            self.want(";")
+
+    def condition(self) -> None:
+        self.want("(")
+        self.expression()
+        self.want(")")
+
+    def _if(self) -> None:
+        self.condition()
+        self.statement()
+        if self.given("else"):
+            self.statement()
+
+    def _while(self) -> None:
+        self.condition()
+        self.statement()
+
+    def _switch(self) -> None:
+        self._while()
+
+    def _do(self) -> None:
+        self.statement()
+        self.want("while")
+        self.condition()
+        self.want(";")
+
+    def _for(self) -> None:
+        self.want("(")
+        self.scopes.append({})
+        if self.declares():
+            self.declarators(self.specifiers()[1])
+        elif self.text != ";":
+            self.expression()
+        self.want(";")
+        for end in (";", ")"):
+            if self.text != end:
+                self.expression()
+            self.want(end)
+        self.statement()
+        self.scopes.pop()
+
+    def _case(self) -> None:
+        self.ternary()
+        self.want(":")
+
+    def _default(self) -> None:
+        self.want(":")
+
+    def _break(self) -> None:
+        self.want(";")
+
+    _continue = _break
+
+    def _return(self) -> None:
+        if self.text != ";":
+            self.expression()
+        self.want(";")
+
+    def _else(self) -> None:
+        self.refuse("`if` before `else`")
+
+
+@lru_cache(maxsize=1024)
+def screen_of(template: str, bounds: bool) -> Callable[[str], str]:
+    """`screened` for the kernels of a template, the same object each time."""
+    return partial(screened, bounds=bounds, who=f"the kernel of data {template!r}")
+
+
+def screened(source: str, bounds: bool = False, who: str = "a kernel of data") -> str:
+    """The source of a kernel of data, if nothing in it leaves OpenCL C.
+
+    With `bounds` indices of buffers and arrays are checked where they are used: what lies outside
+    is read as zeros, and not stored; an element that an expression changes is the first then. Each
+    kernel takes one more number for each buffer, after all other arguments: its bytes.
+
+    Raises TemplateError NP320 with the line and the word of what is refused.
+    """
+    try:
+        return _Reader(source, bounds).run()
+    except RecursionError:
+        error = Refused(0, "parentheses or blocks", "fewer in each other")
+    except Refused as refused:
+        error = refused
+    given = f"line {source.count(chr(10), 0, error.at) + 1}: {error.word.strip()[:40]!r}"
+    remedy = "Uninstall the plugin. A kernel that needs more needs a plugin with code"
+    raise coded("NP320", TemplateError(message(who, given, error.expected, remedy)))

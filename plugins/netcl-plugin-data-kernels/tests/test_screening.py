@@ -1,0 +1,131 @@
+"""Kernels of data call nothing but OpenCL C, and stay in their buffers on a CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from netcl_plugin_data_kernels.screening import screen_of
+
+import netcl_core as nc
+from netcl_core.errors import TemplateError
+from netcl_core.hardware import programs
+
+BOTH = {bounds: screen_of("odd/odd.cl.j2", bounds) for bounds in (False, True)}
+bounded = BOTH[True]
+
+#: Statements of a kernel, and what stands above it; the word that the error names.
+HOSTILE = {
+    "a prototype": ("int system(const __private char *);", "", ")"),
+    "a prototype inside": ("", "int system(const char *);", "("),
+    "extern": ("extern int environ;", "", "extern"),
+    "parentheses round it": ("int (system)(const char *);", "", "system"),
+    "after a comma": ("", "int a, system(const char *);", "("),
+    "typedef": ("typedef int f(const char *);", "", "typedef"),
+    "typeof": ("__typeof__(abs) system;", "", "__typeof__"),
+    "union": ("union u { ulong a; float b; };", "", "union"),
+    "struct": ("", "struct { int x; } s;", "struct"),
+    "asm": ("", 'asm("syscall");', '"s'),
+    "__asm__": ("", "__asm__ volatile (0);", "__asm__"),
+    "a builtin of the compiler": ("", "__builtin_trap();", "__builtin_trap"),
+    "undeclared": ("", "system(0);", "system"),
+    "printf": ("", "printf(0);", "printf"),
+    "include": ("#include </etc/passwd>", "", "#include </etc/passwd>"),
+    "define": ("#define f(x) int x(int);", "", "#define f(x) int x(int);"),
+    "a pragma": ("#pragma clang attribute push", "", "#pragma clang attribute push"),
+    "_Pragma": ("", "_Pragma(0)", "_Pragma"),
+    "a trigraph": ("??=define system", "", "??"),
+    "a line splice": ("// harmless \\\nint system(int);", "", "\\"),
+    "a digraph": ("%:define f", "", "%:"),
+    "an attribute": ("__attribute__((constructor)) void f(void) {}", "", "__attribute__"),
+    "an alias": ('void f(void) __attribute__((alias("system")));', "", '"s'),
+    "a pointer of a number": ("", "*(__global int *)0x7f00 = 1;", "0x7f00"),
+    "a pointer that gets one": ("", "__global float *p = 4096;", "4096"),
+    "the address of a pointer": ("", "__global float *p = x; *(ulong *)&p = 1;", "p"),
+    "a function as a value": ("float f(float y) { return y; }", "x[0] = (f)(1);", "f"),
+    "recursion": ("float f(float y) { return f(y); }", "", "f"),
+    "a built-in's name": ("int select(int n) { return n; }", "", "select"),
+    "a name of ours": ("", "int netcl_at = 1;", "netcl_at"),
+    "no end": ("/*", "", "/"),
+    "another alphabet": ("int \u0441os = 1;", "", "\u0441"),
+}
+#: Ways out of a buffer that no check of an index would see.
+OUTSIDE = {
+    "arithmetic": "*(x + 1000000) = 1;",
+    "a pointer kept": "__global float *p = x; p[9] = 1;",
+    "a cast": "((__global int4 *)x)[1] = 0;",
+    "an address": "__private float a = 1; (&a)[5] = 1;",
+    "a row": "float t[2][3]; t[1] + 1;",
+    "aligned": "vloada_half4(0, x);",
+    "an index that changes": "vload4(n++, x);",
+    "another type in a call": "halved(x);",
+    "another type in vstore": "vstore_half(1, 0, x);",
+    "another type in an atomic": "uchar c[4]; atomic_inc(&c[0]);",
+    "a large array": "float t[64 * 1024];",
+}
+
+
+def kernel(body: str, above: str = "") -> str:
+    return f"{above}\n__kernel void f0(__global float *x, ulong n)\n{{\n{body}\n}}\n"
+
+
+@pytest.mark.parametrize("bounds", BOTH)
+@pytest.mark.parametrize(("above", "body", "word"), HOSTILE.values(), ids=HOSTILE)
+def test_a_kernel_calls_nothing_else(bounds: bool, above: str, body: str, word: str) -> None:
+    with pytest.raises(TemplateError) as raised:
+        BOTH[bounds](kernel(body, above))
+    assert raised.value.code == "NP320"  # type: ignore[attr-defined]
+    words = [word, "*"] if bounds and "*" in body else [word]  # no pointer at all on a CPU
+    start = f"the kernel of data 'odd/odd.cl.j2': line {4 if body else 1}: "
+    assert str(raised.value).startswith(tuple(f"{start}{each!r};" for each in words))
+
+
+@pytest.mark.parametrize("body", OUTSIDE.values(), ids=OUTSIDE)
+def test_bounds_that_cannot_be_checked_are_refused(body: str) -> None:
+    with pytest.raises(
+        TemplateError, match=r"NAME|array of half|element of|'0'|bytes|alignment|expected '.'"
+    ):
+        bounded(kernel(body, "void halved(__global half *y) {}"))
+
+
+FINE = """
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+__constant float table[2][2] = {{1, 2}, {3, 4}};
+static inline float picked(__global const float *from, const int at) { return from[at]; }
+static inline float summed(const float *of) { return of[-1] + of[3]; }
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void odd(__global const float *x, __global float *out, __global int *count, const long away)
+{
+    const size_t i = get_global_id(0);
+    float own[4] = {1, 2, 3, 4}, whole;
+    #pragma unroll
+    for (int k = 0; k < 4; ++k) own[k + away] += fract(x[i], &whole);
+    const float4 v = vload4(0, x + i * 4 + away), none = vload4(i, x);
+    do { atomic_inc(&count[away]); } while (0);
+    vstore4(v + none, away, out + 4);
+    out[i] = i == 0 ? picked(x, -5) : summed(own);
+    out[i + away] = (float)table[1][i] * (float2)(1, 2).x;
+    switch (i) { case 1: out[away] = 7; break; default: return; }
+}
+"""
+
+
+def test_a_kernel_stays_in_its_buffers() -> None:
+    """What lies outside is zero, and is stored nowhere but perhaps in the first element."""
+    device = nc.default_device()
+    if not device.has_kernels:
+        pytest.skip("needs a device with kernels")
+    cl = pytest.importorskip("pyopencl")
+    arrays = [np.full(300, 99, kind) for kind in (np.float32, np.float32, np.int32)]
+    queue, both = device.queue, cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    held = [cl.Buffer(device.context, both, hostbuf=each) for each in arrays]
+    kernel = cl.Kernel(programs.build(device, bounded(FINE), "odd"), "odd")
+    kernel(queue, (2,), (1,), *held, np.int64(1 << 40), *map(np.uint64, (32, 32, 4)))
+    for array, buffer in zip(arrays, held, strict=True):
+        cl.enqueue_copy(queue, array, buffer)
+    assert (arrays[1][:2] != 99).any() and (arrays[1][8:] == 99).all()
+    assert arrays[2][0] == 99 + 2 and (arrays[2][1:] == 99).all()
+
+
+@pytest.mark.parametrize("bounds", BOTH)
+def test_what_kernels_are_made_of_is_read(bounds: bool) -> None:
+    assert "table" in BOTH[bounds](FINE)
