@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from netcl_core.dtypes import DTYPES, dtype_name, promote, widened
     from netcl_core.hardware.device import Device
     from netcl_core.hardware.device_table import all_devices as devices
-    from netcl_core.hardware.device_table import default_device, get_device, use_device
-    from netcl_core.hardware.device_table import get_device as device
+    from netcl_core.hardware.device_table import default_device, device, get_device, use_device
     from netcl_core.hardware.programs import Rewrite
     from netcl_core.hookspecs import hookimpl
     from netcl_core.jit.patterns.records import PatternRegistrar
@@ -82,7 +81,7 @@ _NAMES: Final = {
     "ZEROS_BYTES": ("runtime.memory", "ZEROS_BYTES"),
     "autograd": ("autograd", ""),
     "default_device": ("hardware.device_table", "default_device"),
-    "device": ("hardware.device_table", "get_device"),
+    "device": ("hardware.device_table", "device"),
     "dtype_name": ("dtypes", "dtype_name"),
     "get_device": ("hardware.device_table", "get_device"),
     "promote": ("dtypes", "promote"),

@@ -22,7 +22,7 @@ def call_for(
     operator: Operator, device: Device, given: Sequence[Spec], attrs: Mapping[str, Any]
 ) -> OperatorCall | None:
     """The call that the op would make, None if it calls other ops; raises what it raises."""
-    host = get_device("cpu")  # stand-ins: only shapes and dtypes are looked at
+    host = get_device("numpy")  # stand-ins: only shapes and dtypes are looked at
     tensors = [Tensor.full(spec.shape, 0, spec.dtype, host) for spec in given]
     attrs = renaming(operator.name, operator.signature.parameters)(dict(attrs))
     if operator.function is not None:

@@ -104,8 +104,8 @@ def _spec(operand: Any) -> Spec:
 def as_operand(value: Any, device: Device) -> Any:
     """A Node or Tensor as it is, None as None, host data as a Tensor on the device.
 
-    >>> ag.as_operand([1.0, 2.0], nc.get_device("cpu"))
-    Tensor([1., 2.], shape=(2,), dtype=float32, device=cpu)
+    >>> ag.as_operand([1.0, 2.0], nc.get_device("numpy"))
+    Tensor([1., 2.], shape=(2,), dtype=float32, device=numpy)
     """
     if value is None or isinstance(value, Tensor):
         return value

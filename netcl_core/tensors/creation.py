@@ -26,9 +26,9 @@ empty: Final = Tensor.empty
 def tensor(array_like: Any, *args: Any, **kwargs: Any) -> Tensor:
     """A tensor with a copy of host data, or of another tensor's: `Tensor.from_host`.
 
-    >>> nc.tensor([[1, 2], [3, 4]], device="cpu")
+    >>> nc.tensor([[1, 2], [3, 4]], device="numpy")
     Tensor([[1, 2],
-            [3, 4]], shape=(2, 2), dtype=int64, device=cpu)
+            [3, 4]], shape=(2, 2), dtype=int64, device=numpy)
     """
     return Tensor.from_host(array_like, *args, **kwargs)
 
@@ -36,7 +36,7 @@ def tensor(array_like: Any, *args: Any, **kwargs: Any) -> Tensor:
 def as_tensor(data: Any, dtype: Any = None, device: str | Device | None = None) -> Any:
     """A tensor or node as it is, if it has the dtype and the device; else host data as a tensor.
 
-    >>> x = nc.zeros(2, device="cpu")
+    >>> x = nc.zeros(2, device="numpy")
     >>> nc.as_tensor(x) is x
     True
     """

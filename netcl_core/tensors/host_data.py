@@ -97,6 +97,6 @@ def check_dtype(name: str, device: Device) -> None:
                 str(device),
                 "it has no float64 (cl_khr_fp64)",
                 "float32, float16 or bfloat16 here",
-                "Convert with astype('float32'), or use another device: 'cpu' has float64",
+                "Convert with astype('float32'), or use another device: 'numpy' has float64",
             )
         )

@@ -244,7 +244,7 @@ class Operand:
     def to(self, *target: Any, **options: Any) -> Any:
         """The values on another device, in another dtype, or both; itself if it is so already.
 
-        >>> nc.ones(2, device="cpu").to("float16").dtype
+        >>> nc.ones(2, device="numpy").to("float16").dtype
         'float16'
 
         Args:

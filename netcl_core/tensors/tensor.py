@@ -40,9 +40,9 @@ _OPTIONS: Final = ("dtype", "device", "requires_grad")
 class Tensor(Operand):
     """An N-dimensional array of one dtype on one device, contiguous in C order.
 
-    >>> x = nc.Tensor.zeros((2, 3), "float16", "cpu")
+    >>> x = nc.Tensor.zeros((2, 3), "float16", "numpy")
     >>> x.shape, x.dtype, str(x.device), x.requires_grad
-    ((2, 3), 'float16', 'cpu', False)
+    ((2, 3), 'float16', 'numpy', False)
 
     `requires_grad` marks a leaf: `backward` leaves its gradient in `grad`, as a Tensor; a recorded
     gradient that is assigned stays a Node and can be differentiated. Two tensors may share a

@@ -70,10 +70,11 @@ DIFFERENCES = (
         "it is a copy, so nothing can be lost; `detach()` before it changes nothing",
     ),
     Difference(
-        "torch.device('cuda')",
-        "device(type='cuda')",
-        "DeviceError",
-        "write `'opencl'`; and `'cpu'` is NumPy's path, not the default: leave the device out",
+        "torch.zeros(2, device='cpu').device",
+        "device(type='cpu')",
+        "<Device numpy: NumPy>",
+        "`'cpu'`, `'cuda'` and `'mps'` all mean the default OpenCL device, whose type is `'cuda'` "
+        "where it is a GPU; NumPy's path is `'numpy'`",
     ),
     Difference(
         "type(torch.autograd.grad((x := torch.ones(1, requires_grad=True)) * 2, x)).__name__",
@@ -121,7 +122,7 @@ DIFFERENCES = (
     Difference(
         "repr(torch.ones(2))",
         "'tensor([1., 1.])'",
-        "'Tensor([1., 1.], shape=(2,), dtype=float32, device=cpu)'",
+        "'Tensor([1., 1.], shape=(2,), dtype=float32, device=numpy)'",
         "shape, dtype and device are what one looks for",
     ),
     Difference(

@@ -262,7 +262,7 @@ class Module(Hooked):
     ) -> Self:
         """Move to a device, to a floating dtype, or both; in place, so optimizers go on.
 
-        `to("cpu")`, `to("float16")`, `to("opencl:0", "float64")`, or to those of a tensor. Integer
+        `to("numpy")`, `to("float16")`, `to("opencl:0", "float64")`, or to those of a tensor. Integer
         tensors keep their dtype. `non_blocking` changes nothing. Raises before anything has moved.
         """
         place = None if device is None else get_device(device)
@@ -308,7 +308,7 @@ class Module(Hooked):
         return self.to(dtype="bfloat16")
 
     def cpu(self: Self) -> Self:
-        """All tensors on the NumPy path."""
+        """All tensors on the default device, which PyTorch's word leads to; `to("numpy")` is NumPy."""
         return self.to(device="cpu")
 
     def train(self: Self, mode: bool = True) -> Self:

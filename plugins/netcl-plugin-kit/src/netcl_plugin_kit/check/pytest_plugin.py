@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="DEVICE",
-        help="Where they are checked: 'opencl:<index>', 'opencl:<part of a name>' or 'cpu'; may be "
+        help="Where they are checked: 'opencl:<index>', 'opencl:<part of a name>' or 'numpy'; may be "
         "repeated; default: every device at hand, for `conformance` classes NumPy and one OpenCL "
         "device.",
     )
