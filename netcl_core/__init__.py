@@ -12,6 +12,7 @@ import sys
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, Final
 
+from netcl_core.plugins.namespace_import import IntroducingFinder as _IntroducingFinder
 from netcl_core.plugins.namespace_import import NamespaceFinder as _NamespaceFinder
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ _NAMES: Final = {
     "dtype_name": ("dtypes", "dtype_name"),
     "get_device": ("hardware.device_table", "get_device"),
     "promote": ("dtypes", "promote"),
+    "jit": ("jit", ""),
     "host_array": ("tensors.host_data", "host_array"),
     "devices": ("hardware.device_table", "all_devices"),
     "errors": ("errors", ""),
@@ -140,7 +142,7 @@ _DTYPES: Final = {
 }
 
 #: Names of PyTorch's that stand in a namespace here, and are handed out by that.
-_SHORT: Final = {"autocast": "amp"}
+_SHORT: Final = {"_assert": "port", "autocast": "amp"}
 
 __all__ = [
     "API_VERSION",
@@ -207,7 +209,15 @@ def _namespace(name: str) -> Any:
     return importlib.import_module("netcl_core.plugins.manager").namespace(name)
 
 
-sys.meta_path.append(_NamespaceFinder(_namespace))
+def _module(name: str) -> Any:
+    """The module of a namespace, else one of PyTorch's names."""
+    try:
+        return _namespace(name)
+    except AttributeError:
+        return importlib.import_module("netcl_core.plugins.manager").absent("torch", name, ())
+
+
+sys.meta_path.append(_NamespaceFinder(_module))
 
 
 def __getattr__(name: str) -> Any:
@@ -226,22 +236,25 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
     try:
         return _namespace(name)
-    except AttributeError:  # no plugin's namespace: an op, or nothing
+    except AttributeError:  # no plugin's namespace: an op, a name of PyTorch's, or nothing
         return _op(name)
 
 
 def _op(name: str) -> Any:
-    """The function of an op, as `netcl_core.autograd` gives it."""
+    """The function of an op, as `netcl_core.autograd` gives it, or a name of PyTorch's."""
     missing = importlib.import_module("netcl_core.errors").MissingOpError
     try:
         return _ops()(name)
     except missing as error:
-        raise AttributeError(f"module 'netcl_core' has no attribute {name!r}. {error}") from None
+        text = f"module 'netcl_core' has no attribute {name!r}. {error}"
+        told = AttributeError(str(error) if error.told else text)
+        told.told = error.told  # type: ignore[attr-defined]
+        raise told from None
 
 
 @functools.cache
 def _ops() -> Any:
-    return importlib.import_module("netcl_core.ops.functions").face_of(globals())
+    return importlib.import_module("netcl_core.ops.functions").face_of(globals(), "torch")
 
 
 def __dir__() -> list[str]:
@@ -250,3 +263,19 @@ def __dir__() -> list[str]:
 
 #: What no namespace can be called: `netcl_core.<name>` is something else.
 OWN_NAMES: Final = frozenset({*globals(), *_NAMES, *_DTYPES, *_SHORT})
+
+#: Where einops looks for what knows a library's tensors: among the subclasses of its own class.
+_EINOPS: Final = "einops._backends"
+
+
+def _introduce() -> None:
+    manager = importlib.import_module("netcl_core.plugins.manager")
+    port = manager.port()
+    if port is not None:
+        port.introduce_to_einops()
+
+
+if _EINOPS in sys.modules:
+    _introduce()
+else:
+    sys.meta_path.insert(0, _IntroducingFinder(_EINOPS, _introduce))

@@ -120,8 +120,8 @@ SETTINGS: dict[str, Setting] = {
             "",
             _text,
             "The default device: 'opencl:<index>', 'opencl:<part of a name>' or 'numpy' (the NumPy "
-            "path). Empty, or PyTorch's 'cuda' or 'cpu': a GPU, else an OpenCL CPU device that passes "
-            "its probe, else NumPy.",
+            "path). Empty, or PyTorch's 'cuda' or 'cpu': a GPU, else an OpenCL CPU device that "
+            "passes its probe, else NumPy.",
         ),
         Setting(
             "icd-discovery",

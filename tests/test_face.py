@@ -11,7 +11,6 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import (
     ArgumentError,
-    DeviceError,
     MissingNameError,
     MissingNamespaceError,
     MissingOpError,

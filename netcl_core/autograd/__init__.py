@@ -155,7 +155,7 @@ __all__ = [
 
 #: The modules below this one that the documents name.
 _SUBMODULES: Final = ("engine", "compiler", "graph", "training_compiler", "debug", "ops")
-__getattr__ = _face_of(globals())
+__getattr__ = _face_of(globals(), "autograd")
 
 
 def __dir__() -> list[str]:

@@ -197,7 +197,7 @@ class _DeviceType(type):
         return isinstance(instance, Device)
 
 
-class device(metaclass=_DeviceType):
+class device(metaclass=_DeviceType):  # noqa: N801 - PyTorch's name
     """PyTorch's name for the type of devices: `nc.device("cuda")` is `nc.get_device("cuda")`.
 
     >>> isinstance(nc.default_device(), nc.device), nc.device("cpu") is nc.default_device()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from netcl_core.arguments import renaming
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import get_device
-from netcl_core.ops.argument_names import renaming
 from netcl_core.ops.composition import composed_call
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operator_function import as_operand

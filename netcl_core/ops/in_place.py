@@ -1,4 +1,4 @@
-"""Changes in place: `x.add_(y)`, `x += y`, `x[index] = y`.
+"""Changes in place: `x.add_(y)`, `x += y`, `x[index] = y`, `add(x, y, out=z)`.
 
 A value without a graph is overwritten where it lies, so that views of it change too and graphs
 that read it notice. A recorded value that no other op has used becomes the result of the change:
@@ -7,11 +7,11 @@ its old self stays behind in the graph, with its data, so that all gradients can
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import DtypeError, GradientError, ShapeError, message
+from netcl_core.errors import ArgumentError, DtypeError, GradientError, ShapeError, message
 from netcl_core.tape.hooks import has_hooks
 from netcl_core.tape.modes import is_grad_enabled
 from netcl_core.tape.node import Node
@@ -53,6 +53,25 @@ def assign_in_place(x: Any, op: str, other: Any) -> Any:
     if type(x) is not Node and graphs and not x.requires_grad:
         return functions[op](x, other)
     return change_in_place(x, f"{op}_", lambda old: functions[op](old, other))
+
+
+def into(op: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The result of an op, written into the tensor (or the tuple of them) given as `out`.
+
+    Raises ArgumentError where it has a gradient, as PyTorch does.
+    """
+    out = kwargs.pop("out")
+    found = op(*args, **kwargs)
+    if out is None:
+        return found
+    several = isinstance(out, (tuple, list))
+    for target, value in zip(out, found, strict=True) if several else [(out, found)]:
+        if value.requires_grad or (target.requires_grad and is_grad_enabled()):
+            given = "out= for a result that needs a gradient"
+            remedy = "Leave out= away, or compute under nc.no_grad()"
+            raise ArgumentError(message(op.__name__, given, "values without gradients", remedy))
+        target.value.copy_(value.value)
+    return out
 
 
 def _changed(x: Any, name: str, make: Callable[[Any], Any]) -> Any:

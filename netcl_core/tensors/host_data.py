@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from netcl_core.arguments import is_foreign
 from netcl_core.dtypes import DTYPES, dtype_name, is_floating
 from netcl_core.errors import ArgumentError, DtypeError, ShapeError, message
 from netcl_core.hardware.device import Device
@@ -72,7 +73,12 @@ def split_sizes(
         if name in options:
             raise ArgumentError(message(who, f"{name!r} given twice", "one value"))
         options[name] = value
-    return normalize_shape(options.pop("shape", shape)), options
+    size = options.pop("size", options.pop("shape", shape))
+    return normalize_shape(size), {
+        name: value
+        for name, value in options.items()
+        if name in rest or not is_foreign(who, name, value)
+    }
 
 
 def _is_size(value: Any) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from netcl_core.arguments import lenient
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, message
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import get_device
 from netcl_core.tensors.functions import functions
+from netcl_core.tensors.samplers import SAMPLERS
 
 
 def _cast(dtype: str) -> Callable[[Any], Any]:
@@ -20,6 +22,7 @@ def _cast(dtype: str) -> Callable[[Any], Any]:
     return cast
 
 
+@lenient
 def device_and_dtype(*given: Any, device: Any = None, dtype: Any = None) -> tuple[Any, Any]:
     """The device and the dtype (or None) that `x.to(...)` was asked for.
 
@@ -46,6 +49,7 @@ def _view(x: Any, *shape: Any) -> Any:
     return x.reshape(*shape)
 
 
+@lenient
 def _clone(x: Any) -> Any:
     """A copy with a buffer of its own, through which gradients flow."""
     return functions["clone"](x)
@@ -56,6 +60,7 @@ def _tolist(x: Any) -> Any:
     return x.to_host().tolist()
 
 
+@lenient
 def _itself(x: Any) -> Any:
     """Itself: every tensor is contiguous."""
     return x
@@ -120,7 +125,7 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "element_size": lambda x: DTYPES[x.dtype].itemsize,
     "expand_as": _shaped_as("expand"),
     "fill_": _fill,
-    "is_contiguous": lambda x: True,
+    "is_contiguous": lenient(lambda x: True),
     "is_floating_point": lambda x: DTYPES[x.dtype].floating,
     "nelement": lambda x: int(x.size),
     "numel": lambda x: int(x.size),
@@ -135,4 +140,5 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "view_as": _shaped_as("reshape"),
     "where": _where,
     "zero_": _zero,
+    **SAMPLERS,
 }

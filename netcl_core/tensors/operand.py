@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
+from netcl_core.arguments import lenient
 from netcl_core.dtypes import DTYPES, widened
 from netcl_core.errors import MissingNameError, ShapeError, message, missing_name
 from netcl_core.hardware.device import Device
@@ -100,6 +101,8 @@ class Operand:
             if name.startswith("_"):
                 raise AttributeError(f"{who!r} object has no attribute {name!r}")
             method = METHODS.get(name) or functions.method(name)
+            if isinstance(method, property):
+                return method.__get__(self)
             if method is not None:
                 return MethodType(method, self)
             why = functions.why_no_method(name)
@@ -215,6 +218,7 @@ class Operand:
         facts = [f"shape={self.shape}", f"dtype={self.dtype}", f"device={self.device}"]
         return [*facts, "requires_grad=True"] if self.requires_grad else facts
 
+    @lenient
     def backward(
         self, grad: Any = None, retain_graph: bool | None = None, *, gradient: Any = None
     ) -> None:
@@ -249,13 +253,15 @@ class Operand:
 
         Args:
             target: A device, a dtype, or another tensor, whose device and dtype are meant.
-            options: `device=` and `dtype=`.
+            options: `device=` and `dtype=`; `copy=True` for a tensor of its own in any case.
 
         Differentiable: gradients go back the same way.
         """
+        copy = options.pop("copy", False)
         device, dtype = device_and_dtype(*target, **options)
         moved = self if device is None else functions["to_device"](self, device)
-        return moved if dtype is None else moved.astype(dtype)
+        found = moved if dtype is None else moved.astype(dtype)
+        return functions["clone"](self) if copy and found is self else found
 
     def reshape(self, *shape: Any) -> Any:
         """The same elements in another shape: `reshape(2, 3)` or `reshape((2, 3))`."""

@@ -10,6 +10,7 @@ import weakref
 from operator import attrgetter
 from typing import Any, Final
 
+from netcl_core.arguments import lenient
 from netcl_core.dtypes import DTYPES, dtype_name
 from netcl_core.errors import (
     ArgumentError,
@@ -65,7 +66,12 @@ class Tensor(Operand):
     #: Whether no call made it: of a Node its own answer.
     is_leaf = True
 
-    def __init__(self, buffer: Any, shape: Shape, dtype: str, device: Device) -> None:
+    def __init__(
+        self, buffer: Any = (), shape: Any = None, dtype: Any = None, device: Any = None, *more: int
+    ) -> None:
+        if shape.__class__ is not tuple:  # as PyTorch's users write it: Tensor(2, 3), Tensor([1.0])
+            like = Tensor._of_old((buffer, shape, dtype, device, *more))
+            buffer, shape, dtype, device = like.buffer, like.shape, like.dtype, like.device
         self.buffer = buffer
         self.shape = shape
         self.dtype = dtype
@@ -77,6 +83,14 @@ class Tensor(Operand):
         self._version = 0
         self._range: tuple[int, int, int] | None = None
         self.arrivals = 0
+
+    @staticmethod
+    def _of_old(given: tuple[Any, ...]) -> Tensor:
+        """A float32 tensor of sizes, uninitialised, or of data."""
+        sizes = [each for each in given if each is not None]
+        if all(isinstance(each, int) for each in sizes):
+            return Tensor.empty(tuple(sizes))
+        return Tensor.from_host(sizes[0], dtype="float32")
 
     @property
     def value(self) -> Tensor:
@@ -148,6 +162,7 @@ class Tensor(Operand):
         return Tensor(buffer, shape, name, target).requires_grad_(requires_grad)
 
     @classmethod
+    @lenient
     def full(
         cls,
         shape: Any,

@@ -262,8 +262,9 @@ class Module(Hooked):
     ) -> Self:
         """Move to a device, to a floating dtype, or both; in place, so optimizers go on.
 
-        `to("numpy")`, `to("float16")`, `to("opencl:0", "float64")`, or to those of a tensor. Integer
-        tensors keep their dtype. `non_blocking` changes nothing. Raises before anything has moved.
+        `to("numpy")`, `to("float16")`, `to("opencl:0", "float64")`, or to those of a tensor.
+        Integer tensors keep their dtype. `non_blocking` changes nothing. Raises before anything
+        has moved.
         """
         place = None if device is None else get_device(device)
         kind = None if dtype is None else dtype_name(dtype, "Module.to")
@@ -308,7 +309,7 @@ class Module(Hooked):
         return self.to(dtype="bfloat16")
 
     def cpu(self: Self) -> Self:
-        """All tensors on the default device, which PyTorch's word leads to; `to("numpy")` is NumPy."""
+        """All tensors on the default device; `to("numpy")` is NumPy."""
         return self.to(device="cpu")
 
     def train(self: Self, mode: bool = True) -> Self:
