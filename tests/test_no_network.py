@@ -35,6 +35,7 @@ COMMANDS: dict[str, list[tuple[str, int]]] = {
     ],
     "kernels show": [("relu --device numpy", 0), ("matmul --device numpy --shapes 2x3,3x4", 0)],
     "kernels list": [("", 0), ("relu", 0), ("no-such-op", 2)],
+    "port": [("--check model.py", 0)],
     "plugins list": [("", 0), ("--json", 0)],
     "plugins info": [("elementwise --traceback", 0)],
     "plugins why": [("matmul --device numpy", 0)],

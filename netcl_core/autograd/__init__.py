@@ -78,6 +78,7 @@ from netcl_core.tensors.creation import (
     zeros,
     zeros_like,
 )
+from netcl_core.tensors.suspects import check_at_nan
 
 __all__ = [
     "NO_SLOTS",
@@ -113,6 +114,7 @@ __all__ = [
     "backward",
     "capture",
     "casting",
+    "check_at_nan",
     "check_data",
     "checkpoint",
     "composite",

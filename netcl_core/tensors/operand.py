@@ -21,6 +21,7 @@ from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.tensors.methods import METHODS, device_and_dtype
+from netcl_core.tensors.suspects import look
 
 #: Told before the host reads a tensor's data or notes a change of it.
 _watchers: Final[list[Callable[[], None]]] = []
@@ -161,6 +162,7 @@ class Operand:
         buffer, dtype = value.buffer, DTYPES[value.dtype]
         told()
         flat = stream_of(value.device).download(buffer, self.size, dtype)
+        look(flat)
         return flat.reshape(value.shape)
 
     numpy = to_host

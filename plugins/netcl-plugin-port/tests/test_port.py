@@ -205,3 +205,30 @@ def test_port_of_what_is_no_program(tmp_path: Path) -> None:
     file.write_text("def")
     told = CliRunner().invoke(port, [str(file)])
     assert told.exit_code == 2 and "it is no Python program" in told.output
+
+
+# -- what waits until a loss is read ---------------------------------------------------
+
+
+def test_binary_cross_entropy_of_no_probabilities_raises_when_it_is_read(
+    either: nc.Device,
+) -> None:
+    target = nc.ones(3)
+    wrong = nc.tensor([0.5, 1.5, 0.0], requires_grad=True)
+    loss = nc.nn.functional.binary_cross_entropy(wrong, target)
+    loss.backward()  # nothing has been read
+    with pytest.raises(AttributeValueError, match=r"an input of 1\.5; expected prob"):
+        loss.item()
+    assert math.isnan(loss.item())  # it is said once
+    fine = nc.nn.BCELoss()(nc.tensor([0.5, 1.0, 0.25]), target)
+    assert fine.item() == pytest.approx((math.log(2) + math.log(4)) / 3)
+    assert math.isnan(nc.tensor(math.nan).item())  # of something else
+
+
+def test_modules_by_pytorchs_words() -> None:
+    layer, x = nc.nn.Linear(2, 3), nc.ones(4, 2)
+    right = layer(x).tolist()
+    assert layer.cuda().share_memory().to(memory_format=nc.channels_last)(x).tolist() == right
+    layer.compile(mode="default")
+    assert layer(x).tolist() == right
+    assert layer.type(nc.float64).weight.dtype == "float64"

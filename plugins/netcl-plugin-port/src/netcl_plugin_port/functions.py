@@ -161,7 +161,7 @@ def compile(model: Any = None, **options: Any) -> Any:
         return model
     if not hasattr(model, "forward"):
         return ag.jit_compile(model)
-    model.forward = ag.jit_compile(model.forward)
+    model.compile()
     return model
 
 
