@@ -110,7 +110,7 @@ PICKED: Sequence[Case] = [
     of("argwhere", inputs=FEW, dtypes=ALL, differentiable=False, skip=READ),
     Case("masked_select", (X, X), lambda t, x, y: x.masked_select(y > 0),
          call=lambda x, y: ag.masked_select(x, y > 0), shapes=[[(4, 3), (4, 3)], [(4, 3), (3,)]],
-         gradients=[0], skip=READ),
+         gradients=[0], dtypes=ALL, skip=READ),
     Case("index_add", (X, X), lambda t, x, s: x.index_add(0, t.tensor(ROWS), s, alpha=2),
          call=lambda x, s: ag.index_add(x, 0, ROWS, s, alpha=2), dtypes=ALL[1:],
          shapes=[[(5, 6), (3, 6)], [(4,), (3,)]]),
