@@ -17,7 +17,7 @@ PYTEST = NETCL_TEST_SEED=$(SEED) $(BIN)/python -m pytest --disable-plugin-autolo
 SHARD ?= 1/1
 WORKERS ?= 2
 COUNT ?= 10000
-DEVICE ?= cpu
+DEVICE ?= numpy
 ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -40,7 +40,7 @@ help:
 	@echo "make manifests write every plugin's netcl_plugin.toml from what it registers (part of docs)"
 	@echo "make op-table  run every op's cases on every runtime here and write docs/ops.md (minutes)"
 	@echo "make mutants   break every op and the engine and write docs/mutants.md (12 minutes)"
-	@echo "make fuzz      run COUNT random programs (10000) eagerly, compiled and by PyTorch (DEVICE=cpu)"
+	@echo "make fuzz      run COUNT random programs (10000) eagerly, compiled and by PyTorch (DEVICE=numpy)"
 	@echo "make bench     compare with other libraries (ARGS='mlp gpt' picks; record and drawing in build/)"
 	@echo "make sizes     print the lines of code of each room and plugin"
 	@echo "make setup     only make the environment ($(VENV))"

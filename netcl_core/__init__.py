@@ -12,6 +12,7 @@ import sys
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, Final
 
+from netcl_core.plugins.namespace_import import IntroducingFinder as _IntroducingFinder
 from netcl_core.plugins.namespace_import import NamespaceFinder as _NamespaceFinder
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from netcl_core.dtypes import DTYPES, dtype_name, promote, widened
     from netcl_core.hardware.device import Device
     from netcl_core.hardware.device_table import all_devices as devices
-    from netcl_core.hardware.device_table import default_device, get_device, use_device
-    from netcl_core.hardware.device_table import get_device as device
+    from netcl_core.hardware.device_table import default_device, device, get_device, use_device
     from netcl_core.hardware.programs import Rewrite
     from netcl_core.hookspecs import hookimpl
     from netcl_core.jit.patterns.records import PatternRegistrar
@@ -89,10 +89,11 @@ _NAMES: Final = {
     "ZEROS_BYTES": ("runtime.memory", "ZEROS_BYTES"),
     "autograd": ("autograd", ""),
     "default_device": ("hardware.device_table", "default_device"),
-    "device": ("hardware.device_table", "get_device"),
+    "device": ("hardware.device_table", "device"),
     "dtype_name": ("dtypes", "dtype_name"),
     "get_device": ("hardware.device_table", "get_device"),
     "promote": ("dtypes", "promote"),
+    "jit": ("jit", ""),
     "host_array": ("tensors.host_data", "host_array"),
     "devices": ("hardware.device_table", "all_devices"),
     "errors": ("errors", ""),
@@ -165,7 +166,7 @@ _DTYPES: Final = {
 }
 
 #: Names of PyTorch's that stand in a namespace here, and are handed out by that.
-_SHORT: Final = {"autocast": "amp"}
+_SHORT: Final = {"_assert": "port", "autocast": "amp"}
 
 __all__ = [
     "API_VERSION",
@@ -237,7 +238,15 @@ def _namespace(name: str) -> Any:
     return importlib.import_module("netcl_core.plugins.manager").namespace(name)
 
 
-sys.meta_path.append(_NamespaceFinder(_namespace))
+def _module(name: str) -> Any:
+    """The module of a namespace, else one of PyTorch's names."""
+    try:
+        return _namespace(name)
+    except AttributeError:
+        return importlib.import_module("netcl_core.plugins.manager").absent("torch", name, ())
+
+
+sys.meta_path.append(_NamespaceFinder(_module))
 
 
 def __getattr__(name: str) -> Any:
@@ -256,22 +265,25 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
     try:
         return _namespace(name)
-    except AttributeError:  # no plugin's namespace: an op, or nothing
+    except AttributeError:  # no plugin's namespace: an op, a name of PyTorch's, or nothing
         return _op(name)
 
 
 def _op(name: str) -> Any:
-    """The function of an op, as `netcl_core.autograd` gives it."""
+    """The function of an op, as `netcl_core.autograd` gives it, or a name of PyTorch's."""
     missing = importlib.import_module("netcl_core.errors").MissingOpError
     try:
         return _ops()(name)
     except missing as error:
-        raise AttributeError(f"module 'netcl_core' has no attribute {name!r}. {error}") from None
+        text = f"module 'netcl_core' has no attribute {name!r}. {error}"
+        told = AttributeError(str(error) if error.told else text)
+        told.told = error.told  # type: ignore[attr-defined]
+        raise told from None
 
 
 @functools.cache
 def _ops() -> Any:
-    return importlib.import_module("netcl_core.ops.functions").face_of(globals())
+    return importlib.import_module("netcl_core.ops.functions").face_of(globals(), "torch")
 
 
 def __dir__() -> list[str]:
@@ -285,3 +297,19 @@ def __dir__() -> list[str]:
 
 #: What no namespace can be called: `netcl_core.<name>` is something else.
 OWN_NAMES: Final = frozenset({*globals(), *_NAMES, *_DTYPES, *_SHORT})
+
+#: Where einops looks for what knows a library's tensors: among the subclasses of its own class.
+_EINOPS: Final = "einops._backends"
+
+
+def _introduce() -> None:
+    manager = importlib.import_module("netcl_core.plugins.manager")
+    port = manager.port()
+    if port is not None:
+        port.introduce_to_einops()
+
+
+if _EINOPS in sys.modules:
+    _introduce()
+else:
+    sys.meta_path.insert(0, _IntroducingFinder(_EINOPS, _introduce))

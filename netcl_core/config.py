@@ -116,8 +116,9 @@ SETTINGS: dict[str, Setting] = {
             "device",
             "",
             _text,
-            "The default device: 'opencl:<index>', 'opencl:<part of a name>' or 'cpu' (the NumPy "
-            "path). Empty: a GPU, else an OpenCL CPU device that passes its probe, else NumPy.",
+            "The default device: 'opencl:<index>', 'opencl:<part of a name>' or 'numpy' (the NumPy "
+            "path). Empty, or PyTorch's 'cuda' or 'cpu': a GPU, else an OpenCL CPU device that "
+            "passes its probe, else NumPy.",
         ),
         Setting(
             "icd-discovery",

@@ -77,6 +77,13 @@ def missing_name(who: str, name: str, known: Iterable[str]) -> MissingNameError:
     return MissingNameError(message(who, f"it has no {name!r}", "", remedy))
 
 
+def told_absent(who: str, name: str, remedy: str) -> MissingNameError:
+    """The error for a name of PyTorch's that is not there, with what to write instead."""
+    error = MissingNameError(message(who, f"it has no {name!r}", "", remedy))
+    error.told = True
+    return error
+
+
 def raised_at(error: BaseException) -> str:
     """`package/module.py:12, in function`: the innermost place that is not netcl's own.
 
@@ -199,11 +206,21 @@ class AmbiguousOpError(NetclError, LookupError):
 
 
 class MissingOpError(NetclError, AttributeError):
-    """No installed plugin provides this op."""
+    """No installed plugin provides this op.
+
+    `told`: the text says what to write instead.
+    """
+
+    told: bool = False
 
 
 class MissingNameError(NetclError, AttributeError):
-    """A namespace or a tensor has nothing of this name."""
+    """A namespace or a tensor has nothing of this name.
+
+    `told`: the text says what to write instead.
+    """
+
+    told: bool = False
 
 
 class MissingNamespaceError(NetclError, ImportError):

@@ -42,7 +42,7 @@ def device(request: pytest.FixtureRequest) -> Iterator[nc.Device]:
         yield chosen
 
 
-@pytest.fixture(params=list(dict.fromkeys([nc.get_device("cpu"), DEVICES[0]])), ids=str)
+@pytest.fixture(params=list(dict.fromkeys([nc.get_device("numpy"), DEVICES[0]])), ids=str)
 def either(request: pytest.FixtureRequest) -> Iterator[nc.Device]:
     """NumPy's path and one device, for what depends on no driver."""
     with nc.use_device(request.param) as chosen:
@@ -59,7 +59,7 @@ def fast() -> Iterator[nc.Device]:
 @pytest.fixture
 def on_numpy() -> Iterator[None]:
     """The NumPy path, for what does not depend on the device."""
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
         yield
 
 

@@ -125,7 +125,7 @@ def test_other_dtypes_of_ml_dtypes_are_refused() -> None:
 @pytest.mark.parametrize("other", list(nc.DTYPES))
 def test_promotion_is_pytorchs(other: str) -> None:
     torch = pytest.importorskip("torch")
-    x, y = nc.Tensor.ones((2,), "bfloat16", "cpu"), nc.Tensor.ones((2,), other, "cpu")
+    x, y = nc.Tensor.ones((2,), "bfloat16", "numpy"), nc.Tensor.ones((2,), other, "numpy")
     wanted = torch.promote_types(torch.bfloat16, getattr(torch, other))
     assert str(wanted) == f"torch.{ag.add(x, y).dtype}" == f"torch.{ag.add(y, x).dtype}"
 

@@ -32,7 +32,7 @@ def branch(x: Any) -> Any:
         lambda x: x.numpy(),
         lambda x: np.asarray(x * 2.0),
         branch,
-        lambda x: x.to("cpu" if nc.default_device().backend == "opencl" else "opencl:0"),
+        lambda x: x.to("numpy" if nc.default_device().backend == "opencl" else "opencl:0"),
         lambda x: (x * 2.0).astype("int32").value.int_range(),
         lambda x: optim.clip_grad_norm_([x], 1.0, error_if_nonfinite=True),
     ],
@@ -83,7 +83,7 @@ def test_inputs_that_do_not_fit(device: nc.Device) -> None:
     graph = ag.capture(lambda x, y: ag.cross_entropy(x, y), floats((2, 3), 0), np.array([0, 2]))
     x, y = floats((2, 3), 1), np.array([1, 1])
     wanted = graph(x, y).numpy()
-    other = "cpu" if device.backend == "opencl" else "opencl:0"
+    other = "numpy" if device.backend == "opencl" else "opencl:0"
     for wrong, text in [
         ([x], "1 inputs; expected 2"),
         ([x[:1], y], r"input 0 has shape \(1, 3\) and dtype float32; expected shape \(2, 3\)"),
@@ -125,7 +125,7 @@ def test_inputs_that_cannot_be_named(fast: nc.Device) -> None:
         ([x, unused], r"input 1, of shape \(1,\), which the capture never read"),
         ([[1.0, 2.0]], "input 0 of type list; expected a tensor that was there before"),
         (x, "inputs of type Tensor; expected a list"),
-        ([nc.tensor([1.0], "cpu")], "input 0 on cpu; expected one on"),
+        ([nc.tensor([1.0], "numpy")], "input 0 on numpy; expected one on"),
     ]:
         with pytest.raises(ReplayError, match=text):
             graph.compile(wrong, z)

@@ -127,7 +127,7 @@ def test_real_devices() -> None:
     result = run("devices", "--json")
     data = json.loads(result.stdout)
     assert result.exit_code == 0
-    assert data["devices"][-1]["id"] == "cpu"
+    assert data["devices"][-1]["id"] == "numpy"
     assert data["default"] in {one["id"] for one in data["devices"]}
     text = run("devices").stdout
     assert "NumPy" in text and "* the default: " in text

@@ -19,7 +19,7 @@ OPENCL = [device for device in nc.devices() if device.backend == "opencl" and no
 TABLE = {"double": 2.0}
 
 
-@pytest.fixture(params=[*nc.devices()[:1], nc.get_device("cpu")], ids=str)
+@pytest.fixture(params=[*nc.devices()[:1], nc.get_device("numpy")], ids=str)
 def device(request: pytest.FixtureRequest) -> Iterator[nc.Device]:
     with nc.use_device(request.param) as chosen:
         yield chosen

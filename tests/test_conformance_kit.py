@@ -36,7 +36,7 @@ from netcl_core.ops.implementations import Request
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.host_calls import HostCall
 
-NUMPY = nc.get_device("cpu")
+NUMPY = nc.get_device("numpy")
 needs_torch = pytest.mark.skipif(torch_module() is None, reason="PyTorch is not installed")
 
 
@@ -99,7 +99,7 @@ def test_a_right_op_passes_everything(register: Callable[..., None]) -> None:
         expected |= {"strided", "pruning", "non-finite", "threads"}
         expected |= {"fused"} if device.backend == "opencl" else set()
         assert {each.check for each in found} == expected
-        values = {each.dtype for each in found if each.check == "values" and each.device == "cpu"}
+        values = {each.dtype for each in found if each.check == "values" and each.device == "numpy"}
         assert values == (set(case().takes) if device is NUMPY else set())
 
 
@@ -121,7 +121,7 @@ def test_a_wrong_op_is_noticed(
     found = failures(case())
     assert checks <= found.keys()
     (first, *_) = sorted(checks, reverse=True)
-    assert complaint in found[first] and "kit_cube on cpu in " in found[first]
+    assert complaint in found[first] and "kit_cube on numpy in " in found[first]
     opencl = failures(case(), device=nc.default_device())
     assert opencl.keys() & {"fused", "gradient"}
 
@@ -230,7 +230,7 @@ def test_a_structured_op(register: Callable[..., None]) -> None:
 def test_an_input_may_have_no_dimension(register: Callable[..., None]) -> None:
     register(cube())
     assert failures(case(shapes=[[()]]), only=["values", "strided"]) == {}
-    assert as_view(np.array(3.0), nc.get_device("cpu")).item() == 3.0
+    assert as_view(np.array(3.0), nc.get_device("numpy")).item() == 3.0
 
 
 def test_two_cases_of_one_name_are_noticed(register: Callable[..., None]) -> None:
@@ -401,7 +401,7 @@ def test_what_raises_is_named_with_its_place(register: Callable[..., None]) -> N
 def test_a_remedy_names_op_device_and_dtype(register: Callable[..., None]) -> None:
     register(cube("{0} * {0}"))
     found = [each for each in outcomes(case(), only=["values"]) if each.dtype == "float32"]
-    assert "`netcl kernels show kit_cube --device cpu --dtype float32`" in found[0].remedy
+    assert "`netcl kernels show kit_cube --device numpy --dtype float32`" in found[0].remedy
 
 
 # -- scenarios -------------------------------------------------------------------------

@@ -67,10 +67,10 @@ def test_an_installed_plugin_is_checked_without_a_test_file(
     run: Callable[..., tuple[int, str]], site: Path
 ) -> None:
     hooked(site)
-    code, output = run("--netcl-plugin", "square", "--netcl-device", "cpu", "-v")
+    code, output = run("--netcl-plugin", "square", "--netcl-device", "numpy", "-v")
     assert code == 0, output
     assert "netcl-plugin-square::plus PASSED" in output
-    assert "netcl-plugin-square::plus-cpu PASSED" in output
+    assert "netcl-plugin-square::plus-numpy PASSED" in output
     assert "collected 2 items" in output and "2 passed" in output
     code, output = run("--netcl-plugin", "netcl-plugin-square", "-k", "nothing-of-this-name")
     assert code == 5 and "deselected" in output
@@ -78,9 +78,9 @@ def test_an_installed_plugin_is_checked_without_a_test_file(
 
 def test_a_wrong_op_fails_and_says_where(run: Callable[..., tuple[int, str]], site: Path) -> None:
     hooked(site, term="2")
-    code, output = run("--netcl-plugin", "square", "--netcl-device", "cpu")
+    code, output = run("--netcl-plugin", "square", "--netcl-device", "numpy")
     assert code == 1 and "1 failed, 1 passed" in output
-    assert "values: plus on cpu in bfloat16" in output and "expected 2" in output
+    assert "values: plus on numpy in bfloat16" in output and "expected 2" in output
     assert "Traceback" not in output
 
 
@@ -90,7 +90,7 @@ def test_an_expected_failure_is_shown_as_one(
     names = "('bfloat16', 'float16', 'float32', 'float64')"
     floats = f"{{f'values in {{each}}': 'it is off' for each in {names}}}"
     hooked(site, term="0.25", xfail=f"{floats} | {{'non-finite': 'it is off'}}")
-    code, output = run("--netcl-plugin", "square", "--netcl-device", "cpu", "-rx")
+    code, output = run("--netcl-plugin", "square", "--netcl-device", "numpy", "-rx")
     assert code == 0 and "1 passed, 1 xfailed" in output
     assert "values: it is off; non-finite: it is off" in output
 
@@ -105,9 +105,9 @@ def test_a_plugin_by_entry_point_alone_is_checked_too(
     files = {"short_road/__init__.py": code, "short_road/templates/short_op.cl.j2": wrong}
     points = {"netcl_core.primitives": {"short_op": "short_road:op"}}
     install(site, "short-road", files, points)
-    status, output = run("--netcl-plugin", "short-road", "--netcl-device", "cpu")
+    status, output = run("--netcl-plugin", "short-road", "--netcl-device", "numpy")
     assert status == 1
-    assert "gradient: short_op-derived on cpu in float64" in output
+    assert "gradient: short_op-derived on numpy in float64" in output
     assert "derivative: short_op: the gradient of input 0 (x) differs" in output
 
 
@@ -131,7 +131,7 @@ def test_the_static_level_is_a_test_per_check(
             "'squaer'; expected an installed plugin. Did you mean",
         ),
         (
-            ("--netcl-plugin", "square", "--netcl-level", "static", "--netcl-device", "cpu"),
+            ("--netcl-plugin", "square", "--netcl-level", "static", "--netcl-device", "numpy"),
             "a device for the level 'static'",
         ),
         (("--netcl-plugin", "square", "--netcl-device", "opencl:99"), "opencl:99"),

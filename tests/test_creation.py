@@ -20,12 +20,12 @@ FILLED = ("zeros", "ones", "empty")
 LIKE = ("zeros_like", "ones_like", "empty_like", "rand_like", "randn_like")
 
 
-@pytest.fixture(params=["opencl", "cpu"], autouse=True)
+@pytest.fixture(params=["opencl", "numpy"], autouse=True)
 def device(request: pytest.FixtureRequest) -> Iterator[nc.Device]:
     found = next((d for d in nc.devices() if d.backend == "opencl" and not d.simulator), None)
     if request.param == "opencl" and found is None:
         pytest.skip("there is no OpenCL device here")
-    with nc.use_device(found if request.param == "opencl" else "cpu") as used:  # type: ignore[arg-type]
+    with nc.use_device(found if request.param == "opencl" else "numpy") as used:  # type: ignore[arg-type]
         yield used
 
 
@@ -41,13 +41,13 @@ def test_sizes_as_one_tuple_or_as_several(name: str, device: nc.Device) -> None:
 
 
 def test_a_dtype_and_a_device_by_position_after_a_tuple() -> None:
-    made = nc.zeros((2,), "int32", "cpu")
-    assert (made.dtype, str(made.device)) == ("int32", "cpu")
+    made = nc.zeros((2,), "int32", "numpy")
+    assert (made.dtype, str(made.device)) == ("int32", "numpy")
     assert nc.zeros(2, "int32").dtype == "int32"
     with pytest.raises(ArgumentError, match="'dtype' given twice"):
         nc.zeros((2,), "int32", dtype="int64")
     with pytest.raises(ArgumentError, match="sizes, then dtype, device, requires_grad"):
-        nc.zeros((2,), "int32", "cpu", False, 1)
+        nc.zeros((2,), "int32", "numpy", False, 1)
 
 
 @pytest.mark.parametrize("wrong", [(-1,), (2, -3), ((2.5,),)])
@@ -75,8 +75,8 @@ def test_like_another(name: str, device: nc.Device) -> None:
     x = nc.ones((2, 3), dtype="float16")
     made = getattr(nc, name)(x)
     assert (made.shape, made.dtype, made.device) == (x.shape, x.dtype, device)
-    other = getattr(nc, name)(x, dtype="float32", device="cpu", requires_grad=True)
-    assert (other.dtype, str(other.device), other.requires_grad) == ("float32", "cpu", True)
+    other = getattr(nc, name)(x, dtype="float32", device="numpy", requires_grad=True)
+    assert (other.dtype, str(other.device), other.requires_grad) == ("float32", "numpy", True)
 
 
 def test_full_like() -> None:
@@ -274,7 +274,7 @@ def test_arange_has_pytorchs_elements(start: Any, end: Any, step: Any, dtype: An
         theirs = torch.arange(start, end, step, dtype=dtype and getattr(torch, dtype))
     except (RuntimeError, ValueError):
         return
-    ours = nc.arange(start, end, step, dtype=dtype, device="cpu")
+    ours = nc.arange(start, end, step, dtype=dtype, device="numpy")
     assert ours.shape == tuple(theirs.shape)
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5, atol=1e-5)
 

@@ -60,7 +60,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 
 found = []
-for device in dict.fromkeys([nc.default_device(), nc.get_device("cpu")]):
+for device in dict.fromkeys([nc.default_device(), nc.get_device("numpy")]):
     with nc.use_device(device):
         x = ag.tensor(np.arange(12, dtype=np.float32).reshape(3, 4) ** 1.5, requires_grad=True)
         y = ag.standardize(ag.squareplus(x, b=2.0), eps=0.5)
@@ -195,7 +195,7 @@ from netcl_core.plugins.registry import registry
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     there = [hasattr(ag, "standardize"), *registry.rows_of("netcl-plugin-standardize")]
-with nc.use_device("cpu"):
+with nc.use_device("numpy"):
     works = ag.good_op(3.0).item()
 (p,) = [p for p in nc.plugins.list() if p.name == "standardize"]
 (later,) = [each.state for each in survey(States()) if each.name == "standardize"]
@@ -240,7 +240,7 @@ def test_a_strict_lock_holds_the_reader(tmp_path: Path) -> None:
     install_reader(site.folder)
     written = site.command()
     assert written.returncode == 0, written.stderr
-    use = "import netcl_core as nc; nc.use_device('cpu'); print(nc.squareplus(0.0).item())"
+    use = "import netcl_core as nc; nc.use_device('numpy'); print(nc.squareplus(0.0).item())"
     settings = {"NETCL_LOCK_STRICT": "1", "NETCL_TRUST": "data"}
     done = site.run("-c", use, **settings)
     assert done.stdout == "1.0\n", done.stderr

@@ -111,7 +111,7 @@ def test_order(machine: Machine) -> None:
     )
     assert names() == ["gpu", "igpu", "fpga", "xeon", "pocl", "sim", "NumPy"]
     ids = [str(device) for device in device_table.all_devices()]
-    assert ids == [*(f"opencl:{n}" for n in range(6)), "cpu"]
+    assert ids == [*(f"opencl:{n}" for n in range(6)), "numpy"]
     assert device_table.all_devices()[5].simulator and device_table.all_devices()[5].kind == "cpu"
 
 
@@ -182,7 +182,7 @@ def test_a_device_is_made_once(machine: Machine) -> None:
 
 def test_environment_chooses(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.add(fake("gpu", "G", TYPES.GPU))
-    monkeypatch.setenv("NETCL_DEVICE", " CPU ")
+    monkeypatch.setenv("NETCL_DEVICE", " NumPy ")
     assert device_table.default_device().backend == "numpy"
     assert "NETCL_DEVICE" in device_table.default_rule()
     assert machine.probed == []
@@ -192,8 +192,8 @@ def test_environment_that_names_nothing(machine: Machine, monkeypatch: pytest.Mo
     monkeypatch.setenv("NETCL_DEVICE", "opencl:3")
     with pytest.raises(DeviceError, match=r"NETCL_DEVICE: .*opencl:3"):
         device_table.default_device()
-    monkeypatch.setenv("NETCL_DEVICE", "cpu")
-    assert device_table.default_device().id == "cpu"
+    monkeypatch.setenv("NETCL_DEVICE", "numpy")
+    assert device_table.default_device().id == "numpy"
 
 
 def test_default_is_cheap(machine: Machine) -> None:
@@ -214,7 +214,7 @@ def test_default_is_cheap(machine: Machine) -> None:
         (" OpenCL:1 ", "Xeon"),
         ("opencl:xeon", "Xeon"),
         ("opencl:amd acc", "Radeon Pro"),
-        ("cpu", "NumPy"),
+        ("numpy", "NumPy"),
     ],
 )
 def test_spec(machine: Machine, spec: str, name: str) -> None:
@@ -227,8 +227,21 @@ def test_spec(machine: Machine, spec: str, name: str) -> None:
 def test_bad_spec_lists_what_there_is(machine: Machine, spec: str) -> None:
     machine.add(fake("Xeon", "Intel"), fake("Dead", "D"))
     machine.broken["Dead"] = "no compiler"
-    with pytest.raises(DeviceError, match=r"opencl:0 \(Xeon\), cpu \(NumPy\).*no compiler"):
+    with pytest.raises(DeviceError, match=r"opencl:0 \(Xeon\), numpy \(NumPy\).*no compiler"):
         device_table.get_device(spec)
+
+
+def test_pytorchs_words(machine: Machine) -> None:
+    machine.add(fake("Xeon", "Intel"), fake("One", "AMD", TYPES.GPU), fake("Two", "AMD", TYPES.GPU))
+    for word in ("cuda", "cuda:0", "cpu", "mps"):
+        assert device_table.get_device(word) is device_table.default_device()
+    second = device_table.get_device("cuda", 1)
+    assert (second.name, second.type, second.index) == ("Two", "cuda", 1)
+    assert device_table.get_device("opencl:xeon").type == "cpu"
+    assert device_table.get_device("numpy").index is None
+    for missing in ("cuda:2", "cpu:1"):
+        with pytest.raises(DeviceError, match=missing):
+            device_table.get_device(missing)
 
 
 def test_spec_of_a_wrong_type(machine: Machine) -> None:
@@ -263,7 +276,7 @@ def test_plain_call_is_for_good_and_for_all(two: Machine) -> None:
     device_table.use_device("opencl:1")
     assert (current(), elsewhere()) == ("b", "b")
     assert device_table.default_rule() == "use_device"
-    device_table.use_device("cpu")
+    device_table.use_device("numpy")
     assert (current(), elsewhere()) == ("NumPy", "NumPy")
 
 
@@ -284,7 +297,7 @@ def test_block_is_for_this_thread(two: Machine) -> None:
 
 def test_blocks_nest_and_survive_exceptions(two: Machine) -> None:
     with device_table.use_device("opencl:1"):
-        with pytest.raises(ZeroDivisionError), device_table.use_device("cpu"):
+        with pytest.raises(ZeroDivisionError), device_table.use_device("numpy"):
             assert current() == "NumPy"
             with device_table.use_device("opencl:0"):
                 assert current() == "a"
@@ -297,7 +310,7 @@ def test_blocks_nest_and_survive_exceptions(two: Machine) -> None:
 
 
 def test_block_does_not_undo_an_earlier_plain_call(two: Machine) -> None:
-    device_table.use_device("cpu")
+    device_table.use_device("numpy")
     with device_table.use_device("opencl:1"):
         assert current() == "b"
     assert current() == "NumPy"
@@ -305,7 +318,7 @@ def test_block_does_not_undo_an_earlier_plain_call(two: Machine) -> None:
 
 def test_plain_call_inside_a_block_acts_there_too(two: Machine) -> None:
     with device_table.use_device("opencl:1"):
-        device_table.use_device("cpu")
+        device_table.use_device("numpy")
         assert (current(), elsewhere()) == ("NumPy", "NumPy")
         with device_table.use_device("opencl:0"):
             assert current() == "a"
@@ -316,7 +329,7 @@ def test_plain_call_inside_a_block_acts_there_too(two: Machine) -> None:
 def test_a_scope_held_and_entered_later(two: Machine) -> None:
     scope = device_table.use_device("opencl:1")
     assert current() == "b"
-    device_table.use_device("cpu")
+    device_table.use_device("numpy")
     with scope:
         assert current() == "b"
         with scope:
@@ -334,7 +347,7 @@ def test_blocks_of_many_threads_do_not_mix(two: Machine) -> None:
                 if current() != name:
                     wrong.append(current())
 
-    pairs = [("opencl:0", "a"), ("opencl:1", "b"), ("cpu", "NumPy")] * 2
+    pairs = [("opencl:0", "a"), ("opencl:1", "b"), ("numpy", "NumPy")] * 2
     threads = [threading.Thread(target=work, args=pair) for pair in pairs]
     for thread in threads:
         thread.start()
@@ -348,14 +361,14 @@ def test_blocks_of_many_threads_do_not_mix(two: Machine) -> None:
 
 
 def test_numpy_device() -> None:
-    device = device_table.get_device("cpu")
+    device = device_table.get_device("numpy")
     assert (device.backend, device.kind, device.platform) == ("numpy", "cpu", "NumPy")
     assert device.queue is None
     assert device.context is None
     assert device.cl_device is None
     assert device.supports_fp16 and device.supports_fp64 and device.probe.ok
     assert device.driver_version == np.__version__
-    assert (str(device), repr(device)) == ("cpu", "<Device cpu: NumPy>")
+    assert (str(device), repr(device)) == ("numpy", "<Device numpy: NumPy>")
     assert not hasattr(device, "__dict__")
 
 
@@ -443,7 +456,7 @@ for device in found[:-1]:
 print(json.dumps([d.id for d in found]))
 """
     found = json.loads(python(code))
-    assert found == [*(f"opencl:{n}" for n in range(len(found) - 1)), "cpu"]
+    assert found == [*(f"opencl:{n}" for n in range(len(found) - 1)), "numpy"]
 
 
 def test_a_build_that_fails_is_a_reason(python: Callable[..., str]) -> None:
@@ -452,8 +465,8 @@ def test_a_build_that_fails_is_a_reason(python: Callable[..., str]) -> None:
 from netcl_core.hardware import device_table
 from netcl_core.hardware import probing
 probing.core_source = lambda name: 'this is no kernel;'
-assert [d.id for d in device_table.all_devices()] == ['cpu'], device_table.all_devices()
-assert device_table.default_device().id == 'cpu'
+assert [d.id for d in device_table.all_devices()] == ['numpy'], device_table.all_devices()
+assert device_table.default_device().id == 'numpy'
 for one in device_table.rejected():
     assert 'clBuildProgram' in one.reason or 'BUILD' in one.reason, one
 print(len(device_table.rejected()) > 0 or device_table.opencl_problem())
@@ -467,8 +480,8 @@ import sys
 sys.modules['pyopencl'] = None
 from netcl_core.hardware import device_table
 from netcl_core.cli import doctor
-assert device_table.default_device().id == 'cpu'
-assert [d.id for d in device_table.all_devices()] == ['cpu']
+assert device_table.default_device().id == 'numpy'
+assert [d.id for d in device_table.all_devices()] == ['numpy']
 assert 'pyopencl cannot be imported' in device_table.opencl_problem()
 assert not doctor.collect().opencl_usable
 """

@@ -124,7 +124,7 @@ def test_narrow_signed_integers_are_those_of_pytorch(name: str, dtype: str) -> N
     torch = pytest.importorskip("torch")
     arrays = np.random.default_rng(0).integers(-100, 100, (2, 3, 37)).astype(dtype)
     wanted = NARROW[name](torch, *map(torch.tensor, arrays))
-    for device in dict.fromkeys([nc.default_device(), nc.get_device("cpu")]):
+    for device in dict.fromkeys([nc.default_device(), nc.get_device("numpy")]):
         with nc.use_device(device):
             given = [nc.tensor(array) for array in arrays]
             compiled = ag.jit_compile(lambda x, y: NARROW[name](nc, x, y))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
 
 import pytest
-from beside_pytorch import DIFFERENCES, PLACES, Difference, absent, given, names, place
+import pytorch_signatures
+from beside_pytorch import DIFFERENCES, PLACES, Difference, given, table
 
 import netcl_core as nc
 
@@ -20,20 +21,28 @@ def test_what_differs_differs_so(row: Difference) -> None:
     assert row.ours in (ours, "...") and row.why
 
 
+def test_the_names_and_arguments_are_pytorchs() -> None:
+    assert pytorch_signatures.main(check=True) == 0, "python tests/support/pytorch_signatures.py"
+
+
 @pytest.mark.parametrize("name", PLACES)
-def test_the_names_are_pytorchs(name: str) -> None:
-    where = place(torch, name)
-    assert [each for each in names()[name] if not hasattr(where, each)] == []
+def test_no_name_is_absent_without_a_sentence(name: str) -> None:
+    assert "" not in table(nc)[name]
 
 
-@pytest.mark.usefixtures("on_numpy")
-def test_most_of_the_layers_and_optimizers_are_there() -> None:
-    for name in ("nn", "nn.init", "optim", "optim.lr_scheduler", "utils.data"):
-        assert len(absent(nc, name)) <= len(names()[name]) / 3, name
-
-
-def test_an_absent_name_is_told_as_such() -> None:
-    class Library:
-        nn: Any = torch.nn.functional
-
-    assert "Linear" in absent(Library, "nn")
+def test_a_name_that_is_not_there_says_what_to_write() -> None:
+    for code, said in (
+        ("nc.hub.load('x')", "from_torch_state_dict"),
+        ("nc.nn.SyncBatchNorm(3)", "One device trains one model"),
+        ("nc.cuda.Stream()", "one queue"),
+        ("nc.nn.functional.ctc_loss", "first-plugin.md"),
+        ("nc.ones(2).stft", "first-plugin.md"),
+        ("nc.utils.tensorboard", "loss.item\\(\\)"),
+        ("nc.ones(2).names", "numbers and no names"),
+    ):
+        with pytest.raises(AttributeError, match=said):
+            eval(code, {"nc": nc})
+    with pytest.raises(ImportError, match="formulas of ops"):
+        importlib.import_module("netcl_core.distributions")
+    with pytest.raises(AttributeError, match="Did you mean relu"):
+        _ = nc.relux

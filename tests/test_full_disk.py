@@ -66,8 +66,8 @@ DRAWN = "import netcl_core.autograd as ag\ndef f(x): return ag.relu(x)"
     ("status", "file", "before", "code"),
     [
         (1, "model.safetensors", "weights", SAVING),
-        (3, "netcl.lock", LOCK, "plugins lock --device cpu"),
-        (2, "drawn.svg", "<svg/>", "graph drawn.py:f --shapes 4 --device cpu --svg drawn.svg"),
+        (3, "netcl.lock", LOCK, "plugins lock --device numpy"),
+        (2, "drawn.svg", "<svg/>", "graph drawn.py:f --shapes 4 --device numpy --svg drawn.svg"),
         (3, "site", "", "catalogue build --wheels wheels --out site"),
         (3, "netcl-plugin-aa", "", "plugins new aa --kind primitive"),
     ],

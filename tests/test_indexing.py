@@ -20,12 +20,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("netcl_plugin_tensor")
 
 
-@pytest.fixture(params=["opencl", "cpu"], autouse=True)
+@pytest.fixture(params=["opencl", "numpy"], autouse=True)
 def device(request: pytest.FixtureRequest) -> Iterator[nc.Device]:
     found = next((d for d in nc.devices() if d.backend == "opencl" and not d.simulator), None)
     if request.param == "opencl" and found is None:
         pytest.skip("there is no OpenCL device here")
-    with nc.use_device(found if request.param == "opencl" else "cpu") as used:  # type: ignore[arg-type]
+    with nc.use_device(found if request.param == "opencl" else "numpy") as used:  # type: ignore[arg-type]
         yield used
 
 

@@ -55,7 +55,7 @@ def no_warnings_of_skipped_fusion() -> Iterator[None]:
 @fuzz(300)
 @given(programs())
 def test_the_numpy_path(program: Program) -> None:
-    report = check(program, nc.get_device("cpu"))
+    report = check(program, nc.get_device("numpy"))
     assert not report.mismatches, f"{report.mismatches}\n{program}"
 
 
@@ -89,7 +89,7 @@ def test_programs_are_varied() -> None:
 
 
 def _mismatches(count: int) -> int:
-    device = nc.get_device("cpu")
+    device = nc.get_device("numpy")
     return sum(bool(check(program, device).mismatches) for program in _seeded(count))
 
 
@@ -114,9 +114,11 @@ def test_a_wrong_formula_is_found_and_made_small() -> None:
     change.add("primitive", broken, 1000)
     change.commit()
     try:
-        found = next(each for each in _seeded(400) if check(each, nc.get_device("cpu")).mismatches)
+        found = next(
+            each for each in _seeded(400) if check(each, nc.get_device("numpy")).mismatches
+        )
         while smaller := [
-            each for each in found.smaller() if check(each, nc.get_device("cpu")).mismatches
+            each for each in found.smaller() if check(each, nc.get_device("numpy")).mismatches
         ]:
             found = smaller[0]
         assert len(found.lines) <= 5 and "tanh" in str(found)
@@ -127,7 +129,7 @@ def test_a_wrong_formula_is_found_and_made_small() -> None:
 def test_a_program_runs_as_its_source_says() -> None:
     program = next(each for each in _seeded(100) if each.nested != (0, 0) and each.numbers)
     plain, compiled = functions(program)
-    device = nc.get_device("cpu")
+    device = nc.get_device("numpy")
     one, two = (run_netcl(program, *sample(program), device, f) for f in (plain, compiled))
     assert "def part(" in program.netcl() and compiled.cache_info().misses == 1
     assert [x.shape for x in one.outputs] == [x.shape for x in two.outputs]

@@ -22,7 +22,7 @@ pytest.importorskip("netcl_plugin_tensor")
 @pytest.fixture(autouse=True)
 def cpu() -> Iterator[None]:
     """The NumPy path: none of this depends on the device."""
-    with nc.use_device("cpu"), warnings.catch_warnings():
+    with nc.use_device("numpy"), warnings.catch_warnings():
         warnings.simplefilter("ignore", FusionSkipped)
         yield
 

@@ -27,7 +27,7 @@ pytest.importorskip("netcl_plugin_linalg")
 @pytest.fixture(autouse=True)
 def cpu() -> Iterator[None]:
     """The NumPy path, where a test does not choose another."""
-    with nc.use_device("cpu"), warnings.catch_warnings():
+    with nc.use_device("numpy"), warnings.catch_warnings():
         warnings.simplefilter("ignore", nc.errors.FusionSkipped)
         yield
 

@@ -116,6 +116,6 @@ def test_memory_is_guarded_for_a_while(device: Device) -> None:
         assert np.isnan(fresh).all()
         raise ZeroDivisionError
     assert stream_of(device) is stream
-    for without in (None, nc.get_device("cpu")):
+    for without in (None, nc.get_device("numpy")):
         with guarded(without) as guard:
             assert guard is None

@@ -244,7 +244,7 @@ def test_a_name_of_several_kinds(give: Callable[..., None]) -> None:
     """An op, a pattern and a policy of one name do not contend."""
     pattern = TrainingPattern("many", GRAPH, print)
     give("mine", primitive("many"), pattern, AmpPolicy("many", "float16"))
-    said = nc.plugins.why("many", device="cpu")
+    said = nc.plugins.why("many", device="numpy")
     assert [each.label.split()[0] for each in said.candidates] == [
         "primitive", "pattern", "amp_policy",
     ]  # fmt: skip
@@ -334,7 +334,7 @@ def test_an_implementation_of_nobodys_operator_is_visible(give: Callable[..., No
     with pytest.raises(MissingOpError, match="mine: only an implementation of it, not the op"):
         _ = ag.absent_op
     give("theirs", operator("absent_op"))
-    assert "not used: nobody" not in str(nc.plugins.why("absent_op", device="cpu"))
+    assert "not used: nobody" not in str(nc.plugins.why("absent_op", device="numpy"))
     assert ag.absent_op is not None
 
 
@@ -344,7 +344,7 @@ def test_an_implementation_of_anothers_primitive_is_told(give: Callable[..., Non
     text = r"NP405: an implementation of mine:plain_op .* 'plain_op' of theirs is a primitive"
     with pytest.warns(nc.plugins.PluginWarning, match=text):
         give("mine", implementation("plain_op"))
-    said = nc.plugins.why("plain_op", device="cpu")
+    said = nc.plugins.why("plain_op", device="numpy")
     assert said.decided and "not used: 'plain_op' of theirs is a primitive, which" in str(said)
     give("early", implementation("later_op"))
     with pytest.warns(nc.plugins.PluginWarning, match=r"NP405: an implementation of early:later"):

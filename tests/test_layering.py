@@ -24,6 +24,7 @@ LAYERS = (
         "netcl_core.scratch",
         "netcl_core.cache",
         "netcl_core.dtypes",
+        "netcl_core.arguments",
         "netcl_core.hookspecs",
     ),
     ("netcl_core.hardware", "netcl_core.hardware.*"),
@@ -134,6 +135,13 @@ ACCEPTED_IN_PLUGINS = {
         "netcl_plugin_data_kernels.hooks",
         "netcl_plugin_data_kernels.cases",
     ): "only checks need the cases",
+    ("netcl_plugin_port", "netcl_plugin_port.command"): "the same",
+    ("netcl_plugin_port.port", "?"): "the table names modules by their path",
+    ("netcl_plugin_port.port", "netcl_plugin_port.einops_backend"): "once einops is there",
+    (
+        "netcl_plugin_port.einops_backend",
+        "netcl_plugin_port.einops_layers",
+    ): "einops is not whole before",
     ("netcl_plugin_train", "netcl_plugin_train.command"): "registering loads no command line",
     ("netcl_plugin_kit", "netcl_plugin_kit.commands"): "the same",
     ("netcl_plugin_tools", "netcl_plugin_tools.commands"): "the same",
@@ -238,6 +246,7 @@ def test_plugins_have_neither_cycles_nor_hidden_imports(package: Path) -> None:
 #: builds on, and what shows the engine to tools.
 PUBLIC = (
     "netcl_core",
+    "netcl_core.arguments",
     "netcl_core.autograd",
     "netcl_core.autograd.ops",
     "netcl_core.cli",

@@ -18,7 +18,7 @@ PROGRAM = """
 import os, sys
 import netcl_core as nc
 import netcl_core.autograd as ag
-with nc.use_device("cpu"):
+with nc.use_device("numpy"):
     ag.relu(1.0)
     print("first", flush=True)
     exec(sys.stdin.readline())

@@ -144,11 +144,11 @@ def hold(device: str, op: str, dtype: str, *order: str) -> None:
 def test_who_serves_an_op(give: Callable[..., None]) -> None:
     give("slow", primitive("locked_op", 3), priority=1)
     give("fast", primitive("locked_op", 2), priority=5)
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
         assert ag.locked_op(1.0).item() == 2
         hold("NumPy", "locked_op", ANY_DTYPE, "slow")
         assert ag.locked_op(1.0).item() == 3
-        said = nc.plugins.why("locked_op", device="cpu")
+        said = nc.plugins.why("locked_op", device="numpy")
         assert said.rules == ("the lock file",)
         assert "-> primitive locked_op (slow, priority 1): used: the lock file" in str(said)
         found = registry.find_op("locked_op")
@@ -156,7 +156,7 @@ def test_who_serves_an_op(give: Callable[..., None]) -> None:
         with nc.prefer("fast:locked_op"):
             assert ag.locked_op(1.0).item() == 2
         with nc.plugins.unlocked():
-            assert nc.plugins.why("locked_op", device="cpu").rules == ("the highest priority, 5",)
+            assert nc.plugins.why("locked_op", device="numpy").rules == ("the highest priority, 5",)
         assert ag.locked_op(1.0).item() == 3
         hold("P | D", "locked_op", ANY_DTYPE, "slow")  # of another device
         assert ag.locked_op(1.0).item() == 2
@@ -176,7 +176,7 @@ def test_who_brings_a_policy_and_a_pattern(on_numpy: None) -> None:
         compiled = ag.jit_compile(lambda x: ag.tanh(ag.neg(x)))
         x = nc.tensor([0.0])
         assert (ag.named_policy("locked_policy").storage, compiled(x).item()) == ("float32", 2)
-        found = devices.part_of(nc.get_device("cpu"), lambda *_: None).choices
+        found = devices.part_of(nc.get_device("numpy"), lambda *_: None).choices
         names = ("amp_policy locked_policy", "pattern locked_pattern")
         for name in names:
             assert found[name] == {ANY_DTYPE: ("fast",)}
@@ -240,7 +240,7 @@ def test_devices_may_differ(give: Callable[..., None]) -> None:
     registry.hold_to(Lock(Pin(VERSION), {}, parts))
     device: Any = FakeDevice()
     assert resolve("local_op", offers, device, ()).rule == "the lock file"
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
         assert ag.local_op(1.0).item() == 3
 
 

@@ -25,7 +25,7 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(main.netcl, ["plugins", "lock", "--device", "cpu", *words])
+    return CliRunner().invoke(main.netcl, ["plugins", "lock", "--device", "numpy", *words])
 
 
 def edit(path: Path, *keys: str, value: Any) -> None:
@@ -68,11 +68,11 @@ def test_a_digest_is_that_of_the_sources_that_are_shown() -> None:
     run()
     rows = []
     for direction in ("forward", "backward"):
-        words = ["kernels", "show", "relu", "--device", "cpu", "--json"]
+        words = ["kernels", "show", "relu", "--device", "numpy", "--json"]
         words += ["--backward"] if direction == "backward" else []
         shown = json.loads(CliRunner().invoke(main.netcl, words).stdout)["source"]
         rows.append((f"float32 {direction}", hashlib.sha256(shown.encode()).hexdigest()))
-    assert [*sources("relu", nc.get_device("cpu"), None)] == rows
+    assert [*sources("relu", nc.get_device("numpy"), None)] == rows
 
 
 def test_each_difference_is_a_line_with_code_and_remedy() -> None:

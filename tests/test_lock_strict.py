@@ -17,7 +17,7 @@ import json, warnings
 import netcl_core as nc
 import netcl_core.autograd as ag
 warnings.simplefilter("ignore")
-with nc.use_device("cpu"):
+with nc.use_device("numpy"):
     values = [ag.shared_op(1.0).item(), ag.relu(-1.0).item()]
 print(json.dumps([values, {p.name: [p.state, p.reason] for p in nc.plugins.list()}]))
 """

@@ -66,6 +66,6 @@ def test_a_small_matrix(shelves: Path) -> None:
     (plugin,) = json.loads(done.stdout)["plugins"]
     assert plugin["state"] == "pass"
     record = json.loads(next((shelves / "records").glob("*numpy*")).read_text(encoding="utf-8"))
-    assert record["check"]["devices"][0]["id"] == "cpu"
+    assert record["check"]["devices"][0]["id"] == "numpy"
     installed = {name for name in record["packages"] if name.startswith("netcl")}
     assert installed == {"netcl-core", PLUGIN.name, *(each.name for each in KIT)}

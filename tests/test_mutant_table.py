@@ -15,7 +15,7 @@ from netcl_plugin_kit.testing.reference import torch_module
 
 import netcl_core as nc
 
-NUMPY = nc.get_device("cpu")
+NUMPY = nc.get_device("numpy")
 needs_torch = pytest.mark.skipif(torch_module() is None, reason="PyTorch is not installed")
 
 

@@ -24,7 +24,7 @@ from netcl_core.cli import main
 
 #: Every command -> what it is called with and the exit code. They run in this order, in one folder.
 COMMANDS: dict[str, list[tuple[str, int]]] = {
-    "tune": [("relu --device cpu --budget 0.01", 1)],
+    "tune": [("relu --device numpy --budget 0.01", 1)],
     "cache": [("", 0), ("--empty", 0)],
     "devices": [("", 0), ("--json", 0)],
     "doctor": [("--json", 0)],
@@ -33,16 +33,17 @@ COMMANDS: dict[str, list[tuple[str, int]]] = {
         ("model.py:f --recorded --svg r.svg", 0),
         ("model.py:f --dot", 0),
     ],
-    "kernels show": [("relu --device cpu", 0), ("matmul --device cpu --shapes 2x3,3x4", 0)],
+    "kernels show": [("relu --device numpy", 0), ("matmul --device numpy --shapes 2x3,3x4", 0)],
     "kernels list": [("", 0), ("relu", 0), ("no-such-op", 2)],
+    "port": [("--check model.py", 0)],
     "plugins list": [("", 0), ("--json", 0)],
     "plugins info": [("elementwise --traceback", 0)],
-    "plugins why": [("matmul --device cpu", 0)],
+    "plugins why": [("matmul --device numpy", 0)],
     "plugins search": [("gelu", 0), ("no-such-word", 1)],
     "plugins new": [("hello --kind primitive --out new", 0)],
-    "plugins bench": [("softmax --device cpu --shapes 4x10", 2)],
-    "plugins check": [("new --level static", 0), ("data --level run --device cpu", 0)],
-    "plugins lock": [("--device cpu", 0), ("--check --device cpu", 0)],
+    "plugins bench": [("softmax --device numpy --shapes 4x10", 2)],
+    "plugins check": [("new --level static", 0), ("data --level run --device numpy", 0)],
+    "plugins lock": [("--device numpy", 0), ("--check --device numpy", 0)],
     "plugins disable": [("losses", 0)],
     "plugins enable": [("losses", 0)],
     "plugins prefer": [("relu elementwise", 0), ("relu --forget", 0)],
@@ -52,13 +53,13 @@ COMMANDS: dict[str, list[tuple[str, int]]] = {
         ("--cores cores --plugins wheels --records more --runtime intel", 3),  # it is not to be had
     ],
     "matrix report": [("--records records --out board", 0)],
-    "train": [("digits --device cpu --epochs 1", 0)],
+    "train": [("digits --device numpy --epochs 1", 0)],
 }
 CELL = {
     "schema": 1, "kind": "cell", "plugin": "netcl-plugin-n-one", "version": "1.0",
     "core": "0.1.1", "core_build": "x", "python": "3.11", "level": "run", "state": "pass",
     "content": {"python": "3.11.7"}, "reason": "",
-    "runtime": {"name": "numpy", "platform": "NumPy", "driver": "1", "device": "cpu"},
+    "runtime": {"name": "numpy", "platform": "NumPy", "driver": "1", "device": "numpy"},
     "date": "2026-01-01T00:00:00+00:00", "seconds": 1.0, "packages": {}, "check": None,
 }  # fmt: skip
 #: pip asks the system whether it has IPv6, and workers' pipes are made of a pair of Unix sockets

@@ -103,7 +103,7 @@ def test_what_a_plugin_prints_at_import_is_no_output(tmp_path: Path) -> None:
     code = "print('a banner', flush=True)\n" + GOOD.format(name="loud_op")
     install_plugin(tmp_path / "site", "loud", code, {"plus.cl.j2": TEMPLATE})
     path = os.pathsep.join((str(tmp_path / "site"), str(ROOT)))
-    words = ["plugins", "why", "loud_op", "--device", "cpu", "--json"]
+    words = ["plugins", "why", "loud_op", "--device", "numpy", "--json"]
     done = subprocess.run(
         [sys.executable, "-m", "netcl_core.cli.start", *words],
         env={**os.environ, "PYTHONPATH": path, "NETCL_PLUGINS": "loud, kit"},

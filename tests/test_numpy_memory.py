@@ -20,7 +20,7 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 
-with nc.use_device("cpu"):
+with nc.use_device("numpy"):
     x = nc.tensor(np.ones(1 << 18, np.float32))
     before = 0
     for _ in range(6):
@@ -44,7 +44,7 @@ def test_a_round_finds_the_memory_of_the_round_before() -> None:
 def test_values_in_between_are_let_go_of(compiled: bool) -> None:
     """A chain of 36 times three ops holds no more arrays at a time than one of 12."""
     peaks = {}
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
         for count in (12, 36):
 
             def chain(x: ag.Node, count: int = count) -> ag.Node:
@@ -67,7 +67,7 @@ def test_values_in_between_are_let_go_of(compiled: bool) -> None:
 
 def test_a_source_names_only_what_is_read_twice() -> None:
     """What is read once stands in the expression; what is read more often goes when it is done."""
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
         x = ag.tensor(np.linspace(-2, 2, 7, dtype=np.float32), requires_grad=True)
         once = ag.jit_compile(lambda x: ag.exp(x * 2) + x)
         assert once.lower(x).forward_source.count(" = ") == 1
@@ -81,7 +81,7 @@ def test_a_source_names_only_what_is_read_twice() -> None:
 
 def test_long_chains_nest_no_deeper_than_python_parses() -> None:
     """A hundred steps, each read once, are several statements."""
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
 
         def chain(x: ag.Node) -> ag.Node:
             for _ in range(100):

@@ -20,7 +20,7 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.plugins.registry import registry
-nc.use_device("cpu")
+nc.use_device("numpy")
 three = np.float32(3)
 def there():
     ours = ("one", "two", "silent", "short", "bad", "beside")

@@ -30,7 +30,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 warnings.simplefilter("ignore")
 said = {}
-with nc.use_device("cpu"):
+with nc.use_device("numpy"):
     for name in %r:
         try:
             said[name] = getattr(ag, name)(3.0).item()
@@ -111,7 +111,7 @@ def test_two_short_roads_to_one_op_are_a_tie(tmp_path: Path, python: Callable[..
     assert said.startswith("AmbiguousOpError: one_op: short-a:one_op and short-b:one_op offer it")
     assert "Choose with nc.prefer('short-a:one_op') or NETCL_RANK=short-a:one_op" in said
     assert asked(python, tmp_path, "one_op", NETCL_RANK="short-b:one_op")[0] == {"one_op": 9.0}
-    code = "import netcl_core as nc; print(nc.plugins.why('one_op', device='cpu'))"
+    code = "import netcl_core as nc; print(nc.plugins.why('one_op', device='numpy'))"
     told = python(code, PYTHONPATH=str(tmp_path))
     assert "(short-a, priority 0): tied" in told and "(short-b, priority 0): tied" in told
 
@@ -201,7 +201,7 @@ def test_plugins_load_after_those_that_they_depend_on(
     tmp_path: Path, python: Callable[..., str]
 ) -> None:
     """One that uses another's op at import works whatever its name; a circle harms nobody."""
-    uses = "import netcl_core as nc, netcl_core.autograd as ag\nwith nc.use_device('cpu'):\n"
+    uses = "import netcl_core as nc, netcl_core.autograd as ag\nwith nc.use_device('numpy'):\n"
     uses += "    assert ag.needed_op(3.0).item() == 10\n"
     plus, of = {"plus.cl.j2": TEMPLATE}, "Requires-Dist: netcl-plugin-"
     good = uses + GOOD.format(name="using_op")

@@ -48,7 +48,7 @@ def failures() -> Any:
             nc.plugins.unregister(names.pop())
         nc.plugins.register(Brings(pattern, cases), "lab")
         names.append("lab")
-        found = run_level(table_of("lab"), [nc.get_device("cpu")], only=only).outcomes
+        found = run_level(table_of("lab"), [nc.get_device("numpy")], only=only).outcomes
         assert {each.check for each in found} >= {"cases"} or only
         return {each.check: each.reason for each in found if each.state == "failed"}
 
@@ -247,7 +247,7 @@ def test_a_commutative_op_is_tried_both_ways(
         "paired", lambda x, attrs: expression.format(*x), None, arity=2, commutative=True
     )
     give("lab", record)
-    (found,) = run_level(table_of("lab"), [nc.get_device("cpu")], only=["commutative"]).outcomes
+    (found,) = run_level(table_of("lab"), [nc.get_device("numpy")], only=["commutative"]).outcomes
     assert (found.state == "passed") is fine
     if not fine:
         assert "paired(x, y) beside paired(y, x)" in found.reason

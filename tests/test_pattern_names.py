@@ -17,13 +17,13 @@ pytest.importorskip("netcl_plugin_elementwise")
 
 OP = MatchedOp
 
-X, Y = (nc.tensor(np.full((3, 4), each, np.float32), device="cpu") for each in (0.5, 2.0))
+X, Y = (nc.tensor(np.full((3, 4), each, np.float32), device="numpy") for each in (0.5, 2.0))
 
 
 @pytest.fixture(autouse=True)
 def _on_numpy() -> Iterator[None]:
     """What matches does not depend on the device."""
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
         yield
 
 
@@ -74,7 +74,7 @@ def test_a_name_that_lies_is_noticed(
         "sine", lambda x, attrs: expression.format(*x), None, arity=1, alias_of="sin"
     )
     give("lab", record)
-    (found,) = run_level(table_of("lab"), [nc.get_device("cpu")], only=["alias"]).outcomes
+    (found,) = run_level(table_of("lab"), [nc.get_device("numpy")], only=["alias"]).outcomes
     assert (found.state == "passed") is fine
     if not fine:
         assert "sine beside sin" in found.reason and "alias_of=" in found.remedy

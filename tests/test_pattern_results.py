@@ -429,6 +429,6 @@ def test_random_programs(steps: list[tuple[str, bool]], shape: tuple[int, ...]) 
             x, y = _STEPS[name](*((y, x) if swap else (x, y)))
         return x, y, early * x
 
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
         x, y = (data(*shape, seed=i, dtype="float64") for i in range(2))
         agrees(compiler_of(momentum(), circle()), program, x, y)

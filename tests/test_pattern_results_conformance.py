@@ -45,7 +45,7 @@ def failures() -> Any:
 
     def run(pattern: TrainingPattern, cases: Sequence[Case] = (), only: Any = ()) -> Any:
         nc.plugins.register(Brings(pattern, cases), "lab")
-        found = run_level(table_of("lab"), [nc.get_device("cpu")], only=only).outcomes
+        found = run_level(table_of("lab"), [nc.get_device("numpy")], only=only).outcomes
         return {each.check: each for each in found if each.state == "failed"}
 
     yield run
@@ -110,7 +110,7 @@ def test_a_wrong_second_result(failures: Callable[..., Any]) -> None:
     found = failures(pattern(part(reference=lying)))
     assert {"values", "near misses"} <= found.keys()
     assert ": output 1: " in found["values"].reason
-    assert found["values"].remedy.startswith("`netcl kernels show stepped --device cpu")
+    assert found["values"].remedy.startswith("`netcl kernels show stepped --device numpy")
 
 
 def test_swapped_results(failures: Callable[..., Any]) -> None:
@@ -190,10 +190,10 @@ def test_an_op_with_several_results_may_have_a_case_of_all() -> None:
     pytest.importorskip("torch")
     case = Case("max", [normal()], lambda t, x: tuple(t.max(x, 1)), {"dim": 1}, shapes=[[(5, 7)]])
     for dtype in FLOATS:
-        check_values(case, [(5, 7)], nc.get_device("cpu"), dtype)
+        check_values(case, [(5, 7)], nc.get_device("numpy"), dtype)
     wrong = Case("max", [normal()], lambda t, x: tuple(t.min(x, 1)), {"dim": 1}, shapes=[[(5, 7)]])
     with pytest.raises(AssertionError, match=r": output 0: "):
-        check_values(wrong, [(5, 7)], nc.get_device("cpu"), "float32")
+        check_values(wrong, [(5, 7)], nc.get_device("numpy"), "float32")
     alone = Case("max", [normal()], lambda t, x: t.amax(x, 1), {"dim": 1}, shapes=[[(5, 7)]])
     with pytest.raises(AssertionError, match="2 results; expected 1"):
-        check_values(alone, [(5, 7)], nc.get_device("cpu"), "float32")
+        check_values(alone, [(5, 7)], nc.get_device("numpy"), "float32")

@@ -177,7 +177,7 @@ def test_random_programs(steps: list[tuple[str, bool]], shape: tuple[int, ...]) 
 
     compiled = ag.jit_compile(program, patterns=compiler_of(pattern()))
     found = []
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
         for function in (compiled, program):
             x, y = data(*shape, dtype="float64"), data(*shape, seed=1, dtype="float64")
             one, other = function(x, y)

@@ -20,7 +20,7 @@ pytest.importorskip("netcl_plugin_losses")
 @pytest.fixture(autouse=True)
 def _on_numpy() -> Iterator[None]:
     """What matches does not depend on the device."""
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
         yield
 
 
@@ -30,7 +30,7 @@ BIAS_GELU = MatchedOp("gelu", (MatchedOp("add", ("x", "bias")),))
 def tensor(*shape: int, dtype: str = "float32", seed: int = 0) -> nc.Tensor:
     values = np.random.default_rng(seed).standard_normal(shape)
     needs = dtype.startswith("float")
-    return nc.tensor(np.asarray(values * 3, dtype), device="cpu", requires_grad=needs)
+    return nc.tensor(np.asarray(values * 3, dtype), device="numpy", requires_grad=needs)
 
 
 X, Y, Z = tensor(3, 4), tensor(3, 4, seed=1), tensor(3, 4, seed=2)
@@ -341,7 +341,9 @@ def test_a_view_of_a_value() -> None:
     assert seen[-1].as_op("l1_loss") is None and seen[-1].op == "sum" and seen[-1] == loss
     product = loss.inputs[0]
     assert product.inputs[1] == 2 and product.shape == (3, 4) and product.dtype == "float32"
-    assert product.requires_grad and product.device is nc.get_device("cpu") and product.result == 0
+    assert (
+        product.requires_grad and product.device is nc.get_device("numpy") and product.result == 0
+    )
     assert repr(product) == "TracedValue(mul, shape=(3, 4), dtype=float32)"
 
 

@@ -231,7 +231,7 @@ def test_a_plugin_that_the_device_cannot_run_is_dropped(give: Callable[..., None
     assert any("warp: it needs a gpu" in verdict for verdict in decision.verdicts)
     chosen = resolve("wide", offers, device, [("needy", "wide")])
     assert chosen.winner is None  # the choice stands, and fails with its reason
-    with nc.use_device("cpu"):  # NumPy runs every reference
+    with nc.use_device("numpy"):  # NumPy runs every reference
         assert ag.wide(ONE).numpy()[0] == 2
 
 
@@ -273,8 +273,8 @@ def test_an_implementation_can_be_chosen(give: Callable[..., None]) -> None:
 def test_why_names_the_rule(give: Callable[..., None]) -> None:
     give("owner", operator("asked", 2, implementation("asked", "own", 5)))
     give("other", operator("asked", 3), priority=-1)
-    with nc.use_device("cpu"):
-        said = nc.plugins.why("asked", device="cpu")
+    with nc.use_device("numpy"):
+        said = nc.plugins.why("asked", device="numpy")
     text = str(said)
     assert said.decided and said.rules[0] == "the highest priority, 0"
     assert [(each.provider, each.unused) for each in said.candidates if not each.chosen] == [
@@ -284,7 +284,7 @@ def test_why_names_the_rule(give: Callable[..., None]) -> None:
     assert "   operator asked (other, priority -1): not used" in text
     assert "rule: the NumPy path" in text
     with nc.prefer("other:asked"):
-        assert "the explicit choice other:asked" in str(nc.plugins.why("asked", device="cpu"))
+        assert "the explicit choice other:asked" in str(nc.plugins.why("asked", device="numpy"))
 
 
 # -- installed plugins -------------------------------------------------------------------
@@ -293,7 +293,7 @@ ORDER = """
 import json, sys
 import netcl_core as nc
 import netcl_core.autograd as ag
-with nc.use_device("cpu"):
+with nc.use_device("numpy"):
     print(json.dumps([ag.shared_op(1.0).item(), nc.plugins.why("shared_op").rules]))
 """
 

@@ -24,7 +24,7 @@ SCOPES: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "enable_grad": (ag.enable_grad, on),
     "detect_anomaly": (ag.detect_anomaly, anomaly_mode),
     "Tape": (ag.Tape, ag.get_current_tape),
-    "use_device": (lambda: nc.use_device("cpu"), nc.default_device),
+    "use_device": (lambda: nc.use_device("numpy"), nc.default_device),
     "prefer": (lambda: nc.prefer("netcl-plugin-elementwise:add"), lambda: state.chosen),
 }
 

@@ -72,7 +72,7 @@ def test_a_value_that_raises_is_named(give: Callable[..., None], fast: nc.Device
 def test_on_numpy_there_is_nothing_to_try(give: Callable[..., None]) -> None:
     nc.plugins.register(netcl_plugin_tunable.Plugin(), "tunable")
     try:
-        device = nc.get_device("cpu")
+        device = nc.get_device("numpy")
         assert not run_level(Table("tunable", [CASE]), [device], only=["settings"]).outcomes
     finally:
         nc.plugins.unregister("tunable")

@@ -188,7 +188,7 @@ def test_all_combinations() -> None:
 
 def request_of(shape: tuple[int, ...], dtype: str = "float32") -> ag.Request:
     spec = nc.Spec(shape, dtype)
-    return ag.Request("scaled", nc.get_device("cpu"), (spec,), (spec,), {})
+    return ag.Request("scaled", nc.get_device("numpy"), (spec,), (spec,), {})
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_another_thread_keeps_its_stream(device: nc.Device) -> None:
 
 
 def test_the_numpy_path_has_a_stream() -> None:
-    device = nc.get_device("cpu")
+    device = nc.get_device("numpy")
     with use_stream(Ledger(device)) as ledger, nc.use_device(device):
         assert ag.add(nc.tensor([1.0]), 2.0).to_host().tolist() == [3.0]
     assert ledger.calls == ["upload", "allocate", "host call", "download"]

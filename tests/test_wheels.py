@@ -99,7 +99,7 @@ for name, use in {"op": lambda: ag.relu, "space": lambda: nc.nn}.items():
         use()
     except nc.errors.NetclError as error:
         said[name] = [type(error).__name__, str(error)]
-x = nc.tensor([1.0, 2.0], device="cpu")
+x = nc.tensor([1.0, 2.0], device="numpy")
 said["values"] = x.numpy().tolist()
 said["astype"] = x.astype("float16").dtype
 class Own:
@@ -111,7 +111,7 @@ class Own:
 nc.plugins.register(Own(), "own")
 x.requires_grad_()
 for name, cubed in {"eager": ag.cubed, "compiled": ag.jit_compile(lambda x: ag.cubed(x))}.items():
-    (slope,) = ag.grad(cubed(x), x, nc.tensor([1.0, 1.0], device="cpu"))
+    (slope,) = ag.grad(cubed(x), x, nc.tensor([1.0, 1.0], device="numpy"))
     said[name] = slope.numpy().tolist()
 print(json.dumps(said))
 """
@@ -130,7 +130,7 @@ def test_the_core_alone(shelf: Path, new_environment: Callable[..., Environment]
     clean.install("netcl-core", links=shelf)
     said = json.loads(clean.execute(CORE_ALONE))
     assert str(clean.folder) in said["file"]
-    assert said["devices"][-1] == "cpu"
+    assert said["devices"][-1] == "numpy"
     assert said["plugins"] == []
     assert {"relu", "add", "sum"}.isdisjoint(said["ops"])
     kind, text = said["op"]

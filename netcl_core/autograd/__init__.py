@@ -80,6 +80,7 @@ from netcl_core.tensors.creation import (
     zeros_like,
 )
 from netcl_core.tensors.geometry import Geometry
+from netcl_core.tensors.suspects import check_at_nan
 
 __all__ = [
     "NO_SLOTS",
@@ -117,6 +118,7 @@ __all__ = [
     "backward",
     "capture",
     "casting",
+    "check_at_nan",
     "check_data",
     "composite",
     "debug_tape",
@@ -168,7 +170,7 @@ _SUBMODULES: Final = (
     "debug",
     "ops",
 )
-__getattr__ = _face_of(globals())
+__getattr__ = _face_of(globals(), "autograd")
 
 
 def __dir__() -> list[str]:

@@ -72,8 +72,8 @@ def _untried(cl: Any, queue: pyopencl.CommandQueue, c_type: str) -> Probe:
 class Device:
     """One OpenCL device, or the NumPy path: what it is, what it can do, and its queue.
 
-    >>> cpu = nc.get_device("cpu")
-    >>> cpu.kind, cpu.supports_fp64
+    >>> numpy = nc.get_device("numpy")
+    >>> numpy.kind, numpy.supports_fp64
     ('cpu', True)
 
     `str(device)` is its id, which `use_device` takes. Equal only to itself;
@@ -142,7 +142,7 @@ class Device:
             self._describe_opencl(cl_device)
 
     def _describe_numpy(self) -> None:
-        self.id, self.backend, self.kind, self.simulator = "cpu", "numpy", "cpu", False
+        self.id, self.backend, self.kind, self.simulator = "numpy", "numpy", "cpu", False
         self.has_kernels = False
         self.name = self.platform = self.vendor = "NumPy"
         self.driver_version, self.extensions = np.__version__, ()
@@ -177,6 +177,16 @@ class Device:
                     queue = cl.CommandQueue(context, self.cl_device)
                 self.context, self.queue, self._is_open = context, queue, True
         return getattr(self, name)
+
+    @property
+    def type(self) -> str:
+        """PyTorch's word for it: 'cuda' for a GPU, whoever made it, else 'cpu'."""
+        return "cuda" if self.kind == "gpu" else "cpu"
+
+    @property
+    def index(self) -> int | None:
+        """The number in its id; None on the NumPy path."""
+        return int(self.id.partition(":")[2]) if ":" in self.id else None
 
     @property
     def probe(self) -> Probe:

@@ -129,7 +129,7 @@ def all_devices() -> list[Device]:
     """Every usable device: OpenCL in order, each probed, and the NumPy path last.
 
     >>> str(nc.devices()[-1])
-    'cpu'
+    'numpy'
 
     Order: GPU, accelerator, CPU, simulators. The first call may take seconds.
     """
@@ -149,15 +149,17 @@ def opencl_problem() -> str:
 
 
 def get_device(spec: str | Device, index: int | None = None) -> Device:
-    """The device that a spec names; a Device is returned as it is. `nc.device` is the same.
+    """The device that a spec names; a Device is returned as it is. `nc.device` does the same.
 
-    >>> nc.device("cpu").backend
+    >>> nc.device("numpy").backend
     'numpy'
     >>> nc.device("opencl", 0) is nc.device("opencl:0")
     True
 
-    Specs, in any case: 'cpu' (the NumPy path), 'opencl' (the first OpenCL
-    device), 'opencl:<index>', 'opencl:<part of a name or platform>'. Raises
+    Specs, in any case: 'numpy' (the NumPy path), 'opencl' (the first OpenCL device),
+    'opencl:<index>', 'opencl:<part of a name or platform>'. The words of programs that were
+    written for PyTorch, 'cpu', 'cuda', 'mps' and so on, all mean the default device, so that no
+    `device = ...` line of such a program leaves OpenCL; 'cuda:1' is the second GPU. Raises
     DeviceError, which lists those that there are.
     """
     if isinstance(spec, Device):
@@ -167,9 +169,15 @@ def get_device(spec: str | Device, index: int | None = None) -> Device:
     if not isinstance(spec, str):
         raise DeviceError(message("device", f"got {spec!r}", "a spec or a Device", _SPECS))
     word = spec.strip().lower()
-    if word == "cpu":
-        return _table.numpy
     backend, _, part = word.partition(":")
+    if backend in _PYTORCHS and part.strip() in {"", "0"}:
+        return default_device()
+    if word == "numpy":
+        return _table.numpy
+    if backend in _PYTORCHS - {"cpu"}:
+        gpus = [device for device in _table.opencl() if device.kind == "gpu"]
+        if part.isdecimal() and int(part) < len(gpus):
+            return gpus[int(part)]
     if backend != "opencl" or (":" in word and not part.strip()):
         raise _no_device(spec)
     match = _matcher(part.strip())
@@ -177,6 +185,24 @@ def get_device(spec: str | Device, index: int | None = None) -> Device:
         if match(index, device):
             return device
     raise _no_device(spec)
+
+
+class _DeviceType(type):
+    """The type of `nc.device`: a call looks a device up, and every Device is an instance."""
+
+    def __call__(cls, type: str | Device, index: int | None = None) -> Device:
+        return get_device(type, index)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Device)
+
+
+class device(metaclass=_DeviceType):  # noqa: N801 - PyTorch's name
+    """PyTorch's name for the type of devices: `nc.device("cuda")` is `nc.get_device("cuda")`.
+
+    >>> isinstance(nc.default_device(), nc.device), nc.device("cpu") is nc.default_device()
+    (True, True)
+    """
 
 
 def _pickled(device: Device) -> tuple[Callable[[str], Device], tuple[str]]:
@@ -193,13 +219,9 @@ def _matcher(part: str) -> Callable[[int, Device], bool]:
     return lambda _, device: part in device.name.lower() or part in device.platform.lower()
 
 
-#: How PyTorch's users name a GPU.
-_OTHERS: Final = frozenset({"cuda", "gpu", "hip", "mps", "rocm", "xpu"})
-_GPU: Final = (
-    "Write 'opencl': the first GPU whose driver has OpenCL, else a CPU's OpenCL runtime; "
-    "`netcl devices` lists them all"
-)
-_SPECS: Final = "Give 'opencl:<index>', 'opencl:<part of a name>', 'opencl' or 'cpu' (NumPy)"
+#: How programs that were written for PyTorch name a device: they mean the best that there is.
+_PYTORCHS: Final = frozenset({"cpu", "cuda", "hip", "mps", "rocm", "xpu"})
+_SPECS: Final = "Give 'opencl:<index>', 'opencl:<part of a name>', 'opencl' or 'numpy'"
 
 
 def _no_device(spec: str) -> DeviceError:
@@ -208,8 +230,7 @@ def _no_device(spec: str) -> DeviceError:
     if _table.opencl_problem:
         given += f" ({_table.opencl_problem})"
     refused = "; ".join(f"{r.name} of {r.platform}: {r.reason}" for r in _table.rejected)
-    remedy = _GPU if spec.strip().lower().partition(":")[0] in _OTHERS else _SPECS
-    remedy += f". Rejected: {refused}" if refused else ""
+    remedy = _SPECS + (f". Rejected: {refused}" if refused else "")
     return DeviceError(message("device", given, f"one of {there}", remedy))
 
 
@@ -259,7 +280,7 @@ class _Choice:
 def _automatic() -> tuple[Device, str]:
     """The setting's device, else the first GPU, else the first OpenCL CPU, else NumPy."""
     setting = config.get("device")
-    if setting:
+    if setting and setting.strip().lower() not in _PYTORCHS:  # these leave it to the order
         try:
             return get_device(setting), f"the setting NETCL_DEVICE, {setting!r}"
         except DeviceError as error:
@@ -325,12 +346,12 @@ class DeviceScope:
 def use_device(spec: str | Device) -> DeviceScope:
     """Make a device the default, for good or for a block.
 
-    >>> with nc.use_device("cpu"):
+    >>> with nc.use_device("numpy"):
     ...     nc.tensor([1.0]).device
-    <Device cpu: NumPy>
+    <Device numpy: NumPy>
 
-    `use_device("cpu")` alone acts at once on the whole process: on every thread
-    that is not inside a block of its own. `with use_device("cpu") as device:`
+    `use_device("numpy")` alone acts at once on the whole process: on every thread
+    that is not inside a block of its own. `with use_device("numpy") as device:`
     acts on the thread (or asyncio task) that runs the block, and ends with it,
     also by an exception; threads started inside follow the process's choice.
     Between the call and the block's first line other threads may see the

@@ -9,3 +9,13 @@ follows from it, `training` the face of it), which nodes of a trace share a kern
 it `capture`: a block of code as the list of the device's commands, replayed with other inputs
 (`graph_inputs`, `graph_outputs`). Imports `ops` and what lies below it.
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+from netcl_core.plugins.manager import absent
+
+
+def __getattr__(name: str) -> Any:
+    return absent("jit", name, ())

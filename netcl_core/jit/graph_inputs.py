@@ -113,7 +113,7 @@ class GraphInputs:
         if place is None:
             return operand
         given = data[place.number]
-        value = given if isinstance(given, Tensor) else Tensor.from_host(given, get_device("cpu"))
+        value = given if isinstance(given, Tensor) else Tensor.from_host(given, get_device("numpy"))
         return value.alias(operand.shape) if value.shape != operand.shape else value
 
     def settle(self, commands: Sequence[Command], fixed: set[int]) -> None:

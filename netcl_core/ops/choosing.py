@@ -185,6 +185,6 @@ def _nobody(op: str, rows: Iterable[Row], decision: Decision, device: Device | N
             op,
             f"no plugin that offers it can run it on {device!r}: {'; '.join(reasons)}",
             "one that can",
-            "Use the NumPy path with nc.use_device('cpu')",
+            "Use the NumPy path with nc.use_device('numpy')",
         )
     )

@@ -11,11 +11,12 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from netcl_core.arguments import renaming
 from netcl_core.cache import Memo
 from netcl_core.errors import NetclError
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
-from netcl_core.ops.argument_names import renaming
+from netcl_core.ops.in_place import into
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operator_function import CALLS, call_key, deliver, specs_of
 from netcl_core.ops.operators import Operator, several
@@ -47,6 +48,8 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
+            if "out" in kwargs:
+                return into(call, args, kwargs)
             kwargs = renamed(kwargs)
         amp = thread.amp
         if amp is not None and operator.name in amp.policy.ops:  # as a whole

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from netcl_core.arguments import renaming
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import get_device
-from netcl_core.ops.argument_names import renaming
 from netcl_core.ops.composition import composed_call
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operator_function import as_operand
@@ -22,7 +22,7 @@ def call_for(
     operator: Operator, device: Device, given: Sequence[Spec], attrs: Mapping[str, Any]
 ) -> OperatorCall | None:
     """The call that the op would make, None if it calls other ops; raises what it raises."""
-    host = get_device("cpu")  # stand-ins: only shapes and dtypes are looked at
+    host = get_device("numpy")  # stand-ins: only shapes and dtypes are looked at
     tensors = [Tensor.full(spec.shape, 0, spec.dtype, host) for spec in given]
     attrs = renaming(operator.name, operator.signature.parameters)(dict(attrs))
     if operator.function is not None:

@@ -23,6 +23,7 @@ from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import primitive_function
 from netcl_core.plugins.catalogue import how_to_get, providers
 from netcl_core.plugins.kinds import OP_KINDS, SERVING_OPS
+from netcl_core.plugins.manager import not_ported, ported
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.function_call import apply_op, set_fields
 from netcl_core.tape.gradients import move
@@ -112,7 +113,9 @@ def method(name: str) -> Callable[..., Any] | None:
     op = name.removesuffix("_")
     registry.load(SERVING_OPS, op)
     rows = registry.op_rows(op)
-    if not rows or not all(getattr(row.record, "method", True) for row in rows):
+    if not rows:
+        return ported("Tensor", name)  # type: ignore[no-any-return]
+    if not all(getattr(row.record, "method", True) for row in rows):
         return None
     record = rows[0].record
     gathers = isinstance(record, Operator) and _takes_one_more(record.signature)
@@ -140,7 +143,7 @@ def absence(name: str) -> str:
     op = name.removesuffix("_")
     if registry.op_rows(op):
         return f"It is a function: netcl_core.autograd.{op}(...)"
-    return how_to_get(op, *OP_KINDS) or ""
+    return how_to_get(op, *OP_KINDS) or not_ported("Tensor", name)
 
 
 def missing(name: str) -> MissingOpError:
@@ -150,6 +153,10 @@ def missing(name: str) -> MissingOpError:
     if parts:
         given = f"it exists for {parts[0].part_of} alone and is no op of its own"
         return MissingOpError(message(f"netcl_core.autograd.{name}", given, "a public op"))
+    if remedy is None and (why := not_ported("torch", name)):
+        error = MissingOpError(message("netcl_core", f"it has no {name!r}", "", why))
+        error.told = True
+        return error
     if remedy is None:
         close = get_close_matches(name, {*registry.op_names(), *providers(*OP_KINDS)}, 3, 0.75)
         hint = "nc.plugins.list() shows what is installed"
@@ -161,13 +168,26 @@ def missing(name: str) -> MissingOpError:
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_"):
+    return _get(name, "nn.functional")
+
+
+def _get(name: str, place: str) -> Any:
+    """The function of an op, else a further name of PyTorch's at a place."""
+    if name.startswith("__"):
         raise AttributeError(name)
-    return functions[name]
+    try:
+        return functions[name]
+    except MissingOpError:
+        found = ported(place, name)
+        if found is None:
+            raise
+        return found
 
 
-def face_of(names: dict[str, Any]) -> Callable[[str], Any]:
-    """The `__getattr__` of a face: the function of an op.
+def face_of(names: dict[str, Any], place: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a face: the function of an op, else a further name of PyTorch's.
+
+    `place` is where PyTorch has the names of this face.
 
     It is kept among the names of the face until an op comes or goes.
     """
@@ -175,7 +195,7 @@ def face_of(names: dict[str, Any]) -> Callable[[str], Any]:
 
     def get(name: str) -> Any:
         version = registry.version
-        function = __getattr__(name)
+        function = _get(name, place)
         with registry.lock:
             if registry.version == version:  # else a plugin came or went meanwhile
                 names[name] = function

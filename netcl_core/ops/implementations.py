@@ -33,7 +33,7 @@ class Request:
     """What is to be computed where: all that an implementation may base its plan on.
 
     >>> x = nc.Spec((2, 3), "float32")
-    >>> request = ag.Request("total", nc.get_device("cpu"), (x,), (nc.Spec((2,), "float32"),), {})
+    >>> request = ag.Request("total", nc.get_device("numpy"), (x,), (nc.Spec((2,), "float32"),), {})
     >>> request.inputs[0].shape, request.output.shape
     ((2, 3), (2,))
 
@@ -73,8 +73,8 @@ class Requirements:
     """What an implementation needs; empty sets and None mean: anything.
 
     >>> needs = ag.Requirements(device_kinds=("gpu",), dtypes=("float32",))
-    >>> needs.unmet_everywhere(nc.get_device("cpu"))
-    'it needs a gpu, cpu is a cpu'
+    >>> needs.unmet_everywhere(nc.get_device("numpy"))
+    'it needs a gpu, numpy is a cpu'
 
     Args:
         device_kinds: "gpu", "cpu" or "accelerator".

@@ -1,4 +1,4 @@
-"""Changes in place: `x.add_(y)`, `x += y`, `x[index] = y`, `x.copy_(y)`.
+"""Changes in place: `x.add_(y)`, `x += y`, `x[index] = y`, `x.copy_(y)`, `add(x, y, out=z)`.
 
 What shares its memory with others is overwritten where it lies, so that they all show the change;
 a recorded value that shares nothing takes a new buffer, and graphs that read the old one keep it.
@@ -8,13 +8,13 @@ replaced", and every other view is recorded anew as a read of that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import DtypeError, GradientError, ShapeError, message
+from netcl_core.errors import ArgumentError, DtypeError, GradientError, ShapeError, message
 from netcl_core.tape.aliasing import PutCall, ReadCall
 from netcl_core.tape.apply import apply
 from netcl_core.tape.function_call import apply_op
@@ -131,6 +131,25 @@ def former_of(x: Any) -> Any:
 def assign_in_place(x: Any, op: str, other: Any) -> Any:
     """What `x <op>= other` leaves under the name: `x`, changed in place."""
     return change_in_place(x, f"{op}_", lambda old: functions[op](old, other))
+
+
+def into(op: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The result of an op, written into the tensor (or the tuple of them) given as `out`.
+
+    Raises ArgumentError where it has a gradient, as PyTorch does.
+    """
+    out = kwargs.pop("out")
+    found = op(*args, **kwargs)
+    if out is None:
+        return found
+    several = isinstance(out, (tuple, list))
+    for target, value in zip(out, found, strict=True) if several else [(out, found)]:
+        if value.requires_grad or (target.requires_grad and is_grad_enabled()):
+            given = "out= for a result that needs a gradient"
+            remedy = "Leave out= away, or compute under nc.no_grad()"
+            raise ArgumentError(message(op.__name__, given, "values without gradients", remedy))
+        target.value.overwrite(value.value)
+    return out
 
 
 def copy_in_place(x: Any, source: Any) -> Any:

@@ -7,11 +7,12 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from netcl_core.arguments import renaming
 from netcl_core.cache import Memo
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
-from netcl_core.ops.argument_names import renaming
 from netcl_core.ops.implementations import Attrs
+from netcl_core.ops.in_place import into
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.user_errors import MISTAKES, names_an_op, raise_named
@@ -35,6 +36,8 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
+            if "out" in kwargs:
+                return into(call, args, kwargs)
             kwargs = renamed(kwargs)
         try:
             operands, attrs = bind(*args, **kwargs)
@@ -147,8 +150,8 @@ def _spec(operand: Any) -> Spec:
 def as_operand(value: Any, device: Device) -> Any:
     """A Node or Tensor as it is, None as None, host data as a Tensor on the device.
 
-    >>> ag.as_operand([1.0, 2.0], nc.get_device("cpu"))
-    Tensor([1., 2.], shape=(2,), dtype=float32, device=cpu)
+    >>> ag.as_operand([1.0, 2.0], nc.get_device("numpy"))
+    Tensor([1., 2.], shape=(2,), dtype=float32, device=numpy)
     """
     if value is None or isinstance(value, Tensor):
         return value

@@ -47,7 +47,7 @@ class Operator:
 
     >>> twice = ag.Operator("twice", bind=lambda x: ((x,), {}), infer=lambda x: x,
     ...     reference=lambda x: 2 * x, backward=lambda saved, grad: [2 * grad])
-    >>> with nc.use_device("cpu"):
+    >>> with nc.use_device("numpy"):
     ...     twice(nc.tensor([1.0, 2.0])).numpy()
     array([2., 4.], dtype=float32)
 
@@ -183,7 +183,7 @@ class Operator:
                 f"no implementation fits {request.output.dtype} on {request.device!r} "
                 f"(rule: {decision.rule})",
                 "one of: " + ("; ".join(reasons) or "none is registered"),
-                "Use the NumPy path with nc.use_device('cpu')",
+                "Use the NumPy path with nc.use_device('numpy')",
             )
         )
         error.refusals = refusals

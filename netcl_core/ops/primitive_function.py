@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from netcl_core.arguments import renaming
 from netcl_core.cache import Memo
 from netcl_core.codegen.generation import TypedRegion, typed_region, typing_of
 from netcl_core.codegen.lowering import Plan
@@ -22,8 +23,8 @@ from netcl_core.dtypes import category_of_scalar, is_floating
 from netcl_core.errors import ArgumentError, DtypeError, NetclError, message
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
-from netcl_core.ops.argument_names import renaming
 from netcl_core.ops.casting import Casts
+from netcl_core.ops.in_place import into
 from netcl_core.ops.user_errors import MISTAKES, raise_named
 from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.gradients import cast_step
@@ -55,7 +56,12 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         data: Sequence[Any]
-        data, given = (args, kwargs) if record.arity == len(args) else split(args, kwargs)
+        if kwargs and "out" in kwargs:
+            return into(call, args, kwargs)
+        plain = record.arity == len(args) and not kwargs
+        if not plain and "" in record.forms and len(args) + len(kwargs) < (record.arity or 0):
+            return record.forms[""](*args, **kwargs)
+        data, given = (args, kwargs) if plain else split(args, kwargs)
         if given and record.forms and _wants_form(record, given):
             return _by_form(record, data, given)
         attrs = defaults if defaults is not None and not given else record.bind_attrs(given)
@@ -95,7 +101,10 @@ def _aligned(
     @functools.wraps(call)
     def aligned(*args: Any, **kwargs: Any) -> Any:
         data: Sequence[Any]
-        data, given = (args, kwargs) if len(args) == record.arity else split(args, kwargs)
+        if "out" in kwargs:
+            return into(aligned, args, kwargs)
+        plain = len(args) == record.arity and not kwargs
+        data, given = (args, kwargs) if plain else split(args, kwargs)
         if not all(isinstance(x, Tensor) or type(x) in _PLAIN for x in data):
             data = _operands(record.name, data)
         return call(*align(*data), **given)
@@ -157,7 +166,7 @@ def _splitter(record: AutogradPrimitive) -> Callable[..., Any]:
     """What takes a call's arguments apart, where they are not just the operands by position."""
     if record.arity is None:
         return lambda args, kwargs: (args, kwargs)
-    renamed = renaming(record.name, (*(record.inputs or ()), *record.attrs))
+    renamed = renaming(record.name, (*(record.inputs or ()), *record.attrs, *record.forms))
     return lambda args, kwargs: _split(record, args, renamed(kwargs))
 
 

@@ -91,8 +91,8 @@ def why(
 ) -> Explanation:
     """Which provider and implementation of an op is used on a device, and why (print it).
 
-    >>> print(nc.plugins.why("gelu", device="cpu"))
-    gelu in float32 on <Device cpu: NumPy>
+    >>> print(nc.plugins.why("gelu", device="numpy"))
+    gelu in float32 on <Device numpy: NumPy>
     -> primitive gelu (...): used: the only provider
     rule: the only provider
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from netcl_core.plugins.finder import unlocked
     from netcl_core.plugins.loading import load_installed
     from netcl_core.plugins.manager import (
+        absent,
         add_templates,
         doctor_checks,
         list,
@@ -35,6 +36,7 @@ _NAMES: Final = {
     "Explanation": "netcl_core.ops.why",
     "Plugin": "netcl_core.plugins.plugin",
     "PluginWarning": "netcl_core.errors",
+    "absent": "netcl_core.plugins.manager",
     "add_templates": "netcl_core.plugins.manager",
     "doctor_checks": "netcl_core.plugins.manager",
     "list": "netcl_core.plugins.manager",
@@ -51,6 +53,7 @@ __all__ = [
     "Explanation",
     "Plugin",
     "PluginWarning",
+    "absent",
     "add_templates",
     "doctor_checks",
     "list",

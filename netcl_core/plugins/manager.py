@@ -12,7 +12,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from netcl_core.errors import MissingNamespaceError, message, plain
+from netcl_core.errors import (
+    MissingNamespaceError,
+    message,
+    missing_name,
+    plain,
+    told_absent,
+)
 from netcl_core.plugins import loading
 from netcl_core.plugins.catalogue import how_to_get
 from netcl_core.plugins.finder import finder, unlocked
@@ -75,6 +81,45 @@ def namespace(name: str, who: str = "") -> ModuleType:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
     given = f"no installed plugin provides {f'the namespace {name}' if who else 'this namespace'}"
     raise MissingNamespaceError(message(who or f"netcl_core.{name}", given, "", remedy))
+
+
+def ported(place: str, name: str) -> Any:
+    """What a name of PyTorch's is, by the namespace `port` if that is installed; else None.
+
+    `place` is `torch`, `Tensor`, or a module's path below torch.
+    """
+    found = port()
+    return None if found is None else found.find(place, name)
+
+
+def not_ported(place: str, name: str) -> str:
+    """What to write for a name of PyTorch's that is not there; empty where nobody knows."""
+    found = port()
+    return "" if found is None else str(found.reason(place, name))
+
+
+def port() -> Any:
+    """The namespace `port`, or None where no plugin brings it."""
+    row = registry.find("namespace", "port")
+    return None if row is None else importlib.import_module(row.record.module)
+
+
+def absent(place: str, name: str, known: Iterable[str]) -> Any:
+    """A name that a namespace does not have itself: its `__getattr__` returns this.
+
+    >>> nc.plugins.absent("nn", "modules", ()) is nc.nn
+    True
+
+    Raises MissingNameError, with what to write instead where that is known.
+    """
+    if name.startswith("__"):
+        raise AttributeError(name)
+    found = ported(place, name)
+    if found is not None:
+        return found
+    who = "netcl_core" + f".{place.removeprefix('utils.')}" * (place != "torch")
+    why = not_ported(place, name)
+    raise told_absent(who, name, why) if why else missing_name(who, name, known)
 
 
 def doctor_checks() -> Sequence[tuple[str, bool, str]]:

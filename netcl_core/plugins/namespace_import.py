@@ -5,10 +5,14 @@ A module among a namespace's names is found as well: `import netcl_core.nn.funct
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Final, final
+
+from netcl_core.errors import MissingNamespaceError
 
 _PREFIX: Final = "netcl_core."
 
@@ -32,6 +36,34 @@ class NamespaceLoader:
 
 
 @final
+class IntroducingFinder:
+    """Asked before all others: calls a function once a module of another package is imported."""
+
+    def __init__(self, module: str, introduce: Callable[[], None]) -> None:
+        self._module = module
+        self._introduce = introduce
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec that others find, whose loader calls the function; None for other modules."""
+        if fullname != self._module:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            execute = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                self._introduce()
+
+            loader.exec_module = exec_module
+        return spec
+
+
+@final
 class NamespaceFinder:
     """Asked after the import system's own finders, since a namespace is no file of this package.
 
@@ -45,7 +77,10 @@ class NamespaceFinder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of a namespace; None for every other module."""
+        """The spec of a namespace; None for every other module.
+
+        Raises MissingNamespaceError for a module of PyTorch's with what to import instead.
+        """
         name = fullname.removeprefix(_PREFIX)
         first, *below = name.split(".")
         if name == fullname or name.startswith("_"):
@@ -54,7 +89,9 @@ class NamespaceFinder:
             found: Any = self._find(first)
             for each in below:
                 found = getattr(found, each)
-        except AttributeError:
+        except AttributeError as error:
+            if getattr(error, "told", False):  # what to write instead
+                raise MissingNamespaceError(str(error)) from None
             return None
         if not isinstance(found, ModuleType):
             return None

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final, final
 
+from netcl_core.arguments import lenient
 from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.region import Region, Signature
@@ -67,6 +68,7 @@ def _whole(spread: Spread) -> Any:
 RECORDING: Final = _Recording()
 
 
+@lenient
 def grad(
     outputs: Any,
     inputs: Any,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any, final
 
+from netcl_core.arguments import lenient
 from netcl_core.tape.dot import dot
 from netcl_core.tape.node import Node, leaf_node, next_number
 from netcl_core.tape.recorded import recorded_graph
@@ -154,6 +155,7 @@ def tensor(data: Any, requires_grad: bool = False) -> Node:
     return leaf_node(value)
 
 
+@lenient
 def backward(loss: Any, grad: Any = None, retain_graph: bool = False) -> None:
     """Add the gradient of `loss` to `grad` of every leaf that it was computed from.
 

@@ -261,7 +261,7 @@ watch(_refuse_data)
 def random_state(device: Device) -> Any:
     """A fresh state for one kernel: int64 of shape (2,), the seed and a number never used before.
 
-    >>> nc.random_state(nc.get_device("cpu")).shape
+    >>> nc.random_state(nc.get_device("numpy")).shape
     (2,)
 
     Kernels that share a state see the same random bits (a gradient and its forward). While a

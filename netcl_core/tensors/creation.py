@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from netcl_core.arguments import is_foreign, lenient
 from netcl_core.dtypes import DTYPES, dtype_name
 from netcl_core.errors import ArgumentError, AttributeValueError, message
 from netcl_core.hardware.device import Device
@@ -23,20 +24,26 @@ full: Final = Tensor.full
 empty: Final = Tensor.empty
 
 
-def tensor(array_like: Any, *args: Any, **kwargs: Any) -> Tensor:
+@lenient
+def tensor(
+    data: Any,
+    device: str | Device | None = None,
+    dtype: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A tensor with a copy of host data, or of another tensor's: `Tensor.from_host`.
 
-    >>> nc.tensor([[1, 2], [3, 4]], device="cpu")
+    >>> nc.tensor([[1, 2], [3, 4]], device="numpy")
     Tensor([[1, 2],
-            [3, 4]], shape=(2, 2), dtype=int64, device=cpu)
+            [3, 4]], shape=(2, 2), dtype=int64, device=numpy)
     """
-    return Tensor.from_host(array_like, *args, **kwargs)
+    return Tensor.from_host(data, device, dtype, requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: str | Device | None = None) -> Any:
     """A tensor or node as it is, if it has the dtype and the device; else host data as a tensor.
 
-    >>> x = nc.zeros(2, device="cpu")
+    >>> x = nc.zeros(2, device="numpy")
     >>> nc.as_tensor(x) is x
     True
     """
@@ -46,18 +53,19 @@ def as_tensor(data: Any, dtype: Any = None, device: str | Device | None = None) 
     return moved if dtype is None else moved.astype(dtype)
 
 
-def from_numpy(array: Any) -> Tensor:
+def from_numpy(ndarray: Any) -> Tensor:
     """A tensor with a copy of a NumPy array; PyTorch's shares the memory, which no device can.
 
     >>> nc.from_numpy(np.ones(2)).dtype
     'float64'
     """
-    if not isinstance(array, np.ndarray):
-        given = f"a {type(array).__name__}"
+    if not isinstance(ndarray, np.ndarray):
+        given = f"a {type(ndarray).__name__}"
         raise ArgumentError(message("from_numpy", given, "a NumPy array", "Use nc.tensor"))
-    return Tensor.from_host(array)
+    return Tensor.from_host(ndarray)
 
 
+@lenient
 def arange(
     start: float,
     end: float | None = None,
@@ -97,6 +105,7 @@ def arange(
     return Tensor.from_host(values, device, name, requires_grad)
 
 
+@lenient
 def linspace(
     start: float,
     end: float,
@@ -116,6 +125,7 @@ def linspace(
     return Tensor.from_host(values, device, dtype or "float32", requires_grad)
 
 
+@lenient
 def eye(
     n: int,
     m: int | None = None,
@@ -171,7 +181,11 @@ def empty_like(input: Any, **options: Any) -> Tensor:
 
 
 def _alike(input: Any, options: dict[str, Any]) -> dict[str, Any]:
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {
+        name: value
+        for name, value in options.items()
+        if value is not None and not is_foreign("like", name, value)
+    }
     return {"dtype": input.dtype, "device": input.device, **given}
 
 

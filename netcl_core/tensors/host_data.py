@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from netcl_core.arguments import is_foreign
 from netcl_core.dtypes import DTYPES, dtype_name, is_floating
 from netcl_core.errors import ArgumentError, DtypeError, ShapeError, message
 from netcl_core.hardware.device import Device
@@ -75,7 +76,12 @@ def split_sizes(
         if name in options:
             raise ArgumentError(message(who, f"{name!r} given twice", "one value"))
         options[name] = value
-    return normalize_shape(options.pop("shape", shape)), options
+    size = options.pop("size", options.pop("shape", shape))
+    return normalize_shape(size), {
+        name: value
+        for name, value in options.items()
+        if name in rest or not is_foreign(who, name, value)
+    }
 
 
 def _is_scalar(value: Any) -> bool:
@@ -106,6 +112,6 @@ def check_dtype(name: str, device: Device) -> None:
                 str(device),
                 "it has no float64 (cl_khr_fp64)",
                 "float32, float16 or bfloat16 here",
-                "Convert with astype('float32'), or use another device: 'cpu' has float64",
+                "Convert with astype('float32'), or use another device: 'numpy' has float64",
             )
         )

@@ -12,7 +12,7 @@ from netcl_core.tensors.tensor import Tensor
 def on_host(run: Callable[..., None], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
     """`run(arrays, *targets)`: the inputs and outputs, at least one, as NumPy arrays.
 
-    >>> x, y = nc.tensor([1.0, 2.0], "cpu"), nc.tensor([5.0, 5.0], "cpu")
+    >>> x, y = nc.tensor([1.0, 2.0], "numpy"), nc.tensor([5.0, 5.0], "numpy")
     >>> def add_to(given, target):
     ...     target += given[0]
     >>> nc.on_host(add_to, [x], [y])

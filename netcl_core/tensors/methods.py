@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from netcl_core.arguments import lenient
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import get_device
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.geometry import Geometry, dense
+from netcl_core.tensors.samplers import SAMPLERS
 
 
 def _cast(dtype: str) -> Callable[[Any], Any]:
@@ -21,6 +23,7 @@ def _cast(dtype: str) -> Callable[[Any], Any]:
     return cast
 
 
+@lenient
 def device_and_dtype(*given: Any, device: Any = None, dtype: Any = None) -> tuple[Any, Any]:
     """The device and the dtype (or None) that `x.to(...)` was asked for.
 
@@ -70,6 +73,7 @@ def _is_contiguous(x: Any, memory_format: Any = None) -> bool:
     return x.value.geometry is None or _geometry(x).is_contiguous
 
 
+@lenient
 def _contiguous(x: Any, memory_format: Any = None) -> Any:
     """Itself if its elements lie next to each other in C order, else a copy."""
     return x if _is_contiguous(x) else _clone(x)
@@ -84,6 +88,7 @@ def _data_ptr(x: Any) -> int:
     return int(start + _geometry(x).offset * DTYPES[x.dtype].itemsize)
 
 
+@lenient
 def _clone(x: Any) -> Any:
     """A copy with a buffer of its own, through which gradients flow."""
     return functions["clone"](x)
@@ -156,7 +161,7 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "element_size": lambda x: DTYPES[x.dtype].itemsize,
     "expand_as": _shaped_as("expand"),
     "fill_": _fill,
-    "is_contiguous": _is_contiguous,
+    "is_contiguous": lenient(_is_contiguous),
     "is_floating_point": lambda x: DTYPES[x.dtype].floating,
     "nelement": lambda x: int(x.size),
     "numel": lambda x: int(x.size),
@@ -174,4 +179,5 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "view_as": _shaped_as("reshape"),
     "where": _where,
     "zero_": _zero,
+    **SAMPLERS,
 }

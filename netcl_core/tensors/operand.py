@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
+from netcl_core.arguments import lenient
 from netcl_core.dtypes import DTYPES, widened
 from netcl_core.errors import MissingNameError, ShapeError, message, missing_name
 from netcl_core.hardware.device import Device
@@ -20,6 +21,7 @@ from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array, Shape
 from netcl_core.tensors.methods import METHODS, device_and_dtype
+from netcl_core.tensors.suspects import look
 
 #: Told before the host reads a tensor's data or notes a change of it.
 _watchers: Final[list[Callable[[], None]]] = []
@@ -131,6 +133,8 @@ class Operand(metaclass=OperandType):
             if name.startswith("_"):
                 raise AttributeError(f"{who!r} object has no attribute {name!r}")
             method = METHODS.get(name) or functions.method(name)
+            if isinstance(method, property):
+                return method.__get__(self)
             if method is not None:
                 return MethodType(method, self)
             why = functions.why_no_method(name)
@@ -189,6 +193,7 @@ class Operand(metaclass=OperandType):
         buffer, dtype = value.buffer, DTYPES[value.dtype]
         told()
         flat = stream_of(value.device).download(buffer, self.size, dtype)
+        look(flat)
         return flat.reshape(value.shape)
 
     numpy = to_host
@@ -254,6 +259,7 @@ class Operand(metaclass=OperandType):
         facts = [f"shape={self.shape}", f"dtype={self.dtype}", f"device={self.device}"]
         return [*facts, "requires_grad=True"] if self.requires_grad else facts
 
+    @lenient
     def backward(
         self, grad: Any = None, retain_graph: bool | None = None, *, gradient: Any = None
     ) -> None:
@@ -299,18 +305,20 @@ class Operand(metaclass=OperandType):
     def to(self, *target: Any, **options: Any) -> Any:
         """The values on another device, in another dtype, or both; itself if it is so already.
 
-        >>> nc.ones(2, device="cpu").to("float16").dtype
+        >>> nc.ones(2, device="numpy").to("float16").dtype
         'float16'
 
         Args:
             target: A device, a dtype, or another tensor, whose device and dtype are meant.
-            options: `device=` and `dtype=`.
+            options: `device=` and `dtype=`; `copy=True` for a tensor of its own in any case.
 
         Differentiable: gradients go back the same way.
         """
+        copy = options.pop("copy", False)
         device, dtype = device_and_dtype(*target, **options)
         moved = self if device is None else functions["to_device"](self, device)
-        return moved if dtype is None else moved.astype(dtype)
+        found = moved if dtype is None else moved.astype(dtype)
+        return functions["clone"](self) if copy and found is self else found
 
     def reshape(self, *shape: Any) -> Any:
         """The same elements in another shape: `reshape(2, 3)` or `reshape((2, 3))`."""

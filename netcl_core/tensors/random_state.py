@@ -43,8 +43,8 @@ class _Process:
 _process = _Process(int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
 
-def manual_seed(n: int) -> None:
-    """Start all random numbers of this process anew from a seed, 0 <= n < 2^63.
+def manual_seed(seed: int) -> None:
+    """Start all random numbers of this process anew from a seed, 0 <= seed < 2^63.
 
     >>> nc.manual_seed(0)
     >>> first = nc.host_generator().integers(100)
@@ -53,11 +53,11 @@ def manual_seed(n: int) -> None:
     True
     """
     global _process
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 0 <= n < 2**63:
-        raise AttributeValueError(message("manual_seed", f"{n!r}", "an int, 0 <= n < 2**63"))
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        raise AttributeValueError(message("manual_seed", f"{seed!r}", "an int, 0 <= seed < 2**63"))
     with _lock:
-        _process = _Process(int(n))
-    on_replay(partial(manual_seed, n))
+        _process = _Process(int(seed))
+    on_replay(partial(manual_seed, seed))
 
 
 def get_rng_state() -> Tensor:

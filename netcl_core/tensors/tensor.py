@@ -10,6 +10,7 @@ import weakref
 from operator import attrgetter
 from typing import Any, Final, final
 
+from netcl_core.arguments import lenient
 from netcl_core.dtypes import DTYPES, dtype_name
 from netcl_core.errors import (
     ArgumentError,
@@ -42,9 +43,9 @@ _OPTIONS: Final = ("dtype", "device", "requires_grad")
 class Tensor(Operand):
     """An N-dimensional array of one dtype on one device.
 
-    >>> x = nc.Tensor.zeros((2, 3), "float16", "cpu")
+    >>> x = nc.Tensor.zeros((2, 3), "float16", "numpy")
     >>> x.shape, x.dtype, str(x.device), x.requires_grad
-    ((2, 3), 'float16', 'cpu', False)
+    ((2, 3), 'float16', 'numpy', False)
 
     `requires_grad` marks a leaf: `backward` leaves its gradient in `grad`, as a Tensor; a recorded
     gradient that is assigned stays a Node and can be differentiated. Two tensors may share their
@@ -76,7 +77,12 @@ class Tensor(Operand):
     device: Device
     geometry: Geometry | None = None
 
-    def __init__(self, buffer: Any, shape: Shape, dtype: str, device: Device) -> None:
+    def __init__(
+        self, buffer: Any = (), shape: Any = None, dtype: Any = None, device: Any = None, *more: int
+    ) -> None:
+        if shape.__class__ is not tuple:  # as PyTorch's users write it: Tensor(2, 3), Tensor([1.0])
+            like = Tensor._of_old((buffer, shape, dtype, device, *more))
+            buffer, shape, dtype, device = like.buffer, like.shape, like.dtype, like.device
         self.buffer = buffer
         self._describe(shape, dtype, device)
 
@@ -93,6 +99,14 @@ class Tensor(Operand):
         self._version = 0
         self._range: tuple[int, int, int] | None = None
         self.arrivals = 0
+
+    @staticmethod
+    def _of_old(given: tuple[Any, ...]) -> Tensor:
+        """A float32 tensor of sizes, uninitialised, or of data."""
+        sizes = [each for each in given if each is not None]
+        if all(isinstance(each, int) for each in sizes):
+            return Tensor.empty(tuple(sizes))
+        return Tensor.from_host(sizes[0], dtype="float32")
 
     @property
     def value(self) -> Tensor:
@@ -183,6 +197,7 @@ class Tensor(Operand):
         return Tensor(buffer, shape, name, target).requires_grad_(requires_grad)
 
     @classmethod
+    @lenient
     def full(
         cls,
         shape: Any,

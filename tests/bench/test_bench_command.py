@@ -35,7 +35,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
 
     def call(*words: str) -> Result:
-        fixed = ("--device", "cpu", "--peers", "numpy", "--budget", "1e-4")
+        fixed = ("--device", "numpy", "--peers", "numpy", "--budget", "1e-4")
         return CliRunner().invoke(command, [*fixed, *words])
 
     return call

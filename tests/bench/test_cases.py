@@ -19,7 +19,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import nn, optim
 
-CPU = nc.get_device("cpu")
+CPU = nc.get_device("numpy")
 FORMS = {
     "netcl": lambda ag, x, w: ag.sigmoid(x) * w,
     "torch": lambda torch, x, w: torch.sigmoid(x) * w,

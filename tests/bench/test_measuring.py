@@ -19,7 +19,7 @@ import netcl_core as nc
 def run(case: Case, clock: fakes.Clock, absent: dict[str, str] | None = None) -> Result:
     peers = fakes.peers_of(clock, mine=True, other=False, third=False)
     given = absent or dict.fromkeys(peers, "")
-    return run_case("item", case, nc.get_device("cpu"), given, 1.0, peers=peers, clock=clock)
+    return run_case("item", case, nc.get_device("numpy"), given, 1.0, peers=peers, clock=clock)
 
 
 # -- time --------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from harness.running import off_by
 
 import netcl_core as nc
 
-CPU = nc.get_device("cpu")
+CPU = nc.get_device("numpy")
 
 
 @cache

@@ -6,7 +6,7 @@ import torch
 
 def main():
     placed = torch.tensor([1, 2], device=torch.device("cpu"))
-    assert str(placed.to("cpu").device) == "cpu" and placed.device == torch.device("cpu")
+    assert placed.to("cpu").device == placed.device == torch.device("cpu")
     table = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     found = [float(table.size(0)), float(table.shape[1]), float(table.ndim)]
     found.append(float(table.dtype == torch.float32))

@@ -214,7 +214,7 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=2000)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="numpy")
     parser.add_argument("--part", default="0/1", help="k/n: every n-th op")
     given = parser.parse_args()
     part, parts = map(int, given.part.split("/"))

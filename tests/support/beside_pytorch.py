@@ -1,20 +1,17 @@
 """What is as in PyTorch, what differs and why, what is absent: the table that a test goes by.
 
 The page docs/from-pytorch.md is made of it. A difference is a line of code which both libraries
-run, with what each gives; the names are those of PyTorch 2.13, in `pytorch_names.json`.
+run, with what each gives; the names are those of netcl-plugin-port's `pytorch.txt`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-
-NAMES = Path(__file__).with_name("pytorch_names.json")
+from netcl_plugin_port.absent import ANY, OTHERS, pytorchs, reason
 
 
 class Difference(NamedTuple):
@@ -70,10 +67,11 @@ DIFFERENCES = (
         "it is a copy, so nothing can be lost; `detach()` before it changes nothing",
     ),
     Difference(
-        "torch.device('cuda')",
-        "device(type='cuda')",
-        "DeviceError",
-        "write `'opencl'`; and `'cpu'` is NumPy's path, not the default: leave the device out",
+        "torch.zeros(2, device='cpu').device",
+        "device(type='cpu')",
+        "<Device numpy: NumPy>",
+        "`'cpu'`, `'cuda'` and `'mps'` all mean the default OpenCL device, whose type is `'cuda'` "
+        "where it is a GPU; NumPy's path is `'numpy'`",
     ),
     Difference(
         "type(torch.autograd.grad((x := torch.ones(1, requires_grad=True)) * 2, x)).__name__",
@@ -121,7 +119,7 @@ DIFFERENCES = (
     Difference(
         "repr(torch.ones(2))",
         "'tensor([1., 1.])'",
-        "'Tensor([1., 1.], shape=(2,), dtype=float32, device=cpu)'",
+        "'Tensor([1., 1.], shape=(2,), dtype=float32, device=numpy)'",
         "shape, dtype and device are what one looks for",
     ),
     Difference(
@@ -138,24 +136,41 @@ DIFFERENCES = (
     ),
 )
 
-#: Where a name is looked for, and what it is called on the page.
+#: What each place of `pytorch.txt` is called on the page.
 PLACES = {
-    "nn": "layers of `torch.nn`",
-    "nn.functional": "functions of `torch.nn.functional`",
-    "nn.init": "of `torch.nn.init`",
-    "optim": "optimizers",
-    "optim.lr_scheduler": "schedules",
-    "utils.data": "of `torch.utils.data`",
-    "torch": "functions of `torch`",
-    "Tensor": "methods of a tensor",
+    "torch": "`torch`",
+    "Tensor": "a tensor's methods and properties",
+    "nn": "`torch.nn`",
+    "nn.functional": "`torch.nn.functional`",
+    "nn.init": "`torch.nn.init`",
+    "nn.utils": "`torch.nn.utils`",
+    "nn.utils.rnn": "`torch.nn.utils.rnn`",
+    "optim": "`torch.optim`",
+    "optim.lr_scheduler": "`torch.optim.lr_scheduler`",
+    "utils.data": "`torch.utils.data`",
+    "amp": "`torch.amp`",
+    "autograd": "`torch.autograd`",
+    "cuda": "`torch.cuda`",
 }
-
-
-@cache
-def names() -> dict[str, list[str]]:
-    """PyTorch's public names by their place."""
-    found: dict[str, list[str]] = json.loads(NAMES.read_text(encoding="utf-8"))
-    return found
+#: Names that are taken and change nothing: what they ask for is so anyway.
+IGNORED = frozenset(
+    {
+        "contiguous",
+        "pin_memory",
+        "record_stream",
+        "share_memory_",
+        "is_contiguous",
+        "empty_cache",
+        "init",
+        "ipc_collect",
+        "set_float32_matmul_precision",
+        "set_num_interop_threads",
+        "set_num_threads",
+        "set_printoptions",
+        "set_warn_always",
+        "use_deterministic_algorithms",
+    }
+)
 
 
 def place(library: Any, name: str) -> Any:
@@ -163,7 +178,7 @@ def place(library: Any, name: str) -> Any:
     if name == "torch":
         return library
     if name == "Tensor":
-        return library.ones(2)
+        return library.ones(2, 2)
     for each in name.split("."):
         library = getattr(library, each)
     return library
@@ -187,24 +202,44 @@ def differences() -> Iterator[str]:
         yield f"| `{each.code}` | {theirs} | {ours} | {each.why} |"
 
 
+@cache
+def table(library: Any) -> dict[str, dict[str, list[str]]]:
+    """PyTorch's names by their place: `offered`, `ignored`, and those that a sentence is for."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for name in PLACES:
+        where, rows = place(library, name), found.setdefault(name, {})
+        for each in pytorchs()[name]:
+            said = "ignored" if each in IGNORED else "offered"
+            state = said if hasattr(where, each) else reason(name, each)
+            rows.setdefault(state, []).append(each)
+    return found
+
+
+def listed(library: Any) -> dict[str, dict[str, str]]:
+    """The table with the names of each state as one text."""
+    return {
+        PLACES[name].strip("`"): {state: " ".join(names) for state, names in rows.items()}
+        for name, rows in table(library).items()
+    }
+
+
 def here(library: Any) -> Iterator[str]:
     """How many of PyTorch's names there are, by place."""
-    yield "| of PyTorch's | here | of |"
-    yield "|---|---|---|"
+    general = {ANY, *OTHERS.values()}
+    yield "| names of | offered | ignored | refused: another way is told | absent so far |"
+    yield "|---|---|---|---|---|"
     for name, title in PLACES.items():
-        lacking = absent(library, name)
-        yield f"| {title} | {len(names()[name]) - len(lacking)} | {len(names()[name])} |"
-
-
-def absent(library: Any, name: str) -> list[str]:
-    """The names of a place that a library does not have."""
-    where = place(library, name)
-    return [each for each in names()[name] if not hasattr(where, each)]
+        counts = dict.fromkeys(("offered", "ignored", "refused", "absent"), 0)
+        for state, names in table(library)[name].items():
+            kind = "absent" if state in general else state if state in counts else "refused"
+            counts[kind] += len(names)
+        yield f"| {title} | {' | '.join(str(each) for each in counts.values())} |"
 
 
 def absences(library: Any) -> Iterator[str]:
-    """What is not there, by place."""
-    for name, title in PLACES.items():
-        lacking = absent(library, name)
-        if lacking:
-            yield f"- {title}: {' '.join(lacking)}"
+    """What is not there so far, and has no other way: layers, functions, optimizers."""
+    for name in ("nn", "nn.functional", "optim", "torch", "Tensor"):
+        general = table(library)[name].get(OTHERS.get(name, ANY), [])
+        others = set(table(library)["torch"].get(ANY, ())) if name == "Tensor" else set()
+        names = [each for each in general if each.rstrip("_") not in others]
+        yield f"- {PLACES[name]}: {' '.join(names)}"

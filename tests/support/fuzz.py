@@ -1,4 +1,4 @@
-"""The long run of the differential fuzzer: `python tests/support/fuzz.py 10000 --device cpu`.
+"""The long run of the differential fuzzer: `python tests/support/fuzz.py 10000 --device numpy`.
 
 Every program has a seed of its own, so that a run splits into processes and any program can
 be made again. Prints each mismatch as a small program, then how much was compared.
@@ -94,7 +94,7 @@ def run(seeds: range, device: str) -> Totals:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int, nargs="?", default=1000, help="how many programs")
-    parser.add_argument("--device", default="cpu", help="as for use_device")
+    parser.add_argument("--device", default="numpy", help="as for use_device")
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
     parser.add_argument("--processes", type=int, default=1)
     args = parser.parse_args()

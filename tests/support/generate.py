@@ -266,6 +266,8 @@ def wanted() -> dict[Path, str]:
     files = {
         ROOT / CATALOGUE: json.dumps(manifests.catalogue(), indent=1) + "\n",
         ROOT / SCHEMA: json.dumps(manifest_schema(), indent=1) + "\n",
+        ROOT / "docs" / "pytorch-names.json": json.dumps(beside_pytorch.listed(nc), indent=1)
+        + "\n",
         **{RECORDS / f"{name}.svg": svg(each) for name, each in last_records(RECORDS).items()},
     }
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:

@@ -23,7 +23,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
         said = [ag.shared_op(1.0).item(), nc.plugins.why("shared_op").rules]
 print(json.dumps([*said, [str(each.message) for each in caught]]))
 """
@@ -65,5 +65,5 @@ class Site:
         return int(value), rules, warned
 
     def command(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        main = ("-W", "error", "-m", "netcl_core.cli.start", "plugins", "lock", "--device", "cpu")
+        main = ("-W", "error", "-m", "netcl_core.cli.start", "plugins", "lock", "--device", "numpy")
         return self.run(*main, *words, **variables)

@@ -199,7 +199,7 @@ way("", "another cache of the user")(
     lambda place: {"XDG_CACHE_HOME": str(place.home / "elsewhere"), "NETCL_CACHE_DIR": ""}
 )
 _sets("", "measuring on first use", NETCL_TUNING="first-use")
-_sets("", "another device by default", NETCL_DEVICE="cpu")
+_sets("", "another device by default", NETCL_DEVICE="numpy")
 _sets("", "no search for runtimes", NETCL_ICD_DISCOVERY="0")
 _sets("", "other hashes", PYTHONHASHSEED="7")
 _writes("", "a choice in pyproject.toml", "work/pyproject.toml",

@@ -70,7 +70,7 @@ from netcl_core.plugins.commands import command_providers
 from netcl_core.plugins.kinds import REGISTERED
 from netcl_core.plugins.registry import registry
 warnings.simplefilter("ignore")
-with nc.use_device("cpu"):
+with nc.use_device("numpy"):
     ops = [ag.shared_op, ag.relu, ag.t_op, ag.s_op]
     values = [op(x).item() for op in ops for x in (-1.0, 1.0)]
     compiled = ag.jit_compile(lambda x: ag.shared_op(ag.relu(x)))
@@ -123,7 +123,7 @@ class Place(Site):
 
     def lock_it(self) -> None:
         """Write the lock file; the plugin of the command is not installed itself."""
-        code = "from netcl_plugin_tools.lock.run import run\nrun(False, None, ['cpu'], False)"
+        code = "from netcl_plugin_tools.lock.run import run\nrun(False, None, ['numpy'], False)"
         written = self.run("-c", code)
         assert written.returncode == 0, written.stderr
 

@@ -21,7 +21,7 @@ def device(request: pytest.FixtureRequest) -> Any:
         yield chosen
 
 
-@pytest.fixture(params=[nc.get_device("cpu"), *OPENCL[:1]], ids=str)
+@pytest.fixture(params=[nc.get_device("numpy"), *OPENCL[:1]], ids=str)
 def either(request: pytest.FixtureRequest) -> Any:
     with nc.use_device(request.param) as chosen:
         yield chosen

@@ -127,7 +127,7 @@ TURN = st.tuples(
 @given(st.lists(TURN, max_size=14))
 def test_graphs_and_eager_steps_in_any_order(turns: list[tuple[str, bool, str]]) -> None:
     """Two graphs (another batch each) and eager steps share parameters, optimizer and scaler."""
-    with nc.use_device(OPENCL[0] if OPENCL else "cpu"):
+    with nc.use_device(OPENCL[0] if OPENCL else "numpy"):
         eager, twin = Training("Adam", {"lr": 0.05}), Training("Adam", {"lr": 0.05})
         graphs = {}
         for name, rows in (("long", 2), ("short", 1)):
@@ -297,7 +297,7 @@ def test_what_cannot_be_captured(device: Device) -> None:
 def test_one_device_in_a_capture() -> None:
     if not OPENCL:
         pytest.skip("no OpenCL device")
-    homes = [nc.get_device("cpu"), OPENCL[0]]
+    homes = [nc.get_device("numpy"), OPENCL[0]]
     tensors = [nc.Tensor.ones((3,), device=home, requires_grad=True) for home in homes]
     scaler = amp.GradScaler()
 
@@ -317,7 +317,7 @@ def test_one_scaler_and_graphs_on_two_devices() -> None:
         pytest.skip("no OpenCL device")
     scaler = amp.GradScaler(2.0**20)
     graphs = []
-    for home in (nc.get_device("cpu"), OPENCL[0]):
+    for home in (nc.get_device("numpy"), OPENCL[0]):
         w = nc.Tensor.ones((3,), device=home, requires_grad=True)
         optimizer = optim.SGD([w], lr=0.0)
 

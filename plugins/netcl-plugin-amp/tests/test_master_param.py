@@ -36,12 +36,12 @@ def test_a_16_bit_parameter(device: Any, shape: Any, requires_grad: bool, dtype:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_wide_parameter_is_its_own_master(dtype: str) -> None:
-    param: Any = nc.tensor(np.ones(3, dtype), "cpu", requires_grad=True)
+    param: Any = nc.tensor(np.ones(3, dtype), "numpy", requires_grad=True)
     assert amp.master_param(param) is param and param._model_param is param
 
 
 def test_frozen_is_preserved() -> None:
-    param: Any = nc.tensor(np.ones(3, np.float16), "cpu")
+    param: Any = nc.tensor(np.ones(3, np.float16), "numpy")
     assert param._frozen is False and param._model_param is None
     param._frozen = True
     assert amp.master_param(param)._frozen is True  # type: ignore[attr-defined]
@@ -49,7 +49,7 @@ def test_frozen_is_preserved() -> None:
 
 def test_the_documented_round_trip() -> None:
     """A parameter of a module, updated in float32 by hand, and copied back."""
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
         layer = nn.Parameter(nc.tensor(np.ones(3, np.float16)))
         master: Any = amp.master_param(ag.tensor(layer))
         for _ in range(100):
@@ -59,7 +59,7 @@ def test_the_documented_round_trip() -> None:
 
 
 def test_nothing_outlives_its_tensor() -> None:
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
         for dtype in (np.float16, np.float32):
             param: Any = nc.tensor(np.ones(3, dtype))
             master: Any = amp.master_param(param)
@@ -77,4 +77,4 @@ def test_mistakes() -> None:
     with pytest.raises(ArgumentError, match="master_param: a list; expected a parameter"):
         amp.master_param([])
     with pytest.raises(DtypeError, match="a int64 tensor; expected a floating dtype"):
-        amp.master_param(nc.tensor([1], "cpu"))
+        amp.master_param(nc.tensor([1], "numpy"))

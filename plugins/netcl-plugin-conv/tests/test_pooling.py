@@ -29,7 +29,7 @@ torch = pytest.importorskip("torch")
 OPENCL = [device for device in usable_devices() if device.backend == "opencl"]
 EVERY = usable_devices()
 #: One device and NumPy for shapes drawn at random: each kernel shape builds a program.
-ANY = [*OPENCL[:1], nc.get_device("cpu")]
+ANY = [*OPENCL[:1], nc.get_device("numpy")]
 RANDOM = np.random.default_rng(4)
 DRAWN = settings(max_examples=examples(10), deadline=None,
                  suppress_health_check=list(HealthCheck))  # fmt: skip

@@ -63,7 +63,7 @@ def test_batches_are_tensors_on_the_default_device(
             assert isinstance(rows, nc.Tensor) and rows.device is labels.device is device
             assert (rows.dtype, labels.dtype) == ("float32", "int64")
             np.testing.assert_array_equal(rows.to_host()[:, 0], 2 * labels.to_host())
-    elsewhere = data.DataLoader(numbers(), 4, device="cpu")
+    elsewhere = data.DataLoader(numbers(), 4, device="numpy")
     assert all(rows.device.backend == "numpy" for rows, _ in elsewhere)
 
 
@@ -100,18 +100,18 @@ def test_empty_data_sets_have_no_batches(made: str) -> None:
         {"batch_size": None},
         {"batch_size": 2, "drop_last": True},
     ):
-        loader = data.DataLoader(empty, device="cpu", **settings)
+        loader = data.DataLoader(empty, device="numpy", **settings)
         assert len(loader) == 0 and list(loader) == list(loader) == []
     if made != "iterable":
-        assert list(data.DataLoader(empty, shuffle=True, device="cpu")) == []
+        assert list(data.DataLoader(empty, shuffle=True, device="numpy")) == []
 
 
 def test_samplers_and_batch_samplers() -> None:
-    backwards = data.DataLoader(numbers(), 4, sampler=range(9, -1, -1), device="cpu")
+    backwards = data.DataLoader(numbers(), 4, sampler=range(9, -1, -1), device="numpy")
     assert order(backwards) == list(range(9, -1, -1)) and len(backwards) == 3
-    chosen = data.DataLoader(numbers(), batch_sampler=[[3, 1], [], [7]], device="cpu")
+    chosen = data.DataLoader(numbers(), batch_sampler=[[3, 1], [], [7]], device="numpy")
     assert [labels.tolist() for _, labels in chosen] == [[3, 1], [], [7]] and len(chosen) == 3
-    single = data.DataLoader(numbers(3), batch_size=None, device="cpu")
+    single = data.DataLoader(numbers(3), batch_size=None, device="numpy")
     assert [(row.shape, int(label)) for row, label in single] == [((2,), k) for k in range(3)]
 
 

@@ -48,7 +48,7 @@ def test_a_subset_of_rows_is_taken_at_once() -> None:
     """As sample by sample, but by one index."""
     rows = data.TensorDataset(np.arange(20).reshape(10, 2), np.arange(10))
     part = data.Subset(data.Subset(rows, range(9, 2, -1)), [0, 2, 6])
-    (batch,) = data.DataLoader(part, 5, device="cpu")
+    (batch,) = data.DataLoader(part, 5, device="numpy")
     assert [x.tolist() for x in batch] == [[[18, 19], [14, 15], [6, 7]], [9, 7, 3]]
     assert [int(label) for _, label in (part[k] for k in range(3))] == [9, 7, 3]
 
@@ -171,7 +171,7 @@ def test_text_is_read_as_bytes(tmp_path: Path) -> None:
         assert text[-1][0].tolist() == text[len(text) - 1][0].tolist()
         with pytest.raises(IndexError):
             text[len(text)]
-    (batch,) = data.DataLoader(data.text_bytes(path, 7, 100), 2, device="cpu")
+    (batch,) = data.DataLoader(data.text_bytes(path, 7, 100), 2, device="numpy")
     assert [x.dtype for x in batch] == ["int64", "int64"] and batch[1].tolist()[1][0] == 101
     with pytest.raises(data.DataFormatError, match="has 200 bytes; expected more than block=200"):
         data.text_bytes(path, 200)

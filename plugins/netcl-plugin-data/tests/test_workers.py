@@ -63,13 +63,17 @@ def test_batches_are_those_of_one_process(samples: Any) -> None:
 
 def test_more_workers_than_batches_and_none_at_all(samples: Any) -> None:
     for count in (0, 2):
-        loader = data.DataLoader(samples.Squares(count), 5, num_workers=3, device="cpu")
+        loader = data.DataLoader(samples.Squares(count), 5, num_workers=3, device="numpy")
         assert [len(x) for x, _ in loader] == ([2] if count else [])
 
 
 def test_a_worker_knows_itself(samples: Any) -> None:
     """Its number, its seed, what was done when it began; and any nest of samples comes through."""
-    settings: dict[str, Any] = {"num_workers": 2, "device": "cpu", "worker_init_fn": samples.begin}
+    settings: dict[str, Any] = {
+        "num_workers": 2,
+        "device": "numpy",
+        "worker_init_fn": samples.begin,
+    }
     found = [list(data.DataLoader(samples.Who(), 2, seed=seed, **settings)) for seed in (1, 1, 2)]
     workers, names, begun, drawn = [], [], [], []
     for batch in found[0]:
@@ -111,7 +115,7 @@ def test_what_happens_in_a_worker_arrives(
 ) -> None:
     """After the batches before it, with the worker's number and traceback."""
     dataset = samples.Squares(100, at=50, then=then)
-    loader = data.DataLoader(dataset, 10, num_workers=2, device="cpu")
+    loader = data.DataLoader(dataset, 10, num_workers=2, device="numpy")
     seen = 0
     with pytest.raises(error, match=text) as caught:
         for _ in loader:
@@ -126,7 +130,7 @@ def test_a_batch_may_take_so_long(samples: Any) -> None:
     dataset = samples.Squares(9, at=0, then="sleep")
     begun = time.monotonic()
     with pytest.raises(data.WorkerError, match=r"no batch of worker 0 within 0\.5 s"):
-        list(data.DataLoader(dataset, num_workers=1, device="cpu", timeout=0.5))
+        list(data.DataLoader(dataset, num_workers=1, device="numpy", timeout=0.5))
     assert time.monotonic() - begun < 60
 
 
@@ -140,11 +144,11 @@ def test_what_cannot_be_sent(samples: Any) -> None:
 
 def test_passes_that_are_left(samples: Any) -> None:
     """One that is left ends its workers, or leaves them to the next pass, and only to that."""
-    for _ in data.DataLoader(samples.Squares(), 10, num_workers=2, device="cpu"):
+    for _ in data.DataLoader(samples.Squares(), 10, num_workers=2, device="numpy"):
         break
     assert multiprocessing.active_children() == []
     kept = data.DataLoader(
-        samples.Squares(30), 10, num_workers=1, device="cpu", persistent_workers=True
+        samples.Squares(30), 10, num_workers=1, device="numpy", persistent_workers=True
     )
     first = iter(kept)
     next(first)
@@ -161,11 +165,11 @@ def test_large_tasks_and_batches_do_not_block_each_other(samples: Any) -> None:
     chosen = [[k % 2] * 300 for k in range(5)]
     indices = [list(range(2)) * 60_000]
     loader = data.DataLoader(
-        data.TensorDataset(rows), batch_sampler=chosen, num_workers=1, device="cpu"
+        data.TensorDataset(rows), batch_sampler=chosen, num_workers=1, device="numpy"
     )
     assert [batch[0].shape for batch in loader] == [(300, 50_000)] * 5
     small = data.TensorDataset(rows[:, :4])
-    loader = data.DataLoader(small, batch_sampler=indices * 6, num_workers=1, device="cpu")
+    loader = data.DataLoader(small, batch_sampler=indices * 6, num_workers=1, device="numpy")
     assert [batch[0].shape for batch in loader] == [(120_000, 4)] * 6
 
 
@@ -176,7 +180,7 @@ from netcl_plugin_data import api as data
 from worker_samples import Squares
 
 def main():
-    loader = data.DataLoader(Squares(10**6, 30, {then!r}), 10, num_workers=2, device="cpu")
+    loader = data.DataLoader(Squares(10**6, 30, {then!r}), 10, num_workers=2, device="numpy")
     for k, _ in enumerate(loader):
         if k == 0:
             import multiprocessing

@@ -15,7 +15,7 @@ from netcl_core.hardware import programs as cache
 from netcl_core.plugins.registry import registry
 
 #: The NumPy path, and the OpenCL runtimes that the tests know by a part of their name.
-DEVICES = ["cpu", "opencl:intel", "opencl:portable", "opencl:nvidia"]
+DEVICES = ["numpy", "opencl:intel", "opencl:portable", "opencl:nvidia"]
 
 
 @pytest.fixture(scope="session", autouse=True)

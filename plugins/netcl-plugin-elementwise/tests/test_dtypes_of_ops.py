@@ -13,7 +13,7 @@ import netcl_core.autograd as ag
 from netcl_core.dtypes import DTYPES
 
 #: Without PoCL, which builds slowly and meets int64 below.
-FAST = pytest.mark.parametrize("device", ["cpu", "opencl"], indirect=True)
+FAST = pytest.mark.parametrize("device", ["numpy", "opencl"], indirect=True)
 INTEGERS = ("uint8", "int32", "int64")
 SIZE = 37
 
@@ -127,7 +127,7 @@ def test_promotion_is_pytorchs() -> None:
         dtype = getattr(torch, operand.dtype.name)
         return torch.tensor(nc.widened(operand)).to(dtype)
 
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
         for a, b in itertools.product(_operands(), repeat=2):
             if not isinstance(a, np.ndarray) and not isinstance(b, np.ndarray):
                 continue

@@ -32,7 +32,7 @@ TWO = [case for case in FREE if len(case.inputs) == 2]
 @FAST
 @given(case=st.sampled_from(TWO), shapes=SHAPES, dtype=st.sampled_from(["float32", "float64"]))
 def test_any_broadcast_on_numpy(case: Case, shapes: Any, dtype: str) -> None:
-    check_values(case, shapes.input_shapes, nc.get_device("cpu"), dtype)
+    check_values(case, shapes.input_shapes, nc.get_device("numpy"), dtype)
 
 
 @SLOW
@@ -49,7 +49,7 @@ def test_any_broadcast_on_opencl(shapes: Any) -> None:
 @FAST
 @given(case=st.sampled_from(FREE), shape=WIDE, dtype=st.sampled_from(FLOATS))
 def test_any_shape(case: Case, shape: tuple[int, ...], dtype: str) -> None:
-    check_values(case, [shape] * len(case.inputs), nc.get_device("cpu"), dtype)
+    check_values(case, [shape] * len(case.inputs), nc.get_device("numpy"), dtype)
 
 
 @FAST
@@ -65,7 +65,7 @@ def test_integers_wrap_as_in_numpy(dtype: str, data: Any, op: str) -> None:
         return
     numpy = {"add": np.add, "mul": np.multiply, "sub": np.subtract, "maximum": np.maximum,
              "minimum": np.minimum, "lt": np.less, "eq": np.equal}  # fmt: skip
-    for device in ("cpu", "opencl"):
+    for device in ("numpy", "opencl"):
         try:
             scope = nc.use_device(device)
         except nc.errors.DeviceError:

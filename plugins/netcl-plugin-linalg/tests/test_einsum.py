@@ -27,9 +27,9 @@ def operands(equation: str, dtype: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-@pytest.mark.parametrize("device", ["default", "cpu"])
+@pytest.mark.parametrize("device", ["default", "numpy"])
 def test_equations(device: str, dtype: str) -> None:
-    with nc.use_device(nc.default_device() if device == "default" else "cpu"):
+    with nc.use_device(nc.default_device() if device == "default" else "numpy"):
         for equation in EQUATIONS:
             arrays = operands(equation, dtype)
             found = ag.einsum(equation, *map(nc.tensor, arrays))

@@ -162,7 +162,7 @@ def test_a_tile_stays_in_registers(name: str) -> None:
 def test_the_device_says_which_tile(
     vector_bytes: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    device = nc.get_device("cpu")
+    device = nc.get_device("numpy")
     monkeypatch.setattr(device, "vector_bytes", vector_bytes)
     spec = nc.Spec((8, 8), "float32")
     request = ag.Request("matmul", device, (spec, spec), (spec,), {})

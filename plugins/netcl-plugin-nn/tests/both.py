@@ -13,7 +13,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 
 #: NumPy's path and one that builds kernels.
-DEVICES = list(dict.fromkeys([nc.devices()[0], nc.get_device("cpu")]))
+DEVICES = list(dict.fromkeys([nc.devices()[0], nc.get_device("numpy")]))
 
 
 def drawn(*shape: int, seed: int = 0) -> Any:

@@ -25,7 +25,7 @@ MODULES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=list(dict.fromkeys([nc.get_device("cpu"), nc.devices()[0]])), ids=str)
+@pytest.fixture(params=list(dict.fromkeys([nc.get_device("numpy"), nc.devices()[0]])), ids=str)
 def either(request: pytest.FixtureRequest) -> Iterator[nc.Device]:
     with nc.use_device(request.param) as device:
         yield device

@@ -158,7 +158,7 @@ def test_casts() -> None:
     for name, dtype in {"half": "float16", "double": "float64", "bfloat16": "bfloat16",
                         "float": "float32"}.items():  # fmt: skip
         assert getattr(layer, name)() is layer and layer.weight.dtype == dtype
-    like = nc.Tensor.zeros((1,), "float64", "cpu")
+    like = nc.Tensor.zeros((1,), "float64", "numpy")
     assert layer.to(like, non_blocking=True).weight.dtype == "float64"
 
 

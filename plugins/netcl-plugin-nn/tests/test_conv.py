@@ -51,8 +51,8 @@ def test_layers_equal_pytorch(
 
 
 def test_a_transposed_layer_reaches_the_size_that_is_asked_for() -> None:
-    layer = nn.ConvTranspose2d(2, 3, 3, stride=2, padding=1, device="cpu")
-    x = nc.Tensor.zeros((1, 2, 4, 5), device="cpu")
+    layer = nn.ConvTranspose2d(2, 3, 3, stride=2, padding=1, device="numpy")
+    x = nc.Tensor.zeros((1, 2, 4, 5), device="numpy")
     assert layer(x).shape == (1, 3, 7, 9)
     assert layer(x, output_size=(8, 9)).shape == (1, 3, 8, 9)
     with pytest.raises(AttributeValueError, match="output_padding"):
@@ -64,7 +64,7 @@ def test_layers_start_as_in_pytorch(name: str) -> None:
     torch = pytest.importorskip("torch")
     nc.manual_seed(0)
     torch.manual_seed(0)
-    ours = getattr(nn, name)(64, 32, 3, groups=2, dtype="float64", device="cpu")
+    ours = getattr(nn, name)(64, 32, 3, groups=2, dtype="float64", device="numpy")
     theirs = getattr(torch.nn, name)(64, 32, 3, groups=2)
     for key, parameter in ours.named_parameters():
         values, other = parameter.to_host(), theirs.get_parameter(key).detach().numpy()

@@ -84,7 +84,7 @@ def test_linear_equals_pytorch(bias: bool) -> None:
 
 def test_linear_starts_as_in_pytorch_and_checks_its_sizes() -> None:
     nc.manual_seed(0)
-    layer = nn.Linear(100, 400, dtype="float64", device="cpu")
+    layer = nn.Linear(100, 400, dtype="float64", device="numpy")
     for parameter in layer.parameters():
         values = parameter.to_host()
         assert 0.095 < np.abs(values).max() <= 0.1
@@ -177,7 +177,7 @@ def test_initial_values_have_the_variance(
     name: str, settings: dict[str, Any], variance: float
 ) -> None:
     nc.manual_seed(1)
-    tensor = nc.Tensor.empty((40, 30, 4), device="cpu")
+    tensor = nc.Tensor.empty((40, 30, 4), device="numpy")
     assert getattr(nn.init, name)(tensor, **settings) is tensor
     assert abs(tensor.to_host().var() / variance - 1) < 0.05
     assert abs(tensor.to_host().mean()) < 0.05 * variance**0.5
@@ -185,7 +185,7 @@ def test_initial_values_have_the_variance(
 
 def test_truncated_normal_numbers() -> None:
     nc.manual_seed(1)
-    tensor = nc.Tensor.empty((200, 200), device="cpu")
+    tensor = nc.Tensor.empty((200, 200), device="numpy")
     values = nn.init.trunc_normal_(tensor, 1.0, 2.0, -1.0, 3.0).to_host()
     assert values.min() >= -1 and values.max() <= 3
     assert abs(values.std() / 2 - 0.5396) < 0.01  # a standard normal cut at one deviation
@@ -195,7 +195,7 @@ def test_truncated_normal_numbers() -> None:
 
 @pytest.mark.parametrize("shape", [(4, 9), (9, 4), (4, 3, 2)])
 def test_orthogonal_rows_or_columns(shape: tuple[int, ...]) -> None:
-    tensor = nc.Tensor.empty(shape, "float64", "cpu")
+    tensor = nc.Tensor.empty(shape, "float64", "numpy")
     matrix = nn.init.orthogonal_(tensor, 3.0).to_host().reshape(shape[0], -1)
     smaller = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
     np.testing.assert_allclose(smaller @ smaller.T, 9 * np.eye(len(smaller)), atol=1e-12)
@@ -203,29 +203,29 @@ def test_orthogonal_rows_or_columns(shape: tuple[int, ...]) -> None:
 
 def test_identities_and_sparse_matrices() -> None:
     torch = pytest.importorskip("torch")
-    matrix = nc.Tensor.empty((3, 5), device="cpu")
+    matrix = nc.Tensor.empty((3, 5), device="numpy")
     np.testing.assert_array_equal(nn.init.eye_(matrix).to_host(), np.eye(3, 5))
-    weight = nc.Tensor.empty((6, 2, 3, 3), device="cpu")
+    weight = nc.Tensor.empty((6, 2, 3, 3), device="numpy")
     for groups in (1, 2, 3):
         expected = torch.nn.init.dirac_(torch.empty(6, 2, 3, 3), groups)
         np.testing.assert_array_equal(nn.init.dirac_(weight, groups).to_host(), expected)
-    values = nn.init.sparse_(nc.Tensor.empty((10, 4), device="cpu"), 0.25).to_host()
+    values = nn.init.sparse_(nc.Tensor.empty((10, 4), device="numpy"), 0.25).to_host()
     assert ((values == 0).sum(0) == 3).all()
     for call in (nn.init.eye_, nn.init.dirac_, lambda t: nn.init.sparse_(t, 0.5)):
         with pytest.raises(ShapeError, match=r"two dimensions|three to five"):
-            call(nc.Tensor.empty((3,), device="cpu"))
+            call(nc.Tensor.empty((3,), device="numpy"))
 
 
 def test_gains_equal_pytorch_and_mistakes_are_named() -> None:
     torch = pytest.importorskip("torch")
     for name in ("linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"):
         assert nn.init.calculate_gain(name) == torch.nn.init.calculate_gain(name)
-    weight = nc.Tensor.empty((2, 2), device="cpu")
+    weight = nc.Tensor.empty((2, 2), device="numpy")
     with pytest.raises(AttributeValueError, match="one of linear"):
         nn.init.calculate_gain("cube")
     with pytest.raises(AttributeValueError, match="fan_in"):
         nn.init.kaiming_uniform_(weight, mode="fan")
     with pytest.raises(ShapeError, match="two dimensions"):
-        nn.init.xavier_uniform_(nc.Tensor.empty((2,), device="cpu"))
+        nn.init.xavier_uniform_(nc.Tensor.empty((2,), device="numpy"))
     assert nn.init.ones_(weight).to_host().sum() == 4
     assert nn.init.zeros_(weight).to_host().sum() == 0

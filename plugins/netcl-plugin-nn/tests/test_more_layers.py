@@ -153,7 +153,7 @@ def test_whole_channels_are_dropped(name: str, shape: tuple[int, ...], lead: int
     assert (channels == channels[..., :1]).all()
     np.testing.assert_array_equal(x.grad.numpy(), found.numpy())
     assert layer.eval()(x) is x
-    with pytest.raises(ShapeError, match=f"{name}: x of shape"):
+    with pytest.raises(ShapeError, match=f"{name}: input of shape"):
         layer(nc.zeros(2))
 
 

@@ -64,7 +64,7 @@ def test_what_is_computed_of_it_is_a_tensor() -> None:
 def test_a_moved_or_converted_module_keeps_its_parameters() -> None:
     layer = nn.Linear(2, 1)
     weight = layer.weight
-    layer.to("cpu").double().load_state_dict({"weight": np.ones((1, 2)), "bias": np.zeros(1)})
+    layer.to("numpy").double().load_state_dict({"weight": np.ones((1, 2)), "bias": np.zeros(1)})
     assert layer.weight is weight and isinstance(weight, nn.Parameter)
     assert weight.dtype == "float64" and weight.tolist() == [[1, 1]]
 

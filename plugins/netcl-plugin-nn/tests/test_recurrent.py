@@ -80,7 +80,7 @@ def test_a_cell_with_relu() -> None:
 @pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
 def test_weights_start_as_in_pytorch(name: str) -> None:
     nc.manual_seed(0)
-    for key, values in getattr(nn, name)(64, 100, device="cpu").named_parameters():
+    for key, values in getattr(nn, name)(64, 100, device="numpy").named_parameters():
         host = values.to_host()
         assert 0.09 < np.abs(host).max() <= 0.1, key
         assert abs(host.std() - 0.1 / 3**0.5) < 0.01, key
@@ -146,7 +146,7 @@ LOOKS = [
 def test_some_results_and_gradients_of_gradients(name: str, look: Any) -> None:
     """All steps as one op, beside the ops that it stands for in float64."""
     found = []
-    for device, dtype in ((DEVICES[0], "float32"), (nc.get_device("cpu"), "float64")):
+    for device, dtype in ((DEVICES[0], "float32"), (nc.get_device("numpy"), "float64")):
         layer = getattr(nn, name)(4, 5, bidirectional=True, device=device, dtype=dtype)
         for i, weight in enumerate(layer.parameters()):
             weight.overwrite(drawn(*weight.shape, seed=i) / 2)

@@ -127,7 +127,7 @@ def test_groups_share_launches(device: Device, flagged: bool, groups: int, expec
         optimizer.step(found_inf=flag)
         assert stream.launched.count("adam_step") <= expected
         assert stream.launched.count("adam_count") == flagged * -(-groups // 16)
-    others = [nc.tensor([1.0, 2.0], "cpu", requires_grad=True) for _ in range(groups)]
+    others = [nc.tensor([1.0, 2.0], "numpy", requires_grad=True) for _ in range(groups)]
     gradients_of_one(others)
     for other, group in zip(others, given, strict=True):
         alone = optim.AdamW([other], lr=group["lr"], weight_decay=group["weight_decay"])
@@ -181,7 +181,7 @@ def test_named_parameters_are_in_the_state() -> None:
 
 
 def test_a_closure_runs_with_gradients_on() -> None:
-    w = nc.tensor([3.0], "cpu", requires_grad=True)
+    w = nc.tensor([3.0], "numpy", requires_grad=True)
     optimizer = optim.SGD([w], lr=0.5)
 
     def closure() -> Any:

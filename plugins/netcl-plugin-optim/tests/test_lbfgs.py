@@ -61,7 +61,7 @@ def test_steps_equal_pytorch(device: nc.Device, settings: dict[str, Any]) -> Non
 
 
 def test_mistakes_are_named() -> None:
-    x = nc.tensor([1.0], "cpu", requires_grad=True)
+    x = nc.tensor([1.0], "numpy", requires_grad=True)
     with pytest.raises(ArgumentError, match="LBFGS: several groups; expected one"):
         optim.LBFGS([{"params": [x]}, {"params": [nc.tensor([1.0], requires_grad=True)]}])
     with pytest.raises(AttributeValueError, match="line_search_fn='wolfe'"):

@@ -149,13 +149,13 @@ def test_saved_with_and_without_a_master(device: Device, name: str, kept: Any) -
 
 def test_a_state_that_is_loaded_before_the_parameters() -> None:
     """The values that a checkpoint brings are roundings of its masters, which stay."""
-    with nc.use_device("cpu"):
-        halves = leaves(drawn(0), nc.get_device("cpu"))
+    with nc.use_device("numpy"):
+        halves = leaves(drawn(0), nc.get_device("numpy"))
         first = optim.Adam(halves, lr=1e-3)
         give(halves, drawn(1))
         first.step()
         saved, values = first.state_dict(), [half.numpy() for half in halves]
-        twins = leaves(drawn(5), nc.get_device("cpu"))
+        twins = leaves(drawn(5), nc.get_device("numpy"))
         second = optim.Adam(twins, lr=0.0)
         second.load_state_dict(saved)
         for twin, value in zip(twins, values, strict=True):
@@ -172,7 +172,7 @@ def test_pytorch_has_none() -> None:
     reference = torch.optim.Adam([theirs], lr=1e-3)
     theirs.grad = torch.ones(5, dtype=torch.float16)
     reference.step()
-    (half,) = leaves([np.ones(5, np.float16)], nc.get_device("cpu"))
+    (half,) = leaves([np.ones(5, np.float16)], nc.get_device("numpy"))
     optimizer = optim.Adam([half], lr=1e-3)
     optimizer.load_state_dict(reference.state_dict())
     give([half], [np.ones(5, np.float16)])
@@ -183,8 +183,8 @@ def test_pytorch_has_none() -> None:
 @everywhere
 def test_masters_move_with_their_parameters(device: Device) -> None:
     """To another device with their values, and away where the parameter is no half any more."""
-    (half,) = leaves([np.ones(40, np.float16)], nc.get_device("cpu"))
-    (wide,) = leaves([np.ones(40, np.float16)], nc.get_device("cpu"), "float32")
+    (half,) = leaves([np.ones(40, np.float16)], nc.get_device("numpy"))
+    (wide,) = leaves([np.ones(40, np.float16)], nc.get_device("numpy"), "float32")
     optimizer, reference = optim.SGD([half], lr=2.0**-13), optim.SGD([wide], lr=2.0**-13)
     for turn in range(6):
         if turn == 2:

@@ -62,7 +62,7 @@ def test_one_launch_per_24_parameters(
     launches.clear()
     optimizer.step()
     assert launches == [f"{name.lower().rstrip('w')}_step"] * expected
-    others = parameters("cpu", count)
+    others = parameters("numpy", count)
     give(others)
     reference = getattr(optim, name)(others, **settings)
     reference.step()
@@ -153,7 +153,7 @@ def test_nothing_beyond_a_parameter_is_written(device: Device) -> None:
 @everywhere
 @each
 def test_a_saved_state_goes_on(device: Device, name: str, settings: Any) -> None:
-    tensors, others = parameters(device), parameters("cpu")
+    tensors, others = parameters(device), parameters("numpy")
     first, second = getattr(optim, name)(tensors, **settings), getattr(optim, name)(others)
     for step in range(4):
         give(tensors, step + 1.0)
@@ -172,7 +172,7 @@ def test_a_saved_state_goes_on(device: Device, name: str, settings: Any) -> None
 
 @each
 def test_a_state_that_does_not_fit_changes_nothing(name: str, settings: Any) -> None:
-    tensors = parameters("cpu")
+    tensors = parameters("numpy")
     optimizer = getattr(optim, name)(tensors, **settings)
     give(tensors)
     optimizer.step()
@@ -198,7 +198,7 @@ def test_a_state_that_does_not_fit_changes_nothing(name: str, settings: Any) -> 
 @each
 def test_states_follow_their_parameters(name: str, settings: Any) -> None:
     """Moved to another device between two steps, a model goes on as if it had not been."""
-    tensors, others = parameters("cpu"), parameters("cpu")
+    tensors, others = parameters("numpy"), parameters("numpy")
     module, reference = nn.Module(), getattr(optim, name)(others, **settings)
     for i, tensor in enumerate(tensors):
         module.register_parameter(f"p{i}", tensor)
@@ -224,7 +224,7 @@ def test_a_step_is_noticed_by_a_stale_graph(device: Device) -> None:
 
 
 def test_zero_grad() -> None:
-    tensors = parameters("cpu", 2)
+    tensors = parameters("numpy", 2)
     optimizer = optim.SGD(tensors)
     give(tensors[:1])
     optimizer.zero_grad(set_to_none=False)
@@ -234,7 +234,7 @@ def test_zero_grad() -> None:
 
 
 def test_parameters_are_checked() -> None:
-    tensors = parameters("cpu")
+    tensors = parameters("numpy")
     assert repr(optim.SGD(iter(tensors))).startswith("SGD(3 parameters, lr=0.001")
     assert len(optim.SGD([ag.tensor(tensors[0])]).param_groups[0]["params"]) == 1
     with pytest.raises(ArgumentError, match="a list of tensors"):
@@ -246,7 +246,7 @@ def test_parameters_are_checked() -> None:
     with pytest.raises(ArgumentError, match="a Node to optimize"):
         optim.Adam([ag.square(tensors[0])])
     with pytest.raises(DtypeError, match="int64"):
-        optim.Adam([nc.tensor(np.arange(3), "cpu")])
+        optim.Adam([nc.tensor(np.arange(3), "numpy")])
     with pytest.raises(ArgumentError, match="'momentun'; expected one of lr"):
         optim.SGD([{"params": tensors, "momentun": 1}])
 
@@ -269,7 +269,7 @@ def test_parameters_are_checked() -> None:
 )
 def test_settings_are_checked(name: str, settings: dict[str, Any], text: str) -> None:
     with pytest.raises(AttributeValueError, match=text):
-        getattr(optim, name)(parameters("cpu"), **settings)
+        getattr(optim, name)(parameters("numpy"), **settings)
 
 
 @everywhere

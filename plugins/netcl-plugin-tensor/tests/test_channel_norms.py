@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch")
 
 EVERY = usable_devices()
 OPENCL = [device for device in EVERY if device.backend == "opencl"]
-ANY = [*OPENCL[:1], nc.get_device("cpu")]
+ANY = [*OPENCL[:1], nc.get_device("numpy")]
 RANDOM = np.random.default_rng(2)
 DRAWN = settings(max_examples=examples(25), deadline=None,
                  suppress_health_check=list(HealthCheck))  # fmt: skip

@@ -119,7 +119,7 @@ def numbers(kernel: nc.Kernel) -> list[int]:
 def test_neighbours_take_neighbours(dtype: str, source: Geometry, width: int) -> None:
     """In as wide vectors as all places allow; the last dimension is that of neighbouring items."""
     target = whole(source.shape)
-    device = nc.get_device("cpu")
+    device = nc.get_device("numpy")
     kernel = strided_gpu.copy(
         dtype,
         source,
@@ -135,7 +135,7 @@ def test_neighbours_take_neighbours(dtype: str, source: Geometry, width: int) ->
 
 def test_neighbours_of_both_sides_meet_in_a_tile() -> None:
     source, target = Geometry((4, 40, 50), (2000, 1, 40), 0), whole((4, 40, 50))
-    device = OPENCL[0] if OPENCL else nc.get_device("cpu")
+    device = OPENCL[0] if OPENCL else nc.get_device("numpy")
     chosen = strided_gpu.default_settings(device, source, target)
     assert chosen["tile"] == 32
     kernel = strided_gpu.copy("float32", source, target, (("in", 0), ("out", 0)), chosen)

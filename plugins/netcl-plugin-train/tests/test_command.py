@@ -22,7 +22,7 @@ def call(*arguments: str) -> Result:
 
 def test_a_run_leaves_model_and_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = call("digits", "--device", "cpu", "--epochs", "3", "--batch-size", "64")
+    result = call("digits", "--device", "numpy", "--epochs", "3", "--batch-size", "64")
     assert result.exit_code == 0, result.output
     model, curves = Path("runs/digits/model.safetensors"), Path("runs/digits/curves.png")
     assert model.stat().st_size > 60_000
@@ -57,12 +57,12 @@ def test_the_environment(tmp_path: Path) -> None:
     result = call("digits", "--device", "opencl:999", "--out", str(tmp_path))
     assert result.exit_code == 3 and "'opencl:999' names no usable device" in result.output
     (tmp_path / "file").write_text("")
-    result = call("digits", "--device", "cpu", "--out", str(tmp_path / "file" / "out"))
+    result = call("digits", "--device", "numpy", "--out", str(tmp_path / "file" / "out"))
     assert result.exit_code == 3 and "cannot be written" in result.output
 
 
 def test_a_run_that_diverges(tmp_path: Path) -> None:
-    result = call("digits", "--device", "cpu", "--lr", "1e38", "--out", str(tmp_path))
+    result = call("digits", "--device", "numpy", "--lr", "1e38", "--out", str(tmp_path))
     assert result.exit_code == 1 and "Lower the learning rate" in result.output
 
 

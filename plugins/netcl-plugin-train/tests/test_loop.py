@@ -64,7 +64,7 @@ def test_a_line_is_learned(device: Any) -> None:
 
 
 def test_a_run_that_diverges_stops() -> None:
-    with nc.use_device("cpu"):
+    with nc.use_device("numpy"):
         model = nn.Linear(2, 2)
         optimizer = optim.SGD(model.parameters(), lr=1e38)
         loss = lambda out, _: ag.sum(ag.square(out))  # noqa: E731 - read beside its use
@@ -79,7 +79,7 @@ def test_accuracy_counts_and_leaves_the_model_as_it_was() -> None:
             return x
 
     inputs, labels = np.eye(4, dtype=np.float32), np.array([0, 1, 2, 0])
-    batches = data.DataLoader(data.TensorDataset(inputs, labels), 3, device="cpu")
+    batches = data.DataLoader(data.TensorDataset(inputs, labels), 3, device="numpy")
     model = Mode()
     assert accuracy(model, batches) == 0.75 and model.training
     with pytest.raises(ZeroDivisionError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netcl_core.errors import missing_name
+from netcl_core.plugins import absent
 from netcl_plugin_amp.autocast import autocast, is_autocast_enabled, maybe_cast_tensor
 from netcl_plugin_amp.grad_scaler import GradScaler
 from netcl_plugin_amp.master import master_param
@@ -23,4 +23,4 @@ __all__ = [
 if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
 
     def __getattr__(name):
-        raise missing_name("netcl_core.amp", name, __all__)
+        return absent("amp", name, __all__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netcl_core.errors import missing_name
+from netcl_core.plugins import absent
 from netcl_plugin_data.cifar import cifar10
 from netcl_plugin_data.collate import default_collate
 from netcl_plugin_data.datasets import (
@@ -64,4 +64,4 @@ __all__ = [
 if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
 
     def __getattr__(name):
-        raise missing_name("netcl_core.data", name, __all__)
+        return absent("utils.data", name, __all__)

@@ -9,6 +9,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from netcl_core import Device, default_device, get_device
+from netcl_core.arguments import lenient
 from netcl_core.errors import ArgumentError, AttributeValueError, message
 from netcl_plugin_data.collate import default_collate, to_device
 from netcl_plugin_data.datasets import IterableDataset
@@ -64,6 +65,7 @@ class DataLoader:
     asynchronous: the tensor is there before its data.
     """
 
+    @lenient
     def __init__(
         self,
         dataset: Any,
@@ -77,7 +79,7 @@ class DataLoader:
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], Any] | None = None,
-        multiprocessing_context: str = "spawn",
+        multiprocessing_context: str | None = None,
         generator: np.random.Generator | None = None,
         seed: int | None = None,
         prefetch_factor: int | None = None,
@@ -93,6 +95,7 @@ class DataLoader:
         if not num_workers and (prefetch_factor is not None or persistent_workers):
             given = "prefetch_factor or persistent_workers without workers"
             raise ArgumentError(message(_WHO, given, "num_workers of at least 1"))
+        multiprocessing_context = multiprocessing_context or "spawn"
         if multiprocessing_context not in ("spawn", "forkserver"):
             given = f"multiprocessing_context={multiprocessing_context!r}"
             expected = "'spawn' or 'forkserver': an OpenCL context does not survive a fork"

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from netcl_core.plugins import absent
 from netcl_plugin_data import api as data
 
 __all__ = ["data"]
+
+
+def __getattr__(name: str) -> Any:
+    return absent("utils", name, __all__)

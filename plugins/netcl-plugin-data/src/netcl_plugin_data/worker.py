@@ -137,7 +137,7 @@ class Fetching:
 def work(connection: Connection, number: int, count: int) -> None:
     """A worker's whole life: until its parent says so, or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends its workers
-    use_device("cpu")
+    use_device("numpy")
     tasks: SimpleQueue[Any] = SimpleQueue()
     Thread(target=_read, args=(connection, tasks), daemon=True).start()
     with suppress(_Gone):

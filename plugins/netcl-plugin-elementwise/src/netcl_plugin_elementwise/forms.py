@@ -68,6 +68,11 @@ def _within(x: Any, *, min: Any = None, max: Any = None) -> Any:
     return raised if max is None else ag.clamp_max(raised, max)
 
 
+def _places(condition: Any) -> Any:
+    """`where(condition)`: the places where it holds, one tensor for each dimension."""
+    return ag.nonzero(condition, as_tuple=True)
+
+
 def _maybe_in_place(op: str) -> Form:
     def form(x: Any, *, inplace: Any, **rest: Any) -> Any:
         if inplace and isinstance(x, Tensor):
@@ -82,12 +87,13 @@ IN_PLACE: Final = (
     "relu", "leaky_relu", "elu", "selu", "relu6", "hard_tanh", "hard_sigmoid", "hard_swish",
     "swish", "mish", "threshold",
 )  # fmt: skip
-#: By op, what computes it where an argument of that name is given.
+#: By op, what computes it where an argument of that name is given; "": with fewer operands.
 FORMS: Final[Mapping[str, Mapping[str, Form]]] = {
     "add": {"alpha": _scaled("add")},
     "sub": {"alpha": _scaled("sub")},
     "div": {"rounding_mode": _divided},
     "round": {"decimals": _rounded},
     "clamp": {"min": _within, "max": _within},
+    "where": {"": _places},
     **{op: {"inplace": _maybe_in_place(op)} for op in IN_PLACE},
 }

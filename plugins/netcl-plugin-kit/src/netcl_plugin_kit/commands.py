@@ -25,7 +25,7 @@ def kernels() -> None:
 @kernels.command()
 @click.argument("op")
 @_dtype
-@click.option("--device", help="As NETCL_DEVICE; 'cpu' shows the NumPy function.")
+@click.option("--device", help="As NETCL_DEVICE; 'numpy' shows the NumPy function.")
 @click.option("--backward", is_flag=True, help="The gradients instead of the value.")
 @click.option("--shape", help="The shape of every input, such as 64x32.  [default: 1024]")
 @click.option("--shapes", help="A shape for each input, such as 4x1,1x8 or 4x10,4:int64.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from netcl_plugin_kit.check.causes import causes
 from netcl_plugin_kit.testing.records import Outcome
 
-DEVICES = {"opencl:0": "<Device opencl:0: fast>", "cpu": "<Device cpu: NumPy>"}
+DEVICES = {"opencl:0": "<Device opencl:0: fast>", "numpy": "<Device numpy: NumPy>"}
 
 
 def failed(check: str, op: str, device: str, dtype: str, what: str) -> Outcome:
@@ -31,9 +31,9 @@ def test_one_fault_is_one_line() -> None:
 
 def test_ops_and_causes_stay_apart() -> None:
     rows = [
-        failed("values", "one", "cpu", "float32", "it did not build"),
-        failed("values", "two", "cpu", "float32", "it did not build"),
-        failed("values", "two", "cpu", "float32", "it ended"),
+        failed("values", "one", "numpy", "float32", "it did not build"),
+        failed("values", "two", "numpy", "float32", "it did not build"),
+        failed("values", "two", "numpy", "float32", "it ended"),
     ]
     found = causes(rows)
     assert [cause.first for cause in found] == rows
@@ -42,7 +42,7 @@ def test_ops_and_causes_stay_apart() -> None:
 
 def test_numbers_do_not_tell_causes_apart() -> None:
     rows = [
-        Outcome("values", "failed", "one", "cpu", dtype, f"one in {dtype} for [({size},)]: "
+        Outcome("values", "failed", "one", "numpy", dtype, f"one in {dtype} for [({size},)]: "
                 f"{size} of {size} elements differ, by {size / 7} (nan)")
         for dtype, size in (("float16", 3), ("float32", 1031), ("float32", 7))
     ]  # fmt: skip

@@ -149,10 +149,10 @@ def test_a_file_that_cannot_be_written_is_said_at_once(tmp_path: Path) -> None:
 
 def test_the_level_run(tmp_path: Path) -> None:
     """It is the default, and holds the static level, once."""
-    result = run(SOUND.wheel(tmp_path), "--device", "cpu", "--json", level="")
+    result = run(SOUND.wheel(tmp_path), "--device", "numpy", "--json", level="")
     record = from_json(json.loads(result.stdout))
     assert result.exit_code == 0, [each.reason for each in record.outcomes]
-    assert record.level == "run" and [each.id for each in record.devices] == ["cpu"]
+    assert record.level == "run" and [each.id for each in record.devices] == ["numpy"]
     assert {"wheel", "registration", "values", "gradient", "threads"} <= {
         each.check for each in record.outcomes
     }
@@ -162,14 +162,14 @@ def test_the_level_run(tmp_path: Path) -> None:
 
 def test_a_wrong_gradient_is_found_in_a_run(tmp_path: Path) -> None:
     wheel = FAULTY["wrong_gradient"].wheel(tmp_path)
-    result = run(wheel, "--only", "gradient", "--device", "cpu", "--json", level="")
+    result = run(wheel, "--only", "gradient", "--device", "numpy", "--json", level="")
     record = from_json(json.loads(result.stdout))
     assert result.exit_code == 1 and record.level == "run" and record.kernels == ()
     assert {(each.op, each.check) for each in record.outcomes} == {("sound", "gradient")}
 
 
 def test_the_level_full(tmp_path: Path) -> None:
-    result = run(SOUND.wheel(tmp_path), "--only", "mutants", "--device", "cpu", level="")
+    result = run(SOUND.wheel(tmp_path), "--only", "mutants", "--device", "numpy", level="")
     assert result.exit_code == 0, result.output
     first, *others, last = result.stdout.splitlines()
     assert first.startswith("mutants: ") and " seeded faults caught" in first
@@ -205,7 +205,7 @@ def test_full_needs_the_simulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     wheel = SOUND.wheel(tmp_path)
     result = run(wheel, level="full")
     assert result.exit_code == 3 and "netcl-plugin-kit[check]" in result.stderr
-    record = check.check(str(wheel), "full", ["cpu"], ["roofline", "manifest"])
+    record = check.check(str(wheel), "full", ["numpy"], ["roofline", "manifest"])
     assert record.parts == ("manifest",)  # NumPy has no kernels, so that nothing was measured
 
 
@@ -260,7 +260,7 @@ def test_wrong_usage() -> None:
     result = run("--only", "speed")
     assert result.exit_code == 2
     assert "'speed' is no check of the level 'static'; expected one of wheel, " in result.stderr
-    result = run("--device", "cpu", "--level", "static")
+    result = run("--device", "numpy", "--level", "static")
     assert result.exit_code == 2 and "which runs nothing" in result.stderr
     assert run(level="most").exit_code == 2
 

@@ -32,7 +32,7 @@ from netcl_core.autograd import AutogradPrimitive, composite
 from netcl_core.plugins.registry import Row, registry
 from netcl_core.runtime import rendering
 
-NUMPY = nc.get_device("cpu")
+NUMPY = nc.get_device("numpy")
 needs_torch = pytest.mark.skipif(torch_module() is None, reason="PyTorch is not installed")
 needs_opencl = pytest.mark.skipif(
     nc.default_device().backend == "numpy", reason="there is no OpenCL device"

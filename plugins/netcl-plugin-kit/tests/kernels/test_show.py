@@ -113,7 +113,7 @@ def test_the_source_that_runs_is_shown(device: str, dtype: str) -> None:
     result = "float32" if dtype == "int32" else dtype  # the attribute is 2.0
     assert (found["dtype"], found["output"]) == (dtype, {"shape": [1024], "dtype": result})
     pointer = f"__global const {DTYPES[dtype].storage} *in0"
-    assert ("def kernels_scaled" if device == "cpu" else pointer) in found["source"]
+    assert ("def kernels_scaled" if device == "numpy" else pointer) in found["source"]
     assert [each["text"] for each in found["sources"]] == [found["source"]]
     text = show("kernels_scaled", "--device", device, "--dtype", dtype).stdout
     assert found["source"].strip() in text and "\x1b" not in text
@@ -125,7 +125,7 @@ def test_the_default_device_is_the_default() -> None:
 
 
 def test_output_for_numpy_is_python() -> None:
-    text = show("kernels_scaled", "--device", "cpu", "--attr", "by=3").stdout
+    text = show("kernels_scaled", "--device", "numpy", "--attr", "by=3").stdout
     compile(text, "shown", "exec")
     assert text.startswith("# kernels_scaled (kit), forward of 1024:float32, 1024:float32 on cpu\n")
 
@@ -144,7 +144,7 @@ def test_shapes_decide_how_inputs_are_read() -> None:
 
 
 def test_the_backward() -> None:
-    found = data("kernels_scaled", "--device", "cpu", "--backward")
+    found = data("kernels_scaled", "--device", "numpy", "--backward")
     assert (found["phase"], found["entry"]) == ("backward", "kernels_scaled_backward")
     assert found["notes"] == ["the gradient of input 1 is grad itself"]
     assert "gout0" in found["source"]
@@ -176,10 +176,10 @@ def test_a_host_call_shows_its_function() -> None:
 
 
 def test_a_structured_op_on_numpy_and_backward_shows_python() -> None:
-    found = data("kernels_rows", "--device", "cpu", "--shapes", "2x3", "--attr", "dim=1")
+    found = data("kernels_rows", "--device", "numpy", "--shapes", "2x3", "--attr", "dim=1")
     assert "np.sum(x, 1 - dim)" in found["source"]
     assert found["notes"] == ["NumPy computes it by its reference"]
-    found = data("kernels_rows", "--device", "cpu", "--shapes", "2x3", "--backward")
+    found = data("kernels_rows", "--device", "numpy", "--shapes", "2x3", "--backward")
     assert "saved, grad" in found["source"] and "other ops" in found["notes"][0]
     assert show("kernels_flat", "--shapes", "2x3").exit_code == 0
 
@@ -277,7 +277,7 @@ def test_no_fitting_implementation_is_the_environments_fault() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
 def test_colours_on_a_terminal_only(tmp_path: Path) -> None:
-    words = ["kernels", "show", "relu", "--device", "cpu"]
+    words = ["kernels", "show", "relu", "--device", "numpy"]
     code, text = on_terminal(words, tmp_path / "errors", COLUMNS="40", TERM="xterm-256color")
     assert code == 0, (tmp_path / "errors").read_text()
     assert b"\x1b[" in text and text.endswith(b"\n")
@@ -314,12 +314,12 @@ def test_what_only_a_function_calls_has_the_arguments_of_that(
 ) -> None:
     """And the op itself is as before."""
     before = registry.find_op(op)
-    found = data(op, "--device", "cpu")
+    found = data(op, "--device", "numpy")
     assert registry.find_op(op) == before
     assert shapes is None or [tuple(each["shape"]) for each in found["inputs"]] == shapes
     assert found["notes"][-1].startswith(f"as in the conformance case {told}")
 
 
 def test_attributes_that_are_given_go_before_those_of_the_case() -> None:
-    found = data("softmax", "--device", "cpu", "--attr", "dim=0")
+    found = data("softmax", "--device", "numpy", "--attr", "dim=0")
     assert "dim=0" in found["notes"][-1]

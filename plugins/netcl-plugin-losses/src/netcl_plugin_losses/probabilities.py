@@ -6,9 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES
+from netcl_core import DTYPES, Tensor, widened
+from netcl_core.errors import AttributeValueError, message
 from netcl_plugin_losses.arguments import alike, checked, operands, reduce, weighted
 from netcl_plugin_losses.elements import element
+
+
+def _check_probabilities(operands: Sequence[Any]) -> None:
+    values = widened(operands[0].to_host())
+    wrong = values[~((values >= 0) & (values <= 1))]
+    if wrong.size:
+        remedy = "Apply sigmoid first, or use binary_cross_entropy_with_logits"
+        given = f"an input of {wrong[0]:g}"
+        raise AttributeValueError(
+            message("binary_cross_entropy", given, "probabilities, from 0 to 1", remedy)
+        )
 
 
 def binary_cross_entropy(
@@ -17,8 +29,8 @@ def binary_cross_entropy(
     """`-weight * (t log p + (1 - t) log(1 - p))` of probabilities p and targets t.
 
     Args:
-        input: Probabilities in [0, 1] of any shape, floating; they are not checked, and
-            beyond the interval the loss is NaN.
+        input: Probabilities in [0, 1] of any shape, floating. Beyond the interval the loss is
+            NaN, and reading it raises, so that no step waits for a check.
         target: Targets in [0, 1] of the same shape.
         weight: Weights that broadcast to this shape; the mean still counts elements.
         reduction: `'mean'`, `'sum'` or `'none'`.
@@ -28,9 +40,12 @@ def binary_cross_entropy(
 
     Raises:
         ShapeError, DtypeError: the shapes differ, or `input` is not floating.
+        AttributeValueError: when the loss is read, for numbers that are no probabilities.
     """
     checked("binary_cross_entropy", reduction)
     input, target = alike("binary_cross_entropy", input=input, target=target)
+    if isinstance(input.value, Tensor):  # else it stands for the values of a compiled function
+        ag.check_at_nan(_check_probabilities, [input.value])
     elements = element("binary_cross_entropy")(input, target)
     return reduce(weighted(elements, weight), reduction)
 

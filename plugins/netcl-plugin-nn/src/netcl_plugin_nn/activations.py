@@ -22,9 +22,9 @@ class _Activation(Module):
         self.inplace = inplace
         self._settings = settings
 
-    def forward(self, x: Any) -> Any:
-        """The op on `x`; for most a tensor of the same shape."""
-        return getattr(ag, self.op)(x, **self._settings)
+    def forward(self, input: Any) -> Any:
+        """The op on `input`; for most a tensor of the same shape."""
+        return getattr(ag, self.op)(input, **self._settings)
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -67,9 +67,9 @@ class PReLU(Module):
         self.num_parameters, self.init = num_parameters, init
         self.weight = owned(Tensor.full((num_parameters,), float(init), dtype or "float32", device))
 
-    def forward(self, x: Any) -> Any:
-        """`x` of any shape (one parameter) or (N, num_parameters, ...)."""
-        return ag.prelu(x, self.weight)
+    def forward(self, input: Any) -> Any:
+        """`input` of any shape (one parameter) or (N, num_parameters, ...)."""
+        return ag.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
         """The number of slopes."""
@@ -196,9 +196,9 @@ class RReLU(_Activation):
     def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
         super().__init__(inplace, lower=lower, upper=upper)
 
-    def forward(self, x: Any) -> Any:
-        """`x` of any shape to the same shape."""
-        return ag.rrelu(x, **self._settings, training=self.training)
+    def forward(self, input: Any) -> Any:
+        """`input` of any shape to the same shape."""
+        return ag.rrelu(input, **self._settings, training=self.training)
 
 
 class _Shrink(_Activation):
@@ -250,10 +250,12 @@ class Softmax(_Activation):
     def __init__(self, dim: int | None = None) -> None:
         super().__init__(dim=dim)
 
-    def forward(self, x: Any) -> Any:
-        """`x` of any shape to the same shape."""
+    def forward(self, input: Any) -> Any:
+        """`input` of any shape to the same shape."""
         dim = self._settings["dim"]
-        return getattr(ag, self.op)(x, (0 if x.ndim in (0, 1, 3) else 1) if dim is None else dim)
+        return getattr(ag, self.op)(
+            input, (0 if input.ndim in (0, 1, 3) else 1) if dim is None else dim
+        )
 
 
 class LogSoftmax(Softmax):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netcl_core.autograd import ops as functional
-from netcl_core.errors import missing_name
+from netcl_core.plugins import absent
 from netcl_plugin_nn import init, utils
 from netcl_plugin_nn.activations import (
     CELU,
@@ -312,4 +312,4 @@ __all__ = [
 if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
 
     def __getattr__(name):
-        raise missing_name("netcl_core.nn", name, __all__)
+        return absent("nn", name, __all__)

@@ -61,11 +61,11 @@ class _RunningNorm(Module):
         if self.num_batches_tracked is not None:
             self.num_batches_tracked.overwrite(np.array(0))
 
-    def forward(self, x: Any) -> Any:
-        """`x` to the same shape; raises ShapeError if it does not have the layer's form."""
-        self._check(x)
+    def forward(self, input: Any) -> Any:
+        """`input` to the same shape; raises ShapeError if it does not have the layer's form."""
+        self._check(input)
         return getattr(ag, self.op)(
-            x,
+            input,
             self.running_mean,
             self.running_var,
             self.weight,

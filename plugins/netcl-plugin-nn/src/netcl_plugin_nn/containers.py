@@ -46,11 +46,11 @@ class Sequential(Listed):
 
     __rmul__ = __mul__
 
-    def forward(self, x: Any) -> Any:
-        """`x` through all modules in order."""
+    def forward(self, input: Any) -> Any:
+        """`input` through all modules in order."""
         for module in self:
-            x = module(x)
-        return x
+            input = module(input)
+        return input
 
 
 class ModuleList(Listed):
@@ -68,6 +68,9 @@ class ModuleList(Listed):
     """
 
     kind = MODULE
+
+    def __init__(self, modules: Iterable[Any] | None = None) -> None:
+        super().__init__(() if modules is None else modules)
 
     def __repr__(self) -> str:
         """As PyTorch's: neighbours that look alike share a line, with their number."""
@@ -92,6 +95,9 @@ class ModuleDict(Keyed):
 
     kind = MODULE
 
+    def __init__(self, modules: Any = None) -> None:
+        super().__init__(modules)
+
 
 class ParameterList(Listed):
     """A list of parameters; tensors and arrays that are put in become parameters.
@@ -111,6 +117,9 @@ class ParameterDict(Keyed):
     """Parameters by name; tensors and arrays that are put in become parameters."""
 
     kind = PARAMETER
+
+    def __init__(self, parameters: Any = None) -> None:
+        super().__init__(parameters)
 
     def setdefault(self, key: str, default: Any = None) -> Tensor:
         """The parameter of a name; if there is none, the default, which becomes it."""

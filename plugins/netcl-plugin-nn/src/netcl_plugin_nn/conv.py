@@ -118,13 +118,15 @@ class _Conv(_Convolution):
         shape = (out_channels, in_channels // max(1, groups))
         self._set_up(sizes, shape, settings, groups, bias, padding_mode, device, dtype)
 
-    def forward(self, x: Any) -> Any:
-        """`x` of shape (N, in_channels, ...) or without N; see `ag.conv2d`."""
+    def forward(self, input: Any) -> Any:
+        """`input` of shape (N, in_channels, ...) or without N; see `ag.conv2d`."""
         convolve, padding = getattr(ag, f"conv{self.dims}d"), self.padding
         if self.padding_mode != "zeros":
-            x = copied(type(self).__name__, x, self._around(), self.padding_mode)
+            input = copied(type(self).__name__, input, self._around(), self.padding_mode)
             padding = 0
-        return convolve(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return convolve(
+            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+        )
 
     def _around(self) -> list[int]:
         """The padding before and after each axis, the last axis first."""
@@ -200,12 +202,12 @@ class _ConvTranspose(_Convolution):
         shape = (in_channels, out_channels // max(1, groups))
         self._set_up(sizes, shape, settings, groups, bias, padding_mode, device, dtype)
 
-    def forward(self, x: Any, output_size: Sequence[int] | None = None) -> Any:
-        """`x` of shape (N, in_channels, ...); `output_size` in the place of output_padding."""
+    def forward(self, input: Any, output_size: Sequence[int] | None = None) -> Any:
+        """`input` of shape (N, in_channels, ...); `output_size` in the place of output_padding."""
         convolve = getattr(ag, f"conv_transpose{self.dims}d")
-        more = self.output_padding if output_size is None else self._missing(x, output_size)
+        more = self.output_padding if output_size is None else self._missing(input, output_size)
         settings = (self.stride, self.padding, more, self.groups, self.dilation)
-        return convolve(x, self.weight, self.bias, *settings)
+        return convolve(input, self.weight, self.bias, *settings)
 
     def _missing(self, x: Any, output_size: Sequence[int]) -> tuple[int, ...]:
         """What is missing to a size; the op refuses what no padding can make up for."""

@@ -28,9 +28,9 @@ class Dropout(Module):
             )
         self.p, self.inplace = p, inplace
 
-    def forward(self, x: Any) -> Any:
-        """`x` of any shape to the same shape."""
-        return ag.dropout(x, self.p, self.training)
+    def forward(self, input: Any) -> Any:
+        """`input` of any shape to the same shape."""
+        return ag.dropout(input, self.p, self.training)
 
     def extra_repr(self) -> str:
         """The probability."""
@@ -43,16 +43,20 @@ class _ChannelDropout(Dropout):
     ranks: ClassVar[tuple[int, ...]]  # of inputs, those without a batch first
     lead: ClassVar[tuple[int, ...]]  # how many dimensions of each tell channels apart
 
-    def forward(self, x: Any) -> Any:
-        """`x` to the same shape; raises ShapeError for another number of dimensions."""
-        if x.ndim not in self.ranks:
+    def forward(self, input: Any) -> Any:
+        """`input` to the same shape; raises ShapeError for another number of dimensions."""
+        if input.ndim not in self.ranks:
             expected = " or ".join(map(str, self.ranks)) + " dimensions"
-            raise ShapeError(message(type(self).__name__, f"x of shape {tuple(x.shape)}", expected))
+            raise ShapeError(
+                message(type(self).__name__, f"input of shape {tuple(input.shape)}", expected)
+            )
         if not (self.training and self.p):
-            return x
-        lead = self.lead[self.ranks.index(x.ndim)]
-        ones = Tensor.ones((*x.shape[:lead], *(1,) * (x.ndim - lead)), x.dtype, x.device)
-        return ag.mul(x, ag.dropout(ones, self.p))
+            return input
+        lead = self.lead[self.ranks.index(input.ndim)]
+        ones = Tensor.ones(
+            (*input.shape[:lead], *(1,) * (input.ndim - lead)), input.dtype, input.device
+        )
+        return ag.mul(input, ag.dropout(ones, self.p))
 
 
 class Dropout1d(_ChannelDropout):

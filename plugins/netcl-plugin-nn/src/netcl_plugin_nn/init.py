@@ -13,6 +13,7 @@ import numpy as np
 
 from netcl_core import DTYPES, Tensor, host_generator
 from netcl_core.errors import AttributeValueError, ShapeError, message
+from netcl_core.plugins import absent
 
 
 def _fill(tensor: Tensor, values: Any) -> Tensor:
@@ -49,9 +50,9 @@ def trunc_normal_(
     return _fill(tensor, values)
 
 
-def constant_(tensor: Tensor, value: float) -> Tensor:
+def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with one value."""
-    return _fill(tensor, np.full(tensor.shape, value))
+    return _fill(tensor, np.full(tensor.shape, val))
 
 
 def zeros_(tensor: Tensor) -> Tensor:
@@ -74,12 +75,12 @@ def fans(tensor: Tensor) -> tuple[int, int]:
     return tensor.shape[1] * receptive, tensor.shape[0] * receptive
 
 
-def calculate_gain(nonlinearity: str, a: float | None = None) -> float:
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor by which a nonlinearity's weights are widened, as in PyTorch.
 
-    `a` is leaky_relu's slope. Raises AttributeValueError for an unknown name.
+    `param` is leaky_relu's slope. Raises AttributeValueError for an unknown name.
     """
-    slope = 0.01 if a is None else a
+    slope = 0.01 if param is None else param
     gains = {
         "linear": 1.0,
         **{f"conv{kind}{n}d": 1.0 for kind in ("", "_transpose") for n in (1, 2, 3)},
@@ -190,3 +191,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
     for column in range(tensor.shape[1]):
         values[generator.permutation(tensor.shape[0])[:zeros], column] = 0
     return _fill(tensor, values)
+
+
+def __getattr__(name: str) -> Any:
+    return absent("nn.init", name, [each for each in globals() if each.endswith("_")])

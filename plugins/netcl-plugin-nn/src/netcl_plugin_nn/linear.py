@@ -49,9 +49,9 @@ class Linear(Module):
             bound = 1 / math.sqrt(self.in_features)
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, x: Any) -> Any:
-        """`x` of shape (..., in_features) to (..., out_features)."""
-        return ag.linear(x, self.weight, self.bias)
+    def forward(self, input: Any) -> Any:
+        """`input` of shape (..., in_features) to (..., out_features)."""
+        return ag.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """The sizes."""
@@ -114,9 +114,9 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
-    def forward(self, x: Any) -> Any:
-        """`x` itself."""
-        return x
+    def forward(self, input: Any) -> Any:
+        """`input` itself."""
+        return input
 
 
 class Flatten(Module):
@@ -126,9 +126,9 @@ class Flatten(Module):
         self.start_dim = start_dim
         self.end_dim = end_dim
 
-    def forward(self, x: Any) -> Any:
-        """`x` of shape (N, ...) to (N, rest)."""
-        return ag.flatten(x, self.start_dim, self.end_dim)
+    def forward(self, input: Any) -> Any:
+        """`input` of shape (N, ...) to (N, rest)."""
+        return ag.flatten(input, self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         """The dimensions."""
@@ -146,14 +146,14 @@ class Unflatten(Module):
         self.dim = dim
         self.unflattened_size = tuple(unflattened_size)
 
-    def forward(self, x: Any) -> Any:
-        """`x` with `unflattened_size` in the place of dimension `dim`."""
-        shape = tuple(x.shape)
+    def forward(self, input: Any) -> Any:
+        """`input` with `unflattened_size` in the place of dimension `dim`."""
+        shape = tuple(input.shape)
         if not -len(shape) <= self.dim < len(shape):
             given = f"dim={self.dim} of shape {shape}"
             raise AttributeValueError(message("Unflatten", given, "one of its dimensions"))
         place = self.dim % len(shape)
-        return ag.reshape(x, (*shape[:place], *self.unflattened_size, *shape[place + 1 :]))
+        return ag.reshape(input, (*shape[:place], *self.unflattened_size, *shape[place + 1 :]))
 
     def extra_repr(self) -> str:
         """The dimension and its parts."""

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import netcl_core.autograd as ag
 from netcl_core import Tensor
+from netcl_core.arguments import lenient
 from netcl_plugin_nn.module import Module
 from netcl_plugin_nn.parameters import as_plain
 
@@ -28,8 +29,14 @@ class _Loss(Module):
         else:
             self.register_buffer(name, as_plain(value))
 
-    def forward(self, *inputs: Any) -> Any:
-        """The loss of `(input, target)`: 0-d, with reduction='none' one per element or sample."""
+    def __init_subclass__(cls) -> None:
+        cls.__init__ = lenient(cls.__init__)  # type: ignore[method-assign]
+
+    def forward(self, input: Any, target: Any) -> Any:
+        """The loss: 0-d, with reduction='none' one per element or sample."""
+        return self._loss(input, target)
+
+    def _loss(self, *inputs: Any) -> Any:
         weights = {name: getattr(self, name) for name in self.weights}
         return getattr(ag, self.op)(*inputs, **weights, **self._settings)
 
@@ -152,6 +159,10 @@ class MarginRankingLoss(_Loss):
     def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
         super().__init__(margin=margin, reduction=reduction)
 
+    def forward(self, input1: Any, input2: Any, target: Any) -> Any:  # type: ignore[override]
+        """The loss: 0-d, with reduction='none' one per sample."""
+        return self._loss(input1, input2, target)
+
 
 class TripletMarginLoss(_Loss):
     """`max(0, |anchor - positive| - |anchor - negative| + margin)`, called with these three.
@@ -174,6 +185,10 @@ class TripletMarginLoss(_Loss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(margin=margin, p=p, eps=eps, swap=swap, reduction=reduction)
+
+    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:  # type: ignore[override]
+        """The loss: 0-d, with reduction='none' one per sample."""
+        return self._loss(anchor, positive, negative)
 
 
 class SoftMarginLoss(_Loss):
@@ -202,6 +217,10 @@ class CosineEmbeddingLoss(_Loss):
     def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
         super().__init__(margin=margin, reduction=reduction)
 
+    def forward(self, input1: Any, input2: Any, target: Any) -> Any:  # type: ignore[override]
+        """The loss: 0-d, with reduction='none' one per sample."""
+        return self._loss(input1, input2, target)
+
 
 class GaussianNLLLoss(_Loss):
     """`(log var + (input - target)^2 / var) / 2`, called with `(input, target, var)`."""
@@ -210,6 +229,10 @@ class GaussianNLLLoss(_Loss):
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(full=full, eps=eps, reduction=reduction)
+
+    def forward(self, input: Any, target: Any, var: Any) -> Any:  # type: ignore[override]
+        """The loss: 0-d, with reduction='none' one per sample."""
+        return self._loss(input, target, var)
 
 
 class PoissonNLLLoss(_Loss):
@@ -222,3 +245,7 @@ class PoissonNLLLoss(_Loss):
         reduction: str = "mean",
     ) -> None:  # fmt: skip
         super().__init__(log_input=log_input, full=full, eps=eps, reduction=reduction)
+
+    def forward(self, log_input: Any, target: Any) -> Any:
+        """The loss: 0-d, with reduction='none' one per sample."""
+        return self._loss(log_input, target)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Tensor, dtype_name, get_device
+from netcl_core.arguments import lenient
 from netcl_core.errors import ArgumentError, DtypeError, message, missing_name
 from netcl_plugin_nn import state as states
 from netcl_plugin_nn.hooks import Hooked
@@ -257,13 +259,12 @@ class Module(Hooked):
         """
         return states.load(type(self).__name__, dict(self._state()), state, strict)
 
-    def to(
-        self: Self, *targets: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False
-    ) -> Self:
+    @lenient
+    def to(self: Self, *targets: Any, device: Any = None, dtype: Any = None) -> Self:
         """Move to a device, to a floating dtype, or both; in place, so optimizers go on.
 
-        `to("cpu")`, `to("float16")`, `to("opencl:0", "float64")`, or to those of a tensor. Integer
-        tensors keep their dtype. `non_blocking` changes nothing. Raises before anything has moved.
+        `to("numpy")`, `to("float16")`, `to("opencl:0", "float64")`, or to those of a tensor.
+        Integer tensors keep their dtype. Raises before anything has moved.
         """
         place = None if device is None else get_device(device)
         kind = None if dtype is None else dtype_name(dtype, "Module.to")
@@ -308,8 +309,24 @@ class Module(Hooked):
         return self.to(dtype="bfloat16")
 
     def cpu(self: Self) -> Self:
-        """All tensors on the NumPy path."""
+        """All tensors on the default device; `to("numpy")` is NumPy."""
         return self.to(device="cpu")
+
+    def cuda(self: Self, device: Any = None) -> Self:
+        """The same under PyTorch's word for a GPU; with a number, that one."""
+        return self.to(device="cuda" if device is None else get_device("cuda", device))
+
+    def type(self: Self, dst_type: Any) -> Self:
+        """All floating tensors in a dtype."""
+        return self.to(dtype=getattr(dst_type, "dtype", dst_type))
+
+    def share_memory(self: Self) -> Self:
+        """Itself: workers of a DataLoader have no model."""
+        return self
+
+    def compile(self, **options: Any) -> None:
+        """Let `forward` be compiled: `ag.jit_compile`; PyTorch's options change nothing."""
+        self.forward = ag.jit_compile(self.forward)  # type: ignore[method-assign]
 
     def train(self: Self, mode: bool = True) -> Self:
         """Set `training` here and in all submodules."""

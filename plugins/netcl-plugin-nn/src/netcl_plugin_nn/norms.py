@@ -51,9 +51,9 @@ class LayerNorm(Module):
             self.normalized_shape, elementwise_affine, elementwise_affine and bias, dtype, device
         )
 
-    def forward(self, x: Any) -> Any:
-        """`x` of shape (..., *normalized_shape) to the same shape."""
-        return ag.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+    def forward(self, input: Any) -> Any:
+        """`input` of shape (..., *normalized_shape) to the same shape."""
+        return ag.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -105,7 +105,7 @@ class GroupNorm(Module):
         num_groups: The number of groups.
         num_channels: The number of channels, a multiple of it.
         eps: Added to the variance.
-        affine: Whether each channel has a weight and a bias.
+        affine: Whether each channel has a weight, and with `bias` a bias.
     """
 
     weight: Tensor | None
@@ -119,6 +119,8 @@ class GroupNorm(Module):
         affine: bool = True,
         device: Any = None,
         dtype: Any = "float32",
+        *,
+        bias: bool = True,
     ) -> None:
         if num_groups < 1 or num_channels < 1 or num_channels % num_groups:
             given = f"{num_channels} channels in {num_groups} groups"
@@ -126,11 +128,13 @@ class GroupNorm(Module):
         self.num_groups = num_groups
         self.num_channels = num_channels
         self.eps = eps
-        self.weight, self.bias = ones_and_zeros((num_channels,), affine, affine, dtype, device)
+        self.weight, self.bias = ones_and_zeros(
+            (num_channels,), affine, affine and bias, dtype, device
+        )
 
-    def forward(self, x: Any) -> Any:
-        """`x` of shape (N, num_channels, ...) to the same shape."""
-        return ag.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+    def forward(self, input: Any) -> Any:
+        """`input` of shape (N, num_channels, ...) to the same shape."""
+        return ag.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         """The settings."""

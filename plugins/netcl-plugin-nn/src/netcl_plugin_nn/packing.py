@@ -78,7 +78,7 @@ def pack_padded_sequence(
     counts = _counts(sizes)
     rows = np.concatenate([placed[:count] * x.shape[1] + t for t, count in enumerate(counts)])
     data = _rows(ag.reshape(x, (-1, *x.shape[2:])), rows)
-    batch_sizes = Tensor.from_host(counts, "cpu")
+    batch_sizes = Tensor.from_host(counts, "numpy")
     if order is None:
         return PackedSequence(data, batch_sizes)
     indices = (Tensor.from_host(each, x.device) for each in (order, np.argsort(order)))
@@ -115,7 +115,7 @@ def pad_packed_sequence(
     found[: len(counts)] = begins[:, None] + places
     found[np.arange(steps)[:, None] >= lengths] = len(sequence.data)
     found = found.T if batch_first else found
-    return _padded(sequence.data, found, padding_value), Tensor.from_host(lengths, "cpu")
+    return _padded(sequence.data, found, padding_value), Tensor.from_host(lengths, "numpy")
 
 
 def pad_sequence(

@@ -44,10 +44,10 @@ class _ConstantPad(_Pad):
         super().__init__(padding)
         self.value = value
 
-    def forward(self, x: Any) -> Any:
-        """`x` of shape (N, C, ...) or (C, ...) with larger last axes."""
-        self._check(x)
-        return ag.pad(x, self.padding, "constant", self.value)
+    def forward(self, input: Any) -> Any:
+        """`input` of shape (N, C, ...) or (C, ...) with larger last axes."""
+        self._check(input)
+        return ag.pad(input, self.padding, "constant", self.value)
 
     def extra_repr(self) -> str:
         """The padding and the number."""
@@ -110,10 +110,10 @@ class _CopyPad(_Pad):
 
     mode: ClassVar[str]
 
-    def forward(self, x: Any) -> Any:
-        """`x` of shape (N, C, ...) or (C, ...) with larger last axes."""
-        self._check(x)
-        return copied(type(self).__name__, x, self.padding, self.mode)
+    def forward(self, input: Any) -> Any:
+        """`input` of shape (N, C, ...) or (C, ...) with larger last axes."""
+        self._check(input)
+        return copied(type(self).__name__, input, self.padding, self.mode)
 
 
 #: NumPy's name of a mode, and how much less than an axis its padding is at most.

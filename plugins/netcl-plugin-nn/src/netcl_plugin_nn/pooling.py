@@ -29,10 +29,10 @@ class _MaxPool(Module):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
-    def forward(self, x: Any) -> Any:
-        """`x` with fewer elements along its last axes; with `return_indices` a pair."""
+    def forward(self, input: Any) -> Any:
+        """`input` with fewer elements along its last axes; with `return_indices` a pair."""
         windows = (self.kernel_size, self.stride, self.padding, self.dilation)
-        return getattr(ag, self.op)(x, *windows, self.ceil_mode, self.return_indices)
+        return getattr(ag, self.op)(input, *windows, self.ceil_mode, self.return_indices)
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -85,11 +85,11 @@ class _AvgPool(Module):
         self.count_include_pad = count_include_pad
         self.divisor_override = divisor_override
 
-    def forward(self, x: Any) -> Any:
-        """`x` with fewer elements along its last axes."""
+    def forward(self, input: Any) -> Any:
+        """`input` with fewer elements along its last axes."""
         windows = (self.kernel_size, self.stride, self.padding, self.ceil_mode)
         divisor = () if self.divisor_override is None else (self.divisor_override,)
-        return getattr(ag, self.op)(x, *windows, self.count_include_pad, *divisor)
+        return getattr(ag, self.op)(input, *windows, self.count_include_pad, *divisor)
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -137,10 +137,10 @@ class _LPPool(Module):
         self.stride = stride
         self.ceil_mode = ceil_mode
 
-    def forward(self, x: Any) -> Any:
-        """`x` with fewer elements along its last axes."""
+    def forward(self, input: Any) -> Any:
+        """`input` with fewer elements along its last axes."""
         windows = (self.kernel_size, self.stride, self.ceil_mode)
-        return getattr(ag, self.op)(x, self.norm_type, *windows)
+        return getattr(ag, self.op)(input, self.norm_type, *windows)
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -168,9 +168,9 @@ class _Adaptive(Module):
     def __init__(self, output_size: Any) -> None:
         self.output_size = output_size
 
-    def forward(self, x: Any) -> Any:
-        """`x` with `output_size` elements along its last axes."""
-        return getattr(ag, self.op)(x, self.output_size)
+    def forward(self, input: Any) -> Any:
+        """`input` with `output_size` elements along its last axes."""
+        return getattr(ag, self.op)(input, self.output_size)
 
     def extra_repr(self) -> str:
         """The setting."""
@@ -206,9 +206,9 @@ class _AdaptiveMax(_Adaptive):
         super().__init__(output_size)
         self.return_indices = return_indices
 
-    def forward(self, x: Any) -> Any:
-        """`x` with `output_size` elements along its last axes; with `return_indices` a pair."""
-        return getattr(ag, self.op)(x, self.output_size, self.return_indices)
+    def forward(self, input: Any) -> Any:
+        """`input` with `output_size` elements along its last axes; with `return_indices` a pair."""
+        return getattr(ag, self.op)(input, self.output_size, self.return_indices)
 
 
 class AdaptiveMaxPool1d(_AdaptiveMax):

@@ -34,10 +34,10 @@ class Upsample(Module):
         self.align_corners = align_corners
         self.recompute_scale_factor = recompute_scale_factor
 
-    def forward(self, x: Any) -> Any:
-        """`x` of shape (N, C, ...) to another size of its last axes."""
+    def forward(self, input: Any) -> Any:
+        """`input` of shape (N, C, ...) to another size of its last axes."""
         settings = (self.mode, self.align_corners, self.recompute_scale_factor)
-        return ag.interpolate(x, self.size, self.scale_factor, *settings)
+        return ag.interpolate(input, self.size, self.scale_factor, *settings)
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -69,9 +69,9 @@ class PixelShuffle(Module):
     def __init__(self, upscale_factor: int) -> None:
         self.upscale_factor = _checked_factor("PixelShuffle", upscale_factor)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, input: Any) -> Any:
         """Each r^2 channels as blocks of r x r pixels."""
-        return ag.pixel_shuffle(x, self.upscale_factor)
+        return ag.pixel_shuffle(input, self.upscale_factor)
 
     def extra_repr(self) -> str:
         """The factor."""
@@ -84,9 +84,9 @@ class PixelUnshuffle(Module):
     def __init__(self, downscale_factor: int) -> None:
         self.downscale_factor = _checked_factor("PixelUnshuffle", downscale_factor)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, input: Any) -> Any:
         """Blocks of r x r pixels as channels."""
-        return ag.pixel_unshuffle(x, self.downscale_factor)
+        return ag.pixel_unshuffle(input, self.downscale_factor)
 
     def extra_repr(self) -> str:
         """The factor."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netcl_core.errors import missing_name
+from netcl_core.plugins import absent
 from netcl_plugin_optim import lr_scheduler
 from netcl_plugin_optim.adam import Adam, Adamax, AdamW, RAdam
 from netcl_plugin_optim.clipping import clip_grad_norm_, clip_grad_value_, unscale_grads_
@@ -43,4 +43,4 @@ __all__ = [
 if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
 
     def __getattr__(name):
-        raise missing_name("netcl_core.optim", name, __all__)
+        return absent("optim", name, __all__)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from netcl_core.plugins import absent
 from netcl_plugin_optim.combined import ChainedScheduler, SequentialLR
 from netcl_plugin_optim.cosines import CosineAnnealingLR, CosineAnnealingWarmRestarts
 from netcl_plugin_optim.cyclic import CyclicLR
@@ -36,3 +39,7 @@ __all__ = [
     "ChainedScheduler",
     "ReduceLROnPlateau",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return absent("optim.lr_scheduler", name, __all__)

@@ -9,6 +9,7 @@ from inspect import signature
 from numbers import Real
 from typing import Annotated, Any, Final, ParamSpec, TypeAlias, final, get_args, get_type_hints
 
+from netcl_core.arguments import renaming
 from netcl_core.errors import AttributeValueError, message
 
 _P = ParamSpec("_P")
@@ -82,10 +83,11 @@ def settings(**fixed: Any) -> Callable[[Callable[_P, None]], Callable[_P, None]]
 
     def decorate(init: Callable[_P, None]) -> Callable[_P, None]:
         takes = signature(init)
+        renamed = renaming(init.__qualname__.partition(".")[0], takes.parameters)
 
         @wraps(init)
         def construct(*args: _P.args, **kwargs: _P.kwargs) -> None:
-            given = takes.bind(*args, **kwargs)
+            given = takes.bind(*args, **renamed(kwargs))
             given.apply_defaults()
             optimizer, params, *values = given.arguments.values()
             named = zip(list(given.arguments)[2:], values, strict=True)

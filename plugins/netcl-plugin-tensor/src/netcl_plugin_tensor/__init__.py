@@ -20,6 +20,7 @@ from netcl_plugin_tensor import (
     logic,
     moving,
     norms,
+    picking,
     random,
     ranking,
     reductions,
@@ -56,6 +57,7 @@ _MODULES = (
     closeness,
     compositions,
     arranging,
+    picking,
 )
 
 

@@ -109,4 +109,20 @@ ARRANGED: Sequence[Case] = [
     of("pixel_shuffle", 2, dtypes=ALL, shapes=[[(1, 8, 3, 5)], [(4, 1, 1)]]),
     of("pixel_unshuffle", 2, dtypes=ALL, shapes=[[(1, 3, 4, 6)], [(1, 2, 2)]]),
 ]  # fmt: skip
-COMPOSED = (*AXES, *TOGETHER, *COUNTED, *SLOPES, *CLOSE, *ARRANGED)
+ROWS = [3, 0, 3]
+READ = {"non-finite": "the host reads it"}
+PICKED: Sequence[Case] = [
+    of("nonzero", inputs=FEW, dtypes=ALL, differentiable=False, skip=READ),
+    of("argwhere", inputs=FEW, dtypes=ALL, differentiable=False, skip=READ),
+    Case("masked_select", (X, X), lambda t, x, y: x.masked_select(y > 0),
+         call=lambda x, y: ag.masked_select(x, y > 0), shapes=[[(4, 3), (4, 3)], [(4, 3), (3,)]],
+         gradients=[0], dtypes=ALL, skip=READ),
+    Case("index_add", (X, X), lambda t, x, s: x.index_add(0, t.tensor(ROWS), s, alpha=2),
+         call=lambda x, s: ag.index_add(x, 0, ROWS, s, alpha=2), dtypes=ALL[1:],
+         shapes=[[(5, 6), (3, 6)], [(4,), (3,)]]),
+    Case("index_copy", (X, X), lambda t, x, s: x.index_copy(1, t.tensor(ROWS[:2]), s), dtypes=ALL,
+         call=lambda x, s: ag.index_copy(x, 1, ROWS[:2], s), shapes=[[(3, 5), (3, 2)]]),
+    Case("index_fill", (X,), lambda t, x: x.index_fill(-1, t.tensor(ROWS), 2), dtypes=ALL,
+         call=lambda x: ag.index_fill(x, -1, ROWS, 2), shapes=[[(3, 5)], [(4,)]]),
+]  # fmt: skip
+COMPOSED = (*PICKED, *AXES, *TOGETHER, *COUNTED, *SLOPES, *CLOSE, *ARRANGED)

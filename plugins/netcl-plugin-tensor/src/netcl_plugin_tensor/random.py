@@ -24,31 +24,55 @@ _BITS: Final = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 _INTEGERS: Final = ("uint8", "int8", "int16", "int32", "int64")
 
 
-def rand(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def rand(
+    *sizes: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Any = None,
+) -> Any:
     """Uniform numbers of [0, 1).
 
     Args:
-        size: The shape, as one tuple or as several ints; `()` for a single number.
+        sizes: The shape, as one tuple or as several ints; `()` for a single number.
+        size: Or the shape by its name.
         dtype: A floating dtype; float32 by default.
         device: Where they are made; the default device by default.
         requires_grad: Whether they are a leaf that wants a gradient.
+        generator: An `nc.Generator`, or NumPy's; by default the process's, which draws on.
 
     `netcl_core.manual_seed` makes them repeatable, with the same numbers on every device. Raises
     ArgumentError without a size, and for a tuple followed by ints.
     """
-    return _drawn("uniform", "rand", _sizes("rand", size), dtype, device, requires_grad)
+    shape = _sizes("rand", sizes if size is None else (size,))
+    return _drawn("uniform", "rand", shape, dtype, device, requires_grad, generator=generator)
 
 
-def randn(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+def randn(
+    *sizes: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Any = None,
+) -> Any:
     """Normal numbers of mean 0 and variance 1; the arguments are those of `rand`.
 
     By Box and Muller's transform (1958, "A Note on the Generation of Random Normal Deviates").
     """
-    return _drawn("normal", "randn", _sizes("randn", size), dtype, device, requires_grad)
+    shape = _sizes("randn", sizes if size is None else (size,))
+    return _drawn("normal", "randn", shape, dtype, device, requires_grad, generator=generator)
 
 
 def randint(
-    low: int, high: Any = None, size: Any = None, dtype: Any = None, device: Any = None
+    low: int,
+    high: Any = None,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Any = None,
 ) -> Any:
     """Whole numbers, all equally likely: `randint(high, size)` of 0 to before `high`.
 
@@ -58,20 +82,24 @@ def randint(
         size: The shape.
         dtype: An integer or floating dtype; int64 by default.
         device: Where they are made; the default device by default.
+        requires_grad: Whether they are a leaf, of a floating dtype.
+        generator: As for `rand`.
     """
     if size is None:
         low, high, size = 0, low, high
     kept = "int64" if dtype is None else dtype
-    return _drawn("integers", "randint", size, kept, device, False, _bounds(low, high))
+    return _drawn(
+        "integers", "randint", size, kept, device, requires_grad, _bounds(low, high), generator
+    )
 
 
-def randperm(n: int, dtype: Any = None, device: Any = None) -> Any:
+def randperm(n: int, dtype: Any = None, device: Any = None, generator: Any = None) -> Any:
     """The numbers 0 to before n in random order, int64 by default.
 
     The order is made by the host, so that a captured step cannot make one.
     """
     (count,) = plain_shape("randperm", n)
-    state = nc.random_state(_device(device)).to_host()
+    state = _state(_device(device), generator).to_host()
     order = np.argsort(_long_words(state, count), kind="stable")
     return Tensor.from_host(order, device, "int64" if dtype is None else dtype)
 
@@ -91,12 +119,19 @@ def randn_like(
 
 
 def randint_like(
-    input: Any, low: int, high: Any = None, dtype: Any = None, device: Any = None
+    input: Any,
+    low: int,
+    high: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Any:
     """`randint` of a tensor's shape, dtype and device: `randint_like(x, high)` from 0 on."""
     if high is None:
         low, high = 0, low
-    return randint(low, high, input.shape, **_alike(input, dtype, device))
+    return randint(
+        low, high, input.shape, requires_grad=requires_grad, **_alike(input, dtype, device)
+    )
 
 
 def _alike(input: Any, dtype: Any, device: Any) -> dict[str, Any]:
@@ -135,12 +170,27 @@ def _drawn(
     device: Any,
     requires_grad: bool,
     bounds: tuple[int, int] = (0, 1),
+    generator: Any = None,
 ) -> Any:
     """Numbers of a kind on a device, from a fresh random state."""
     shape = plain_shape(who, size)
     name = nc.dtype_name("float32" if dtype is None else dtype, who)
-    made = RANDOM_NUMBERS(nc.random_state(_device(device)), kind, shape, name, *bounds)
+    made = RANDOM_NUMBERS(_state(_device(device), generator), kind, shape, name, *bounds)
     return made.requires_grad_() if requires_grad else made
+
+
+def _state(device: Device, generator: Any) -> Any:
+    """A fresh random state of the process, or one that a generator draws.
+
+    Raises ArgumentError for a generator inside a capture, whose replays would draw the same.
+    """
+    if generator is None:
+        return nc.random_state(device)
+    if nc.capturing():
+        remedy = "Leave generator= away: each replay draws fresh numbers of the process"
+        raise ArgumentError(message("rand", "generator= in a capture", "", remedy))
+    drawn = np.array([generator.integers(2**63), 0], np.int64)
+    return Tensor.from_host(drawn, device)
 
 
 def _bind(state: Any, kind: str, shape: Any, dtype: str, low: int = 0, high: int = 1) -> Any:

@@ -202,7 +202,7 @@ def bad_wheels(folder: Path) -> dict[str, str]:
 
 INTEL = DeviceFacts("opencl:0", "CPU A", "Intel(R) OpenCL", "2026.1", "cpu", True, True)
 POCL = DeviceFacts("opencl:1", "CPU B", "Portable Computing Language", "3.1", "cpu", False, True)
-NUMPY = DeviceFacts("cpu", "NumPy", "", "2.4", "cpu", True, True)
+NUMPY = DeviceFacts("numpy", "NumPy", "", "2.4", "cpu", True, True)
 SOURCE = "__{word} void {op}_{way}(__global const {dtype} *x) {{ /* {note} */ }}\n"
 
 
@@ -229,7 +229,7 @@ def record(**changes: Any) -> CheckRecord:
             "gradient", "failed", "geglu", "opencl:1", "float32", f"off by 2 {EVIL}", "Derive it"
         )
     )
-    outcomes.append(Outcome("non-finite", "xfailed", "swiglu", "cpu", "float16", "known"))
+    outcomes.append(Outcome("non-finite", "xfailed", "swiglu", "numpy", "float16", "known"))
     roofline.append(Roofline("swiglu", "opencl:0", "float32", 1 << 20, 0.87))
     made: dict[str, Any] = {
         "plugin": "netcl-plugin-swiglu",

@@ -30,7 +30,7 @@ def test_speed_beside_the_other_implementation(tmp_path: Path) -> None:
     outcomes = (
         Outcome("speed", "passed", "swiglu", "opencl:0", "float32", SPEED),
         Outcome("speed", "failed", "swiglu", "opencl:1", "float32", slow),
-        Outcome("speed", "skipped", "swiglu", "cpu", "float32", "nothing else computes it"),
+        Outcome("speed", "skipped", "swiglu", "numpy", "float32", "nothing else computes it"),
     )
     record = samples.record(outcomes=outcomes, state="fail")
     found = beside(merge([record]).of("swiglu"))

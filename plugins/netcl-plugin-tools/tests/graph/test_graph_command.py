@@ -149,7 +149,7 @@ def draw(*arguments: str) -> ElementTree.Element:
 # -- drawings ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("opencl", marks=needs_opencl)])
+@pytest.mark.parametrize("device", ["numpy", pytest.param("opencl", marks=needs_opencl)])
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_overlaps_and_every_text_is_in_its_box(file: str, name: str, device: str) -> None:
     svg = draw(f"{file}:{name}", *CASES[name], "--device", device)
@@ -215,7 +215,7 @@ def test_long_texts_are_shortened_with_the_whole_beside() -> None:
     boxes = (Box("argument0", "argument", long), wide, Box("result0", "result", "数" * 60))
     edges = (Edge("argument0", "step1", long, "float32", (2, 3)),
              Edge("step1", "result0", "t1", "float32", (2, 3)))  # fmt: skip
-    graph = Graph("f\x00<g>&" * 40, "cpu", "NumPy call", 1, 1, 1, 0, boxes, edges)
+    graph = Graph("f\x00<g>&" * 40, "numpy", "NumPy call", 1, 1, 1, 0, boxes, edges)
     svg = ElementTree.fromstring(to_svg(graph))
     check(svg)
     lines = [line for box in groups(svg, "node") for line in texts(box)]

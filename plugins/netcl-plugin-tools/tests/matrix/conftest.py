@@ -116,19 +116,19 @@ def check_record(**changes: Any) -> dict[str, Any]:
 
 
 def device_facts(**changes: Any) -> dict[str, Any]:
-    facts = {"id": "cpu", "name": "NumPy", "platform": "NumPy", "driver": "2.4", "kind": "cpu"}
+    facts = {"id": "numpy", "name": "NumPy", "platform": "NumPy", "driver": "2.4", "kind": "cpu"}
     return {**facts, "fp16": True, "fp64": True, **changes}
 
 
 def outcome(**changes: Any) -> dict[str, Any]:
-    made = {"check": "values", "state": "passed", "op": "swish", "device": "cpu"}
+    made = {"check": "values", "state": "passed", "op": "swish", "device": "numpy"}
     return {**made, "dtype": "float32", "reason": "", "remedy": "", "seconds": 0.1, **changes}
 
 
 def device(**changes: Any) -> dict[str, Any]:
     """A device as `netcl devices --json` describes it."""
     facts = {
-        "id": "cpu",
+        "id": "numpy",
         "backend": "numpy",
         "kind": "cpu",
         "name": "NumPy",

@@ -83,7 +83,7 @@ def test_the_check_runs_as_a_user_would_run_it(
     monkeypatch.setenv("OCL_ICD_VENDORS", "/mine")
     matrix()
     arguments, folder, variables = fake.calls()[0]
-    said = "plugins check netcl-plugin-swish --json --level run --device cpu"
+    said = "plugins check netcl-plugin-swish --json --level run --device numpy"
     assert arguments == said.split()
     assert not Path(folder).exists()  # a folder of its own, gone with the cell
     assert "NETCL_DEVICE" not in variables

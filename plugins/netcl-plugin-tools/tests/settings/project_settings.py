@@ -18,7 +18,7 @@ PROJECT = """\
 name = "ours"  # and nobody's
 
 [tool.netcl]
-device = "cpu"  # for now
+device = "numpy"  # for now
 plugins-disable = [
     "netcl-plugin-conv",  # we have our own
 ]

@@ -129,7 +129,7 @@ def test_an_implementation_can_be_chosen(
 
 def measured(*calls: dict[str, float | None]) -> Measured:
     """What a race would have found: the ratio of each candidate to the first; None refuses."""
-    device = nc.get_device("cpu")
+    device = nc.get_device("numpy")
     rows = [
         [
             Candidate("own", name, 0, not i, ratio and 1e-6, ratio)

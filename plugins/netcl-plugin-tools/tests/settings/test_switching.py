@@ -48,7 +48,7 @@ def test_a_link_stays_a_link_and_the_mode_as_it_is(project: Path, tmp_path: Path
 
 def test_the_last_one_leaves_no_empty_list(project: Path) -> None:
     assert run("enable", "conv").exit_code == 0
-    assert settings(project) == {"device": "cpu"}
+    assert settings(project) == {"device": "numpy"}
 
 
 def test_what_is_not_among_the_only_ones_is_added(project: Path) -> None:
@@ -127,14 +127,17 @@ def test_the_file_that_holds_is_written(
 
 
 @pytest.mark.parametrize(
-    "text", ["[tool]\nnetcl = {device = 'cpu'}\n", "tool.netcl.device = 'cpu'\n"]
+    "text", ["[tool]\nnetcl = {device = 'numpy'}\n", "tool.netcl.device = 'numpy'\n"]
 )
 def test_other_spellings_of_the_table(project: Path, text: str) -> None:
     """Edited right, or refused and left as it was."""
     project.write_text(text)
     said = run("prefer", "matmul", "linalg")
     if said.exit_code == 0:
-        assert settings(project) == {"device": "cpu", "resolve": {"matmul": "netcl-plugin-linalg"}}
+        assert settings(project) == {
+            "device": "numpy",
+            "resolve": {"matmul": "netcl-plugin-linalg"},
+        }
     else:
         assert "cannot be edited in place" in said.stderr and project.read_text() == text
 

@@ -17,7 +17,7 @@ _DATASETS = ("digits",)
 
 @click.command()
 @click.argument("dataset", type=click.Choice(_DATASETS))
-@click.option("--device", help="As NETCL_DEVICE: 'opencl:0', 'opencl:<part of a name>' or 'cpu'.")
+@click.option("--device", help="As NETCL_DEVICE: 'opencl:0', 'opencl:<part of a name>' or 'numpy'.")
 @click.option("--epochs", type=click.IntRange(1), default=30, show_default=True)
 @click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True)
 @click.option("--lr", type=click.FloatRange(0, min_open=True), default=1e-2, show_default=True)

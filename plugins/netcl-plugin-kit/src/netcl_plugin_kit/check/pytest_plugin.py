@@ -37,9 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="DEVICE",
-        help="Where they are checked: 'opencl:<index>', 'opencl:<part of a name>' or 'cpu'; may be "
-        "repeated; default: every device at hand, for `conformance` classes NumPy and one OpenCL "
-        "device.",
+        help="Where they are checked: 'opencl:<index>', 'opencl:<part of a name>' or 'numpy'; may "
+        "be repeated; default: every device at hand, for `conformance` classes NumPy and one "
+        "OpenCL device.",
     )
 
 

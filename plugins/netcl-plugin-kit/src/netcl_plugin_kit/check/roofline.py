@@ -128,7 +128,7 @@ def _close(fraction: float, reference: float) -> bool:
 
 def _reference(case: Case, arrays: Sequence[Any]) -> float:
     """Seconds of the NumPy path."""
-    device = get_device("cpu")
+    device = get_device("numpy")
     with use_device(device), no_grad():
         tensors = [Tensor.from_host(array, device) for array in arrays]
         return _best([lambda: case.run(*tensors)], device, 0.0)[0]

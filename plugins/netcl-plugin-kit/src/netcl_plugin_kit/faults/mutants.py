@@ -56,7 +56,7 @@ def rows_of(table: Table, only: Sequence[str] = ()) -> list[Row]:
 
 def run_mutants(row: Row, table: Table, *, thorough: bool = True) -> Iterator[MutantVerdict]:
     """Every fault of an op that changes what it computes, on the NumPy path."""
-    trial = Trial(row, table, get_device("cpu"), thorough=thorough)
+    trial = Trial(row, table, get_device("numpy"), thorough=thorough)
     if isinstance(row.record, AutogradPrimitive):
         for fault in _expression_faults(row.record):
             yield trial.verdict(fault)
@@ -183,7 +183,7 @@ def _is_the_same(row: Row, fault: Fault, cases: Sequence[Case]) -> bool:
 
 def _values(case: Case) -> list[Array | None] | None:
     try:
-        found = evaluate(case, _sample(case), get_device("cpu"))
+        found = evaluate(case, _sample(case), get_device("numpy"))
     except Exception:  # a mutant that cannot run is another function
         return None
     return [*found.outputs, *found.gradients]

@@ -74,7 +74,7 @@ def _seen(row: Row, case: Case, dtype: str) -> Usual | None:
         raise _Called(args, kwargs)
 
     changed: dict[str, Any] = {kind: noting}
-    with substituted(row, replace(record, **changed)), use_device("cpu"):
+    with substituted(row, replace(record, **changed)), use_device("numpy"):
         try:
             case.run(*map(Tensor.from_host, case.main_sample(dtype)))
         except _Called as called:

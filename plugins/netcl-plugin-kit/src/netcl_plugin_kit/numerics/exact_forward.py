@@ -161,7 +161,7 @@ def _of_operator(call: OperatorCall, arrays: Sequence[Any]) -> list[Array]:
     operands = call.operands(arrays)
     with np.errstate(all="ignore"):
         if call.operator.reference is None:
-            host = get_device("cpu")
+            host = get_device("numpy")
             tensors = [None if x is None else Tensor.from_host(x, host) for x in operands]
             with no_grad():
                 found = call.operator.decomposed(tensors, call.attrs)
@@ -177,7 +177,7 @@ def _of_function(call: FunctionCall, node: Any, arrays: Sequence[Any], dtype: st
     given = []
     for x, array in zip(node.inputs, arrays, strict=True):
         wide = dtype is not None and DTYPES[x.dtype].floating
-        place = x.device if not wide or x.device.supports_fp64 else get_device("cpu")
+        place = x.device if not wide or x.device.supports_fp64 else get_device("numpy")
         given.append(Tensor.from_host(array, place, dtype if wide else x.dtype))
     found: Array = call.run(given, ()).to_host()
     return found

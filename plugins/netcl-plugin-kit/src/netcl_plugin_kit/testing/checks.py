@@ -56,7 +56,7 @@ def check_derivative(record: AutogradPrimitive) -> None:
 def check_commutative(record: AutogradPrimitive) -> None:
     """The same numbers, NaN and infinities included, when the two inputs change places."""
     attrs = record.default_attrs() or {}
-    with use_device("cpu"):
+    with use_device("numpy"):
         x, y = (Tensor.from_host(array) for array in pairs_of(MILD, 2))
         one, other = record(x, y, **attrs).to_host(), record(y, x, **attrs).to_host()
     assert_close(one, other, f"{record.name}(x, y) beside {record.name}(y, x)")
@@ -65,7 +65,7 @@ def check_commutative(record: AutogradPrimitive) -> None:
 def check_alias(record: AutogradPrimitive) -> None:
     """The same numbers, NaN and infinities included, as the op that it is a name of."""
     attrs = record.default_attrs() or {}
-    with use_device("cpu"):
+    with use_device("numpy"):
         inputs = [Tensor.from_host(array) for array in pairs_of(MILD, record.arity or 2)]
         one = record(*inputs, **attrs).to_host()
         other = functions[record.alias_of](*inputs, **attrs).to_host()
@@ -95,7 +95,7 @@ def check_values(case: Case, shapes: Sequence[Shape], device: Device, dtype: str
     """Shape, dtype, output and gradients against the reference.
 
     >>> case = Case("sin", [normal()], reference=np.sin)
-    >>> check_values(case, [(2, 3)], nc.get_device("cpu"), "float64")  # or AssertionError
+    >>> check_values(case, [(2, 3)], nc.get_device("numpy"), "float64")  # or AssertionError
     """
     arrays = case.sample(shapes, dtype)
     where = _where(case, device, dtype, arrays)

@@ -145,7 +145,7 @@ def expected(case: Case, arrays: Sequence[Array], dtype: str) -> Values:
             RuntimeError, TypeError
         ):  # PyTorch lacks many ops for whole dtypes
             return _of_torch(torch, case, arrays)
-    return evaluate(case.plain, arrays, get_device("cpu"))
+    return evaluate(case.plain, arrays, get_device("numpy"))
 
 
 def _torch_for(case: Case) -> Any:
@@ -158,7 +158,7 @@ def _values(case: Case, arrays: Sequence[Array]) -> Values:
     torch = _torch_for(case)
     if torch is not None:
         return _of_torch(torch, case, arrays)
-    own = evaluate(case.plain, arrays, get_device("cpu"))
+    own = evaluate(case.plain, arrays, get_device("numpy"))
     if case.counterpart is None:
         return own
     with np.errstate(all="ignore"):

@@ -62,7 +62,7 @@ def run_level(
     """Make every check of a table on every device in every dtype.
 
     >>> table = Table("mine", [Case("sin", [normal()], reference=np.sin)])
-    >>> result = run_level(table, [nc.get_device("cpu")], only=["gradient"])
+    >>> result = run_level(table, [nc.get_device("numpy")], only=["gradient"])
     >>> [(each.check, each.op, each.state) for each in result.outcomes]
     [('gradient', 'sin', 'passed')]
 

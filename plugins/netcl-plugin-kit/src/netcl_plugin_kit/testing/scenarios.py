@@ -15,8 +15,8 @@ class Scenario:
     """What somebody does with a namespace of a plugin, such as thirty steps of an optimizer.
 
     >>> smoke = Scenario("nn", "smoke", lambda device: print(device))
-    >>> smoke.play(nc.get_device("cpu"))
-    cpu
+    >>> smoke.play(nc.get_device("numpy"))
+    numpy
 
     Args:
         namespace: The name of the namespace in the registry.

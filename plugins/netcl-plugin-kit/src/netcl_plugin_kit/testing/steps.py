@@ -212,7 +212,7 @@ def _complain(text: str, cases: Sequence[Case]) -> None:
 
 def _of_cases(table: Table) -> Iterator[CheckStep]:
     """Refused dtypes and finite differences, on the NumPy path, which needs no device."""
-    numpy_path = get_device("cpu")
+    numpy_path = get_device("numpy")
     for case in table.cases:
         if case.pattern is None and len(case.takes) < len(DTYPES):
             yield _step("refusal", case, numpy_path, "", checks.check_refusal)

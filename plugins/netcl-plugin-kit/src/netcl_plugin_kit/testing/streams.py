@@ -35,7 +35,7 @@ class RecordingStream(StreamWrapper):
 def recorded(device: Device, run: bool = True) -> AbstractContextManager[RecordingStream]:
     """Note what this thread launches on a device.
 
-    >>> x = nc.tensor([1.0], device="cpu")
+    >>> x = nc.tensor([1.0], device="numpy")
     >>> with recorded(x.device) as stream:
     ...     y = ag.relu(x)
     >>> stream.launched  # NumPy computes without kernels

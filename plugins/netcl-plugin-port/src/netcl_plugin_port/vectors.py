@@ -1,0 +1,31 @@
+"""Parameters as one vector, and numbers as tuples: small functions of `torch.nn.utils`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+
+
+def parameters_to_vector(parameters: Iterable[Any]) -> Any:
+    """All elements of some tensors in one dimension."""
+    return ag.cat([each.reshape(-1) for each in parameters])
+
+
+def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
+    """Copy the elements of a vector into tensors, in order."""
+    start = 0
+    with nc.no_grad():
+        for each in parameters:
+            count = each.numel()
+            each.copy_(vec[start : start + count].reshape(each.shape))
+            start += count
+
+
+def _ntuple(n: int, name: str = "parse") -> Callable[[Any], Any]:
+    return lambda x: tuple(x) if isinstance(x, Iterable) else (x,) * n
+
+
+_single, _pair, _triple = (_ntuple(n) for n in (1, 2, 3))

@@ -1,0 +1,95 @@
+"""Elements picked by a condition, and changes along one axis at given places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core import Tensor
+from netcl_core.autograd import composite
+from netcl_core.errors import DtypeError, message
+
+
+def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
+    """The places of the elements that are not 0: one per row, or with `as_tuple` per dimension.
+
+    >>> ag.nonzero(nc.tensor([0, 3, 0, 5])).tolist()
+    [[1], [3]]
+
+    int64. The host waits for the data, which alone tells how many there are.
+    """
+    x = ag.as_operand(input, nc.default_device())
+    array = x.to_host()
+    places = np.nonzero(array.reshape(array.shape or (1,)))
+    if as_tuple:
+        return tuple(Tensor.from_host(each, x.device) for each in places)
+    rows = np.stack(places, axis=1)[:, : array.ndim]
+    return Tensor.from_host(np.ascontiguousarray(rows), x.device)
+
+
+def argwhere(input: Any) -> Any:
+    """`nonzero`, under NumPy's name."""
+    return nonzero(input)
+
+
+def masked_select(input: Any, mask: Any) -> Any:
+    """The elements where a mask of bool holds, in one dimension; both are broadcast.
+
+    Raises DtypeError for a mask of another dtype.
+    """
+    x = ag.as_operand(input, nc.default_device())
+    chosen = ag.as_operand(mask, x.device)
+    if chosen.dtype != "bool":
+        remedy = "Compare: mask != 0"
+        raise DtypeError(message("masked_select", f"a {chosen.dtype} mask", "bool", remedy))
+    shape = np.broadcast_shapes(x.shape, chosen.shape) or (1,)
+    return ag.getitem(ag.expand(x, shape), ag.expand(chosen, shape))
+
+
+def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1) -> Any:
+    """`input` with the slices of `source`, times `alpha`, added at places along a dimension.
+
+    Args:
+        dim: The dimension.
+        index: int64, one place for each slice of `source`; several may be the same.
+        source: Of input's shape, but for `dim`.
+        alpha: The factor.
+    """
+    x = ag.as_operand(input, nc.default_device())
+    added = ag.as_operand(source, x.device)
+    added = added if alpha == 1 else ag.mul(added, alpha)
+    return ag.scatter_add(x, dim, _everywhere(index, added, dim), added)
+
+
+def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
+    """`input` with the slices of `source` at places along a dimension."""
+    x = ag.as_operand(input, nc.default_device())
+    copied = ag.as_operand(source, x.device)
+    return ag.scatter(x, dim, _everywhere(index, copied, dim), copied)
+
+
+def index_fill(input: Any, dim: int, index: Any, value: float) -> Any:
+    """`input` with one value at places along a dimension."""
+    x = ag.as_operand(input, nc.default_device())
+    places = ag.as_operand(index, x.device)
+    shape = [places.size if i == dim % max(x.ndim, 1) else n for i, n in enumerate(x.shape)]
+    like = Tensor.empty(tuple(shape), device=x.device)
+    return ag.scatter(x, dim, _everywhere(places, like, dim), value=value)
+
+
+def _everywhere(index: Any, source: Any, dim: int) -> Any:
+    """An index along one dimension, for every element of a source."""
+    places = ag.as_operand(index, source.device)
+    if not source.ndim:
+        return ag.reshape(places, ())
+    along = [-1 if i == dim % source.ndim else 1 for i in range(source.ndim)]
+    return ag.expand(ag.reshape(places, tuple(along)), source.shape)
+
+
+OPERATORS = tuple(
+    composite(function)
+    for function in (nonzero, argwhere, masked_select, index_add, index_copy, index_fill)
+)

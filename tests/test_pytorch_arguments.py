@@ -1,0 +1,151 @@
+"""Every argument of PyTorch's, of every function, method, layer and optimizer that netcl offers: it
+is taken, or ignored because it has no meaning here, or refused with what to write instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from beside_pytorch import PLACES, place
+from netcl_plugin_port.absent import pytorchs
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.arguments import IGNORED, REFUSED, renaming
+from netcl_core.errors import ArgumentError
+from netcl_core.plugins.registry import registry
+
+#: Arguments of old, of PyTorch's inner workings, or of other meaning, by the name that has them.
+ELSE = {
+    "args": "a layer without settings takes and ignores any",
+    "kwargs": "the same",
+    "self": "a method's own tensor",
+    "size_average": "becomes `reduction`, as the next",
+    "reduce": "see test_old_forms_of_reduction",
+    "check_nan": "document 003 says `check_numerics`, which is off by default",
+    "dtype": "`view(dtype)` is refused with a sentence",
+    "embedding.indices": "torch.embedding has its operands the other way round",
+    "embedding.max_norm": "refused; nn.Embedding has it",
+    "embedding.norm_type": "the same",
+    "Embedding._freeze": "Embedding.from_pretrained has it",
+    "RNNBase.mode": "LSTM, GRU and RNN are the modes",
+    "UninitializedBuffer.persistent": "register_buffer has it",
+    "grad.materialize_grads": "allow_unused gives None",
+    "set_detect_anomaly.mode": "it comes first",
+    "randperm.requires_grad": "whole numbers have no gradients",
+    "new": "sizes or data by position, as it was written before PyTorch 0.4",
+    "is_pinned": "no memory is",
+    "from_": "`from` is a word of Python's: it comes first",
+    "result_type": "two operands by position",
+    "grad_variables": "the name before PyTorch 0.4",
+    "inputs": "ag.grad has it",
+    "huber_loss.weight": "multiply with reduction='none'",
+    "l1_loss.weight": "the same",
+    "mse_loss.weight": "the same",
+    "TensorDataset.tensors": "any number of them by position",
+    "autocast": "see the tests of amp",
+    "implicit": "a hint to expand",
+    "inplace": "values are the same",
+}
+
+
+def _mine(name: str, value: Any) -> list[str] | None:
+    """The names of what a function takes; None: anything."""
+    row = next(iter(registry.op_rows(name.removesuffix("_"))), None)
+    record: Any = None if row is None else row.record
+    if record is not None and hasattr(record, "arity"):
+        return [*(record.inputs or ()), *record.attrs, *record.forms]
+    if record is None and isinstance(value, type) and value.__module__ == "builtins":
+        return None
+    parameters = (inspect.signature(value) if record is None else record.signature).parameters
+    if record is None and any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return None
+    return list(parameters)
+
+
+def _theirs(text: str) -> Iterator[str]:
+    """The names of arguments in the forms of a line of `pytorch.txt`."""
+    for form in text.split(" | "):
+        inner, depth = "", 0
+        for letter in form.strip()[1:-1] + ",":
+            depth += (letter in "([{") - (letter in ")]}")
+            if letter == "," and not depth:
+                yield inner.partition("=")[0].strip().lstrip("*")
+                inner = ""
+            else:
+                inner += letter
+
+
+def _unknown(name: str, mine: list[str] | None, text: str) -> list[str]:
+    if mine is None:
+        return []
+    known = {*mine, *IGNORED, *REFUSED, *ELSE, ""}
+    asked = dict.fromkeys(each for each in _theirs(text) if each not in known)
+    renamed = renaming(name, tuple(mine))
+    return [
+        each
+        for each in asked
+        if f"{name.rstrip('_')}.{each}" not in ELSE and not set(renamed({each: 0})) <= set(mine)
+    ]
+
+
+@pytest.mark.usefixtures("on_numpy")
+@pytest.mark.parametrize("where", PLACES)
+def test_every_argument_has_an_answer(where: str) -> None:
+    owner, lacking = place(nc, where), {}
+    for name, text in pytorchs()[where].items():
+        value = getattr(owner, name, None)
+        if not callable(value) or not text or name in ELSE:
+            continue
+        takes, _, called = text.partition(" -> ")
+        mine = _mine(name, value)
+        if where == "Tensor" and mine is not None:
+            mine = [*mine, "self"]
+        unknown = _unknown(name, mine, takes) if takes else []
+        if called and not isinstance(value, type(ag.relu)) and "Lazy" not in name:
+            unknown += _unknown(name, _mine("", value.forward), called)
+        if unknown:
+            lacking[name] = unknown
+    assert lacking == {}
+
+
+def test_old_forms_of_reduction() -> None:
+    x, y = nc.tensor([1.0, 2.0]), nc.zeros(2)
+    assert ag.mse_loss(x, y, size_average=False).item() == 5
+    assert ag.mse_loss(input=x, target=y, reduce=False).tolist() == [1, 4]
+    assert nc.nn.MSELoss(size_average=False)(input=x, target=y).item() == 5
+
+
+def test_creation_by_pytorchs_names() -> None:
+    hints: dict[str, Any] = {"pin_memory": True, "layout": nc.strided, "names": None}
+    assert nc.zeros(size=(2,), **hints).tolist() == [0, 0]
+    assert nc.full(size=(2,), fill_value=3, **hints).tolist() == [3, 3]
+    assert nc.tensor(data=[1], pin_memory=True).tolist() == [1]
+    assert nc.rand(size=(2, 3)).shape == nc.empty_like(nc.ones(2, 3), memory_format=None).shape
+    assert nc.ones(2).to("cpu", non_blocking=True, copy=True).tolist() == [1, 1]
+    with pytest.raises(ArgumentError, match=r"zeros: names=\('n',\) is not there. Dimensions have"):
+        nc.zeros(2, names=("n",))
+
+
+def test_out_is_written_into() -> None:
+    x, found = nc.tensor([[1.0, 2.0], [3.0, 0.0]]), nc.zeros(2, 2)
+    assert ag.add(x, x, out=found) is found and found.tolist() == [[2, 4], [6, 0]]
+    assert ag.matmul(x, x, out=found).tolist() == (x @ x).tolist()
+    values, places = nc.zeros(2), nc.zeros(2, dtype="int64")
+    ag.max(x, dim=1, out=(values, places))
+    assert (values.tolist(), places.tolist()) == ([2, 3], [1, 0])
+    with pytest.raises(ArgumentError, match="mul: out= for a result that needs a gradient"):
+        ag.mul(x.requires_grad_(), x, out=found)
+
+
+def test_layers_and_optimizers_by_pytorchs_names() -> None:
+    layer = nc.nn.Linear(in_features=2, out_features=1)
+    optimizer = nc.optim.Adam(params=layer.parameters(), foreach=True, fused=None, capturable=False)
+    layer(input=nc.ones(3, 2)).sum().backward()
+    optimizer.step()
+    with pytest.raises(ArgumentError, match=re.escape("Adam: differentiable=True is not there")):
+        nc.optim.Adam(layer.parameters(), differentiable=True)
