@@ -174,14 +174,13 @@ def test_it_is_written_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> N
     run()
     path = Path("netcl.lock")
     edit(path, "core", "version", value="0.0.1")
-    before, write = path.read_bytes(), Path.write_bytes
+    before = path.read_bytes()
 
-    def interrupted(self: Path, data: bytes) -> int:
-        write(self, data[: len(data) // 2])
+    def interrupted(self: Path, target: Path) -> Path:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", interrupted)
+        patch.setattr(Path, "replace", interrupted)
         assert run().exit_code != 0
     assert path.read_bytes() == before and [each.name for each in Path().iterdir()] == [path.name]
     assert run().exit_code == 0 and b"\r" not in path.read_bytes()

@@ -31,6 +31,12 @@ DEVICES = list(dict.fromkeys([*nc.devices()[:1], nc.get_device("numpy")]))
 OPENCL = [each for each in nc.devices() if each.backend == "opencl" and not each.simulator]
 
 
+@pytest.fixture(autouse=True)
+def every_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numerics are compared for each node, however long that takes."""
+    monkeypatch.setattr("netcl_plugin_kit.numerics.checking._MOST", float("inf"))
+
+
 @pytest.fixture(params=DEVICES, ids=str)
 def device(request: pytest.FixtureRequest) -> Iterator[nc.Device]:
     with nc.use_device(request.param) as chosen:

@@ -80,6 +80,7 @@ from netcl_core.tensors.creation import (
     zeros_like,
 )
 from netcl_core.tensors.geometry import Geometry
+from netcl_core.tensors.storage import copy_by
 from netcl_core.tensors.suspects import check_at_nan
 
 __all__ = [
@@ -121,6 +122,7 @@ __all__ = [
     "check_at_nan",
     "check_data",
     "composite",
+    "copy_by",
     "debug_tape",
     "detect_anomaly",
     "empty",

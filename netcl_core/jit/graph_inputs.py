@@ -63,11 +63,10 @@ class GraphInput:
         """
         size, dtype = self.captured.size, DTYPES[self.captured.dtype]
         before, self.current = self.current, self.buffer
+        buffer = given.buffer if isinstance(given, Tensor) else None
         if not isinstance(given, Tensor):
             stream.write(self.buffer, given, dtype)
-            return self.current is not before
-        buffer = given.buffer
-        if self.uses is None or identity(buffer) in copied:
+        elif self.uses is None or identity(buffer) in copied:
             stream.copy(self.buffer, buffer, size, dtype)
         else:
             self.current = buffer

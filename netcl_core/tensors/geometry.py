@@ -16,12 +16,9 @@ from netcl_core.tensors.host_data import Shape
 class Geometry(NamedTuple):
     """Shape, strides and offset of a view, counted in elements.
 
-    >>> matrix = dense((2, 3))
-    >>> matrix.strides
-    (3, 1)
-    >>> column = Geometry((2,), (3,), 1)
-    >>> column.is_contiguous, column.end
-    (False, 5)
+    >>> column = ag.Geometry((2,), (3,), 1)  # of a matrix (2, 3)
+    >>> column.size, column.is_contiguous, column.end
+    (2, False, 5)
 
     `strides` may be 0 (an expanded dimension) or negative; `offset` is the place of the first
     element in the buffer.
@@ -80,9 +77,9 @@ class Geometry(NamedTuple):
     def reshaped(self, shape: Shape) -> Geometry | None:
         """The same elements in another shape of as many; None: that takes a copy.
 
-        >>> dense((2, 3)).reshaped((3, 2))
+        >>> ag.Geometry((2, 3), (3, 1)).reshaped((3, 2))
         Geometry(shape=(3, 2), strides=(2, 1), offset=0)
-        >>> Geometry((3, 2), (1, 3)).reshaped((6,)) is None
+        >>> ag.Geometry((3, 2), (1, 3)).reshaped((6,)) is None
         True
         """
         if not self.size:

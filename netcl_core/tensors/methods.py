@@ -174,6 +174,7 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
     "stride": _stride,
     "tolist": _tolist,
     "type_as": lambda x, other: x.astype(other.dtype),
+    "unfold": lambda x, dimension, size, step: functions["windows"](x, dimension, size, step),
     "untyped_storage": lambda x: x.value.storage,
     "view": _view,
     "view_as": _shaped_as("reshape"),

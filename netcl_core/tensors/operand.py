@@ -26,6 +26,8 @@ from netcl_core.tensors.suspects import look
 #: Told before the host reads a tensor's data or notes a change of it.
 _watchers: Final[list[Callable[[], None]]] = []
 _BASIC: Final = frozenset({int, slice, type(None), type(Ellipsis)})
+#: What NumPy tells of a shape alone.
+_OF_SHAPES: Final = (np.shape, np.ndim, np.size)
 #: What elements are compared with.
 _COMPARED: Final = (bool, int, float, np.ndarray, np.generic)
 
@@ -205,7 +207,9 @@ class Operand(metaclass=OperandType):
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """A function of NumPy's, of copies on the host: `np.mean(x)`."""
+        """A function of NumPy's, of copies on the host: `np.mean(x)`; of a shape no copy is made."""
+        if function in _OF_SHAPES and not kwargs:
+            args = (np.broadcast_to(0, args[0].shape), *args[1:])
         return function(*_on_host(args), **{name: _on_host(x) for name, x in kwargs.items()})
 
     def item(self) -> Any:

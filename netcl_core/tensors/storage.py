@@ -16,13 +16,18 @@ from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.geometry import Geometry
 from netcl_core.tensors.host_data import Shape
 
-#: What copies between geometries with a kernel: a room above, which generates it, says so.
-_copiers: Final[list[Callable[[Any, Any], None]]] = []
+#: What copies between geometries with kernels, the last first: the room above that generates such
+#: a kernel, and plugins.
+_copiers: Final[list[Callable[[Any, Any], bool]]] = []
 
 
-def copy_by(copier: Callable[[Any, Any], None]) -> None:
-    """Let `copier(source, target)` copy elements on devices with kernels."""
-    _copiers[:] = [copier]
+def copy_by(copier: Callable[[Any, Any], bool]) -> None:
+    """Let `copier(source, target)` copy views on devices with kernels; False: others shall.
+
+    Both are tensors of one shape, dtype and device, whose elements it finds by `memory` and
+    `geometry`, and at least one is a view; they share nothing.
+    """
+    _copiers.insert(0, copier)
 
 
 @final
@@ -32,12 +37,13 @@ class Storage:
     Attributes:
         memory: The buffer.
         size: How many elements it has, of `dtype`.
+        range: Of integers a version, and the smallest and the largest of all then; if known.
         shape: The shape of the first tensor on it.
         version: The number of changes in place.
         base: The operand that all of it belongs to, if it lives and views were made of it.
     """
 
-    __slots__ = ("_base", "_most", "_views", "dtype", "memory", "shape", "size", "version")
+    __slots__ = ("_base", "_most", "_views", "dtype", "memory", "range", "shape", "size", "version")
 
     def __init__(self, memory: Any, shape: Shape, dtype: str, version: int) -> None:
         self.memory = memory
@@ -45,6 +51,7 @@ class Storage:
         self.size = math.prod(shape)
         self.dtype = dtype
         self.version = version
+        self.range: tuple[int, int, int] | None = None
         self._base: weakref.ref[Any] | None = None
         self._views: list[weakref.ref[Any]] = []
         self._most = 16
@@ -89,7 +96,7 @@ def copy_elements(source: Any, target: Any) -> None:
     if source.geometry is None and target.geometry is None:
         stream.copy(target.memory, source.memory, target.size, dtype)
     elif target.device.has_kernels:
-        _copiers[0](source, target)
+        any(copier(source, target) for copier in _copiers)
     else:
         forms = [((x.storage.size,), dtype.numpy) for x in (source, target)]
         run = partial(_copied, source.geometry, target.geometry, target.shape)

@@ -130,6 +130,7 @@ class Tensor(Operand):
         """What all tensors on this memory share."""
         if self._storage is None:
             self._storage = Storage(self.memory, self.shape, self.dtype, self._version)
+            self._storage.range = self._range
         return self._storage
 
     def int_range(self) -> tuple[int, int]:
@@ -141,13 +142,17 @@ class Tensor(Operand):
         told()
         if recordings:
             refuse_reading("the host asks for the range of a tensor's values")
-        if self._range is None or self._range[0] != self.version:
+        holder: Any = self if self.geometry is not None else self._storage or self
+        known = holder.range if holder is self._storage else holder._range
+        if known is None or known[0] != self.version:
             self._remember_range(self.to_host())
-        assert self._range is not None  # remembered just now
-        return self._range[1:]
+            known = self._range
+        return known[1:]  # type: ignore[no-any-return]  # two ints
 
     def _remember_range(self, array: Array) -> None:
         self._range = (self.version, int(array.min()), int(array.max()))
+        if self._storage is not None and self.geometry is None:
+            self._storage.range = self._range
 
     @property
     def version(self) -> int:
@@ -286,8 +291,6 @@ class Tensor(Operand):
         """A tensor of another shape, of as many elements, on the same memory."""
         made = Tensor(self.buffer, shape, self.dtype, self.device)
         made._storage, made.is_alias = self.storage, True
-        if shape == self.shape:
-            made._range = self._range
         return made
 
     def whole(self) -> Tensor:

@@ -53,9 +53,9 @@ def loss_function(recon_x, x, mu, logvar):
 def bars(count):
     draw = np.random.RandomState(0)
     images = torch.zeros((count, 6, 6))
-    for i in range(count):
-        images[i, draw.randint(6)] = 1.0
-        images[i, :, draw.randint(6)] = 1
+    for image in images:
+        image[draw.randint(6)] = 1.0
+        image[:, draw.randint(6)] = 1
     return images
 
 

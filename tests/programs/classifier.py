@@ -1,7 +1,8 @@
 """A classifier of pictures as scripts have it: a device line, a scheduler, a checkpoint, an accuracy."""
 
 import argparse
-import copy
+import os
+import tempfile
 import time
 
 import numpy as np
@@ -162,21 +163,24 @@ def main():
     scheduler = StepLR(optimizer, step_size=1, gamma=0.7)
     losses, best_acc1 = [], 0.0
     start = time.time()
+    path = os.path.join(tempfile.mkdtemp(), "checkpoint.pth.tar")
     for epoch in range(args.epochs):
         losses += train(args, model, device, train_loader, optimizer, epoch)
         loss, acc1 = test(model, device, test_loader)
         scheduler.step()
         losses += [loss, acc1, scheduler.get_last_lr()[0]]
         best_acc1 = max(acc1, best_acc1)
-        checkpoint = copy.deepcopy(
+        torch.save(
             {
                 "epoch": epoch + 1,
                 "state_dict": model.state_dict(),
                 "best_acc1": best_acc1,
                 "optimizer": optimizer.state_dict(),
-            }
+            },
+            path,
         )
     print(f"done in {time.time() - start:.1f} s on {device.type}")
+    checkpoint = torch.load(path, map_location=device)
     again = ResNet().to(device)
     again.load_state_dict(checkpoint["state_dict"])
     optimizer.load_state_dict(checkpoint["optimizer"])

@@ -75,6 +75,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.hidden_dim = hidden_dim
         self.embedding = nn.Embedding(vocab_size, embedding_dim, padding_idx=pad_idx)
+        self.embedding.weight.data[pad_idx].zero_()
         self.lstm = nn.LSTM(embedding_dim, hidden_dim, batch_first=True, bidirectional=True)
         self.attention = SelfAttention(2 * hidden_dim)
         self.fc = nn.Linear(2 * hidden_dim, 1)

@@ -91,7 +91,7 @@ sum-in-shared reverse tape/gradients.py
 - held, term, own = term, held, False
 + held, term = term, held
 seed-in-leaf reverse tape/reverse.py
-- self.taken.add(id(start.value.buffer))
+- self.taken.add(id(start.value.memory))
 + self.taken.add(id(start))
 changed-input reverse tape/reverse.py
 - if saved.version != version:
@@ -103,13 +103,13 @@ scope-entered-twice reverse tape/state.py
 - return entries.pop() if entries else now
 + return entries[-1] if entries else now
 hooked-in-place reverse ops/in_place.py
-- if x.used or _shared(x):
-+ if x.used:
+- if has_hooks(x):
++ if has_hooks(x) and x.used:
 gradients-of-failed capture jit/capture.py
 - for leaf, gradient in [*made.leaves.values(), *self._dropped]:
 + for leaf, gradient in [*self._dropped, *made.leaves.values()]:
 second-backward capture runtime/recording.py
-- return leaf.grad is not None and not found.made(leaf.grad.value.buffer)
+- return leaf.grad is not None and not found.made(leaf.grad.value.memory)
 + return leaf.grad is not None
 host-data-shared capture runtime/recording.py
 - kept = np.array(array, dtype.numpy, copy=True, order="C")
@@ -118,7 +118,7 @@ bytes-of-fill capture runtime/opencl_replay.py
 - nbytes, fill = command.size * command.dtype.itemsize, opencl_module().enqueue_fill_buffer
 + nbytes, fill = command.size, opencl_module().enqueue_fill_buffer
 output-as-input capture jit/graph_inputs.py
-- elif self.uses is None or identity(given.buffer) in copied:
+- elif self.uses is None or identity(buffer) in copied:
 + elif self.uses is None:
 input-put-back capture jit/graph_inputs.py
 - return self.current is not before

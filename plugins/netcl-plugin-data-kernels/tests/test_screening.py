@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from netcl_plugin_data_kernels.screening import screen_of
+from netcl_plugin_data_kernels.vocabulary import KERNEL
 
 import netcl_core as nc
 from netcl_core.errors import TemplateError
@@ -65,7 +66,7 @@ OUTSIDE = {
 
 
 def kernel(body: str, above: str = "") -> str:
-    return f"{above}\n__kernel void f0(__global float *x, ulong n)\n{{\n{body}\n}}\n"
+    return f"{above}\n{KERNEL} void f0(__global float *x, ulong n)\n{{\n{body}\n}}\n"
 
 
 @pytest.mark.parametrize("bounds", BOTH)
@@ -92,7 +93,7 @@ FINE = """
 __constant float table[2][2] = {{1, 2}, {3, 4}};
 static inline float picked(__global const float *from, const int at) { return from[at]; }
 static inline float summed(const float *of) { return of[-1] + of[3]; }
-__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void odd(__global const float *x, __global float *out, __global int *count, const long away)
 {
     const size_t i = get_global_id(0);

@@ -125,7 +125,7 @@ def test_neighbours_take_neighbours(dtype: str, source: Geometry, width: int) ->
         source,
         target,
         (("in", 0), ("out", 0)),
-        {**strided_gpu.default_settings(device, source, target), "tile": 0},
+        {**strided_gpu.settings(device, source, target), "tile": 0},
     )
     *_, step_from, step_to = numbers(kernel)
     assert (kernel.context["width"], step_to) == (width, width)
@@ -136,7 +136,7 @@ def test_neighbours_take_neighbours(dtype: str, source: Geometry, width: int) ->
 def test_neighbours_of_both_sides_meet_in_a_tile() -> None:
     source, target = Geometry((4, 40, 50), (2000, 1, 40), 0), whole((4, 40, 50))
     device = OPENCL[0] if OPENCL else nc.get_device("numpy")
-    chosen = strided_gpu.default_settings(device, source, target)
+    chosen = strided_gpu.settings(device, source, target)
     assert chosen["tile"] == 32
     kernel = strided_gpu.copy("float32", source, target, (("in", 0), ("out", 0)), chosen)
     assert kernel.entry == "copy_tiles"

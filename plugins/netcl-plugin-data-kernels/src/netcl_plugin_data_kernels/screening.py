@@ -17,6 +17,7 @@ from netcl_core.errors import TemplateError, coded, message
 from netcl_plugin_data_kernels.kernel_expressions import CHECKED, ExpressionReader, Name
 from netcl_plugin_data_kernels.vocabulary import (
     BYTES,
+    KERNEL,
     QUALIFIERS,
     STATEMENTS,
     TYPES,
@@ -56,7 +57,7 @@ class _Reader(ExpressionReader):
         if self.text == "*":
             self.refuse("functions that return values, and constants")
         if self.peek() == "(":
-            self.function("kernel" in words or "__kernel" in words)
+            self.function("kernel" in words or KERNEL in words)
         elif "constant" in words or "__constant" in words:
             self.declarators(type_)
             self.want(";")

@@ -26,9 +26,10 @@ BYTES: Final = _SIZES | {
     for name, size in _SIZES.items() for width in _WIDTHS
 }  # fmt: skip
 TYPES: Final = frozenset({*BYTES, "bool", "void", "size_t", "ptrdiff_t", "unsigned", "signed"})
+KERNEL: Final = "__" + "kernel"
 QUALIFIERS: Final = words(
     "const volatile restrict global local constant private inline static kernel "
-    "__global __local __constant __private __kernel"
+    f"__global __local __constant __private {KERNEL}"
 )
 STATEMENTS: Final = words("if else for while do switch case default break continue return sizeof")
 ATTRIBUTES: Final = re.compile(

@@ -25,7 +25,7 @@ def test_one_fault_is_one_line() -> None:
     (cause,) = found
     assert cause.first.check == "values" and len(cause.others) == 7
     said = "BuildError: it did not build on <Device opencl:0: fast> (and 7 more like it: "
-    assert cause.reason.endswith(f"{said}fused, float32, cpu)")
+    assert cause.reason.endswith(f"{said}fused, float32, numpy)")
     assert "the log" not in cause.reason
 
 

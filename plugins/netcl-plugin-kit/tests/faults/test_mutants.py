@@ -297,7 +297,7 @@ def test_one_work_item_for_a_million_elements_is_too_slow(
 ) -> None:
     """At a size that its author has not chosen; what takes no other is no verdict."""
     kernel = (
-        "__kernel void slow(__global const float *x, __global float *y, const ulong n) {"
+        "kernel void slow(__global const float *x, __global float *y, const ulong n) {"
         "for (ulong i = 0; i < n; ++i) { float s = x[i];"
         "for (int k = 0; k < 60; ++k) s = native_sin(s) + x[(i * 7919 + k) % n]; y[i] = s; } }"
     )

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import netcl_core.autograd as ag
+import netcl_core as nc
 
 
 def checkpoint(
     function: Callable[..., Any], *args: Any, use_reentrant: Any = None, **kwargs: Any
 ) -> Any:
-    """`ag.checkpoint(function, *args)`; PyTorch's own options are left out."""
+    """`autodiff.checkpoint(function, *args)`; PyTorch's own options are left out."""
     for name in ("context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"):
         kwargs.pop(name, None)
-    return ag.checkpoint(function, *args, **kwargs)
+    return nc.autodiff.checkpoint(function, *args, **kwargs)
 
 
 def checkpoint_sequential(functions: Any, segments: int, input: Any, **kwargs: Any) -> Any:

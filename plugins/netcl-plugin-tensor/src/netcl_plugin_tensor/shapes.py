@@ -10,6 +10,7 @@ import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import Geometry, Operator, Saved, composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
+from netcl_plugin_tensor import strided
 from netcl_plugin_tensor.axes import axis, plain_shape, shape_of, target_shape, whole
 
 # -- other shapes ------------------------------------------------------------------
@@ -224,13 +225,13 @@ def _diagonal_view(x: Geometry, offset: int, dims: tuple[int, int]) -> Geometry:
 
 def _bind_unfold(x: Any, dimension: int, size: int, step: int) -> Any:
     shape = shape_of(x)
-    place = axis("unfold", dimension, len(shape))
+    place = axis("windows", dimension, len(shape))
     most = shape[place] if shape else 1
     width, pace = whole(size), whole(step)
     if width is None or pace is None or not 0 <= width <= most or pace < 1:
         given = f"size={size}, step={step} along {most} elements"
         raise AttributeValueError(
-            message("unfold", given, f"a size up to {most}, a step from 1 on")
+            message("windows", given, f"a size up to {most}, a step from 1 on")
         )
     return (x,), {"dim": place, "size": width, "step": pace}
 
@@ -253,6 +254,8 @@ def _expand(name: str) -> Operator:
         doc="expand(x, shape): x repeated along dimensions of size 1 and new leading ones.",
     )
 
+
+ag.copy_by(strided.copy_across)
 
 OPERATORS = (
     _view(
@@ -294,10 +297,11 @@ OPERATORS = (
         doc="diagonal(x, offset=0, dim1=0, dim2=1): a view of a diagonal, as the last dimension.",
     ),
     Operator(
-        "unfold",
+        "windows",
         _bind_unfold,
         view=_unfold_view,
-        doc="unfold(x, dimension, size, step): a view of all windows, as the last dimension.",
+        doc="windows(x, dimension, size, step): a view of all windows, as the last dimension; the "
+        "method `x.unfold` of PyTorch.",
     ),
     _expand("expand"),
     _expand("broadcast_to"),

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from netcl_core import DTYPES, Device, Kernel, Kernels, Spec
+from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Geometry, Implementation, Request, Requirements
 from netcl_plugin_tensor import geometry, strided_cpu, strided_gpu
-from netcl_plugin_tensor.views import whole
+from netcl_plugin_tensor.views import merged, whole
 
 _FROM_TO: Final = (("in", 0), ("out", 0))
 #: Elements that a work-item of a CPU sets.
@@ -25,7 +25,7 @@ def copy(
     """A launch that copies a view of one buffer to a view of another, of the same shape."""
     if device.kind == "cpu":
         return strided_cpu.copy(dtype, source, target, buffers, strided_cpu.PLAIN)
-    settings = strided_gpu.default_settings(device, source, target)
+    settings = strided_gpu.settings(device, source, target)
     return strided_gpu.copy(dtype, source, target, buffers, settings)
 
 
@@ -58,6 +58,36 @@ def gather(operator: str, view: Callable[[Spec, Any], Geometry]) -> tuple[Implem
             (strided_gpu, ("gpu", "accelerator"), " by neighbours"),
         )
     )
+
+
+def copy_across(source: Tensor, target: Tensor) -> bool:
+    """Copy between a view and a contiguous tensor whose neighbours lie in other dimensions.
+
+    For `ag.copy_by`: False for all other views, which need no tiles.
+    """
+    view = source.geometry or target.geometry
+    if view is None or view.size < _MANY or (source.geometry and target.geometry):
+        return False
+    if not strided_cpu.is_across(merged(view)):
+        return False
+    pair = [x.geometry or whole(x.shape) for x in (source, target)]
+    key = (source.device, source.dtype, *pair)
+    found = _across.get(key)
+    if found is None:
+        if len(_across) > _KEPT:
+            _across.clear()
+        form = strided_cpu if source.device.kind == "cpu" else strided_gpu
+        kernel = form.copy(source.dtype, *pair, _FROM_TO, form.settings(source.device, *pair))
+        specs = [(Spec(source.shape, source.dtype),)] * 2
+        found = _across[key] = Bound(source.device, Kernels((kernel,)), *specs)
+    found([source.memory], [target.memory])
+    return True
+
+
+#: From so many elements on tiles are worth their kernel; and how many copies are kept ready.
+_MANY: Final = 4096
+_KEPT: Final = 256
+_across: Final[dict[Any, Bound]] = {}
 
 
 def narrow(device: Device, out: Spec, total: str) -> Kernel:

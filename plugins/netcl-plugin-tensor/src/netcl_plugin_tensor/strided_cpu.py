@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from netcl_core import DTYPES, Kernel
+from netcl_core import DTYPES, Device, Kernel
 from netcl_core.autograd import Geometry, Request, Settings, Space
 from netcl_plugin_tensor.views import BITS, class_of, is_whole, merged, other_than_whole
 
@@ -77,10 +77,8 @@ def space(views_of: Callable[[Request], tuple[Geometry, Geometry]]) -> Space:
             last = request, view
         return view
 
-    def default(request: Request) -> dict[str, int]:
-        view = copied(request)
-        across = _is_across(view) and _rows(view) >= _TILE
-        return {"chunk": _CHUNK, "tile": _TILE if across else 1}
+    def default(request: Request) -> Settings:
+        return _settings(copied(request))
 
     def fits(request: Request, settings: Settings) -> str | None:
         few = settings["tile"] > max(1, _rows(copied(request)))
@@ -90,11 +88,21 @@ def space(views_of: Callable[[Request], tuple[Geometry, Geometry]]) -> Space:
     return Space(choices, default, fits, lambda request: class_of(request, copied(request)))
 
 
+def settings(device: Device, source: Geometry, target: Geometry) -> Settings:
+    """Rows side by side where neighbours lie across them; one of the two is contiguous."""
+    return _settings(other_than_whole(source, target))
+
+
+def _settings(view: Geometry) -> Settings:
+    across = is_across(view) and _rows(view) >= _TILE
+    return {"chunk": _CHUNK, "tile": _TILE if across else 1}
+
+
 def _rows(view: Geometry) -> int:
     return math.prod(view.shape[:-1])
 
 
-def _is_across(view: Geometry) -> bool:
+def is_across(view: Geometry) -> bool:
     """Whether neighbours in memory are in neighbouring rows and not in one."""
     *_, before, last = (0, *map(abs, view.strides))
     return 0 < before < last

@@ -80,7 +80,7 @@ def _copied(source: Geometry, target: Geometry) -> Copied:
     return Copied(joined(source, target), source.offset, target.offset)
 
 
-def default_settings(device: Device, source: Geometry, target: Geometry) -> dict[str, int]:
+def settings(device: Device, source: Geometry, target: Geometry) -> dict[str, int]:
     """Accesses of 16 bytes, and tiles where they are needed and the device can have them."""
     copied = _copied(source, target)
     tiled = {"bytes": BYTES, "tile": _SIDE, "group": _TILE_GROUP}
@@ -160,7 +160,7 @@ def space(views_of: Callable[[Request], tuple[Geometry, Geometry]]) -> Space:
 
     return Space(
         {"bytes": (1, 4, 8, 16), "tile": (0, 16, 32), "group": (1, 64, 128, 256)},
-        lambda request: default_settings(request.device, *views_of(request)),
+        lambda request: settings(request.device, *views_of(request)),
         fits,
         lambda request: class_of(request, other_than_whole(*views_of(request))),
     )
