@@ -27,6 +27,16 @@ ELSE = {
     "size_average": "becomes `reduction`, as the next",
     "reduce": "see test_old_forms_of_reduction",
     "check_nan": "document 003 says `check_numerics`, which is off by default",
+    **dict.fromkeys(
+        (
+            "pickle_module",
+            "pickle_load_args",
+            "pickle_protocol",
+            "_disable_byteorder_record",
+            "_use_new_zipfile_serialization",
+        ),
+        "nothing is pickled",
+    ),
     "dtype": "`view(dtype)` is refused with a sentence",
     "embedding.indices": "torch.embedding has its operands the other way round",
     "embedding.max_norm": "refused; nn.Embedding has it",

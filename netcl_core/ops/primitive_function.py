@@ -59,8 +59,12 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
         if kwargs and "out" in kwargs:
             return into(call, args, kwargs)
         plain = record.arity == len(args) and not kwargs
-        if not plain and "" in record.forms and len(args) + len(kwargs) < (record.arity or 0):
-            return record.forms[""](*args, **kwargs)
+        if not plain and "" in record.forms and 0 < len(args) + len(kwargs) < (record.arity or 0):
+            form = record.forms[""]
+            try:
+                return form(*args, **kwargs)
+            except MISTAKES as error:
+                raise_named(error, record.name, form, args, kwargs)
         data, given = (args, kwargs) if plain else split(args, kwargs)
         if given and record.forms and _wants_form(record, given):
             return _by_form(record, data, given)

@@ -86,7 +86,7 @@ def split_sizes(
 
 def _is_scalar(value: Any) -> bool:
     """Whether it is a tensor or array of one whole number, which may be a size."""
-    return getattr(value, "shape", None) == () and str(value.dtype) in _WHOLE
+    return getattr(value, "shape", None) == () and str(getattr(value, "dtype", "")) in _WHOLE
 
 
 def _is_size(value: Any) -> bool:

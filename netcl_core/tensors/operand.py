@@ -207,7 +207,7 @@ class Operand(metaclass=OperandType):
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """A function of NumPy's, of copies on the host: `np.mean(x)`; of a shape no copy is made."""
+        """A function of NumPy's, of copies on the host: `np.mean(x)`; `np.shape(x)` needs none."""
         if function in _OF_SHAPES and not kwargs:
             args = (np.broadcast_to(0, args[0].shape), *args[1:])
         return function(*_on_host(args), **{name: _on_host(x) for name, x in kwargs.items()})

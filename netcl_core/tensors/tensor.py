@@ -142,17 +142,17 @@ class Tensor(Operand):
         told()
         if recordings:
             refuse_reading("the host asks for the range of a tensor's values")
-        holder: Any = self if self.geometry is not None else self._storage or self
-        known = holder.range if holder is self._storage else holder._range
+        storage = self._storage if self.geometry is None else None
+        known = self._range if storage is None else storage.range
         if known is None or known[0] != self.version:
-            self._remember_range(self.to_host())
-            known = self._range
-        return known[1:]  # type: ignore[no-any-return]  # two ints
+            known = self._remember_range(self.to_host())
+        return known[1:]
 
-    def _remember_range(self, array: Array) -> None:
-        self._range = (self.version, int(array.min()), int(array.max()))
+    def _remember_range(self, array: Array) -> tuple[int, int, int]:
+        known = self._range = self.version, int(array.min()), int(array.max())
         if self._storage is not None and self.geometry is None:
-            self._storage.range = self._range
+            self._storage.range = known
+        return known
 
     @property
     def version(self) -> int:

@@ -21,12 +21,6 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
         call(T((2100, 16)), index(2100, *[3] * 2099, 0), 0, "gather", True, False, (5, 16)),
     ),
     "take_along": (each(T((5, 7)), 0, index(4, -1, 0, -5, 4)),),
-    "basic_getitem": (
-        call(T((5, 7)), (slice(None, None, -2), slice(1, 6, 3))),
-        call(T((5, 7)), (4, None, ...)),
-        call(T((5, 7)), (slice(3, 1),)),
-        call(T((3, 4, 5), "float16"), (..., -1)),
-    ),
     "pick_elements": (
         each(T((5, 7)), index(4, 34, 0, 4, 2), False),
         call(T((500,), "uint8"), index(300, *range(300)), True),

@@ -10,6 +10,7 @@ import pytest
 import netcl_core as nc
 
 einops = pytest.importorskip("einops")
+pytest.importorskip("netcl_plugin_tensor")
 
 
 @pytest.mark.parametrize("first", ["import netcl_core", "import einops"])

@@ -47,7 +47,6 @@ def test_any_view(
     dtype = data.draw(st.sampled_from(["bool", "float16", "float32", "int64"]))
     x = np.random.default_rng(5).integers(0, 9, shape).astype(dtype)
     dims = random.sample(range(x.ndim), x.ndim)
-    index = tuple(slice(None, None, data.draw(steps)) for _ in shape)
 
     def way(op: str, label: str) -> Any:
         return forced(f"netcl-plugin-tensor:{op}:strided {label}{where}", chosen)

@@ -27,7 +27,7 @@ CASES = figures.all_cases()
 STRUCTURED = ("amax", "prod", "softmax", "matmul", "linear", "cumsum", "gather")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def every_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numerics are compared for each node, however long that takes."""
     monkeypatch.setattr("netcl_plugin_kit.numerics.checking._MOST", float("inf"))
@@ -215,6 +215,7 @@ def test_a_fused_operator_is_checked(device: Any) -> None:
 )
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
 @pytest.mark.parametrize("device", DEVICES[-1:], ids=str)
+@pytest.mark.usefixtures("every_gradient")
 def test_kinks_steps_edges_and_mixed_sizes_are_no_anomaly(
     function: Callable[..., Any], values: Any, dtype: str, device: Any
 ) -> None:

@@ -99,7 +99,7 @@ def randperm(n: int, dtype: Any = None, device: Any = None, generator: Any = Non
     The order is made by the host, so that a captured step cannot make one.
     """
     (count,) = plain_shape("randperm", n)
-    state = _state(_device(device), generator).to_host()
+    state = _state("randperm", _device(device), generator).to_host()
     order = np.argsort(_long_words(state, count), kind="stable")
     return Tensor.from_host(order, device, "int64" if dtype is None else dtype)
 
@@ -175,11 +175,11 @@ def _drawn(
     """Numbers of a kind on a device, from a fresh random state."""
     shape = plain_shape(who, size)
     name = nc.dtype_name("float32" if dtype is None else dtype, who)
-    made = RANDOM_NUMBERS(_state(_device(device), generator), kind, shape, name, *bounds)
+    made = RANDOM_NUMBERS(_state(who, _device(device), generator), kind, shape, name, *bounds)
     return made.requires_grad_() if requires_grad else made
 
 
-def _state(device: Device, generator: Any) -> Any:
+def _state(who: str, device: Device, generator: Any) -> Any:
     """A fresh random state of the process, or one that a generator draws.
 
     Raises ArgumentError for a generator inside a capture, whose replays would draw the same.
@@ -188,7 +188,10 @@ def _state(device: Device, generator: Any) -> Any:
         return nc.random_state(device)
     if nc.capturing():
         remedy = "Leave generator= away: each replay draws fresh numbers of the process"
-        raise ArgumentError(message("rand", "generator= in a capture", "", remedy))
+        raise ArgumentError(message(who, "generator= in a capture", "", remedy))
+    if not hasattr(generator, "integers"):
+        given = f"generator={generator!r}"
+        raise ArgumentError(message(who, given, "nc.Generator(), or a generator of NumPy's"))
     drawn = np.array([generator.integers(2**63), 0], np.int64)
     return Tensor.from_host(drawn, device)
 
