@@ -17,7 +17,7 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Tensor
 
 
-class NetclBackend(_backends.AbstractBackend):
+class NetclBackend(_backends.AbstractBackend):  # type: ignore[misc, unused-ignore]  # where einops is missing
     """The backend `netcl_core` of einops."""
 
     framework_name = "netcl_core"

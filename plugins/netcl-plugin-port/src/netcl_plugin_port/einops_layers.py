@@ -16,23 +16,23 @@ from netcl_core import nn
 __all__ = ["EinMix", "Rearrange", "Reduce"]
 
 
-class Rearrange(RearrangeMixin, nn.Module):  # type: ignore[misc]
+class Rearrange(RearrangeMixin, nn.Module):  # type: ignore[misc, unused-ignore]
     """A layer that rearranges axes: `Rearrange("b c h w -> b (c h w)")`."""
 
     def forward(self, input: Any) -> Any:
         """The elements in the shape of the pattern's right side."""
-        return self._apply_recipe(input)  # type: ignore[no-untyped-call]
+        return self._apply_recipe(input)  # type: ignore[no-untyped-call, unused-ignore]
 
 
-class Reduce(ReduceMixin, nn.Module):  # type: ignore[misc]
+class Reduce(ReduceMixin, nn.Module):  # type: ignore[misc, unused-ignore]
     """A layer that reduces axes: `Reduce("b c h w -> b c", "mean")`."""
 
     def forward(self, input: Any) -> Any:
         """The reduced elements."""
-        return self._apply_recipe(input)  # type: ignore[no-untyped-call]
+        return self._apply_recipe(input)  # type: ignore[no-untyped-call, unused-ignore]
 
 
-class EinMix(_EinmixMixin, nn.Module):  # type: ignore[misc]
+class EinMix(_EinmixMixin, nn.Module):  # type: ignore[misc, unused-ignore]
     """A linear layer along the axes of a pattern."""
 
     def _create_parameters(
