@@ -130,8 +130,13 @@ def apply(
         value, kept = call.run_keeping(inputs, scalars)
     else:
         value = call.run(inputs, scalars)
-    given = operands
-    if any(type(x) is not Node and x.graph is not None for x in operands):
+    given, of_graph = operands, False
+    for x in operands:
+        if type(x) is Node:
+            x.used = True
+        elif x.graph is not None:
+            of_graph = True
+    if of_graph:
         operands = [x if type(x) is Node or x.graph is None else x.graph for x in operands]
     several = type(value) is list
     first = flows.index(True) if several else 0
@@ -147,9 +152,6 @@ def apply(
         user_frame(),
         first,
     )
-    for x in operands:
-        if type(x) is Node:
-            x.used = True
     if (state.anomaly or process.anomaly)[0]:
         node.creation_trace = user_stack()
     if tape.implicit:
