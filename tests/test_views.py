@@ -210,3 +210,14 @@ def test_view_refuses_to_copy() -> None:
     assert x.reshape(6).is_contiguous() and x.contiguous().view(6).shape == (6,)
     assert nc.zeros(4)[1:].untyped_storage().nbytes() == 16
     assert nc.zeros(2, 2)[1]._base is not None and nc.zeros(2)._base is None
+
+
+def test_optimizers_and_clipping_write_through_views(device: nc.Device) -> None:
+    with nc.use_device(device):
+        base, gradients = nc.ones(3, 2), nc.full((2, 3), 6.0)
+        column = base.t()[1].requires_grad_()
+        column.grad = gradients[1]
+        nc.nn.utils.clip_grad_value_([column], 2.0)
+        assert gradients.tolist() == [[6, 6, 6], [2, 2, 2]]
+        nc.optim.SGD([column], lr=0.5).step()
+        assert base.tolist() == [[1, 0], [1, 0], [1, 0]]

@@ -80,7 +80,7 @@ from netcl_core.tensors.creation import (
     zeros_like,
 )
 from netcl_core.tensors.geometry import Geometry
-from netcl_core.tensors.storage import copy_by
+from netcl_core.tensors.storage import copy_by, written_back
 from netcl_core.tensors.suspects import check_at_nan
 
 __all__ = [
@@ -157,6 +157,7 @@ __all__ = [
     "set_grad_enabled",
     "tensor",
     "tree_sum",
+    "written_back",
     "zeros",
     "zeros_like",
 ]

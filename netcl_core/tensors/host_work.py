@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from netcl_core.dtypes import DTYPES
 from netcl_core.runtime.stream import stream_of
+from netcl_core.tensors.storage import written_back
 from netcl_core.tensors.tensor import Tensor
 
 
@@ -19,10 +20,11 @@ def on_host(run: Callable[..., None], inputs: Sequence[Tensor], outputs: Sequenc
     >>> y.numpy()
     array([6., 7.], dtype=float32)
 
-    The arrays are the tensors' own memory, changed in place; a capture takes the work down. It is
+    The arrays are the tensors' own memory (of views copies, put back at the end), changed in
+    place; a capture takes the work down. It is
     for the NumPy path: on an OpenCL device, whose kernels do this, outputs begin undefined.
     """
-    tensors = [*inputs, *outputs]
-    forms = [(each.shape, DTYPES[each.dtype].numpy) for each in tensors]
-    given, filled = [each.buffer for each in inputs], [each.buffer for each in outputs]
-    stream_of(outputs[0].device).host_call(run, given, filled, forms)
+    forms = [(each.shape, DTYPES[each.dtype].numpy) for each in (*inputs, *outputs)]
+    with written_back(outputs) as targets:
+        given, filled = [each.buffer for each in inputs], [each.buffer for each in targets]
+        stream_of(outputs[0].device).host_call(run, given, filled, forms)

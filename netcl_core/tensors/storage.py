@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, final
 
@@ -106,6 +107,24 @@ def copy_elements(source: Any, target: Any) -> None:
         forms = [((x.storage.size,), dtype.numpy) for x in (source, target)]
         run = partial(_copied, source.geometry, target.geometry, target.shape)
         stream.host_call(run, [source.memory], [target.memory], forms)
+
+
+@contextmanager
+def written_back(tensors: Sequence[Any]) -> Iterator[list[Any]]:
+    """Tensors for kernels that write and read no strides: views are copies, put back at the end.
+
+    >>> x = nc.zeros(2, 2)
+    >>> with ag.written_back([x[0], x]) as (row, same):
+    ...     row.buffer is not x.buffer, same is x, row.fill_(7.0).tolist()
+    (True, True, [7.0, 7.0])
+    >>> x.tolist()
+    [[7.0, 7.0], [0.0, 0.0]]
+    """
+    plain = [x if x.geometry is None else x.duplicate() for x in tensors]
+    yield plain
+    for x, made in zip(tensors, plain, strict=True):
+        if made is not x:
+            made.copy_into(x.value)
 
 
 def _copied(

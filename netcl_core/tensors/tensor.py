@@ -16,6 +16,7 @@ from netcl_core.errors import (
     ArgumentError,
     DeviceError,
     DtypeError,
+    GradientError,
     ShapeError,
     message,
 )
@@ -250,6 +251,9 @@ class Tensor(Operand):
         """Mark this tensor as a leaf (or not); raises DtypeError unless it is floating."""
         if requires_grad and not DTYPES[self.dtype].floating:
             raise DtypeError(message("requires_grad", f"a {self.dtype} tensor", "a floating dtype"))
+        if self.graph is not None and not requires_grad:
+            given = "a tensor that a change in place made a result"
+            raise GradientError(message("requires_grad", given, "a leaf", "Use detach()"))
         self._requires_grad = bool(requires_grad)
         return self
 
@@ -353,6 +357,7 @@ class Tensor(Operand):
 
     def copy_into(self, target: Tensor) -> None:
         """Overwrite the elements of another tensor, of the same shape, dtype and device."""
+        told()  # before anything is written
         source = self
         if target.memory is self.memory:
             here, there = (x.geometry or dense(x.shape) for x in (self, target))

@@ -16,7 +16,8 @@ class Parameter(Tensor):
     (True, True)
 
     Args:
-        data: Host data, which is copied to the default device, or a Tensor, whose buffer is shared.
+        data: Host data, which is copied to the default device, or a Tensor, whose memory is shared;
+            of a view a copy.
         requires_grad: False makes a frozen one: it is saved and moves with its module, gets no
             gradient, and optimizers leave it as it is.
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+import netcl_core.autograd as ag
 from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Tensor, on_host, widened
 
 TEMPLATE: Final = "optim/gradients.cl.j2"
@@ -53,7 +54,8 @@ def scale(gradients: Sequence[Tensor], norm: Tensor, max_norm: float) -> None:
         return
     for part in _parts(gradients):
         bound = _change(norm.device, part[0].dtype, _sizes(part), "gradient_scale", norm.dtype)
-        bound([norm.buffer], [g.buffer for g in part], [max_norm])
+        with ag.written_back(part) as targets:
+            bound([norm.buffer], [g.buffer for g in targets], [max_norm])
         _mark(part)
 
 
@@ -65,7 +67,8 @@ def clamp(gradients: Sequence[Tensor], limit: float) -> None:
         return
     for part in _parts(gradients):
         bound = _change(device, part[0].dtype, _sizes(part), "gradient_clamp", "float32")
-        bound([], [g.buffer for g in part], [limit])
+        with ag.written_back(part) as targets:
+            bound([], [g.buffer for g in targets], [limit])
         _mark(part)
 
 
@@ -76,7 +79,8 @@ def unscale(gradients: Sequence[Tensor], scale: Tensor, found_inf: Tensor) -> No
         return
     for part in _parts(gradients):
         bound = _change(scale.device, part[0].dtype, _sizes(part), "gradient_unscale", "float32")
-        bound([scale.buffer], [*(g.buffer for g in part), found_inf.buffer])
+        with ag.written_back(part) as targets:
+            bound([scale.buffer], [*(g.buffer for g in targets), found_inf.buffer])
         _mark(part)
 
 

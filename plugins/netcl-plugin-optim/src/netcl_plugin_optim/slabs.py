@@ -18,6 +18,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
+import netcl_core.autograd as ag
 from netcl_core import DTYPES, Bound, Device, Kernel, Kernels, Tensor, capturing, on_host, on_replay
 from netcl_core.errors import NetclError
 from netcl_plugin_optim.gate import Gate, Skip, Stepwise, counting, settle
@@ -186,12 +187,12 @@ class Slab:
                 (slot.parameter.grad.value if slot.source is None else slot.source).buffer
                 for slot in slots
             ]
-            outputs = [state.buffer for state in self.states]
-            outputs += [slot.parameter.buffer for slot in slots]
             if skip is not None:
                 inputs += [skip.found_inf.buffer, skip.gate.now.buffer]
             scalars = _scalars(rules, used, stepwise)
-            bound(inputs, outputs, scalars, partial(_scalars_at_replay, work, used, stepwise))
+            with ag.written_back([slot.parameter for slot in slots]) as parameters:
+                outputs = [each.buffer for each in (*self.states, *parameters)]
+                bound(inputs, outputs, scalars, partial(_scalars_at_replay, work, used, stepwise))
 
     def _bound_for(
         self,
