@@ -34,11 +34,8 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
     assert bind is not None  # functions of other ops have their own public function
     renamed = renaming(operator.name, operator.signature.parameters)
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            if "out" in kwargs:
-                return into(call, args, kwargs)
-            kwargs = renamed(kwargs)
+    def prepare(args: Any, kwargs: Any) -> tuple[OperatorCall, list[Any]]:
+        """The call for such operands, which is kept, and the operands."""
         try:
             operands, attrs = bind(*args, **kwargs)
             device = common_device(operator.name, operands) or default_device()
@@ -57,16 +54,26 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
             if names_an_op(error):
                 raise
             raise_named(error, operator.name, bind, args, kwargs)
-        return deliver(operator, apply(made, inputs, (), attrs))
+        return made, inputs
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            if "out" in kwargs:
+                return into(call, args, kwargs)
+            kwargs = renamed(kwargs)
+        made, inputs = prepare(args, kwargs)
+        return deliver(operator, apply(made, inputs, (), made.attrs))
 
     call.__name__ = call.__qualname__ = operator.name
     call.__doc__ = operator.doc
     functools.update_wrapper(call, bind, assigned=("__annotations__",), updated=())
-    return call if operator.view is None else _view_function(operator, bind, call)
+    return call if operator.view is None else _view_function(operator, prepare, call)
 
 
 def _view_function(
-    operator: Operator, bind: Callable[..., Any], general: Callable[..., Any]
+    operator: Operator,
+    prepare: Callable[[Any, Any], tuple[OperatorCall, list[Any]]],
+    general: Callable[..., Any],
 ) -> Callable[..., Any]:
     """The function of an op of views: plain arguments are looked up as they are given."""
     known: Memo[Any, OperatorCall] = Memo(CALLS)
@@ -83,10 +90,7 @@ def _view_function(
         key = value.shape, value.dtype, value.device, plain
         made = known.get(key)
         if made is None:
-            result = general(*args)  # which raises for wrong arguments
-            _, attrs = bind(*args)
-            known.put(key, OperatorCall(operator, x.device, (_spec(x),), attrs))
-            return result
+            made = known.put(key, prepare(args, {})[0])
         return deliver(operator, apply(made, (x,), (), made.attrs))
 
     return call

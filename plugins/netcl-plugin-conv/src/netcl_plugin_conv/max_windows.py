@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, Final
@@ -102,9 +103,9 @@ def _launch(
 
 
 def _plan_backward(request: Request) -> Kernels:
-    """An item per plane where one can add in place, else per element."""
+    """An item per plane where one can add in place and each window took an element."""
     dtype = DTYPES[request.inputs[0].dtype]
-    if dtype.storage != dtype.compute:
+    if dtype.storage != dtype.compute or not _filled(request.attrs["axes"]).all():
         items = -(-request.output.size // _GROUP) * _GROUP
         flags = {"scatter": False, "group": _GROUP, "each": 1}
         return _launch_backward(request, flags, (items,), (_GROUP,))
@@ -142,7 +143,7 @@ def _reference(x: Any, axes: Sequence[Axis]) -> Any:
     shape, axes = _shape(x, axes, "count"), padded(axes)
     x = x.reshape(-1, *(axis.size for axis in axes))
     best = np.full(_shape(x, axes, "count"), -np.inf, widened(x).dtype)
-    place = np.full(best.shape, -1, np.int64)
+    place = np.full(best.shape, -1, np.int64)  # what a window without elements has
     starts, ends = zip(*(axis.places() for axis in axes), strict=True)
     for number, taps in enumerate(np.ndindex(*(axis.kernel for axis in axes))):
         at = [s + k * axis.dilation for s, k, axis in zip(starts, taps, axes, strict=True)]
@@ -158,10 +159,18 @@ def _reference(x: Any, axes: Sequence[Axis]) -> Any:
 
 def _reference_backward(grad: Any, places: Any, axes: Sequence[Axis]) -> Any:
     base, steps = _flat_parts(axes)
-    at = (base + steps[places.astype(np.int64)]).reshape(-1, base.size)
+    filled = _filled(axes)
+    at = np.where(filled, base + steps[np.where(filled, places, 0).astype(np.int64)], 0)
+    at = at.reshape(-1, base.size)
     out = np.zeros((at.shape[0], _volume(axes)), widened(grad).dtype)
-    np.add.at(out, (np.arange(at.shape[0])[:, None], at), widened(grad).reshape(at.shape))
+    given = np.where(filled, widened(grad), 0).reshape(at.shape)
+    np.add.at(out, (np.arange(at.shape[0])[:, None], at), given)
     return out.reshape(_shape(grad, axes, "size"))
+
+
+def _filled(axes: Sequence[Axis]) -> Any:
+    """Which windows have an element."""
+    return functools.reduce(np.logical_and.outer, (axis.filled() for axis in axes))
 
 
 def _flat_parts(given: Sequence[Axis]) -> tuple[Any, Any]:
@@ -176,10 +185,14 @@ def _flat_parts(given: Sequence[Axis]) -> tuple[Any, Any]:
 
 
 def flat_places(places: Any, axes: Sequence[Axis]) -> Any:
-    """int64 indices into the plane from offsets in windows."""
+    """int64 indices into the plane from offsets in windows; -1 of a window without elements."""
     base, steps = _flat_parts(axes)
+    filled = _filled(axes)
+    if not filled.all():
+        places = ag.where(filled, places, 0)
     far = ag.index_select(Tensor.from_host(steps, places.device), 0, ag.reshape(places, (-1,)))
-    return ag.add(ag.reshape(far, places.shape), base)
+    found = ag.add(ag.reshape(far, places.shape), base)
+    return found if filled.all() else ag.where(filled, found, -1)
 
 
 # -- the ops ---------------------------------------------------------------------------------

@@ -45,6 +45,13 @@ class Axis:
         start = o * self.stride - self.padding
         return start, start + (self.kernel - 1) * self.dilation + 1
 
+    def filled(self) -> Any:
+        """Which windows have an element: with dilation one may have both its taps outside."""
+        start, end = self.places()
+        skipped = 0 if self.adaptive else np.maximum(0, -(start // self.dilation))
+        first = start + skipped * self.dilation
+        return first < np.minimum(end, self.size)
+
 
 #: An axis of one element, for tensors with fewer than three.
 WHOLE: Final = Axis(1, 1, 1)
