@@ -44,6 +44,7 @@ from netcl_core.ops.implementations import (
 )
 from netcl_core.ops.operator_function import as_operand
 from netcl_core.ops.operators import Operator, composite
+from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.recording import check_data
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread, is_one
@@ -79,7 +80,6 @@ from netcl_core.tensors.creation import (
     zeros,
     zeros_like,
 )
-from netcl_core.tensors.geometry import Geometry
 from netcl_core.tensors.storage import copy_by, written_back
 from netcl_core.tensors.suspects import check_at_nan
 

@@ -16,7 +16,7 @@ from netcl_core.ops.residuals import is_given_away
 from netcl_core.runtime.kernels import Bound, Spec
 from netcl_core.runtime.recording import check_data
 from netcl_core.runtime.stream import stream_of
-from netcl_core.tape.apply import apply
+from netcl_core.tape.apply import Layouts, apply
 from netcl_core.tape.gradients import run_plan
 from netcl_core.tape.node import Node
 from netcl_core.tape.recorded_gradients import recomputed_gradients
@@ -50,6 +50,7 @@ class FusedOperatorCall:
     keeps = True
     view = False
     packs = True
+    layouts = ()
 
     def __init__(
         self, made: OperatorCall, before: Neighbour | None, after: Neighbour | None, name: str
@@ -109,6 +110,10 @@ class FusedOperatorCall:
         return Slots(prologue, epilogue)
 
     # -- running ---------------------------------------------------------------------
+
+    def reading(self, layouts: Layouts) -> FusedOperatorCall:
+        """Itself, which gets all operands in C order."""
+        return self
 
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
         """The result, or a list of several."""

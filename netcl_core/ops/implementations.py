@@ -17,6 +17,7 @@ from netcl_core.errors import MutationError, RegistrationError, coded, message
 from netcl_core.hardware import programs
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.programs import Recipe, Rewrite
+from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.host_calls import HostCall
 from netcl_core.runtime.kernels import Kernels, Spec
 from netcl_core.runtime.rendering import program
@@ -49,6 +50,8 @@ class Request:
             that offers them.
         settings: A value for each name of the implementation's `space`, from a record or its
             default; empty for an implementation without one, and while one is being chosen.
+        layouts: Of each input the strides and the offset to read it by, where the implementation
+            `reads` such; None, or no entries at all: in C order from the start of its buffer.
     """
 
     operator: str
@@ -60,6 +63,11 @@ class Request:
     keep: bool = False
     slots: Slots = NO_SLOTS
     settings: Settings = field(default_factory=lambda: NO_SETTINGS)
+    layouts: tuple[Geometry | None, ...] = ()
+
+    def layout(self, i: int) -> Geometry | None:
+        """Where the elements of input i lie in its buffer; None: in C order from its start."""
+        return self.layouts[i] if self.layouts else None
 
     @property
     def output(self) -> Spec:
@@ -232,7 +240,9 @@ class Implementation:
     >>> one_pass = ag.Implementation("layer_norm", "one pass", plan, priority=1)
     >>> one_pass.requires.unmet_everywhere(nc.default_device())
 
-    Its kernels get contiguous buffers in C order, of the shapes and dtypes in the request. Inputs
+    Its kernels get contiguous buffers in C order, of the shapes and dtypes in the request, but for
+    inputs that it says it `reads` as they lie: of these the whole memory, with the geometry in
+    `request.layouts`. Inputs
     are read only, and one buffer may be two of them; outputs (and residuals, where `keep` asks for
     these) share memory with nothing, and every element of them is written.
 
@@ -257,6 +267,9 @@ class Implementation:
             after the outputs for it alone, such as row statistics; `saved.residuals` holds them.
         saves: With a `backward` of its own, `(request, needs) -> (i, ...)`: which operands it reads
             (default: all) where `needs` says of each operand whether its gradient is wanted.
+        reads: `(request) -> (bool, ...)`: which inputs its kernels read as they lie, where
+            `request.layouts` has strides. Of all others it gets copies in C order. Such a plan may
+            also say in `Kernels.layouts` where it puts the elements of its outputs.
         parts: Operators and primitives that this `backward` alone uses, as of an Operator.
         space: What may be tried to make it faster; the functions above but `requires` find one
             combination as `request.settings`.
@@ -277,6 +290,7 @@ class Implementation:
     backward: Callable[..., Sequence[Any]] | None = None
     residuals: Callable[[Request], tuple[Spec, ...]] | None = None
     saves: Callable[[Request, Sequence[bool]], Sequence[int]] | None = None
+    reads: Callable[[Request], Sequence[bool]] | None = None
     parts: Sequence[Any] = ()
     space: Space | None = None
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, DtypeError, GradientError, ShapeError, message
+from netcl_core.runtime.geometry import dense
 from netcl_core.tape.aliasing import PutCall, ReadCall
 from netcl_core.tape.apply import apply
 from netcl_core.tape.function_call import apply_op
@@ -24,7 +25,6 @@ from netcl_core.tape.node import Node, next_number
 from netcl_core.tape.tape import get_current_tape
 from netcl_core.tape.tracing import overwritten_at_each_call
 from netcl_core.tensors.functions import functions
-from netcl_core.tensors.geometry import dense
 from netcl_core.tensors.host_data import host_array
 from netcl_core.tensors.operand import Operand, picks_a_view, told
 from netcl_core.tensors.tensor import Tensor

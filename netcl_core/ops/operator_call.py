@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 
+from netcl_core.cache import Memo
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import PluginError, RegistrationError, message
 from netcl_core.hardware.device import Device
@@ -23,12 +25,13 @@ from netcl_core.ops.tuning import (
     tuner_for,
 )
 from netcl_core.ops.view_rules import listed
+from netcl_core.runtime.geometry import Geometry, dense
 from netcl_core.runtime.host_calls import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.recording import check_data
 from netcl_core.runtime.stream import replaced, stream_of
-from netcl_core.tape.apply import Needs, result_nodes
+from netcl_core.tape.apply import Layouts, Needs, result_nodes
 from netcl_core.tape.gradients import (
     checked,
     no_second_derivative,
@@ -38,9 +41,11 @@ from netcl_core.tape.gradients import (
 from netcl_core.tape.node import Node
 from netcl_core.tape.recorded_gradients import recomputed_gradients
 from netcl_core.tape.state import thread
-from netcl_core.tensors.geometry import Geometry, dense
 from netcl_core.tensors.host_data import check_dtype
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.tensors.tensor import Tensor, View
+
+#: For so many layouts of its operands a call is kept.
+_LAYOUTS: Final = 64
 
 
 @final
@@ -58,12 +63,14 @@ class OperatorCall:
         "_bound",
         "_implementation",
         "_places",
+        "_reading",
         "attrs",
         "chosen",
         "decided",
         "device",
         "known",
         "launches",
+        "layouts",
         "name",
         "operator",
         "packs",
@@ -83,6 +90,7 @@ class OperatorCall:
         specs: tuple[Spec | None, ...],
         attrs: Attrs,
         results: tuple[Spec, ...] | None = None,
+        layouts: Layouts = (),
     ) -> None:
         self.operator = operator
         self.name = operator.name
@@ -100,7 +108,9 @@ class OperatorCall:
         self.present = tuple([i for i, spec in enumerate(specs) if spec is not None])
         elements = any(each.size for each in results)
         self.launches = device.has_kernels and not self.view and elements
+        self.layouts = layouts
         self._places: dict[Geometry | None, Any] = {}
+        self._reading: Memo[Layouts, OperatorCall] | None = None
         self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
         self.chosen = thread.chosen  # those in force when the call is made, not when it runs
         self._implementation: Implementation | None = None
@@ -116,7 +126,7 @@ class OperatorCall:
         inputs = tuple([spec for spec in self.specs if spec is not None])
         given = tuple([spec is not None for spec in self.specs])
         own, settings = (self.name, self.device, inputs, self.results), self.decided.settings
-        return Request(*own, self.attrs, given, settings=settings)
+        return Request(*own, self.attrs, given, settings=settings, layouts=self.layouts)
 
     @property
     def implementation(self) -> Implementation:
@@ -134,6 +144,32 @@ class OperatorCall:
         self.tuner = tuner_for(self.decided)
         self._implementation = found
         return found
+
+    def reading(self, layouts: Layouts) -> OperatorCall:
+        """The call for operands that lie so, as far as the implementation reads them so."""
+        own = self.implementation if self.launches else None
+        if own is None or own.reads is None:
+            return self
+        if self._reading is None:
+            self._reading = Memo(_LAYOUTS)
+        found = self._reading.get(layouts)
+        if found is None:
+            found = self._reading.put(layouts, self._reading_by(own, own.reads, layouts))
+        return found
+
+    def _reading_by(self, own: Implementation, reads: Any, layouts: Layouts) -> OperatorCall:
+        try:
+            read = reads(replace(self.request, layouts=layouts))
+        except Exception as error:
+            self._tell(error, f"{self.operator.source_of(own)} was asked what it reads")
+            raise
+        kept = tuple([each if yes else None for each, yes in zip(layouts, read, strict=True)])
+        if not any(kept):
+            return self
+        common = (self.operator, self.device, self.specs, self.attrs, self.results)
+        made = OperatorCall(*common, kept)
+        made.chosen, made.decided, made._implementation = self.chosen, self.decided, own
+        return made
 
     def bound(self, keep: bool) -> Bound | HostBound:
         """What runs the implementation; with `keep` it writes the residuals, too."""
@@ -235,7 +271,9 @@ class OperatorCall:
             bound = self.bound(keep)
             if self.tuner is not None:
                 self.offer(inputs, keep)
-            bound([x.buffer for x in inputs], buffers)
+            bound([x.memory for x in inputs], buffers)
+            if self.layouts and isinstance(bound, Bound) and bound.layouts:
+                return _laid_out(buffers, specs, bound.layouts, device)
         return [
             Tensor(buffer, spec.shape, spec.dtype, device)
             for buffer, spec in zip(buffers, specs, strict=True)
@@ -404,6 +442,17 @@ class OperatorCall:
     def _again(self, *operands: Any) -> Any:
         """The results by the operator's own function."""
         return self.operator.decomposed(operands, self.attrs)
+
+
+def _laid_out(buffers: Any, specs: Any, layouts: Layouts, device: Device) -> list[Tensor]:
+    """The results where a plan says that their elements lie."""
+    found = []
+    for buffer, spec, layout in itertools.zip_longest(buffers, specs, layouts):
+        if layout is None:
+            found.append(Tensor(buffer, spec.shape, spec.dtype, device))
+        else:
+            found.append(View(buffer, layout, spec.dtype, device))
+    return found
 
 
 def _fresh(array: Any, dtype: Any) -> Any:

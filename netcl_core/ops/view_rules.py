@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from netcl_core.ops.implementations import Saved
+from netcl_core.runtime.geometry import Geometry, dense
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.aliasing import ReadCall
 from netcl_core.tape.modes import is_grad_enabled
 from netcl_core.tensors.functions import functions
-from netcl_core.tensors.geometry import Geometry, dense
 from netcl_core.tensors.storage import strided
 
 #: `(geometry of the operand, **attrs)`: of each result; None: the result has to be a copy.

@@ -19,6 +19,7 @@ from netcl_core.errors import ArgumentError, message
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.programs import Recipe, Rewrite
 from netcl_core.runtime import rendering
+from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.memory import memory_of
 from netcl_core.runtime.opencl_stream import (
     Asked,
@@ -127,12 +128,14 @@ class Kernels:
 
     `scalars` are the OpenCL C types of the numbers that each call brings anew, so that
     a new value builds nothing. The argument `("zeros", 0)` is a buffer of `ZEROS_BYTES` that all
-    launches of a device share: they find zeros there, and leave zeros.
+    launches of a device share: they find zeros there, and leave zeros. `layouts` say of the outputs
+    where their elements lie (None: in C order), for a request that has layouts itself.
     """
 
     launches: tuple[Kernel, ...]
     scratch: tuple[int, ...] = ()
     scalars: tuple[str, ...] = ()
+    layouts: tuple[Geometry | None, ...] = ()
 
     def then(self, others: Kernels, places: Mapping[Arg, Arg]) -> Kernels:
         """These launches and then others, whose buffers `places` replaces with those meant here.
@@ -147,7 +150,8 @@ class Kernels:
             replace(each, args=tuple(moved.get(arg, arg) for arg in each.args))
             for each in others.launches
         )
-        return Kernels(self.launches + launches, self.scratch + others.scratch, self.scalars)
+        scratch = self.scratch + others.scratch
+        return replace(self, launches=self.launches + launches, scratch=scratch)
 
 
 def _lowered(device: Device, kernel: Kernel) -> _Lowered:
@@ -177,7 +181,7 @@ class Bound:
     A tensor without elements has no buffer; a kernel gets NULL for it and must not read it.
     """
 
-    __slots__ = ("_steps", "device", "outputs", "scalars", "scratch", "zeros")
+    __slots__ = ("_steps", "device", "layouts", "outputs", "scalars", "scratch", "zeros")
 
     def __init__(
         self, device: Device, kernels: Kernels, inputs: Sequence[Spec], outputs: Sequence[Spec]
@@ -185,6 +189,7 @@ class Bound:
         self.device = device
         self.outputs = tuple(outputs)
         self.scratch = kernels.scratch
+        self.layouts = kernels.layouts
         self.zeros = any(("zeros", 0) in kernel.args for kernel in kernels.launches)
         self.scalars = kernels.scalars
         self._steps = tuple([self._step(kernel) for kernel in kernels.launches])

@@ -17,6 +17,7 @@ from netcl_core.codegen.lowering import plan
 from netcl_core.codegen.region import Signature
 from netcl_core.codegen.strided_copy import COPY
 from netcl_core.hardware.device import Device
+from netcl_core.runtime.geometry import Geometry, dense
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.apply import Needs, apply, pack_by
 from netcl_core.tape.function_call import apply_op
@@ -24,7 +25,6 @@ from netcl_core.tape.gradients import accumulate, sum_to, whole
 from netcl_core.tape.modes import is_grad_enabled
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tensors.functions import functions
-from netcl_core.tensors.geometry import Geometry, dense
 from netcl_core.tensors.tensor import Tensor
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import DeviceError, message
 from netcl_core.hardware.device import Device
+from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.gradients import no_second_derivative
 from netcl_core.tape.node import Node, user_frame, user_stack
@@ -21,6 +22,8 @@ from netcl_core.tape.tape import Tape, recorder
 from netcl_core.tensors.tensor import Tensor
 
 Needs: TypeAlias = tuple[bool, ...]
+#: Of each operand where its elements lie; None: in C order. Empty: all do.
+Layouts: TypeAlias = tuple[Geometry | None, ...]
 #: What copies an operand that is a view; `aliasing.py` says so.
 _contiguous: Final[list[Callable[[Any], Any]]] = []
 
@@ -41,7 +44,7 @@ class Call(Protocol):
         results: Shape and dtype of each result; None: not known before it runs.
         keeps: Whether its gradients want more than its operands, so that `run_keeping` is called.
         view: Whether its result may lie in the memory of its first operand.
-        packs: Whether it reads no strides, so that views among its operands are copied first.
+        packs: Whether it reads not all strides, so that `reading` is asked if operands are views.
         known: What `apply` has learnt of it, by needs: flows and saves.
     """
 
@@ -51,7 +54,11 @@ class Call(Protocol):
     keeps: bool
     view: bool
     packs: bool
+    layouts: Layouts
     known: dict[Needs, tuple[Needs, tuple[int, ...]]]
+
+    def reading(self, layouts: Layouts) -> Call:
+        """The call for operands that lie so: itself, or one whose `layouts` are those it reads."""
 
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> Any:
         """The result for Tensors; a list of them if there are several."""
@@ -105,7 +112,8 @@ def apply(
     if call.packs:
         for value in inputs:
             if value.geometry is not None:
-                operands = [_contiguous[0](x) for x in operands]
+                call = call.reading(tuple([x.geometry for x in inputs]))
+                operands = _packed(operands, call.layouts)
                 inputs = [x.value for x in operands]
                 break
     grad = state.grad
@@ -162,6 +170,12 @@ def apply(
     if call.view:
         _share(given[0], found)
     return found
+
+
+def _packed(operands: Sequence[Any], layouts: Layouts) -> list[Any]:
+    """The operands, of which those are copied to C order that a call does not read as they lie."""
+    read = layouts or (None,) * len(operands)
+    return [x if each else _contiguous[0](x) for x, each in zip(operands, read, strict=True)]
 
 
 def _share(base: Any, views: Any) -> None:

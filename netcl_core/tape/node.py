@@ -18,10 +18,9 @@ from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import GradientError, message
 from netcl_core.plugins.registry import registry
+from netcl_core.runtime.geometry import Geometry, Shape
 from netcl_core.tape.grad_fn import grad_fn_of
 from netcl_core.tensors.functions import functions
-from netcl_core.tensors.geometry import Geometry
-from netcl_core.tensors.host_data import Shape
 from netcl_core.tensors.tensor import Tensor
 
 

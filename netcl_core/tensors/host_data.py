@@ -13,12 +13,12 @@ from netcl_core.arguments import is_foreign
 from netcl_core.dtypes import DTYPES, dtype_name, is_floating
 from netcl_core.errors import ArgumentError, DtypeError, ShapeError, message
 from netcl_core.hardware.device import Device
+from netcl_core.runtime.geometry import Shape
 
 #: No memory that can be addressed holds more elements of any dtype.
 _MOST: Final = 1 << 59
 _WHOLE: Final = frozenset(name for name, dtype in DTYPES.items() if dtype.category == 1)
 Array: TypeAlias = np.ndarray[Any, Any]
-Shape: TypeAlias = tuple[int, ...]
 
 
 def host_array(data: Any, dtype: Any) -> Array:

@@ -10,8 +10,8 @@ from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import get_device
+from netcl_core.runtime.geometry import Geometry, dense
 from netcl_core.tensors.functions import functions
-from netcl_core.tensors.geometry import Geometry, dense
 from netcl_core.tensors.samplers import SAMPLERS
 
 

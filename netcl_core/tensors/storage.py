@@ -13,9 +13,8 @@ import numpy as np
 
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, message
+from netcl_core.runtime.geometry import Geometry, Shape
 from netcl_core.runtime.stream import stream_of
-from netcl_core.tensors.geometry import Geometry
-from netcl_core.tensors.host_data import Shape
 
 #: What copies between geometries with kernels, the last first: the room above that generates such
 #: a kernel, and plugins.

@@ -22,13 +22,12 @@ from netcl_core.errors import (
 )
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device, get_device
+from netcl_core.runtime.geometry import Geometry, Shape, dense
 from netcl_core.runtime.recording import note_change, recordings, refuse_reading
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.functions import functions
-from netcl_core.tensors.geometry import Geometry, dense
 from netcl_core.tensors.host_data import (
     Array,
-    Shape,
     check_dtype,
     host_array,
     normalize_shape,

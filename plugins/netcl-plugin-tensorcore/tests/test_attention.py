@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from netcl_plugin_kit.testing import usable_devices
+from netcl_plugin_linalg.attention_layouts import side_by_side
 from netcl_plugin_linalg.attention_steps import attended as by_ops
 from netcl_plugin_tensorcore import attention
 from netcl_plugin_tensorcore.attention import Tile, attended, gradients
@@ -54,16 +57,32 @@ def attrs_of(**attrs: Any) -> dict[str, Any]:
     return {"dropout_p": 0.0, "is_causal": False, "scale": 0.3, "enable_gqa": False, **attrs}
 
 
-def run(device: nc.Device, plan: Any, inputs: Sequence[Any], outs: Any, **attrs: Any) -> Any:
-    """What a plan gives; inputs of None are not there."""
-    tensors = [nc.tensor(np.ascontiguousarray(x)) for x in inputs if x is not None]
-    specs = tuple(nc.Spec(each.shape, each.dtype) for each in tensors)
+def run(
+    device: nc.Device,
+    plan: Any,
+    inputs: Sequence[Any],
+    outs: Any,
+    beside: bool = False,
+    **attrs: Any,
+) -> Any:
+    """What a plan gives; inputs of None are not there; `beside`: heads stand side by side."""
+    arrays = [np.ascontiguousarray(x) for x in inputs if x is not None]
+    specs = tuple(nc.Spec(x.shape, nc.tensor(x).dtype) for x in arrays)
+    layouts = [
+        side_by_side(x.shape, x.shape[1]) if beside and x.ndim == 4 else None for x in arrays
+    ]
+    tensors = [
+        nc.tensor(x if each is None else x.swapaxes(1, 2))
+        for x, each in zip(arrays, layouts, strict=True)
+    ]
     given = tuple(x is not None for x in inputs)
     request = ag.Request("attention", device, specs, outs, attrs_of(**attrs), given, keep=True)
+    request = replace(request, layouts=tuple(layouts) if beside else ())
     results = [nc.Tensor.full(each.shape, np.nan, each.dtype) for each in outs]
     bound = nc.Bound(device, plan(request), specs, outs)
     bound([each.buffer for each in tensors], [each.buffer for each in results])
-    return [each.to_host().astype("f8") for each in results]
+    found = itertools.zip_longest(results, bound.layouts)
+    return [(x.viewed(each) if each else x).to_host().astype("f8") for x, each in found]
 
 
 def rightly(arrays: Sequence[Any], mask: Any, grad: Any, **attrs: Any) -> list[Any]:
@@ -103,9 +122,11 @@ def compare(
     dtype: str,
     mask: Any = None,
     tiles: Sequence[Tile] = TILES,
+    beside: bool = False,
     **attrs: Any,
 ) -> None:
     """The kernels' results and gradients are those of float64."""
+    own = {**attrs, "beside": beside}
     arrays = [drawn(shape, dtype) for shape in shapes]
     leads = [shape[:-2] for shape in shapes]
     lead = leads[0] if "enable_gqa" in attrs else np.broadcast_shapes(*leads)
@@ -113,11 +134,11 @@ def compare(
     right = rightly(arrays, mask, grad.astype("f8"), **attrs_of(**attrs))
     outs = (nc.Spec(right[0].shape, dtype), nc.Spec(right[1].shape, "float32"))
     given = [*arrays, mask, None]
-    found = run(device, lambda each: attended(each, tiles[0], EMULATED), given, outs, **attrs)
+    found = run(device, lambda each: attended(each, tiles[0], EMULATED), given, outs, **own)
     check(found[1], right[1], "float16")
     given += [right[0].astype(arrays[0].dtype), found[1].astype("f4"), grad]
     outs = tuple(nc.Spec(each.shape, dtype) for each in right[2:])
-    found[1:] = run(device, lambda x: gradients(x, *tiles[1:], EMULATED), given, outs, **attrs)
+    found[1:] = run(device, lambda x: gradients(x, *tiles[1:], EMULATED), given, outs, **own)
     for one, other in zip(found, (right[0], *right[2:]), strict=True):
         check(one, other, dtype)
 
@@ -148,6 +169,11 @@ def test_masks(device: nc.Device, kind: str, shape: tuple[int, ...]) -> None:
     if kind == "added":
         mask = np.where(mask, RANDOM.standard_normal(shape), -np.inf).astype("f4")
     compare(device, heads(19, 53), "float16", mask)
+
+
+def test_heads_side_by_side(device: nc.Device) -> None:
+    """As a transformer cuts them out of its rows: nothing is copied, and results lie so, too."""
+    compare(device, heads(19, 53), "float16", is_causal=True, beside=True)
 
 
 @pytest.mark.parametrize("device", EACH, ids=str, indirect=True)

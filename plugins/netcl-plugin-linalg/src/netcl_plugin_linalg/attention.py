@@ -16,6 +16,7 @@ from netcl_plugin_linalg.attention_cpu import plan_on_cpus
 from netcl_plugin_linalg.attention_gpu import plan_on_gpus
 from netcl_plugin_linalg.attention_gradients import GRADIENTS, backward, kept_for_gradients
 from netcl_plugin_linalg.attention_kernels import reject
+from netcl_plugin_linalg.attention_layouts import reader
 from netcl_plugin_linalg.attention_shapes import NAME, attention_shape
 from netcl_plugin_linalg.attention_steps import attended
 
@@ -144,6 +145,7 @@ OPERATORS: Final[Sequence[Operator]] = (
                 Requirements(device_kinds=("cpu",), reject=reject),
                 backward=backward,
                 residuals=kept_for_gradients,
+                reads=reader(aligned=False),
             ),
             Implementation(
                 NAME,
@@ -152,6 +154,7 @@ OPERATORS: Final[Sequence[Operator]] = (
                 Requirements(device_kinds=("gpu", "accelerator"), reject=reject),
                 backward=backward,
                 residuals=kept_for_gradients,
+                reads=reader(aligned=True),
             ),
         ),
         parts=(GRADIENTS,),

@@ -50,7 +50,7 @@ def plan_on_cpus(request: Request) -> Kernels:
     outputs: list[tuple[str, Any]] = [("out", 0), ("out", 1)][: 1 + request.keep]
     kernel = job.kernel(TEMPLATE, "attention_forward", [*job.inputs, *outputs], (), items, None,
                         settings["width"], {**settings, "keep": request.keep})  # fmt: skip
-    return Kernels((kernel,))
+    return job.laid_out(Kernels((kernel,)))
 
 
 def plan_gradients_on_cpus(request: Request) -> Kernels:
@@ -80,7 +80,8 @@ def plan_gradients_on_cpus(request: Request) -> Kernels:
                         (("ulong", splits), ("ulong", per_split)), shape.count * splits, None,
                         width, context)  # fmt: skip
     if direct:
-        return Kernels((kernel,), tuple(scratch))
+        return job.laid_out(Kernels((kernel,), tuple(scratch)))
     found = Kernels((kernel,), (*scratch, parts.size * wide.itemsize))
     total = reduction_kernels(SUM, device, parts, (0,), query.dtype)
-    return found.then(total, {("in", 0): ("scratch", 2), ("out", 0): ("out", 0)})
+    whole = found.then(total, {("in", 0): ("scratch", 2), ("out", 0): ("out", 0)})
+    return job.laid_out(whole)

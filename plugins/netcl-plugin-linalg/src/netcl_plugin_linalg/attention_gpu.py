@@ -96,7 +96,8 @@ def plan_on_gpus(request: Request) -> Kernels:
     outputs: list[tuple[str, Any]] = [("out", 0), ("out", 1)][: 1 + request.keep]
     buffers = [*job.inputs, *outputs]
     entry = "attention_forward_groups"
-    return Kernels((_kernel(job, entry, buffers, job.shape.queries, keep=request.keep),))
+    kernel = _kernel(job, entry, buffers, job.shape.queries, keep=request.keep)
+    return job.laid_out(Kernels((kernel,)))
 
 
 def plan_gradients_on_gpus(request: Request) -> Kernels:
@@ -107,8 +108,9 @@ def plan_gradients_on_gpus(request: Request) -> Kernels:
     *given, out, logsums, grad = job.inputs
     rows = shape.count * shape.queries
     context = {"storage": dtype.storage, "acc": dtype.compute, "value_size": shape.value_size,
-               "wide": math.gcd(shape.value_size, load_width(dtype.itemsize))}  # fmt: skip
-    args = (out, grad, ("scratch", 0), ("ulong", rows))
+               "wide": math.gcd(shape.value_size, load_width(dtype.itemsize)),
+               "pitched": job.pitched}  # fmt: skip
+    args = (out, grad, ("scratch", 0), ("ulong", rows), *job.paired_rows)
     ahead = Kernel(AHEAD, "attention_ahead", args, (rows,), None, context)
     found = [*given, logsums, grad, ("scratch", 0)]
     launches = [
@@ -118,4 +120,4 @@ def plan_gradients_on_gpus(request: Request) -> Kernels:
     if shape.keys:
         outs = [("out", 1), ("out", 2)]
         launches.append(_kernel(job, "attention_key_gradients", [*found, *outs], shape.keys))
-    return Kernels(tuple(launches), (rows * DTYPES[dtype.wide].itemsize,))
+    return job.laid_out(Kernels(tuple(launches), (rows * DTYPES[dtype.wide].itemsize,)))

@@ -10,6 +10,7 @@ from netcl_core import DTYPES, Spec
 from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved, composite
 from netcl_plugin_linalg.attention_cpu import plan_gradients_on_cpus
 from netcl_plugin_linalg.attention_gpu import plan_gradients_on_gpus
+from netcl_plugin_linalg.attention_layouts import reader
 from netcl_plugin_linalg.attention_shapes import attention_shape
 from netcl_plugin_linalg.attention_steps import gradients, slopes
 
@@ -80,12 +81,14 @@ GRADIENTS: Final[Operator] = composite(
             "item per block of keys",
             plan_gradients_on_cpus,
             Requirements(device_kinds=("cpu",)),
+            reads=reader(aligned=False),
         ),
         Implementation(
             BACKWARD,
             "work-groups per block of queries and of keys",
             plan_gradients_on_gpus,
             Requirements(device_kinds=("gpu", "accelerator")),
+            reads=reader(aligned=True),
         ),
     ),
 )

@@ -9,8 +9,15 @@ from typing import Any, Final
 
 from netcl_plugin_tensor.dropout import threshold
 
-from netcl_core import DTYPES, Kernel, Spec
+from netcl_core import DTYPES, Kernel, Kernels, Spec
 from netcl_core.autograd import AutogradPrimitive, Request, inlined
+from netcl_plugin_linalg.attention_layouts import (
+    GRAD,
+    OUT,
+    heads_beside,
+    heads_of,
+    side_by_side,
+)
 from netcl_plugin_linalg.attention_shapes import AttentionShape, attention_shape, groups_nest
 
 #: Features of a head that the kernels hold at most.
@@ -69,7 +76,7 @@ class Job:
             ("ulong", shape.queries), ("ulong", shape.keys), (dtype.compute, attrs["scale"]),
             ("ulong", (drops or 1) - 1),
             (dtype.compute, 1 / (1 - attrs["dropout_p"]) if attrs["dropout_p"] < 1 else 0.0),
-            *(("ulong", step) for step in self._mask_steps()), *own,
+            *(("ulong", step) for step in self._mask_steps()), *own, *self._rows(),
             *(("ulong", n) for each in shape.strides for n in each),
         ]  # fmt: skip
         rising = inlined("rising", request.device, (Spec((1,), dtype.wide),),
@@ -89,10 +96,56 @@ class Job:
             "mask_rows": bool(self._mask_steps()) and self._mask_steps()[0] > 0,
             "dropped": drops > 0,
             "causal": attrs["is_causal"],
+            "pitched": self.pitched,
             **slots.context(width),
             **context,
         }
         return Kernel(template, entry, slots.args(buffers, numbers), (items,), local, whole)
+
+    @property
+    def pitched(self) -> bool:
+        """Whether rows of some operand do not follow each other."""
+        return any(self.request.layouts)
+
+    @property
+    def heads(self) -> int:
+        """How many heads stand side by side in the results."""
+        return heads_beside(self.request.layout(0), self.shape.lead)
+
+    def laid_out(self, kernels: Kernels) -> Kernels:
+        """The plan, with the places of its results."""
+        if self.heads == 1:
+            return kernels
+        layouts = [
+            side_by_side(each.shape, self.heads) if len(each.shape) > len(self.shape.lead) + 1
+            else None for each in self.request.outputs
+        ]  # fmt: skip
+        return replace(kernels, layouts=tuple(layouts))
+
+    def _rows(self) -> list[tuple[str, int]]:
+        """Pitch and start of the operands' rows; heads in results and in what is read with them."""
+        if not self.pitched:
+            return []
+        request, (size, value_size) = self.request, (self.shape.size, self.shape.value_size)
+        of_rows = [request.layout(i) for i in range(3)]
+        pitches = [
+            own if each is None else each.strides[-2]
+            for each, own in zip(of_rows, (size, size, value_size), strict=True)
+        ]
+        starts = [0 if each is None else each.offset for each in of_rows]
+        return [("ulong", n) for n in (*pitches, *starts, self.heads, *self._read_heads())]
+
+    def _read_heads(self) -> list[int]:
+        """How many heads stand side by side in the result and its gradient, as they are read."""
+        if len(self.request.outputs) == 3:
+            return [heads_of(self.request.layout(i)) or 1 for i in (OUT, GRAD)]
+        return [1, 1]
+
+    @property
+    def paired_rows(self) -> list[tuple[str, int]]:
+        """What finds the rows of the result and of its gradient, apart from how many there are."""
+        numbers = (self.shape.queries, *self._read_heads()) if self.pitched else ()
+        return [("ulong", n) for n in numbers]
 
     def _mask_steps(self) -> tuple[int, ...]:
         """The elements from one row, and one column, of the mask to the next."""
@@ -106,7 +159,8 @@ def job_of(request: Request) -> Job:
     """What is asked for, forward or backward: both begin with the same five operands."""
     query, key, value = request.inputs[:3]
     mask = request.inputs[3] if request.given[3] else None
-    return Job(request, attention_shape(query, key, value, mask, request.attrs["enable_gqa"]), mask)
+    grouped, layouts = request.attrs["enable_gqa"], request.layouts or (None,) * 3
+    return Job(request, attention_shape(query, key, value, mask, grouped, layouts), mask)
 
 
 @cache

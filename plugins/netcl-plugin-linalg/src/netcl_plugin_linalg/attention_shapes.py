@@ -10,7 +10,9 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from netcl_core import Spec
+from netcl_core.autograd import Geometry
 from netcl_core.errors import ShapeError, message
+from netcl_plugin_linalg.attention_layouts import side_by_side
 
 NAME: Final = "scaled_dot_product_attention"
 Shape: TypeAlias = tuple[int, ...]
@@ -20,8 +22,9 @@ Shape: TypeAlias = tuple[int, ...]
 class AttentionShape:
     """Sizes of an attention: (..., queries, size), (..., keys, size), (..., keys, value_size).
 
-    `lead` are the leading sizes of the result; `grouped` are the same and each operand's own ones
-    with groups of heads in a dimension of their own, so that they are broadcast like all others.
+    `lead` are the leading sizes of the result; `grouped` are the same, and `leads` each operand's
+    own ones, with groups of heads in a dimension of their own, so that they are broadcast like all
+    others; `steps` are the elements from one to the next along each of these.
     """
 
     lead: Shape
@@ -31,7 +34,7 @@ class AttentionShape:
     value_size: int
     grouped: Shape
     leads: tuple[Shape, ...]
-    matrices: tuple[int, ...]
+    steps: tuple[Shape, ...]
 
     @property
     def count(self) -> int:
@@ -46,7 +49,8 @@ class AttentionShape:
         """
         found: list[tuple[int, ...]] = []
         steps = [
-            _steps(lead, self.grouped, n) for lead, n in zip(self.leads, self.matrices, strict=True)
+            _steps(lead, own, self.grouped)
+            for lead, own in zip(self.leads, self.steps, strict=True)
         ]
         for size, *each in zip(self.grouped, *steps, strict=True):
             if size == 1:
@@ -59,7 +63,12 @@ class AttentionShape:
 
 
 def attention_shape(
-    query: Spec, key: Spec, value: Spec, mask: Spec | None, enable_gqa: bool
+    query: Spec,
+    key: Spec,
+    value: Spec,
+    mask: Spec | None,
+    enable_gqa: bool,
+    layouts: Sequence[Geometry | None] = (None, None, None),
 ) -> AttentionShape:
     """The sizes; raises ShapeError where they do not fit together."""
     least = 3 if enable_gqa else 2
@@ -79,15 +88,21 @@ def attention_shape(
     if mask is not None:
         _check_mask(mask, (*lead, queries, keys))
         leads.append(mask.shape[:-2])
+    operands = [query, key, value, *([] if mask is None else [mask])]
+    steps = [
+        (layout or side_by_side(each.shape, 1)).strides[:-2]
+        for each, layout in zip(operands, (*layouts[:3], None), strict=False)
+    ]
+    grouped = lead
     few = min(leads[1][-1], leads[2][-1]) if enable_gqa else 0
     if few and few != lead[-1]:
+        grouped = _grouped(lead, lead[-1], few)
+        steps = [
+            _grouped_steps(step, own, lead[-1], few) for step, own in zip(steps, leads, strict=True)
+        ]
         leads = [_grouped(each, lead[-1], few) for each in leads]
-    return AttentionShape(
-        lead, queries, keys, size, value_size,
-        _grouped(lead, lead[-1], few) if few and few != lead[-1] else lead, tuple(leads),
-        (queries * size, keys * size, keys * value_size)
-        + ((math.prod(mask.shape[-2:]),) if mask is not None else ()),
-    )  # fmt: skip
+    own = (queries, keys, size, value_size)
+    return AttentionShape(lead, *own, grouped, tuple(leads), tuple(steps))
 
 
 def groups_nest(key: Spec, value: Spec, query: Spec) -> bool:
@@ -113,6 +128,14 @@ def _grouped(lead: Shape, heads: int, few: int) -> Shape:
     return (*lead[:-1], *((few, own // few) if own == heads else (own, 1)))
 
 
+def _grouped_steps(steps: Shape, lead: Shape, heads: int, few: int) -> Shape:
+    """The elements from one to the next along the same."""
+    if not lead:
+        return steps
+    own, step = lead[-1], steps[-1]
+    return (*steps[:-1], *((step * (own // few), step) if own == heads else (step, 0)))
+
+
 def _broadcast(leads: Sequence[Shape]) -> Shape:
     try:
         return np.broadcast_shapes(*leads)
@@ -131,11 +154,7 @@ def _check_mask(mask: Spec, scores: Shape) -> None:
         raise ShapeError(message(NAME, given, f"one that is broadcast to {scores}"))
 
 
-def _steps(lead: Shape, whole: Shape, matrix: int) -> list[int]:
+def _steps(lead: Shape, own: Shape, whole: Shape) -> list[int]:
     """The elements from one matrix of an operand to the next, per dimension of all."""
-    found, step = [0] * len(whole), matrix
-    for axis in range(1, len(lead) + 1):
-        if lead[-axis] != 1:
-            found[-axis] = step
-            step *= lead[-axis]
-    return found
+    missing = len(whole) - len(lead)
+    return [0] * missing + [0 if n == 1 else step for n, step in zip(lead, own, strict=True)]

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from netcl_core import DTYPES, Kernel, Kernels, Spec
-from netcl_core.autograd import NO_SLOTS, Implementation, Request
+from netcl_plugin_tensor.views import whole
+
+from netcl_core import DTYPES, Kernel, Kernels
+from netcl_core.autograd import NO_SLOTS, Geometry, Implementation, Request
 from netcl_plugin_linalg.gemm_tiles import SPACE, Tile, size_of, tile_of
 
 TEMPLATE: Final = "linalg/gemm.cl.j2"
@@ -42,6 +44,8 @@ _DOT: Final = 16
 #: Terms that are added up before they are added to others, where there are more than twice as many
 #: and a tile does not go by blocks: of a million equal terms one after another 1 % is lost.
 _RUN: Final = 2048
+#: Sizes up to which an int counts rows and columns, those of the last tile included.
+INT_MAX: Final = (1 << 31) - 4096
 #: Elements of B up to which each tile gathers its own.
 _GATHER: Final = 1 << 10
 
@@ -50,7 +54,8 @@ _GATHER: Final = 1 << 10
 class Product:
     """`out[b, m, n] = sum over k of A[b, m, k] * B[b, k, n]`, with strides in elements.
 
-    `batch` has `(size, stride of A, stride of B)` per batch dimension of the output.
+    `batch` has `(size, stride of A, stride of B)` per batch dimension of the output; `a_start` and
+    `b_start` are the places of the first elements.
     """
 
     rows: int
@@ -61,6 +66,8 @@ class Product:
     b_inner: int
     b_column: int
     batch: tuple[tuple[int, int, int], ...] = ()
+    a_start: int = 0
+    b_start: int = 0
 
 
 def gemm(
@@ -115,7 +122,8 @@ def gemm(
         "held": max(chosen.span**2, (_OWN_ROWS + rows) * tile) if blocked else 0,
     }
     numbers = [("ulong", getattr(product, name)) for name in (
-        "rows", "columns", "inner", "a_row", "a_inner", "b_inner", "b_column")]  # fmt: skip
+        "rows", "columns", "inner", "a_row", "a_inner", "b_inner", "b_column", "a_start",
+        "b_start")]  # fmt: skip
     numbers += [("ulong", item_rows), *([("ulong", strip)] if blocked else [])]
     numbers += [("ulong", number) for triple in product.batch for number in triple]
     slots = request.slots
@@ -162,7 +170,42 @@ def on_cpus(
         return gemm(request, product_of(request), len(request.inputs) == 3, row_sums)
 
     return Implementation(operator, label, plan, epilogue=not row_sums, space=SPACE,
-                          stretch=None if row_sums else columns_of)  # fmt: skip
+                          stretch=None if row_sums else columns_of,
+                          reads=reader(product_of))  # fmt: skip
+
+
+def reader(
+    product_of: Callable[[Request], Product], multiple: int = 1
+) -> Callable[[Request], Sequence[bool]]:
+    """What a product reads as it lies: lines of neighbours that begin at multiples of so many."""
+
+    def reads(request: Request) -> Sequence[bool]:
+        found = [False] * len(request.layouts)
+        for i in (0, 1):
+            alone = [each if k == i else None for k, each in enumerate(request.layouts)]
+            if alone[i] is not None:
+                try:
+                    product = product_of(replace(request, layouts=tuple(alone)))
+                except NoLinesError:
+                    continue
+                found[i] = _has_lines(product, i, multiple)
+        return found
+
+    return reads
+
+
+class NoLinesError(ValueError):
+    """Raised where the rows of an operand do not follow each other by one stride."""
+
+
+def _has_lines(product: Product, i: int, multiple: int) -> bool:
+    own = (product.a_row, product.a_inner), (product.b_inner, product.b_column)
+    steps = [*own[i], *(each[1 + i] for each in product.batch)]
+    if 1 not in own[i] or min(steps) < 0:
+        return False
+    steps.remove(1)
+    start = (product.a_start, product.b_start)[i]
+    return not any(each % multiple for each in (*steps, start)) and max(steps) < INT_MAX
 
 
 def _phase(product: Product, tile: int) -> str:
@@ -182,7 +225,7 @@ def columns_of(request: Request) -> int:
     return request.output.shape[-1] if request.output.shape else 1
 
 
-def batches(a: Spec, b: Spec, out: Sequence[int]) -> tuple[tuple[int, int, int], ...]:
+def batches(a: Geometry, b: Geometry, out: Sequence[int]) -> tuple[tuple[int, int, int], ...]:
     """The batch dimensions of a product with the strides of both operands (0: broadcast)."""
     found = []
     for axis, size in enumerate(out):
@@ -191,8 +234,11 @@ def batches(a: Spec, b: Spec, out: Sequence[int]) -> tuple[tuple[int, int, int],
     return tuple(triple for triple in found if triple[0] != 1)
 
 
-def _batch_stride(spec: Spec, from_end: int) -> int:
-    axis = spec.ndim - from_end
-    if axis < 0 or spec.shape[axis] == 1:
-        return 0
-    return math.prod(spec.shape[axis + 1 :])
+def _batch_stride(of: Geometry, from_end: int) -> int:
+    axis = len(of.shape) - from_end
+    return 0 if axis < 0 or of.shape[axis] == 1 else of.strides[axis]
+
+
+def places_of(request: Request, i: int) -> Geometry:
+    """Where the elements of an operand lie."""
+    return request.layout(i) or whole(request.inputs[i].shape)

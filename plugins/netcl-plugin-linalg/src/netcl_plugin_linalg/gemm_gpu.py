@@ -13,11 +13,11 @@ from typing import Any, Final, final
 
 from netcl_core import DTYPES, ZEROS_BYTES, Kernel, Kernels
 from netcl_core.autograd import Implementation, Request, Requirements, Space
-from netcl_plugin_linalg.gemm import Product, columns_of
+from netcl_plugin_linalg.gemm import INT_MAX, Product, columns_of, reader
 
 TEMPLATE: Final = "linalg/gemm_gpu.cl.j2"
-#: Sizes up to which an int counts rows and columns, those of the last tile included.
-_INT_MAX: Final = (1 << 31) - 4096
+#: Elements that are read at once: where lines do not begin at a multiple, they are one by one.
+_QUAD: Final = 4
 #: Slices of the inner dimension at most, and how short they may get: where tiles nearly fill the
 #: device without, only a long dimension is worth the sums that have to be written and read again.
 _MOST_SLICES: Final = 8
@@ -126,8 +126,8 @@ def on_gpus(
     slots = not row_sums
     return Implementation(operator, "tiles in local memory", plan,
                           Requirements(device_kinds=("gpu",)), priority=1, prologue=slots,
-                          epilogue=slots, stretch=columns_of, rereads=True,
-                          space=space)  # fmt: skip
+                          epilogue=slots, stretch=columns_of, rereads=True, space=space,
+                          reads=reader(product_of, _QUAD))  # fmt: skip
 
 
 def tiled(
@@ -190,7 +190,7 @@ def _context(
         "compute": dtype.compute,
         "apart": request.device.platform.startswith("NVIDIA"),
         "mask": request.output.dtype == "bool",
-        "index": "int" if largest < _INT_MAX else "long",
+        "index": "int" if largest < INT_MAX else "long",
         "batch_dims": len(product.batch),
         "bias": bias,
         "row_sums": row_sums,
@@ -220,4 +220,5 @@ def _aligned(extent: int, line: int, strides: list[int]) -> bool:
 def _numbers(product: Product, length: int, slices: int, index: str) -> list[tuple[str, Any]]:
     sizes = (product.rows, product.columns, product.inner, *_lines(product), length, slices)
     numbers: list[tuple[str, Any]] = [(index, size) for size in sizes]
+    numbers += [("ulong", product.a_start), ("ulong", product.b_start)]
     return numbers + [("ulong", number) for triple in product.batch for number in triple]

@@ -12,7 +12,7 @@ import netcl_core.autograd as ag
 from netcl_core import Spec, Tensor, widened
 from netcl_core.autograd import Operator, Request, Saved
 from netcl_core.errors import DtypeError, ShapeError, message
-from netcl_plugin_linalg.gemm import Product, on_cpus
+from netcl_plugin_linalg.gemm import NoLinesError, Product, on_cpus, places_of
 from netcl_plugin_linalg.gemm_gpu import on_gpus
 
 
@@ -40,9 +40,14 @@ def _infer(x: Spec, weight: Spec, bias: Spec | None) -> Spec:
 
 
 def product_of(request: Request) -> Product:
-    x, weight = request.inputs[:2]
-    out, inner = weight.shape
-    return Product(math.prod(x.shape[:-1]), out, inner, inner, 1, 1, inner)
+    out, inner = request.inputs[1].shape
+    rows = math.prod(request.inputs[0].shape[:-1])
+    x, weight = places_of(request, 0).reshaped((rows, inner)), places_of(request, 1)
+    if x is None:
+        raise NoLinesError
+    (row, step), (column, step_of_weight) = x.strides, weight.strides
+    starts = x.offset, weight.offset
+    return Product(rows, out, inner, row, step, step_of_weight, column, (), *starts)
 
 
 def _reference(x: Any, weight: Any, bias: Any) -> Any:
@@ -78,9 +83,11 @@ def _infer_gradients(grad: Spec, x: Spec) -> tuple[Spec, Spec]:
 
 
 def _product_of_gradients(request: Request) -> Product:
-    grad, x = request.inputs
+    grad, x = places_of(request, 0), places_of(request, 1)
     (rows, out), inner = grad.shape, x.shape[1]
-    return Product(out, inner, rows, 1, out, inner, 1)
+    (row, step), (row_of_x, step_of_x) = grad.strides, x.strides
+    starts = grad.offset, x.offset
+    return Product(out, inner, rows, step, row, row_of_x, step_of_x, (), *starts)
 
 
 #: The gradients of weight and bias, which read the upstream gradient in one kernel.

@@ -10,9 +10,9 @@ import numpy as np
 
 import netcl_core.autograd as ag
 from netcl_core import HostCall, Spec, Tensor, widened
-from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved
+from netcl_core.autograd import Geometry, Implementation, Operator, Request, Requirements, Saved
 from netcl_core.errors import DtypeError, ShapeError, message
-from netcl_plugin_linalg.gemm import Product, batches, on_cpus
+from netcl_plugin_linalg.gemm import Product, batches, on_cpus, places_of
 from netcl_plugin_linalg.gemm_gpu import on_gpus
 
 
@@ -35,6 +35,7 @@ def _bind_bmm(input: Any, mat2: Any) -> Any:
 
 
 def _sizes(shape: Sequence[int], transposed: bool) -> tuple[int, int]:
+    """The last two sizes, or strides, as a product has them."""
     return (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
 
 
@@ -66,14 +67,19 @@ def _infer(name: str, a: Spec, b: Spec, trans_a: bool, trans_b: bool) -> Spec:
 
 
 def product_of(request: Request) -> Product:
-    a, b = _matrices(*request.inputs)
+    a, b = places_of(request, 0), places_of(request, 1)
+    if len(a.shape) == 1:
+        a = Geometry((1, *a.shape), (a.shape[0], *a.strides), a.offset)
+    if len(b.shape) == 1:
+        b = Geometry((*b.shape, 1), (*b.strides, 1), b.offset)
     trans_a, trans_b = request.attrs["trans_a"], request.attrs["trans_b"]
     rows, inner = _sizes(a.shape, trans_a)
     columns = _sizes(b.shape, trans_b)[1]
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    a_strides = (1, a.shape[-1]) if trans_a else (a.shape[-1], 1)
-    b_strides = (1, b.shape[-1]) if trans_b else (b.shape[-1], 1)
-    return Product(rows, columns, inner, *a_strides, *b_strides, batches(a, b, lead))
+    a_strides = _sizes(a.strides, trans_a)
+    b_strides = _sizes(b.strides, trans_b)
+    starts = a.offset, b.offset
+    return Product(rows, columns, inner, *a_strides, *b_strides, batches(a, b, lead), *starts)
 
 
 def _reference(a: Any, b: Any, trans_a: bool, trans_b: bool) -> Any:

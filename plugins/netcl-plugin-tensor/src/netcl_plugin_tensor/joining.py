@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from numbers import Real
 from operator import index
@@ -11,12 +13,18 @@ import numpy as np
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Kernels, Spec, Tensor
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Geometry, Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
-from netcl_plugin_tensor import strided
+from netcl_plugin_tensor import geometry, strided, strided_gpu
 from netcl_plugin_tensor.axes import axes, axis, shape_of
-from netcl_plugin_tensor.views import strides_of, whole
+from netcl_plugin_tensor.views import BITS, strides_of, whole
+
+JOINED: Final = "tensor/joined.cl.j2"
+#: So many tensors are joined by one launch.
+_TOGETHER: Final = 16
+#: Elements that a work-item of a CPU writes in a row.
+_RUN: Final = 4096
 
 # -- cat -------------------------------------------------------------------------------
 
@@ -56,16 +64,39 @@ def _infer_cat(*specs: Spec, dim: int) -> Spec:
 
 
 def _plan_cat(request: Request) -> Kernels:
+    present = [i for i, spec in enumerate(request.inputs) if spec.size]
+    if len(present) <= _TOGETHER and not any(request.layouts):
+        return Kernels((_joined(request, present),))
     dim, strides = request.attrs["dim"], strides_of(request.output.shape)
     launches, start = [], 0
     for i, spec in enumerate(request.inputs):
         if spec.size:
             view = Geometry(spec.shape, strides, start * strides[dim])
             buffers = (("in", i), ("out", 0))
-            source = whole(spec.shape)
+            source = request.layout(i) or whole(spec.shape)
             launches.append(strided.copy(request.device, spec.dtype, source, view, buffers))
         start += spec.shape[dim]
     return Kernels(tuple(launches))
+
+
+def _all(request: Request) -> Sequence[bool]:
+    return [True] * len(request.inputs)
+
+
+def _joined(request: Request, parts: Sequence[int]) -> Kernel:
+    """One launch for all parts, of which none has gaps."""
+    dim, out = request.attrs["dim"], request.output
+    sizes = [math.prod(request.inputs[i].shape[dim:]) for i in parts]
+    ends = list(itertools.accumulate(sizes))
+    itemsize = DTYPES[out.dtype].itemsize
+    vector = math.gcd(strided_gpu.BYTES // itemsize, *sizes)
+    run = geometry.chunk(request.device, _RUN, vector)
+    context = {"bits": BITS[itemsize], "parts": len(parts),
+               "vector": geometry.chunk(request.device, 16, vector)}  # fmt: skip
+    numbers = [("ulong", n) for n in (out.size, run, ends[-1], *ends)]
+    args = (*(("in", i) for i in parts), ("out", 0), *numbers)
+    return Kernel(JOINED, "joined", args, *geometry.groups(request.device, -(-out.size // run)),
+                  context)  # fmt: skip
 
 
 def _cat_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
@@ -269,7 +300,14 @@ OPERATORS = (
         reference=lambda *xs, dim: np.concatenate(xs, dim),
         backward=_cat_backward,
         saves=(),
-        implementations=(Implementation("cat", "strided copies", _plan_cat),),
+        implementations=(
+            Implementation(
+                "cat",
+                "strided copies",
+                _plan_cat,
+                reads=lambda request: [True] * len(request.inputs),
+            ),
+        ),
         method=False,
         doc="cat(tensors, dim=0): tensors joined along an axis, in the widest of their dtypes.",
     ),

@@ -10,6 +10,7 @@ from typing import Any, Final, final
 from netcl_plugin_linalg.attention_gradients import BACKWARD, backward, kept_for_gradients
 from netcl_plugin_linalg.attention_kernels import Job, job_of
 from netcl_plugin_linalg.attention_kernels import reject as unfit_for_any
+from netcl_plugin_linalg.attention_layouts import reader
 from netcl_plugin_linalg.attention_shapes import NAME
 
 from netcl_core import DTYPES, Kernel, Kernels
@@ -143,7 +144,7 @@ def attended(request: Request, tile: Tile, instructions: str = INSTRUCTIONS) -> 
         job, TEMPLATE, "tensor_attention", [*job.inputs, *outputs], job.shape.queries, tile,
         keep=request.keep, edge=job.shape.keys % tile.others > 0, instructions=instructions,
     )  # fmt: skip
-    return Kernels((kernel,))
+    return job.laid_out(Kernels((kernel,)))
 
 
 def gradients(
@@ -158,20 +159,21 @@ def gradients(
     rows = shape.count * padded
     sizes = [("ulong", shape.queries), ("ulong", padded), ("ulong", rows)]
     context = {
+        "pitched": job.pitched,
         "storage": DTYPES[request.inputs[0].dtype].storage,
         "value_size": shape.value_size,
     }
     found: list[Any] = [*given, grad, ("scratch", 0)]
+    summed = (out, grad, logsums, ("scratch", 0), *sizes, *job.paired_rows[1:])
     common: dict[str, Any] = {"numbers": sizes[1:2], "instructions": instructions}
     launches = (
-        Kernel(OF_SUMS, "attention_sums", (out, grad, logsums, ("scratch", 0), *sizes), (rows,),
-               None, context),
+        Kernel(OF_SUMS, "attention_sums", summed, (rows,), None, context),
         _launch(job, OF_GRADIENTS, "tensor_query_gradient", [*found, ("out", 0)], shape.queries,
                 of_queries, edge=shape.keys % of_queries.others > 0, **common),
         _launch(job, OF_GRADIENTS, "tensor_key_gradients", [*found, ("out", 1), ("out", 2)],
                 shape.keys, of_keys, edge=shape.queries % of_keys.others > 0, **common),
     )  # fmt: skip
-    return Kernels(launches, (rows * _SUMS,))
+    return job.laid_out(Kernels(launches, (rows * _SUMS,)))
 
 
 def _plan(request: Request) -> Kernels:
@@ -200,6 +202,7 @@ IMPLEMENTATIONS: Final = (
         priority=2,
         backward=backward,
         residuals=kept_for_gradients,
+        reads=reader(aligned=True),
     ),
     Implementation(
         BACKWARD,
@@ -207,5 +210,6 @@ IMPLEMENTATIONS: Final = (
         _plan_gradients,
         _requirements(reject_gradients),
         priority=2,
+        reads=reader(aligned=True),
     ),
 )

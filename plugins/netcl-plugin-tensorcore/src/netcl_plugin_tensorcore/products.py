@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, final
 
 from netcl_plugin_linalg import linear, matmul
-from netcl_plugin_linalg.gemm import Product, columns_of
+from netcl_plugin_linalg.gemm import INT_MAX, Product, columns_of, reader
 
 from netcl_core import DTYPES, Device, Kernel, Kernels, Rewrite
 from netcl_core.autograd import Implementation, Request, Requirements, Space
@@ -22,7 +22,8 @@ INSTRUCTIONS: Final = "tensorcore/ptx.j2"
 TYPES: Final = {"float32": "tf32", "float16": "f16", "bfloat16": "bf16"}
 #: The part of the compute units that work-groups have to occupy; below, smaller tiles are faster.
 _FILLED: Final = 0.75
-_INT_MAX: Final = (1 << 31) - 4096
+#: Elements of 16 bits in the 16 bytes that are copied at once.
+_CHUNK: Final = 8
 
 
 def _unmarked(device: Device, binary: bytes) -> bytes:
@@ -154,7 +155,8 @@ def on_tensor_cores(operator: str, product_of: Callable[[Request], Product]) -> 
         lambda request, settings: TILES[settings["tile"]].misfit(request),
     )
     return Implementation(operator, "tensor cores", plan, requires, priority=2, epilogue=True,
-                          stretch=columns_of, space=space)  # fmt: skip
+                          stretch=columns_of, space=space,
+                          reads=reader(product_of, _CHUNK))  # fmt: skip
 
 
 def unsuited(request: Request, product: Product) -> str | None:
@@ -166,7 +168,7 @@ def unsuited(request: Request, product: Product) -> str | None:
     strides = [stride for _, *both in product.batch for stride in both]
     if any(number % chunk for number in (*_lines(product), *strides)):
         return f"the lines of an operand are no multiples of {chunk} elements"
-    if max(product.rows, product.columns, product.inner, *_lines(product)) > _INT_MAX:
+    if max(product.rows, product.columns, product.inner, *_lines(product)) > INT_MAX:
         return "the sizes are no ints"
     return None
 
@@ -208,6 +210,7 @@ def multiplied(
     }
     sizes = (product.rows, product.columns, product.inner, *_lines(product))
     numbers: list[Any] = [("long", size) for size in sizes]
+    numbers += [("ulong", product.a_start), ("ulong", product.b_start)]
     numbers += [("ulong", number) for triple in product.batch for number in triple]
     buffers: list[Any] = [("in", 0), ("in", 1), *([("in", 2)] if bias else []), ("out", 0)]
     args = request.slots.args(buffers, numbers)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from typing import NamedTuple, TypeAlias, final
 
-from netcl_core.tensors.host_data import Shape
+Shape: TypeAlias = tuple[int, ...]
 
 
 @final
