@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,12 +13,12 @@ import numpy as np
 from netcl_core import DTYPES, Device, Tensor, use_device
 from netcl_core.autograd import AutogradPrimitive, Tape
 from netcl_core.errors import KernelFindingError, NetclError, UnfitError
-from netcl_core.inspect.choices import functions
+from netcl_core.inspect.choices import functions, offers_of
 from netcl_core.inspect.data import Array, Shape
 from netcl_plugin_kit.testing import verification
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.guards import POISON
-from netcl_plugin_kit.testing.inputs import as_view, for_inputs, pairs_of
+from netcl_plugin_kit.testing.inputs import as_lines, as_view, for_inputs, pairs_of
 from netcl_plugin_kit.testing.reference import (
     TOLERANCE,
     Values,
@@ -183,8 +184,13 @@ def check_deterministic(case: Case, device: Device, dtype: str) -> None:
 def check_strided(case: Case, device: Device, dtype: str) -> None:
     """Views with gaps, in another order, from an offset on, give what contiguous operands give."""
     arrays = case.main_sample(dtype)
+    where = f"{_where(case, device, dtype, arrays)} of strided views"
     first, second = (evaluate(case, arrays, device, place=x) for x in (as_view, Tensor.from_host))
-    compare(None, first, second, f"{_where(case, device, dtype, arrays)} of strided views")
+    compare(None, first, second, where)
+    if any(getattr(offer.item, "reads", None) for offer in offers_of(case.op)):
+        for axis in (-1, -2):  # what reads such lines may add up in another order
+            lines = evaluate(case, arrays, device, place=partial(as_lines, axis=axis))
+            compare(case, lines, second, f"{where}, lines along axis {axis}")
 
 
 def check_threads(case: Case, device: Device, dtype: str) -> None:

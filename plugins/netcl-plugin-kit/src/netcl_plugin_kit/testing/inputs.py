@@ -31,11 +31,26 @@ def for_inputs(shapes: Sequence[Shape], count: int) -> list[Shape]:
 
 def as_view(array: Array, device: Device) -> Tensor:
     """The same values on a device with gaps between them, in Fortran's order, from an offset on."""
-    steps = np.cumprod([2, *(2 * size + 1 for size in array.shape)])[: array.ndim]
-    flat = np.ones(3 + 2 * int(np.prod([2 * size + 1 for size in array.shape])), array.dtype)
-    view = np.lib.stride_tricks.as_strided(flat[3:], array.shape, steps * array.itemsize)
+    steps = np.cumprod([2, *(2 * size + 1 for size in array.shape)])
+    return _placed(array, device, steps[: array.ndim], 3)
+
+
+def as_lines(array: Array, device: Device, axis: int) -> Tensor:
+    """The same with lines of neighbours along an axis, which begin at multiples of 8 elements."""
+    if array.ndim < -axis:
+        return Tensor.from_host(array, device)
+    order = [axis % array.ndim, *(i for i in range(array.ndim) if i != axis % array.ndim)]
+    first, *others = (array.shape[i] for i in order)
+    steps = np.cumprod([1, -(-first // 8) * 8 + 8, *(size + 1 for size in others)])
+    return _placed(array, device, steps[: array.ndim][np.argsort(order)], 8)
+
+
+def _placed(array: Array, device: Device, steps: Array, offset: int) -> Tensor:
+    last = sum(max(0, n - 1) * int(step) for n, step in zip(array.shape, steps, strict=True))
+    flat = np.ones(offset + last + 1, array.dtype)
+    view = np.lib.stride_tricks.as_strided(flat[offset:], array.shape, steps * array.itemsize)
     view[...] = array
-    places = Geometry(array.shape, tuple(int(step) for step in steps), 3)
+    places = Geometry(array.shape, tuple(int(step) for step in steps), offset)
     return Tensor.from_host(flat, device).viewed(places)
 
 

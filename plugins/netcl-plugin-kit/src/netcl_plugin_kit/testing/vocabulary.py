@@ -71,8 +71,8 @@ CHECKS: Final[Mapping[str, KitCheck]] = {
     ),
     "strided": KitCheck(
         "views with gaps, in another order and from an offset on give the bits that contiguous "
-        "operands give",
-        "Read operands through `buffer`, which is contiguous; `memory` is what views share",
+        "operands give, and lines of neighbours the same where an implementation reads them",
+        "Let `reads` name no operand whose strides and offset the plan does not use",
     ),
     "deterministic": KitCheck(
         "the same bits twice", "Add up in a fixed order; leave no element of the result unwritten"
