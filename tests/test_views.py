@@ -13,6 +13,7 @@ import torch
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import ArgumentError, GradientError, MutationError, ShapeError
+from netcl_core.inspect.streams import StreamWrapper, stream_of, use_stream
 
 Shape = tuple[int, ...]
 #: What PyTorch refuses, or leaves to chance, and netcl computes: programs part there.
@@ -210,6 +211,44 @@ def test_view_refuses_to_copy() -> None:
     assert x.reshape(6).is_contiguous() and x.contiguous().view(6).shape == (6,)
     assert nc.zeros(4)[1:].untyped_storage().nbytes() == 16
     assert nc.zeros(2, 2)[1]._base is not None and nc.zeros(2)._base is None
+
+
+class _Launches(StreamWrapper):
+    """Notes the entry points that a stream is asked to run."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.entries: list[str] = []
+
+    def launch(self, launch: Any, buffers: Any, scalars: Any = ()) -> None:
+        self.entries.append(launch.kernel.entry)
+        self.inner.launch(launch, buffers, scalars)
+
+
+#: What copies, by the entry points of kernels.
+COPIES = {"astype_forward", "copy_elements", "copy_views", "gather", "joined", "scatter", "move"}
+
+
+def test_layers_copy_few_tensors() -> None:
+    """A transformer's layer joins the gradients of q, k and v; an LSTM's step copies nothing."""
+    device = next(each for each in nc.devices() if each.has_kernels and each.kind == "cpu")
+    with nc.use_device(device):
+        cut, lstm = nc.nn.Linear(8, 24), nc.nn.LSTM(8, 8, batch_first=True)
+        x = nc.ones(2, 12, 8, requires_grad=True)
+
+        def layer(x: Any) -> Any:
+            heads = [each.view(2, 12, 2, 4).transpose(1, 2) for each in cut(x).chunk(3, -1)]
+            y = ag.scaled_dot_product_attention(*heads, is_causal=True)
+            return y.transpose(1, 2).contiguous().view(2, 12, 8)
+
+        for step, most in ((layer, 1), (lambda x: lstm(x)[0], 6)):
+            (step(x) ** 2).sum().backward()
+            with use_stream(_Launches(stream_of(device))) as seen:
+                (step(x) ** 2).sum().backward()
+            assert sum(entry in COPIES for entry in seen.entries) <= most, seen.entries
+        with nc.no_grad(), use_stream(_Launches(stream_of(device))) as seen:
+            ag.sum(ag.matmul(x[:, 1:5], x.transpose(-2, -1)).transpose(-2, -1), -1)
+        assert len(seen.entries) == 2, seen.entries
 
 
 def test_optimizers_and_clipping_write_through_views(device: nc.Device) -> None:

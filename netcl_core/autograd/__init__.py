@@ -26,7 +26,13 @@ from netcl_core.autograd.training_compiler import (
     planned,
 )
 from netcl_core.codegen.inline import NO_SLOTS, Slots, inlined
-from netcl_core.codegen.reduction import SUM, Combine, reduction_kernels, reduction_stretch
+from netcl_core.codegen.reduction import (
+    SUM,
+    Combine,
+    reduction_kernels,
+    reduction_reads,
+    reduction_stretch,
+)
 from netcl_core.codegen.reduction_numpy import tree_sum
 from netcl_core.codegen.teams import RowTeams, group_items, load_width, row_teams
 from netcl_core.ops.amp_policies import AmpPolicy
@@ -149,6 +155,7 @@ __all__ = [
     "ones_like",
     "planned",
     "reduction_kernels",
+    "reduction_reads",
     "reduction_stretch",
     "register_primitive",
     "row_teams",

@@ -15,6 +15,7 @@ from netcl_core.codegen.inline import NO_SLOTS, Slots
 from netcl_core.codegen.reduction_job import SUM, Combine, Job, merge
 from netcl_core.dtypes import DTYPES, NUMPY_OF_COMPUTE
 from netcl_core.hardware.device import Device
+from netcl_core.runtime.geometry import Geometry, dense
 from netcl_core.runtime.kernels import Kernels, Spec
 
 
@@ -26,6 +27,7 @@ def reduction_kernels(
     out_dtype: str,
     scale: float = 1.0,
     slots: Slots = NO_SLOTS,
+    layout: Geometry | None = None,
 ) -> Kernels:
     """The launches that reduce input 0 over `axes` into output 0.
 
@@ -35,22 +37,33 @@ def reduction_kernels(
         axes: Non-negative axes.
         scale: A factor on the result (the mean is a scaled sum).
         slots: What computes the elements of input 0 and works on those of output 0.
+        layout: Where the elements of input 0 lie, for which `reduction_reads`; None: in C order.
     """
     form: Any = reduction_gpu if device.kind == "gpu" else reduction_cpu
     acc = DTYPES[out_dtype].compute if how.widen else DTYPES[source.dtype].compute
-    job = Job(how, source, tuple(axes), out_dtype, acc, scale, slots)
+    job = Job(how, source, tuple(axes), out_dtype, acc, scale, slots, layout)
     slices = form.slices(job, device)
     if slices == 1:
         return Kernels((form.kernel(job, device, 1),))
     partial = Spec((slices, job.space.outputs), NUMPY_OF_COMPUTE[acc].name)
     before, after = Slots(prologue=slots.prologue), Slots(epilogue=slots.epilogue)
     opening = replace(job, out_dtype=partial.dtype, scale=1.0, slots=before)
-    closing = replace(job, source=partial, axes=(0,), slots=after)
+    closing = replace(job, source=partial, axes=(0,), slots=after, layout=None)
     first, finish = form.kernel(opening, device, slices), form.kernel(closing, device, 1)
     nbytes = partial.size * NUMPY_OF_COMPUTE[acc].itemsize
     scratch = ("scratch", 0)
     sliced = Kernels((), (nbytes,)).then(Kernels((first,)), {("out", 0): scratch})
     return sliced.then(Kernels((finish,)), {("in", 0): scratch})
+
+
+def reduction_reads(layout: Geometry | None, axes: Sequence[int]) -> bool:
+    """Whether the kernels read a view by its strides: its neighbours in memory are kept or lost.
+
+    >>> rows, columns = ag.Geometry((2, 3), (8, 1)), ag.Geometry((2, 3), (1, 8))
+    >>> [ag.reduction_reads(view, (1,)) for view in (rows, columns, None)]
+    [True, False, False]
+    """
+    return layout is not None and merge(layout, tuple(axes)) is not None
 
 
 def reduction_stretch(shape: Sequence[int], axes: Sequence[int]) -> int:
@@ -59,9 +72,10 @@ def reduction_stretch(shape: Sequence[int], axes: Sequence[int]) -> int:
     >>> ag.reduction_stretch((2, 3, 4), (1, 2)), ag.reduction_stretch((2, 3, 4), (1,))
     (12, 4)
     """
-    space = merge(tuple(shape), tuple(axes))
+    space = merge(dense(tuple(shape)), tuple(axes))
+    assert space is not None  # C order can be read
     dims = space.lost if space.inner_lost else space.kept
     return dims[-1][0] if dims else 1
 
 
-__all__ = ["SUM", "Combine", "reduction_kernels", "reduction_stretch"]
+__all__ = ["SUM", "Combine", "reduction_kernels", "reduction_reads", "reduction_stretch"]

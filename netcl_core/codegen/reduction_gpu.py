@@ -44,12 +44,13 @@ def _layout(job: Job, device: Device) -> _Layout:
     width = load_width(DTYPES[job.source.dtype].itemsize)
     if not space.inner_lost:
         return _kept_inside(job, space, device, width)
+    aligned = _aligned(job, space.kept, space.lost, width)
     one_run = len(space.lost) < 2
     lost = space.lost or ((1, 1),)
     if one_run:  # it is read in aligned vectors wherever it starts
         units = -(-lost[0][0] // width)
     else:
-        width = width if lost[-1][0] % width == 0 else 1
+        width = width if aligned else 1
         units = space.reduced // width
         lost = (*lost[:-1], (lost[-1][0] // width, width))
     group = group_items(device, NUMPY_OF_COMPUTE[job.acc].itemsize)
@@ -57,9 +58,15 @@ def _layout(job: Job, device: Device) -> _Layout:
     return _Layout(width, group, team, space.outputs, units, lost, one_run)
 
 
+def _aligned(job: Job, others: Any, own: Any, width: int) -> bool:
+    """Whether every run of the dimensions `own` begins and ends at a whole vector."""
+    steps = [step for _, step in (*others, *own[:-1])]
+    return not any(n % width for n in (job.places.offset, own[-1][0], *steps)) if own else True
+
+
 def _kept_inside(job: Job, space: Space, device: Device, width: int) -> _Layout:
     columns = space.kept[-1][0]
-    width = width if columns % width == 0 else 1
+    width = width if _aligned(job, space.lost, space.kept, width) else 1
     group = group_items(device, NUMPY_OF_COMPUTE[job.acc].itemsize * width)
     across = min(group, _ACROSS, power_of_two(columns // width))
     team = min(group // across, power_of_two(-(-space.reduced // _UNROLL)))

@@ -10,6 +10,7 @@ from typing import Any, Final, final
 
 from netcl_core.codegen.inline import NO_SLOTS, Slots
 from netcl_core.dtypes import DTYPES
+from netcl_core.runtime.geometry import Geometry, dense
 from netcl_core.runtime.kernels import Arg, Kernel, Spec
 
 
@@ -35,9 +36,10 @@ SUM: Final = Combine("sum", "a + b", dict.fromkeys(("float", "double", "int", "l
 @final
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A shape's dimensions merged into kept and lost ones, each with its stride.
+    """Dimensions merged into kept and lost ones, each with its stride.
 
-    `outputs` is the number of results, `reduced` that of the elements of one result.
+    `outputs` is the number of results, `reduced` that of the elements of one result. Neighbours
+    in memory are in the last lost dimension (`inner_lost`), or in the last kept one.
     """
 
     kept: tuple[tuple[int, int], ...]
@@ -48,31 +50,40 @@ class Space:
 
 
 @lru_cache(maxsize=256)  # a plan asks several times
-def merge(shape: tuple[int, ...], axes: tuple[int, ...]) -> Space:
-    """The space of a reduction of a contiguous tensor; sizes 1 drop out, neighbours join."""
-    merged: list[tuple[int, bool]] = []
-    for axis, size in enumerate(shape):
-        if size == 1:
-            continue
-        lost = axis in axes
-        if merged and merged[-1][1] == lost:
-            merged[-1] = (merged[-1][0] * size, lost)
+def merge(places: Geometry, axes: tuple[int, ...]) -> Space | None:
+    """The space of a reduction; sizes 1 drop out, neighbours join; None: no kernel reads it."""
+    dims = [
+        (size, step, axis in axes)
+        for axis, (size, step) in enumerate(zip(*places[:2], strict=True))
+    ]
+    dims = [each for each in dims if each[0] != 1]
+    kept = _joined([each[:2] for each in dims if not each[2]])
+    lost = _joined(sorted((each[:2] for each in dims if each[2]), key=lambda each: -each[1]))
+    steps = [each[-1][1] if each else 1 for each in (kept, lost)]
+    inner_lost = bool(lost and steps[1] == 1) or not kept
+    if steps[inner_lost] != 1 or min(places.strides, default=1) < 0:
+        return None
+    outputs, reduced = (math.prod([size for size, _ in each]) for each in (kept, lost))
+    return Space(tuple(kept), tuple(lost), inner_lost, outputs, reduced)
+
+
+def _joined(dims: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for size, step in dims:
+        if found and found[-1][1] == step * size:
+            found[-1] = (found[-1][0] * size, step)
         else:
-            merged.append((size, lost))
-    stride = math.prod(shape)
-    kept: list[tuple[int, int]] = []
-    dropped: list[tuple[int, int]] = []
-    for size, lost in merged:
-        stride //= size
-        (dropped if lost else kept).append((size, stride))
-    outputs, reduced = (math.prod([size for size, _ in each]) for each in (kept, dropped))
-    return Space(tuple(kept), tuple(dropped), not merged or merged[-1][1], outputs, reduced)
+            found.append((size, step))
+    return found
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One pass over a tensor: what combines, from and to which dtype, times `scale`."""
+    """One pass over a tensor: what combines, from and to which dtype, times `scale`.
+
+    `layout` is where the elements of the source lie; None: in C order.
+    """
 
     how: Combine
     source: Spec
@@ -81,11 +92,19 @@ class Job:
     acc: str
     scale: float = 1.0
     slots: Slots = NO_SLOTS
+    layout: Geometry | None = None
+
+    @property
+    def places(self) -> Geometry:
+        """Where the elements of the source lie."""
+        return self.layout or dense(self.source.shape)
 
     @property
     def space(self) -> Space:
         """The merged dimensions."""
-        return merge(self.source.shape, self.axes)
+        found = merge(self.places, self.axes)
+        assert found is not None  # else it has a copy of the source
+        return found
 
     def kernel(
         self,
@@ -106,7 +125,7 @@ class Job:
             "scaled": self.scale != 1.0,
             **self.slots.context(width, aligned),
         }
-        values: list[Arg] = [("ulong", n) for n in numbers]
+        values: list[Arg] = [("ulong", n) for n in (*numbers, self.places.offset)]
         if self.scale != 1.0:
             values.append(("double" if self.acc == "double" else "float", self.scale))
         args = self.slots.args((("in", 0), ("out", 0)), values)

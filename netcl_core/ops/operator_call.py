@@ -109,7 +109,7 @@ class OperatorCall:
         elements = any(each.size for each in results)
         self.launches = device.has_kernels and not self.view and elements
         self.layouts = layouts
-        self._places: dict[Geometry | None, Any] = {}
+        self._places: tuple[Geometry | None, Any] | None = None
         self._reading: Memo[Layouts, OperatorCall] | None = None
         self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
         self.chosen = thread.chosen  # those in force when the call is made, not when it runs
@@ -281,13 +281,14 @@ class OperatorCall:
 
     def _viewed(self, x: Tensor) -> list[Tensor]:
         """The results as views, or a copy where the one can be none."""
-        given = x.geometry
-        if given not in self._places:
+        given, last = x.geometry, self._places
+        if last is None or last[0] != given:
             assert self.operator.view is not None  # else it has kernels
-            self._places = {given: self.operator.view(given or dense(x.shape), **self.attrs)}
-        places = self._places[given]
-        if places is not None:
-            return [x.viewed(each) for each in listed(places)]
+            found = self.operator.view(given or dense(x.shape), **self.attrs)
+            views = None if found is None else [(y, y == dense(y.shape)) for y in listed(found)]
+            last = self._places = given, views
+        if last[1] is not None:
+            return [x.viewed(place, in_order) for place, in_order in last[1]]
         (spec,) = self.results
         return [Tensor(x.duplicate().memory, spec.shape, spec.dtype, self.device)]
 

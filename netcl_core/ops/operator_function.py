@@ -23,6 +23,8 @@ from netcl_core.tape.state import thread
 from netcl_core.tape.tracing import refused
 from netcl_core.tensors.tensor import Tensor
 
+#: The types of what is a key as it is.
+_PLAIN: Final = frozenset({int, type(None), type(Ellipsis)})
 #: How many calls an op keeps: another one costs little more than to find it.
 CALLS: Final = 512
 
@@ -80,9 +82,10 @@ def _view_function(
 
     @functools.wraps(general)
     def call(*args: Any, **kwargs: Any) -> Any:
-        plain = None
+        plain: Any = None
         if args and not kwargs and isinstance(args[0], Tensor):
-            plain = _plain(args[1:])
+            alone = args[1] if len(args) == 2 else None
+            plain = alone if type(alone) is int else _plain(args[1:])
         if plain is None:
             return general(*args, **kwargs)
         x = args[0]
@@ -101,14 +104,18 @@ def _plain(args: Any) -> Any:
     found: list[Any] = []
     for each in args:
         kind = type(each)
-        if kind is int or each is None or each is Ellipsis:
+        if kind in _PLAIN:
             found.append(each)
-            continue
-        inner = (each.start, each.stop, each.step) if kind is slice else each
-        made = _plain(inner) if kind is slice or kind is tuple else None
-        if made is None:
-            return None
-        found.append((kind, made))
+        elif kind is slice:
+            start, stop, step = each.start, each.stop, each.step
+            if type(start) not in _PLAIN or type(stop) not in _PLAIN or type(step) not in _PLAIN:
+                return None
+            found.append((slice, start, stop, step))
+        else:
+            inner = _plain(each) if kind is tuple else None
+            if inner is None:
+                return None
+            found.append((tuple, inner))
     return tuple(found)
 
 

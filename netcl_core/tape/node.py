@@ -331,8 +331,8 @@ class Node(Tensor):
     is_alias = property(attrgetter("value.is_alias"))
     storage = property(attrgetter("value.storage"))
 
-    def viewed(self, geometry: Geometry) -> Tensor:
-        return self.value.viewed(geometry)
+    def viewed(self, geometry: Geometry, in_order: bool | None = None) -> Tensor:
+        return self.value.viewed(geometry, in_order)
 
     def duplicate(self) -> Tensor:
         return self.value.duplicate()

@@ -51,8 +51,9 @@ def _view(x: Any, *shape: Any) -> Any:
         remedy = "Use astype to convert the values"
         raise ArgumentError(message("view", f"the dtype {shape[0]!r}", "sizes", remedy))
     made = x.reshape(*shape)
-    if made.value.geometry is None and _geometry(x).reshaped(made.shape) is None:
-        given = f"{made.shape} for shape {x.shape} and strides {_geometry(x).strides}"
+    own = x.value.geometry
+    if own is not None and made.value.geometry is None and own.reshaped(made.shape) is None:
+        given = f"{made.shape} for shape {x.shape} and strides {own.strides}"
         expected = "a shape whose elements lie at equal distances"
         raise ShapeError(message("view", given, expected, "Use reshape(...), which copies"))
     return made

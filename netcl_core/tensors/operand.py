@@ -62,7 +62,7 @@ class Count(int):
 def picks_a_view(index: Any) -> bool:
     """Whether an index has nothing but ints, slices, None and Ellipsis."""
     if type(index) is tuple:
-        return all(type(each) in _BASIC for each in index)
+        return _BASIC.issuperset(map(type, index))
     return type(index) in _BASIC
 
 

@@ -302,13 +302,19 @@ class Tensor(Operand):
         made._storage, made.is_alias = self.storage, True
         return made
 
-    def viewed(self, geometry: Geometry) -> Tensor:
-        """The elements of this tensor's memory at the places that a geometry names."""
-        if geometry == dense(geometry.shape) and geometry.size == self.storage.size:
+    def viewed(self, geometry: Geometry, in_order: bool | None = None) -> Tensor:
+        """The elements of this tensor's memory at the places that a geometry names.
+
+        `in_order` says whether these are in C order from the memory's start on; None: unknown.
+        """
+        storage = self.storage
+        if in_order is None:
+            in_order = geometry == dense(geometry.shape)
+        if in_order and geometry.size == storage.size:
             made = Tensor(self.memory, geometry.shape, self.dtype, self.device)
         else:
             made = View(self.memory, geometry, self.dtype, self.device)
-        made._storage, made.is_alias = self.storage, True
+        made._storage, made.is_alias = storage, True
         return made
 
     def mark_changed(self) -> None:

@@ -19,6 +19,7 @@ from netcl_core.autograd import (
     Request,
     Saved,
     reduction_kernels,
+    reduction_reads,
     reduction_stretch,
 )
 from netcl_core.errors import DtypeError, ShapeError, message
@@ -111,7 +112,8 @@ def _plan(combine: Combine, mean: bool = False) -> Callable[[Request], Kernels]:
         dim = request.attrs["dim"]
         scale = 1.0 / _over(source, dim) if mean else 1.0
         device, slots = request.device, request.slots
-        return reduction_kernels(combine, device, source, dim, out.dtype, scale, slots)
+        layout = request.layout(0)
+        return reduction_kernels(combine, device, source, dim, out.dtype, scale, slots, layout)
 
     return plan
 
@@ -122,8 +124,12 @@ def _stretch(request: Request) -> int:
 
 def _implementation(name: str, plan: Callable[[Request], Kernels]) -> Implementation:
     return Implementation(
-        name, "tree reduction", plan, prologue=True, epilogue=True, stretch=_stretch
+        name, "tree reduction", plan, prologue=True, epilogue=True, stretch=_stretch, reads=_reads
     )
+
+
+def _reads(request: Request) -> Sequence[bool]:
+    return [reduction_reads(request.layout(0), request.attrs["dim"])]
 
 
 def _expanded(grad: Tensor, saved: Saved) -> Any:
