@@ -119,6 +119,9 @@ def method(name: str) -> Callable[..., Any] | None:
         return None
     record = rows[0].record
     gathers = isinstance(record, Operator) and _takes_one_more(record.signature)
+    function = functions[op]
+    if op == name and not gathers and op in functions:
+        return function  # it may be kept, as long as this method is
 
     def call(x: Any, *args: Any, **kwargs: Any) -> Any:
         if gathers and len(args) > 1:
@@ -128,7 +131,7 @@ def method(name: str) -> Callable[..., Any] | None:
         return change_in_place(x, name, lambda old: functions[op](old, *args, **kwargs))
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = functions[op].__doc__ if op == name else f"`{op}` in place."
+    call.__doc__ = function.__doc__ if op == name else f"`{op}` in place."
     return call
 
 

@@ -181,8 +181,9 @@ def _packed(operands: Sequence[Any], layouts: Layouts) -> list[Any]:
 def _share(base: Any, views: Any) -> None:
     """Let an operand and its views know of each other where they share memory."""
     for view in views if type(views) is list else (views,):
-        if view.value.memory is base.memory and view.value.is_alias:
-            view.value.storage.join(base, view)
+        value = view.value
+        if value.is_alias and value.memory is base.memory:
+            value.storage.join(base, view)
 
 
 def _learn(call: Call, needs: Needs) -> tuple[Needs, tuple[int, ...]]:
