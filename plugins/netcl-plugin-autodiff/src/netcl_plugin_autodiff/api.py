@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netcl_core.errors import missing_name
-from netcl_plugin_autodiff import grad_manager
+from netcl_plugin_autodiff import func, functional, grad_manager
 from netcl_plugin_autodiff.checkpoint import checkpoint
 from netcl_plugin_autodiff.grad_manager import AttachSpec, GradManager, GradManagerGroup
 from netcl_plugin_autodiff.recording import get_backwarding_grad_manager
@@ -15,6 +15,8 @@ __all__ = [
     "GradManager",
     "GradManagerGroup",
     "checkpoint",
+    "func",
+    "functional",
     "get_backwarding_grad_manager",
     "grad_manager",
 ]

@@ -1,4 +1,4 @@
-"""Loss functions: one template per elementwise loss, kernels by rows for class indices."""
+"""Losses, one template per elementwise one and kernels by rows for classes; distributions."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ class LossesPlugin:
         for module in _MODULES:
             for record in module.records():
                 registry.add(record)
+
+    @hookimpl
+    def netcl_register_namespaces(self, registry: Any) -> None:
+        registry.add("distributions", "netcl_plugin_losses.distributions")
 
     @hookimpl
     def netcl_register_patterns(self, registry: Any) -> None:

@@ -1,4 +1,4 @@
-"""`netcl_core.nn.utils`: `rnn`, and PyTorch's path to what bounds gradients, which optim has."""
+"""`netcl_core.nn.utils`: `rnn`, weight norm, and PyTorch's path to what bounds gradients."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any, Final
 import netcl_core
 from netcl_core.plugins import absent
 from netcl_plugin_nn import packing as rnn
+from netcl_plugin_nn.weight_norm import remove_weight_norm, weight_norm
 
-__all__ = ["rnn"]
+__all__ = ["remove_weight_norm", "rnn", "weight_norm"]
 
 _FROM_OPTIM: Final = ("clip_grad_norm_", "clip_grad_value_")
 
@@ -20,4 +21,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*_FROM_OPTIM, "rnn"]
+    return [*_FROM_OPTIM, *__all__]

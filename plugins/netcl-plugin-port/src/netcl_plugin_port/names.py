@@ -50,6 +50,7 @@ NAMES: Final[dict[str, dict[str, str]]] = {
         "channels_last": f"{_PORT}.functions:CHANNELS_LAST",
         "contiguous_format": f"{_PORT}.functions:CONTIGUOUS",
         "distributed": f"{_PORT}.distributed:",
+        "func": "netcl_core.autodiff:func",
         "dtype": "builtins:str",
         "layout": "builtins:str",
         "memory_format": "builtins:str",
@@ -95,6 +96,7 @@ NAMES: Final[dict[str, dict[str, str]]] = {
     },
     "optim": dict.fromkeys(_OPTIMIZERS.split(), "netcl_core.optim:"),
     "optim.lr_scheduler": {"_LRScheduler": "netcl_core.optim:lr_scheduler.LRScheduler"},
+    "nn.utils.stateless": {"functional_call": "netcl_core.autodiff:func.functional_call"},
     "utils": {"checkpoint": f"{_PORT}.checkpoint:"},
     "utils.data": {
         **dict.fromkeys(("dataloader", "dataset", "sampler", "_utils", "collate"), _DATA),
@@ -103,6 +105,7 @@ NAMES: Final[dict[str, dict[str, str]]] = {
     "autograd": {
         **_from(f"{_PORT}.functions", "Variable"),
         **dict.fromkeys(("grad_mode", "variable", "anomaly_mode"), "netcl_core.autograd:"),
+        "functional": "netcl_core.autodiff:functional",
         "inference_mode": f"{_PORT}.functions:inference_mode",
         "set_grad_enabled": "netcl_core:set_grad_enabled",
     },

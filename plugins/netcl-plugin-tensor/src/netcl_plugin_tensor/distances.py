@@ -136,6 +136,27 @@ def pairwise_distance(
     return _norm("pairwise_distance", apart, p, -1, keepdim)
 
 
+def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
+    """The p-norm of the difference of each row of x1 (..., P, M) and each of x2 (..., R, M).
+
+    >>> ag.cdist([[0.0, 0.0]], [[3.0, 4.0], [0.0, 1.0]]).tolist()
+    [[5.0, 1.0]]
+
+    Args:
+        x1: A floating tensor.
+        x2: Another one; the leading dimensions broadcast.
+        p: As of `norm`.
+        compute_mode: PyTorch's; the differences are always computed.
+
+    Returns (..., P, R). Where a distance is 0 so is its gradient.
+    """
+    a, b = (ag.as_operand(x, nc.default_device()) for x in (x1, x2))
+    if min(a.ndim, b.ndim) < 2 or a.shape[-1] != b.shape[-1]:
+        given = f"shapes {a.shape} and {b.shape}"
+        raise ShapeError(message("cdist", given, "rows of one length: (..., P, M), (..., R, M)"))
+    return _norm("cdist", ag.sub(ag.unsqueeze(a, -2), ag.unsqueeze(b, -3)), p, -1, False)
+
+
 #: Both last steps: what norms alone are made of.
 _PARTS = ("norm_root", "norm_power")
 
@@ -148,4 +169,5 @@ def records() -> tuple[Any, ...]:
         composite(normalize, ("input",), parts=parts),
         composite(cosine_similarity, ("x1", "x2"), parts=parts[:1]),
         composite(pairwise_distance, ("x1", "x2"), parts=parts),
+        composite(cdist, ("x1", "x2"), parts=parts),
     )
