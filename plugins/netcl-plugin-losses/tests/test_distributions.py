@@ -1,4 +1,4 @@
-"""Distributions: what PyTorch's give for values, and samples with the moments that they should have."""
+"""Distributions give PyTorch's numbers, and samples with the moments that they should have."""
 
 from __future__ import annotations
 

@@ -83,9 +83,8 @@ class Distribution:
         return NotImplementedError(f"{type(self).__name__} has no {what}")
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(batch_shape={self.batch_shape}, event_shape={self.event_shape})"
-        )
+        shapes = f"batch_shape={self.batch_shape}, event_shape={self.event_shape}"
+        return f"{type(self).__name__}({shapes})"
 
 
 def _together(*given: Any) -> list[Any]:
@@ -109,9 +108,8 @@ class _Located(Distribution):
 
     def expand(self, batch_shape: Sequence[int]) -> Any:
         """The same for a larger batch."""
-        return type(self)(
-            *(ag.expand(getattr(self, name), tuple(batch_shape)) for name in self.names)
-        )
+        wide = [ag.expand(getattr(self, name), tuple(batch_shape)) for name in self.names]
+        return type(self)(*wide)
 
 
 class Normal(_Located):
@@ -273,7 +271,9 @@ class Bernoulli(_Discrete):
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         with ag.no_grad():
-            return ag.bernoulli(ag.expand(self.probs, self._extended(sample_shape)))
+            shape, probs = self._extended(sample_shape), self.probs
+            u = nc.rand(shape, dtype=probs.dtype, device=probs.device)
+            return ag.lt(u, probs).astype(probs.dtype)
 
     def log_prob(self, value: Any) -> Any:
         return value * self.logits - ag.softplus(self.logits)
