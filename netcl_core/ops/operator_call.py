@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, final
 
-import numpy as np
-
 from netcl_core.cache import Memo
 from netcl_core.dtypes import DTYPES
-from netcl_core.errors import PluginError, RegistrationError, message
+from netcl_core.errors import PluginError, message
 from netcl_core.hardware.device import Device
 from netcl_core.ops.implementations import Attrs, Implementation, Request, Saved
 from netcl_core.ops.operators import OTHERS, Operator, several
+from netcl_core.ops.references import by_reference
 from netcl_core.ops.residuals import give_away, is_given_away
 from netcl_core.ops.tuning import (
     UNDECIDED,
@@ -30,7 +29,7 @@ from netcl_core.runtime.host_calls import HostBound, HostCall
 from netcl_core.runtime.kernels import Bound, Kernels, Spec
 from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.recording import check_data
-from netcl_core.runtime.stream import replaced, stream_of
+from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.apply import Layouts, Needs, result_nodes
 from netcl_core.tape.gradients import (
     checked,
@@ -263,7 +262,8 @@ class OperatorCall:
         if operator.check is not None:
             check_data(operator.check, self.operands(inputs), self.attrs)
         if not device.has_kernels:
-            return self._referred(inputs)
+            specs = self.results + self.residuals
+            return by_reference(self, inputs, specs)
         specs = self.results + self.residuals if keep else self.results
         allocate = stream_of(device).allocate
         buffers = [allocate(spec.size, DTYPES[spec.dtype]) for spec in specs]
@@ -291,48 +291,6 @@ class OperatorCall:
             return [x.viewed(place, in_order) for place, in_order in last[1]]
         (spec,) = self.results
         return [Tensor(x.duplicate().memory, spec.shape, spec.dtype, self.device)]
-
-    def _referred(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """The results and residuals by the NumPy reference."""
-        specs = self.results + self.residuals
-        if replaced:
-            stream = stream_of(self.device)
-            buffers = [stream.allocate(spec.size, DTYPES[spec.dtype]) for spec in specs]
-            forms = [(x.shape, DTYPES[x.dtype].numpy) for x in inputs]
-            forms += [(spec.shape, DTYPES[spec.dtype].numpy) for spec in specs]
-            stream.host_call(self._refer, [x.buffer for x in inputs], buffers, forms)
-        else:  # the same without a copy of what the reference gives
-            with np.errstate(all="ignore"):
-                parts = self._parts([x.buffer.reshape(x.shape) for x in inputs])
-            pairs = zip(parts, specs, strict=True)
-            buffers = [_fresh(np.asarray(part), DTYPES[spec.dtype].numpy) for part, spec in pairs]
-        return [
-            Tensor(buffer, spec.shape, spec.dtype, self.device)
-            for buffer, spec in zip(buffers, specs, strict=True)
-        ]
-
-    def _refer(self, arrays: Sequence[Any], *targets: Any) -> None:
-        for target, part in zip(targets, self._parts(arrays), strict=True):
-            target[...] = part
-
-    def _parts(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        assert self.operator.reference is not None  # NumPy computes functions of ops by these
-        given = self.operator.reference(*self.operands(arrays), **self.attrs)
-        parts = given if isinstance(given, tuple) else (given,)
-        shapes = [np.shape(part) for part in parts]
-        specs = self.results + self.residuals
-        if shapes != [spec.shape for spec in specs]:
-            raise self._misshapen(shapes, specs)
-        return parts
-
-    def _misshapen(self, shapes: Sequence[Any], specs: Sequence[Spec]) -> RegistrationError:
-        given = " and ".join(f"shape {each}" for each in shapes)
-        expected = " and ".join(str(spec.shape) for spec in specs)
-        return RegistrationError(
-            message(
-                self.name, f"its reference returned {given}", f"{expected}, as its shape rule says"
-            )
-        )
 
     # -- gradients -----------------------------------------------------------------------
 
@@ -454,9 +412,3 @@ def _laid_out(buffers: Any, specs: Any, layouts: Layouts, device: Device) -> lis
         else:
             found.append(View(buffer, layout, spec.dtype, device))
     return found
-
-
-def _fresh(array: Any, dtype: Any) -> Any:
-    """A flat array of a reference's result, whose memory is no input's."""
-    copy = None if array.flags.owndata else True  # the inputs are views there
-    return np.array(array, dtype, order="C", copy=copy).reshape(-1)
