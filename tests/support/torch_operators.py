@@ -13,18 +13,23 @@ import argparse
 import collections
 import sys
 import time
+import types
+import unittest
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+
+# The database's module imports it for PyTorch's own test classes, which are not used here.
+sys.modules.setdefault("expecttest", types.SimpleNamespace(TestCase=unittest.TestCase))  # type: ignore[arg-type]
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_utils import noncontiguous_like
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 import netcl_torch  # noqa: F401 - makes the device known
-from netcl_torch.dispatch import FALLBACKS
+from netcl_plugin_torch.dispatch import FALLBACKS
 
 #: What gives random or uninitialised numbers, or no number at all.
 RANDOM = {

@@ -22,7 +22,7 @@ if tuple(int(part) for part in torch.__version__.split(".")[:2]) < _NEEDED:
     text = f"netcl_torch needs PyTorch 2.11 or newer, and this is {torch.__version__}"
     raise ImportError(f"{text}: pip install 'torch>=2.11'")
 
-from netcl_torch import registration  # noqa: E402 - only where PyTorch has what it needs
+from netcl_plugin_torch import registration  # noqa: E402 - only where PyTorch has what it needs
 
 
 def autoload() -> None:

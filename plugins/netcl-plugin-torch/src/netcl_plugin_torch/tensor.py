@@ -173,11 +173,21 @@ def name_of(dtype: torch.dtype) -> str:
 def to_device(x: torch.Tensor) -> NetclTensor:
     """A copy on the device, of the same strides where they leave no gaps."""
     name_of(x.dtype)
-    if not x.is_contiguous() and torch._prims_common.is_non_overlapping_and_dense(x):
+    if not x.is_contiguous() and is_dense(x):
         order = sorted(range(x.dim()), key=x.stride, reverse=True)
         raw = _upload(x.permute(order))
         return wrap(raw.viewed(ag.Geometry(tuple(x.shape), tuple(x.stride()), 0)))
     return wrap(_upload(x))
+
+
+def is_dense(x: torch.Tensor) -> bool:
+    """Whether the elements lie without gaps, in whatever order of the dimensions."""
+    step = 1
+    for stride, size in sorted(zip(x.stride(), x.shape, strict=True)):
+        if size != 1 and stride != step:
+            return False
+        step *= size
+    return True
 
 
 def _upload(x: torch.Tensor) -> Any:
@@ -198,7 +208,7 @@ def host_of(raw: Any) -> torch.Tensor:
 def to_host(x: NetclTensor) -> torch.Tensor:
     """A copy on the host, of the same strides where they leave no gaps."""
     made = host_of(x.raw)
-    if not x.is_contiguous() and torch._prims_common.is_non_overlapping_and_dense(x):
+    if not x.is_contiguous() and is_dense(x):
         return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype).copy_(made)
     return made
 

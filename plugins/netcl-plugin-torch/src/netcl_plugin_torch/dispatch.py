@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_map
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import DeviceError, NetclError
-from netcl_torch.tensor import DEVICE, NAMES, OPS, NetclTensor, to_device, to_host, wrap, write
+from netcl_plugin_torch.tensor import DEVICE, NAMES, OPS, NetclTensor, to_device, to_host, wrap, write
 
 #: Rows: the name of an overload -> a function of netcl Tensors and other arguments.
 ROWS: Final[dict[str, Callable[..., Any]]] = {}
@@ -30,6 +30,8 @@ ROWS: Final[dict[str, Callable[..., Any]]] = {}
 FALLBACKS: Final[Counter[str]] = Counter()
 _COMPOSITE: Final = "CompositeExplicitAutograd"
 _GRAD_OFF: Final = ag.no_grad()
+#: Ops with a function of PyTorch's tensors.
+_DIRECT: Final[set[Any]] = set()
 _ACTIVE: Final = threading.local()
 _HOST: Final = torch.device("cpu")
 
@@ -54,6 +56,7 @@ def direct(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
             OPS[overload(name)] = function
+            _DIRECT.add(overload(name))
         return function
 
     return enter
@@ -175,7 +178,8 @@ def resolve(func: Any) -> Callable[..., Any]:
     if writing is not None:
         return writing
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
-        return partial(func._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd)
+        composite = partial(func._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd)
+        return partial(_made_of, func, composite)
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
         return func.decompose  # type: ignore[no-any-return]
     decomposition = _decompositions().get(func)
@@ -192,7 +196,7 @@ def _decompositions() -> Any:
 
 
 def _made_of(func: Any, decomposition: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """An op by PyTorch's own Python code that makes it of others; not where it comes back here."""
+    """An op by PyTorch's own code that makes it of others; by the host where that comes back."""
     active = _ACTIVE.__dict__.setdefault("ops", set())
     if func in active:
         return by_host(func, *args, **kwargs)
@@ -211,12 +215,21 @@ def _as_writing(func: Any) -> Callable[..., Any] | None:
     if not places:
         return None
     plain = _plain(func, schema, places)
-    if plain is None:
+    if plain is None or not _is_made_without_writing(plain):
         return None
     names = [schema.arguments[i].name for i in places]
     if schema.arguments[places[0]].kwarg_only:
         return partial(_into, plain, names)
     return partial(_in_place, plain) if places == [0] else None
+
+
+def _is_made_without_writing(func: Any) -> bool:
+    """Whether an op has a row or Python code: C++ makes it by a copy and the op that writes."""
+    if func in _DIRECT or name_of_op(func) in ROWS:
+        return True
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
+        return False
+    return func in _decompositions()
 
 
 def _plain(func: Any, schema: Any, places: Sequence[int]) -> Any:
@@ -289,7 +302,7 @@ def _into(plain: Any, names: Sequence[str], *args: Any, **kwargs: Any) -> Any:
 
 def resize(x: Any, size: Sequence[int]) -> Any:
     """Give a tensor another size; elements that the old memory has stay."""
-    from netcl_torch.views import resize_  # which enters rows, and needs this module
+    from netcl_plugin_torch.views import resize_  # which enters rows, and needs this module
 
     return resize_(x, size)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 
 import netcl_core as nc
-from netcl_torch.dispatch import FALLBACKS
+from netcl_plugin_torch.dispatch import FALLBACKS
 
 _seed = 0
 

@@ -9,9 +9,9 @@ import torch
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_torch.dispatch import direct, overload
-from netcl_torch.tensor import NetclTensor, to_device, wrap, write
-from netcl_torch.views import overwrite
+from netcl_plugin_torch.dispatch import direct, overload
+from netcl_plugin_torch.tensor import NetclTensor, to_device, wrap, write
+from netcl_plugin_torch.views import overwrite
 
 aten = torch.ops.aten
 
@@ -146,7 +146,7 @@ def multinomial(x: Any, count: int, replacement: bool = False, *, generator: Any
 
 @direct("randperm.generator_out", "randperm.out")
 def randperm(n: int, *, generator: Any = None, out: Any) -> Any:
-    from netcl_torch.dispatch import resize
+    from netcl_plugin_torch.dispatch import resize
 
     if tuple(out.shape) != (n,):
         resize(out, (n,))

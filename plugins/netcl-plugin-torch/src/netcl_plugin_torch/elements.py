@@ -10,8 +10,8 @@ import torch
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_torch.dispatch import ROWS, Unfit, row
-from netcl_torch.tensor import name_of
+from netcl_plugin_torch.dispatch import ROWS, Unfit, row
+from netcl_plugin_torch.tensor import name_of
 
 #: Ops of one operand that have one name.
 for _name in (

@@ -11,8 +11,8 @@ import torch
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import NetclError
-from netcl_torch.dispatch import direct, raw_of, update_metadata
-from netcl_torch.tensor import (
+from netcl_plugin_torch.dispatch import direct, raw_of, update_metadata
+from netcl_plugin_torch.tensor import (
     DEVICE,
     NAMES,
     NetclTensor,

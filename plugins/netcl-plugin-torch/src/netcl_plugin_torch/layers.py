@@ -11,9 +11,9 @@ from netcl_plugin_conv.convolution import WEIGHTS
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_torch.dispatch import Unfit, direct, overload, raw_of, row
-from netcl_torch.elements import gradients
-from netcl_torch.tensor import wrap, wrap_later
+from netcl_plugin_torch.dispatch import Unfit, direct, overload, raw_of, row
+from netcl_plugin_torch.elements import gradients
+from netcl_plugin_torch.tensor import wrap, wrap_later
 
 # -- products ------------------------------------------------------------------------------------
 
