@@ -243,9 +243,8 @@ def cumsum(x: Any, dim: int, dtype: Any = None) -> Any:
 
 @row("linalg_vector_norm")
 def vector_norm(x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    if dtype is not None:
-        x = x.astype(name_of(dtype))
-    if p == 2 and x.ndim:
+    x = x.astype(nc.DTYPES[x.dtype if dtype is None else name_of(dtype)].wide)
+    if p == 2:
         return ag.sqrt(ag.sum(ag.mul(x, x), _dims(dim), keepdim))
     if p == 1:
         return ag.sum(ag.abs(x), _dims(dim), keepdim)
@@ -288,13 +287,21 @@ def stack(tensors: Any, dim: int = 0) -> Any:
     return ag.stack(tensors, dim)
 
 
+def _line(x: Any) -> Any:
+    """A tensor without dimensions as one of one element."""
+    return ag.reshape(x, (1,)) if x.ndim == 0 else x
+
+
 @row("index_select")
 def index_select(x: Any, dim: int, index: Any) -> Any:
-    return ag.index_select(x, dim, index)
+    made = ag.index_select(_line(x), dim, _line(index))
+    return ag.reshape(made, ()) if x.ndim == 0 and made.size == 1 else made
 
 
 @row("gather")
 def gather(x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
+    if x.ndim == 0 or index.ndim == 0:
+        return ag.reshape(ag.gather(_line(x), 0, _line(index)), index.shape)
     return ag.gather(x, dim, index)
 
 

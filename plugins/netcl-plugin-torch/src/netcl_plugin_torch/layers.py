@@ -46,6 +46,8 @@ def product(a: Any, b: Any) -> Any:
 @row("addmm", "baddbmm")
 def addmm(bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
     made = product(a, b)
+    if not nc.DTYPES[made.dtype].floating:
+        beta, alpha = int(beta), int(alpha)
     if alpha != 1:
         made = made * alpha
     if beta == 0:
@@ -277,7 +279,8 @@ def convolution_backward(grad: Any, x: Any, weight: Any, bias_sizes: Any, stride
     found: list[Any] = [None, None, None]
     with ag.no_grad():
         if mask[0] and transposed:
-            found[0] = _conv("conv", dims)(upstream, kernel, None, **attrs)
+            made = _conv("conv", dims)(upstream, kernel, None, **attrs)
+            found[0] = made[(..., *(slice(0, n) for n in x.shape[2:]))]
         elif mask[0]:
             sizes = zip(x.shape[2:], grad.shape[2:], weight.shape[2:], stride, padding, dilation,
                         strict=True)  # fmt: skip
@@ -335,6 +338,32 @@ def _pooling(dims: int) -> None:
 
 for _dims in (2, 3):
     _pooling(_dims)
+
+
+# -- interpolation ---------------------------------------------------------------------------------
+
+
+def _upsampling(name: str, mode: str, dims: int, *, corners: bool) -> None:
+    def resized(x: Any, size: Any, *settings: Any) -> Any:
+        scales = settings[1:] if corners else settings
+        for n, m, scale in zip(x.shape[2:], size, scales, strict=False):
+            if scale is not None and int(n * scale) != n * scale:
+                raise Unfit(f"a scale of {scale} for a size of {n}")
+        options = {"align_corners": settings[0]} if corners else {}
+        return ag.interpolate(x, tuple(size), mode=mode, **options)
+
+    @row(f"{name}_backward")
+    def backward(grad: Any, size: Any, shape: Any, *settings: Any) -> Any:
+        x = nc.zeros(tuple(shape), dtype=grad.dtype)
+        return gradients(lambda x: resized(x, size, *settings), [x], grad)[0]
+
+    row(name)(resized)
+
+
+for _dims, _linear in ((1, "linear"), (2, "bilinear"), (3, "trilinear")):
+    _upsampling(f"upsample_nearest{_dims}d", "nearest", _dims, corners=False)
+    _upsampling(f"_upsample_nearest_exact{_dims}d", "nearest-exact", _dims, corners=False)
+    _upsampling(f"upsample_{_linear}{_dims}d", _linear, _dims, corners=True)
 
 
 # -- softmax, losses, embedding -----------------------------------------------------------------

@@ -199,6 +199,8 @@ def _upload(x: torch.Tensor) -> Any:
 
 def host_of(raw: Any) -> torch.Tensor:
     """A copy on the host of a netcl tensor."""
+    if not raw.size:
+        return torch.empty(raw.shape, dtype=TORCH[raw.dtype])
     array = np.array(raw.to_host())
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)

@@ -84,7 +84,7 @@ def _check(device: Any, layout: Any, pin_memory: Any) -> None:
 def as_strided(x: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
     offset = x.storage_offset() if storage_offset is None else storage_offset
     geometry = ag.Geometry(tuple(size), tuple(stride), offset)
-    if geometry.end > x.raw.storage.size or offset < 0:
+    if offset < 0 or (geometry.size and geometry.end > x.raw.storage.size):
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset} are "
             f"out of bounds for storage of {x.raw.storage.size} elements"
@@ -321,7 +321,24 @@ for _name in ("arange.start_out", "arange.out", "linspace.out", "logspace.out", 
     _made_on_host(_name)
 
 
+def zero_tensor(size: Sequence[int], **options: Any) -> Any:
+    """PyTorch's zeros that are written nowhere."""
+    return empty(size, **options).zero_()
+
+
+def _triangle(name: str) -> Any:
+    func = getattr(torch, name)
+
+    def run(*sizes: int, dtype: Any = torch.int64, **_: Any) -> Any:
+        return to_device(func(*sizes, dtype=dtype or torch.int64))
+
+    return run
+
+
 KERNELS = {
+    "tril_indices": _triangle("tril_indices"),
+    "triu_indices": _triangle("triu_indices"),
+    "_efficientzerotensor": zero_tensor,
     "empty.memory_format": empty,
     "empty_strided": empty_strided,
     "_copy_from": copy_from,
