@@ -71,14 +71,14 @@ def vector_product(a: Any, b: Any) -> Any:
 # -- what an op keeps for its gradient ---------------------------------------------------------
 
 
-def _recorded(function: Callable[..., Any], raws: Sequence[Any]) -> tuple[Any, list[Any]]:
+def recorded(function: Callable[..., Any], raws: Sequence[Any]) -> tuple[Any, list[Any]]:
     """`function(*raws)` with netcl's record of it, and the leaves of that record."""
     leaves = [None if x is None else x.detach().requires_grad_() for x in raws]
     with ag.enable_grad():
         return function(*leaves), leaves
 
 
-def _needs_record(*tensors: Any) -> bool:
+def needs_record(*tensors: Any) -> bool:
     """Whether PyTorch may ask for a gradient of these."""
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
 
@@ -95,10 +95,11 @@ def _forward(
     raws = _plain(*tensors)
     x = raws[0]
     record = None
-    if _needs_record(*tensors):
-        made, leaves = _recorded(function, raws)
+    if needs_record(*tensors):
+        made, leaves = recorded(function, raws)
         record = made, leaves
-        raw = made.value.detach()
+        value = made.value  # on its memory without its version: no gradient here reads the result
+        raw = nc.Tensor(value.buffer, value.shape, value.dtype, value.device)
     else:
         with ag.no_grad():
             raw = function(*raws)
@@ -123,7 +124,7 @@ def _backward(
 ) -> tuple[Any, ...]:  # fmt: skip
     """The gradients by the kept record; without one the op is computed again."""
     record = getattr(statistic, "node", None)
-    made, leaves = _recorded(function, _plain(*tensors)) if record is None else record
+    made, leaves = recorded(function, _plain(*tensors)) if record is None else record
     places = [i for i, want in enumerate(wanted) if want and leaves[i] is not None]
     with ag.enable_grad():
         found = ag.grad(made, [leaves[i] for i in places], grad.raw, retain_graph=True,

@@ -19,7 +19,7 @@ def register() -> Any:
         raise ImportError(f"netcl_plugin_torch: {text}. Use another process")
     hooks = torch.utils.backend_registration._DummyPrivateUse1Hook()
     torch.utils.rename_privateuse1_backend("netcl")
-    tables = [importlib.import_module(f"netcl_plugin_torch.{x}") for x in ("views", "elements", "indexing", "layers", "sampling")]
+    tables = [importlib.import_module(f"netcl_plugin_torch.{x}") for x in ("views", "elements", "indexing", "layers", "recurrent", "sampling", "autocast")]
     device = importlib.import_module("netcl_plugin_torch.device")
     _setup_privateuseone_for_python_backend("netcl", backend_module=device, hook=hooks,
                                             device_guard=Guard())  # fmt: skip
@@ -30,4 +30,5 @@ def register() -> Any:
     library = torch.library.Library("aten", "IMPL")
     for kernel, function in tables[0].KERNELS.items():
         library.impl(kernel, function, "PrivateUse1")
+    tables[-1].register(library)
     return library
