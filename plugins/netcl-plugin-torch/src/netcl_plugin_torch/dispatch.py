@@ -177,6 +177,8 @@ def resolve(func: Any) -> Callable[..., Any]:
     writing = _as_writing(func)
     if writing is not None:
         return writing
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "PrivateUse1"):
+        return partial(func._op_dk, torch._C.DispatchKey.PrivateUse1)  # of torch.library
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
         composite = partial(func._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd)
         return partial(_made_of, func, composite)

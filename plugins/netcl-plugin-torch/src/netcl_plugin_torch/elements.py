@@ -22,8 +22,10 @@ for _name in (
     ROWS[_name] = getattr(ag, _name)
 #: Ops of two operands, numbers among them, that have one name.
 for _name in "eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor remainder fmod".split():
-    for _kind in ("Tensor", "Scalar", "Scalar_Tensor"):
+    for _kind in ("Tensor", "Scalar"):
         ROWS[f"{_name}.{_kind}"] = getattr(ag, _name)
+for _name in "bitwise_and bitwise_or bitwise_xor remainder".split():
+    ROWS[f"{_name}.Scalar_Tensor"] = getattr(ag, _name)
 for _name in "maximum minimum fmax fmin atan2 hypot logaddexp".split():
     ROWS[_name] = getattr(ag, _name)
 for _name in "logical_and logical_or logical_xor where.self copysign.Tensor mul.Tensor".split():

@@ -102,6 +102,13 @@ class NetclTensor(torch.Tensor):
     def __dlpack_device__(self) -> tuple[int, int]:  # type: ignore[override]
         return self.raw.__dlpack_device__()
 
+    def tolist(self) -> Any:
+        """The elements as Python numbers in lists."""
+        return to_host(self.detach()).tolist()
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if self.dim() == 0 else object.__format__(self, spec)
+
     def numpy(self, *, force: bool = False) -> Any:
         """As for any tensor that is on a device: only with `force` does PyTorch copy it."""
         if force:

@@ -24,6 +24,10 @@ if tuple(int(part) for part in torch.__version__.split(".")[:2]) < _NEEDED:
 
 from netcl_plugin_torch import registration  # noqa: E402 - only where PyTorch has what it needs
 
+_library: Any = registration.register()
+
+from netcl_plugin_torch.ops import op, ops  # noqa: E402 - the device must be known
+
 
 def autoload() -> None:
     """What PyTorch calls by its entry point `torch.backends` when it is imported."""
@@ -33,5 +37,4 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-__all__ = ["autoload", "registration"]
-_library: Any = registration.register()
+__all__ = ["autoload", "op", "ops"]
