@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 import netcl_torch  # noqa: F401 - makes the device known
-from netcl_plugin_torch.dispatch import FALLBACKS
+from netcl_plugin_torch.device import FALLBACKS
 from netcl_plugin_torch.tensor import NAMES
 
 #: What gives random or uninitialised numbers, or no number at all.

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
 
 import netcl_core as nc
-from netcl_plugin_torch.dispatch import FALLBACKS
 
+#: Ops that the host has computed, with how often.
+FALLBACKS: Final[Counter[str]] = Counter()
+#: Loads the tables of ops, which the first tensor does as well.
+prepare: Callable[[], Any] = dict
 _seed = 0
 
 
@@ -70,6 +75,7 @@ def get_device_name(device: Any = None) -> str:
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """What `torch.autocast("netcl", dtype=...)` takes."""
+    prepare()
     return [torch.float16, torch.bfloat16]
 
 
@@ -165,4 +171,3 @@ def reset_fallbacks() -> None:
     FALLBACKS.clear()
 
 
-__all__: Final = [name for name in dir() if not name.startswith("_")]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -22,12 +21,11 @@ from torch.utils._pytree import tree_map
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import DeviceError, NetclError
+from netcl_plugin_torch.device import FALLBACKS
 from netcl_plugin_torch.tensor import DEVICE, NAMES, OPS, NetclTensor, to_device, to_host, wrap, write
 
 #: Rows: the name of an overload -> a function of netcl Tensors and other arguments.
 ROWS: Final[dict[str, Callable[..., Any]]] = {}
-#: Ops that the host has computed, with how often.
-FALLBACKS: Final[Counter[str]] = Counter()
 _COMPOSITE: Final = "CompositeExplicitAutograd"
 _GRAD_OFF: Final = ag.no_grad()
 #: Ops with a function of PyTorch's tensors.

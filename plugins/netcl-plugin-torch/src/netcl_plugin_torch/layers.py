@@ -71,9 +71,14 @@ def vector_product(a: Any, b: Any) -> Any:
 # -- what an op keeps for its gradient ---------------------------------------------------------
 
 
-def recorded(function: Callable[..., Any], raws: Sequence[Any]) -> tuple[Any, list[Any]]:
+def recorded(
+    function: Callable[..., Any], raws: Sequence[Any], wanted: Sequence[bool] | None = None
+) -> tuple[Any, list[Any]]:
     """`function(*raws)` with netcl's record of it, and the leaves of that record."""
-    leaves = [None if x is None else x.detach().requires_grad_() for x in raws]
+    leaves = [None if x is None else x.detach() for x in raws]
+    for i, leaf in enumerate(leaves):
+        if leaf is not None and (wanted is None or wanted[i]):
+            leaf.requires_grad_()
     with ag.enable_grad():
         return function(*leaves), leaves
 

@@ -10,7 +10,8 @@ tensor([[2., 2., 2.],
 
 from __future__ import annotations
 
-from typing import Any, Final
+import importlib
+from typing import TYPE_CHECKING, Any, Final
 
 try:
     import torch
@@ -24,13 +25,21 @@ if tuple(int(part) for part in torch.__version__.split(".")[:2]) < _NEEDED:
 
 from netcl_plugin_torch import registration  # noqa: E402 - only where PyTorch has what it needs
 
-_library: Any = registration.register()
+if TYPE_CHECKING:
+    from netcl_plugin_torch.ops import op, ops
 
-from netcl_plugin_torch.ops import op, ops  # noqa: E402 - the device must be known
+registration.register()
 
 
 def autoload() -> None:
     """What PyTorch calls by its entry point `torch.backends` when it is imported."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("op", "ops"):
+        raise AttributeError(f"module 'netcl_torch' has no attribute {name!r}")
+    registration.load()
+    return getattr(importlib.import_module("netcl_plugin_torch.ops"), name)
 
 
 def __dir__() -> list[str]:
