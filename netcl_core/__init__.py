@@ -212,6 +212,8 @@ __all__ = [
     "host_array",
     "host_generator",
     "is_grad_enabled",
+    "from_buffer",
+    "from_dlpack",
     "linspace",
     "load",
     "manual_seed",

@@ -20,18 +20,17 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import torch
+import torch  # isort: split
 
 # The database's module imports it for PyTorch's own test classes, which are not used here.
 sys.modules.setdefault("expecttest", types.SimpleNamespace(TestCase=unittest.TestCase))  # type: ignore[arg-type]
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.common_utils import noncontiguous_like
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
-
-import netcl_torch  # noqa: F401 - makes the device known
-from netcl_plugin_torch.device import FALLBACKS
-from netcl_plugin_torch.tensor import NAMES
+import netcl_torch  # noqa: E402, F401 - makes the device known
+from netcl_plugin_torch.device import FALLBACKS  # noqa: E402
+from netcl_plugin_torch.tensor import NAMES  # noqa: E402
+from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+from torch.testing._internal.common_utils import noncontiguous_like  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
 
 #: What gives random or uninitialised numbers, or no number at all.
 RANDOM = {
@@ -79,6 +78,7 @@ def is_core(ops: list[Any]) -> bool:
 
 def transformed(sample: Any, change: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """A sample with its tensors changed."""
+
     def one(x: Any) -> Any:
         if isinstance(x, torch.Tensor):
             return change(x)
@@ -109,6 +109,7 @@ def strided_on_device(x: torch.Tensor) -> torch.Tensor:
 
 def run(op: Any, sample: Any, way: str, device: str) -> Any:
     """The result of a sample, or its gradients."""
+
     def change(x: torch.Tensor) -> torch.Tensor:
         return leaf(x, device, way == "strided", way == "backward")
 
@@ -125,8 +126,7 @@ def run(op: Any, sample: Any, way: str, device: str) -> Any:
         return made
     leaves = [x for x in tree_leaves((value, args, kwargs))
               if isinstance(x, torch.Tensor) and x.requires_grad]  # fmt: skip
-    outs = [x for x in tree_leaves(made)
-            if isinstance(x, torch.Tensor) and x.requires_grad and x.is_floating_point()]  # fmt: skip
+    outs = [x for x in tree_leaves(made) if isinstance(x, torch.Tensor) and x.requires_grad]
     seeds = [torch.linspace(0.5, 1.5, max(x.numel(), 1))[: x.numel()].reshape(x.shape)
              .to(x.dtype).to(x.device) for x in outs]  # fmt: skip
     return torch.autograd.grad(outs, leaves, seeds, allow_unused=True)
@@ -249,8 +249,12 @@ def survey(name: str, dtypes: list[torch.dtype], samples: int, verbose: bool) ->
                     for group in ("all", "core") if core else ("all",):
                         counts[group, str(dtype)[6:], way][kind] += 1
                     if kind != "ok":
-                        full = f"{op.name}{'.' + op.variant_test_name if op.variant_test_name else ''}"
-                        faults[full][f"{'CORE ' if core else ''}{kind} {str(dtype)[6:]} {way}: {text}"] += 1
+                        full = (
+                            f"{op.name}{'.' + op.variant_test_name if op.variant_test_name else ''}"
+                        )
+                        faults[full][
+                            f"{'CORE ' if core else ''}{kind} {str(dtype)[6:]} {way}: {text}"
+                        ] += 1
         if verbose:
             print(f"{op.name}: {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
     return counts, faults

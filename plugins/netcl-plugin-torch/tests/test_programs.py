@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import math
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +27,11 @@ class Block(nn.Module):
             convs = [(inner, outer, 3, stride), (outer, outer, 3, 1)]
         layers: list[nn.Module] = []
         for a, b, k, s in convs:
-            layers += [nn.Conv2d(a, b, k, s, k // 2, bias=False), nn.BatchNorm2d(b), nn.ReLU(inplace=True)]
+            layers += [
+                nn.Conv2d(a, b, k, s, k // 2, bias=False),
+                nn.BatchNorm2d(b),
+                nn.ReLU(inplace=True),
+            ]
         self.body = nn.Sequential(*layers[:-1])
         self.skip: nn.Module = nn.Identity()
         if stride > 1 or inner != outer:
@@ -44,7 +47,8 @@ class Block(nn.Module):
 class ResNet(nn.Module):
     def __init__(self, bottleneck: bool) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True),
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16),
+                                  nn.ReLU(inplace=True),
                                   nn.MaxPool2d(3, 2, 1))  # fmt: skip
         self.blocks = nn.Sequential(Block(16, 16, 1, bottleneck), Block(16, 32, 2, bottleneck))
         self.pool = nn.AdaptiveAvgPool2d(1)
@@ -81,7 +85,9 @@ class GPT(nn.Module):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(31, 16), nn.Embedding(16, 16)
         self.attn = nn.ModuleList([Attention(16, 2, flash) for _ in range(2)])
-        self.mlp = nn.ModuleList([nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16)) for _ in range(2)])
+        self.mlp = nn.ModuleList(
+            [nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16)) for _ in range(2)]
+        )
         self.ln = nn.ModuleList([nn.LayerNorm(16) for _ in range(5)])
         self.head = nn.Linear(16, 31, bias=False)
         self.wte.weight = self.head.weight
@@ -100,8 +106,13 @@ class ViT(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.patch = nn.Conv2d(3, 16, 4, 4)
-        self.cls, self.pos = nn.Parameter(torch.zeros(1, 1, 16)), nn.Parameter(torch.randn(1, 17, 16) * 0.02)
-        layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, "gelu", batch_first=True, norm_first=True)
+        self.cls, self.pos = (
+            nn.Parameter(torch.zeros(1, 1, 16)),
+            nn.Parameter(torch.randn(1, 17, 16) * 0.02),
+        )
+        layer = nn.TransformerEncoderLayer(
+            16, 2, 32, 0.0, "gelu", batch_first=True, norm_first=True
+        )
         self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.head = nn.Linear(16, 5)
 
@@ -114,7 +125,11 @@ class ViT(nn.Module):
 class LanguageModel(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.embed, self.lstm, self.head = nn.Embedding(31, 16), nn.LSTM(16, 24, 2), nn.Linear(24, 31)
+        self.embed, self.lstm, self.head = (
+            nn.Embedding(31, 16),
+            nn.LSTM(16, 24, 2),
+            nn.Linear(24, 31),
+        )
 
     def forward(self, x: Any, y: Any) -> Any:
         out, _ = self.lstm(self.embed(x))
@@ -126,10 +141,14 @@ class GAN(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.g = nn.Sequential(nn.ConvTranspose2d(8, 16, 4, 1, 0, bias=False), nn.BatchNorm2d(16), nn.ReLU(True),
-                               nn.ConvTranspose2d(16, 3, 4, 2, 1, bias=False), nn.Tanh())  # fmt: skip
-        self.d = nn.Sequential(nn.Conv2d(3, 8, 4, 2, 1, bias=False), nn.LeakyReLU(0.2, inplace=True),
-                               nn.Conv2d(8, 1, 4, 1, 0, bias=False), nn.Sigmoid())  # fmt: skip
+        self.g = nn.Sequential(
+            nn.ConvTranspose2d(8, 16, 4, 1, 0, bias=False), nn.BatchNorm2d(16), nn.ReLU(True),
+            nn.ConvTranspose2d(16, 3, 4, 2, 1, bias=False), nn.Tanh(),
+        )  # fmt: skip
+        self.d = nn.Sequential(
+            nn.Conv2d(3, 8, 4, 2, 1, bias=False), nn.LeakyReLU(0.2, inplace=True),
+            nn.Conv2d(8, 1, 4, 1, 0, bias=False), nn.Sigmoid(),
+        )  # fmt: skip
 
     def forward(self, x: Any, y: Any) -> Any:
         return nn.BCELoss()(self.d(self.g(x)).view(-1), y)
@@ -204,7 +223,9 @@ PROGRAMS: dict[str, tuple[Callable[[], Any], Callable[[], Any], Callable[[Any], 
 }
 
 
-def trained(model: Any, batches: Any, optimizer_of: Any, device: str) -> tuple[list[float], list[Any]]:
+def trained(
+    model: Any, batches: Any, optimizer_of: Any, device: str
+) -> tuple[list[float], list[Any]]:
     """The loss of each step, and the gradients of the first."""
     model = copy.deepcopy(model).to(device)
     optimizer = optimizer_of(model.parameters())

@@ -23,7 +23,9 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, options: Any, *tensors: Any) -> Any:
         raws = [None if x is None else x.raw for x in tensors]
-        made, ctx.leaves = recorded(lambda *leaves: _attend(options, *leaves), raws, ctx.needs_input_grad[1:])
+        made, ctx.leaves = recorded(
+            lambda *leaves: _attend(options, *leaves), raws, ctx.needs_input_grad[1:]
+        )
         ctx.made = made
         return wrap(made.value.detach())
 

@@ -16,20 +16,23 @@ from netcl_plugin_torch.tensor import NetclTensor
 
 LOW: Final = (
     "addbmm addmm addmv addr baddbmm bmm chain_matmul conv1d conv2d conv3d conv_transpose1d "
-    "conv_transpose2d.input conv_transpose3d.input convolution linear linalg_multi_dot matmul mm mv "
-    "prelu scaled_dot_product_attention lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell lstm.input "
-    "gru.input rnn_tanh.input rnn_relu.input"
+    "conv_transpose2d.input conv_transpose3d.input convolution linear linalg_multi_dot "
+    "matmul mm mv prelu scaled_dot_product_attention lstm_cell gru_cell rnn_tanh_cell "
+    "rnn_relu_cell lstm.input gru.input rnn_tanh.input rnn_relu.input"
 )
 FLOAT: Final = (
-    "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow.Tensor_Scalar "
-    "pow.Tensor_Tensor pow.Scalar softplus layer_norm native_layer_norm group_norm norm.Scalar "
-    "norm.ScalarOpt_dim linalg_vector_norm cosine_similarity poisson_nll_loss cosine_embedding_loss "
-    "nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss mse_loss "
-    "margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss "
-    "multi_margin_loss binary_cross_entropy_with_logits cross_entropy_loss dist pdist cdist renorm "
-    "logsumexp prod prod.dim_int softmax.int log_softmax.int cumprod cumsum sum sum.dim_IntList"
+    "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan "
+    "pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar softplus layer_norm native_layer_norm "
+    "group_norm norm.Scalar norm.ScalarOpt_dim linalg_vector_norm cosine_similarity "
+    "poisson_nll_loss cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div "
+    "l1_loss smooth_l1_loss huber_loss mse_loss margin_ranking_loss multilabel_margin_loss "
+    "soft_margin_loss triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits "
+    "cross_entropy_loss dist pdist cdist renorm logsumexp prod prod.dim_int softmax.int "
+    "log_softmax.int cumprod cumsum sum sum.dim_IntList"
 )
-WIDEST: Final = "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put tensordot scatter_add"
+WIDEST: Final = (
+    "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put tensordot scatter_add"
+)
 _KEY: Final = torch._C.DispatchKey.AutocastPrivateUse1
 _WITHOUT: Final = torch._C.DispatchKeySet(_KEY)
 _others: Any = None

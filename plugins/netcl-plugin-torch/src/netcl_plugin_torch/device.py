@@ -169,5 +169,3 @@ def fallbacks() -> dict[str, int]:
 def reset_fallbacks() -> None:
     """Count from 0, and warn anew."""
     FALLBACKS.clear()
-
-

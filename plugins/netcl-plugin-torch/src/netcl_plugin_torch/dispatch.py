@@ -22,7 +22,16 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import DeviceError, NetclError
 from netcl_plugin_torch.device import FALLBACKS
-from netcl_plugin_torch.tensor import DEVICE, NAMES, OPS, NetclTensor, to_device, to_host, wrap, write
+from netcl_plugin_torch.tensor import (
+    DEVICE,
+    NAMES,
+    OPS,
+    NetclTensor,
+    to_device,
+    to_host,
+    wrap,
+    write,
+)
 
 #: Rows: the name of an overload -> a function of netcl Tensors and other arguments.
 ROWS: Final[dict[str, Callable[..., Any]]] = {}
@@ -96,7 +105,10 @@ def _wrapped(made: Any, given: Sequence[Any], dtypes: Any) -> Any:
     if isinstance(made, (tuple, list)):
         several = dtypes if dtypes is not None else [None] * len(made)
         return tuple(
-            [None if x is None else _wrapped(x, given, d) for x, d in zip(made, several, strict=False)]
+            [
+                None if x is None else _wrapped(x, given, d)
+                for x, d in zip(made, several, strict=False)
+            ]
         )
     if not isinstance(made, (nc.Tensor, ag.Node)):
         return made
@@ -183,7 +195,9 @@ def resolve(func: Any) -> Callable[..., Any]:
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
         return func.decompose  # type: ignore[no-any-return]
     decomposition = _decompositions().get(func)
-    return partial(by_host, func) if decomposition is None else partial(_made_of, func, decomposition)
+    return (
+        partial(by_host, func) if decomposition is None else partial(_made_of, func, decomposition)
+    )
 
 
 OPS.resolve = resolve
@@ -237,9 +251,7 @@ def _plain(func: Any, schema: Any, places: Sequence[int]) -> Any:
     packet, _, _kind = name_of_op(func).partition(".")
     in_place = packet.endswith("_") and not packet.endswith("__")
     wanted = [
-        (x.name, str(x.type))
-        for i, x in enumerate(schema.arguments)
-        if in_place or i not in places
+        (x.name, str(x.type)) for i, x in enumerate(schema.arguments) if in_place or i not in places
     ]
     other = getattr(torch.ops.aten, packet[:-1] if in_place else packet, None)
     for kind in other.overloads() if other is not None else ():
@@ -338,7 +350,8 @@ def _by_host_instead(func: Any, args: Any, kwargs: Any, error: BaseException | N
 
 def _refusal(func: Any) -> str:
     text = f"The operator '{func.name()}' is not computed on the netcl device"
-    return f"{text}, and NETCL_TORCH_FALLBACK=error refuses the host. Unset it, or move the operands with x.cpu()."
+    remedy = "Unset it, or move the operands with x.cpu()."
+    return f"{text}, and NETCL_TORCH_FALLBACK=error refuses the host. {remedy}"
 
 
 def _count(func: Any, error: BaseException | None) -> None:

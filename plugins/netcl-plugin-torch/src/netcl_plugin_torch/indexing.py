@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import torch
 
@@ -32,7 +32,9 @@ def _places(x: Any, indices: Sequence[Any]) -> list[Any]:
             if tuple(index.shape) != tuple(sizes):
                 text = f"The shape of the mask {list(index.shape)} at index 0 does not match the"
                 raise IndexError(f"{text} shape of the indexed tensor {list(x.shape)} at index 0")
-            found += index.nonzero().unbind(1) if index.dim() else [index.reshape(1).nonzero()[:, 0]]
+            found += (
+                index.nonzero().unbind(1) if index.dim() else [index.reshape(1).nonzero()[:, 0]]
+            )
         else:
             found.append(index)
     if len(found) > x.dim():
@@ -117,7 +119,9 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = Fa
               unsafe: bool = False) -> Any:  # fmt: skip
     if values.dtype != x.dtype:
         text = "Index put requires the source and destination dtypes match, got"
-        raise RuntimeError(f"{text} {x.dtype} for the destination and {values.dtype} for the source.")
+        raise RuntimeError(
+            f"{text} {x.dtype} for the destination and {values.dtype} for the source."
+        )
     if type(values) is not NetclTensor:
         values = to_device(values)
     if all(each is None for each in indices):
@@ -180,7 +184,7 @@ def _limit(x: Any, most: bool) -> Any:
 
 
 #: What a reduction starts with where it leaves the old element out.
-_NEUTRAL = {
+_NEUTRAL: Final[dict[str, Callable[[Any], Any]]] = {
     "sum": lambda x: 0,
     "mean": lambda x: 0,
     "prod": lambda x: 1,

@@ -61,7 +61,9 @@ def _schema(name: str, function: Callable[..., Any]) -> str:
     for each in inspect.signature(function).parameters.values():
         kind = _kind_of(each)
         if kind is None:
-            given = f"netcl_torch.op({name!r}): its argument {each.name!r} has no type of a schema's"
+            given = (
+                f"netcl_torch.op({name!r}): its argument {each.name!r} has no type of a schema's"
+            )
             raise ValueError(f"{given}. Give schema='Tensor x, ...'")
         default = "" if each.default is each.empty else f"={_literal(each.default)}"
         parts.append(f"{kind} {each.name}{default}")

@@ -14,7 +14,9 @@ def _with_bias(gates: Any, bias: Any) -> Any:
     return gates if bias is None else gates + bias
 
 
-def _cell(function: Any, given: Any, product: Any, state: Any, biases: Any, width: int) -> list[Any]:
+def _cell(
+    function: Any, given: Any, product: Any, state: Any, biases: Any, width: int
+) -> list[Any]:
     """The results of a cell, and what PyTorch saves for its gradient: netcl's record."""
     pairs = zip((given, product), biases, strict=True)
     raws = [*(_with_bias(gates, bias).raw for gates, bias in pairs), state.raw]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_plugin_torch.dispatch import direct, overload
+from netcl_plugin_torch.dispatch import direct, overload, resize
 from netcl_plugin_torch.tensor import NetclTensor, to_device, wrap, write
 from netcl_plugin_torch.views import overwrite
 
@@ -89,12 +90,10 @@ def _log_normal(shape: Any, x: Any, mean: float = 1.0, std: float = 2.0) -> Any:
 
 
 def _geometric(shape: Any, x: Any, p: float) -> Any:
-    import math
-
     return ag.ceil(ag.log(_open_uniform(shape, x)) * (1 / math.log1p(-p)))
 
 
-for _name, _draw in {
+_DRAWN: Final[dict[str, Callable[..., Any]]] = {
     "uniform_": _uniform,
     "normal_": _normal,
     "bernoulli_.float": _bernoulli,
@@ -105,7 +104,8 @@ for _name, _draw in {
     "exponential_": _exponential,
     "log_normal_": _log_normal,
     "geometric_": _geometric,
-}.items():
+}
+for _name, _draw in _DRAWN.items():
     _sampler(_name, _draw)
 
 
@@ -146,8 +146,6 @@ def multinomial(x: Any, count: int, replacement: bool = False, *, generator: Any
 
 @direct("randperm.generator_out", "randperm.out")
 def randperm(n: int, *, generator: Any = None, out: Any) -> Any:
-    from netcl_plugin_torch.dispatch import resize
-
     if tuple(out.shape) != (n,):
         resize(out, (n,))
     if generator is not None:

@@ -204,7 +204,11 @@ def _copied(x: Any, dtype: str, memory_format: Any) -> Any:
     """A copy in a dtype, of the strides that PyTorch gives a clone."""
     raw = x.raw
     with ag.no_grad():
-        if x.is_contiguous() and memory_format in (None, torch.preserve_format, torch.contiguous_format):
+        if x.is_contiguous() and memory_format in (
+            None,
+            torch.preserve_format,
+            torch.contiguous_format,
+        ):
             return wrap(raw.duplicate() if dtype == raw.dtype else raw.astype(dtype))
         like = torch.empty_strided(x.shape, x.stride(), device="meta").clone(
             memory_format=memory_format or torch.preserve_format
