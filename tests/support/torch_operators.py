@@ -26,7 +26,7 @@ import torch  # isort: split
 sys.modules.setdefault("expecttest", types.SimpleNamespace(TestCase=unittest.TestCase))  # type: ignore[arg-type]
 import netcl_torch  # noqa: E402, F401 - makes the device known
 from netcl_plugin_torch.device import FALLBACKS  # noqa: E402
-from netcl_plugin_torch.tensor import NAMES  # noqa: E402
+from netcl_plugin_torch.tensor import NAMES, OPS  # noqa: E402, F401
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 from torch.testing._internal.common_utils import noncontiguous_like  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -223,13 +223,11 @@ def outcome(op: Any, sample: Any, way: str, dtype: torch.dtype) -> tuple[str, bo
     return ("host", core, ", ".join(by_host)) if by_host else ("ok", core, "")
 
 
-def survey(name: str, dtypes: list[torch.dtype], samples: int, verbose: bool) -> Any:
+def survey(operators: Any, dtypes: Any, samples: int, verbose: bool = False) -> Any:
     """Counts by (dtype, way), and what was not right by operator."""
     counts: dict[Any, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     faults: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    for op in op_db:
-        if (name and name not in op.name) or op.name in RANDOM or op.name in AMBIGUOUS:
-            continue
+    for op in operators:
         start = time.perf_counter()
         for dtype in dtypes:
             if dtype not in op.supported_dtypes("cpu"):
@@ -287,7 +285,9 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     dtypes = [getattr(torch, each) for each in given.dtypes.split(",")]
-    counts, faults = survey(given.name, dtypes, given.samples, given.verbose)
+    left_out = RANDOM | AMBIGUOUS
+    chosen = [op for op in op_db if given.name in op.name and op.name not in left_out]
+    counts, faults = survey(chosen, dtypes, given.samples, given.verbose)
     for name, found in sorted(faults.items()):
         for text, count in found.most_common():
             print(f"{name}: {count} x {text}")

@@ -254,3 +254,29 @@ def test_a_program_trains_as_on_pytorchs_cpu(name: str) -> None:
     assert losses == pytest.approx(expected, rel=2e-4)
     for a, b in zip(found, grads, strict=True):
         torch.testing.assert_close(a, b, rtol=2e-3, atol=2e-5)
+
+
+def test_fused_optimizers_are_one_kernel_for_each_parameter() -> None:
+    kinds: list[tuple[Any, dict[str, Any]]] = [
+        (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
+        (torch.optim.SGD, {}),
+        (torch.optim.Adam, {"weight_decay": 0.1}),
+        (torch.optim.AdamW, {"maximize": True}),
+    ]
+    for kind, options in kinds:
+        torch.manual_seed(1)
+        here = nn.Linear(4, 4)
+        there = copy.deepcopy(here).to("netcl")
+        pairs = [
+            (here, kind(here.parameters(), lr=0.1, **options), "cpu"),
+            (there, kind(there.parameters(), lr=0.1, fused=True, **options), "netcl"),
+        ]
+        torch.netcl.reset_fallbacks()
+        for _ in range(3):
+            x = torch.randn(3, 4)
+            for model, optimizer, device in pairs:
+                optimizer.zero_grad()
+                model(x.to(device)).square().mean().backward()
+                optimizer.step()
+        torch.testing.assert_close(there.weight.cpu(), here.weight, rtol=1e-5, atol=1e-6)
+        assert torch.netcl.fallbacks() == {}
