@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         set_rng_state,
     )
     from netcl_core.tensors.saving import load, save
+    from netcl_core.tensors.sharing import from_buffer, from_dlpack
     from netcl_core.tensors.tensor import Tensor
     from netcl_core.version import API_VERSION
 
@@ -98,6 +99,8 @@ _NAMES: Final = {
     "devices": ("hardware.device_table", "all_devices"),
     "errors": ("errors", ""),
     "hookimpl": ("hookspecs", "hookimpl"),
+    "from_buffer": ("tensors.sharing", "from_buffer"),
+    "from_dlpack": ("tensors.sharing", "from_dlpack"),
     "load": ("tensors.saving", "load"),
     "save": ("tensors.saving", "save"),
     **{
@@ -209,6 +212,8 @@ __all__ = [
     "host_array",
     "host_generator",
     "is_grad_enabled",
+    "from_buffer",
+    "from_dlpack",
     "linspace",
     "load",
     "manual_seed",

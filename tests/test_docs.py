@@ -31,6 +31,7 @@ HELP = os.pathsep.join(map(str, (ROOT / "tests" / "support", ROOT / "benchmarks"
 #: Plugins of which nothing runs on a device: commands, what reads others. Their cells are grey.
 NO_DEVICE = {
     "netcl-plugin-port",
+    "netcl-plugin-torch",
     "netcl-plugin-train",
     "netcl-plugin-kit",
     "netcl-plugin-tools",

@@ -31,6 +31,7 @@ from netcl_core.tape.hooks import register_hook, retain_grad
 from netcl_core.tape.tape import backward
 from netcl_core.tensors.creation import full_like
 from netcl_core.tensors.functions import functions
+from netcl_core.tensors.sharing import dlpack_device, from_buffer, to_dlpack
 
 
 def to_device(x: Any, device: Device) -> Any:
@@ -64,6 +65,9 @@ _INTERNAL: Final[dict[str, Callable[..., Any]]] = {
     "copy in place": copy_in_place,
     "set item": set_item,
     "fields of a node": set_fields,
+    "from buffer": from_buffer,
+    "to dlpack": to_dlpack,
+    "dlpack device": dlpack_device,
 }
 
 

@@ -7,6 +7,7 @@ operands), planned and launched by the same lowering that fused regions use.
 from __future__ import annotations
 
 import functools
+import inspect
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -93,7 +94,27 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
 
     call.__name__ = call.__qualname__ = record.name
     call.__doc__ = record.doc or f"The elementwise op {record.name}."
+    signature = _signature(record)
+    if signature is not None:
+        call.__signature__ = signature  # type: ignore[attr-defined]
     return call if record.align is None else _aligned(record, record.align, call)
+
+
+def _signature(record: AutogradPrimitive) -> inspect.Signature | None:
+    """What `inspect.signature(ag.<name>)` tells; None: the number of inputs is open."""
+    defaults = record.default_attrs()
+    if record.arity is None or defaults is None:
+        return None
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    names = record.inputs or ["x", "y", "z", "w"][: record.arity]
+    if len(names) != record.arity:
+        return None
+    inputs = [inspect.Parameter(name, kind, annotation="Any") for name in names]
+    attrs = [
+        inspect.Parameter(name, kind, default=value, annotation=type(value).__name__)
+        for name, value in defaults.items()
+    ]
+    return inspect.Signature([*inputs, *attrs])
 
 
 def _aligned(

@@ -391,6 +391,19 @@ class Tensor(Operand):
         made = memo[id(self)] = self.duplicate()
         return made.requires_grad_(self.requires_grad)
 
+    @staticmethod
+    def from_buffer(data: Any, device: str | Device | None = None) -> Tensor:
+        """A tensor on the memory of an array: `nc.from_buffer`."""
+        made: Tensor = functions["from buffer"](data, device)
+        return made
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return functions["to dlpack"](self, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        place: tuple[int, int] = functions["dlpack device"](self)
+        return place
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Tensor.from_host, (self.to_host(), None, None, self.requires_grad)
 

@@ -1,0 +1,400 @@
+"""How an op of PyTorch's is computed: by the table, by other ops, or by the host.
+
+What an op needs is found out at its first call, in this order: the table's row; the row of the
+same op that writes nothing, whose result is then written; PyTorch's own ways to make the op of
+others, in C++ and in Python; the host.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import torch
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._pytree import tree_map
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.errors import DeviceError, NetclError
+from netcl_plugin_torch.device import FALLBACKS
+from netcl_plugin_torch.tensor import (
+    DEVICE,
+    NAMES,
+    OPS,
+    NetclTensor,
+    to_device,
+    to_host,
+    wrap,
+    write,
+)
+
+#: Rows: the name of an overload -> a function of netcl Tensors and other arguments.
+ROWS: Final[dict[str, Callable[..., Any]]] = {}
+_COMPOSITE: Final = "CompositeExplicitAutograd"
+_GRAD_OFF: Final = ag.no_grad()
+#: Ops with a function of PyTorch's tensors.
+_DIRECT: Final[set[Any]] = set()
+_ACTIVE: Final = threading.local()
+_HOST: Final = torch.device("cpu")
+
+
+class Unfit(Exception):  # noqa: N818 - no error of the user's: the host computes instead
+    """The table's function does not do this."""
+
+
+def row(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function of netcl Tensors as the row of these overloads."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        ROWS.update(dict.fromkeys(names, function))
+        return function
+
+    return enter
+
+
+def direct(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function that gets and gives PyTorch's tensors."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            OPS[overload(name)] = function
+            _DIRECT.add(overload(name))
+        return function
+
+    return enter
+
+
+def overload(name: str) -> Any:
+    """`"add.Tensor"` -> `torch.ops.aten.add.Tensor`; None if this PyTorch has none."""
+    packet, _, kind = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet, None), kind or "default", None)
+
+
+def name_of_op(func: Any) -> str:
+    """`torch.ops.aten.relu.default` -> `"relu"`."""
+    return func.name().removeprefix("aten::")  # type: ignore[no-any-return]
+
+
+# -- an op by its row -----------------------------------------------------------------------
+
+
+def raw_of(x: Any) -> Any:
+    """What a row gets for an argument: netcl Tensors, and numbers for the host's tensors of one."""
+    kind = type(x)
+    if kind is NetclTensor:
+        return x.raw
+    if kind is list or kind is tuple:
+        return [raw_of(each) for each in x]
+    if isinstance(x, torch.Tensor):
+        if x.dim() == 0 and x.device.type == "cpu":
+            return x.item()
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"{DEVICE} and {x.device}! Move this one with x.to('netcl')"
+        )
+    return x
+
+
+def _wrapped(made: Any, given: Sequence[Any], dtypes: Any) -> Any:
+    """PyTorch's tensors of a row's results, which share nothing with what was given."""
+    if isinstance(made, (tuple, list)):
+        several = dtypes if dtypes is not None else [None] * len(made)
+        return tuple(
+            [
+                None if x is None else _wrapped(x, given, d)
+                for x, d in zip(made, several, strict=False)
+            ]
+        )
+    if not isinstance(made, (nc.Tensor, ag.Node)):
+        return made
+    raw = made.value
+    if dtypes is not None and raw.dtype != dtypes:
+        raw = raw.astype(dtypes).value
+    elif raw.is_alias or any(raw is x for x in given):
+        raw = raw.duplicate()
+    return wrap(raw)
+
+
+def _by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    expected: dict[Any, Any] = {}
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        key = tuple([_kind(x) for x in args]), *[_kind(x) for x in kwargs.values()]
+        dtypes = expected.get(key, _kind)
+        if dtypes is _kind:
+            dtypes = expected[key] = _result_dtypes(func, args, kwargs)
+        given = [raw_of(x) for x in args]
+        try:
+            with _GRAD_OFF:
+                if kwargs:
+                    made = function(*given, **{name: raw_of(x) for name, x in kwargs.items()})
+                else:
+                    made = function(*given)
+                return _wrapped(made, given, dtypes)
+        except (NetclError, Unfit) as error:
+            return _by_host_instead(func, args, kwargs, error)
+
+    return run
+
+
+def _kind(x: Any) -> Any:
+    """What a result's dtype depends on."""
+    kind = type(x)
+    if kind is NetclTensor:
+        return x.dtype, x.dim() == 0
+    if kind is list or kind is tuple:
+        return tuple([_kind(each) for each in x]) if x and type(x[0]) is NetclTensor else kind
+    if kind is torch.dtype:
+        return x
+    if isinstance(x, torch.Tensor):
+        return "host", x.dtype, x.dim() == 0
+    return kind
+
+
+def _result_dtypes(func: Any, args: Any, kwargs: Any) -> Any:
+    """netcl's names of the results' dtypes, as PyTorch's rules for shapes say; None: unknown."""
+
+    def shadow(x: Any) -> Any:
+        if isinstance(x, torch.Tensor):
+            return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
+        return torch.device("meta") if isinstance(x, torch.device) else x
+
+    try:
+        with torch.no_grad():
+            made = func(*tree_map(shadow, args), **tree_map(shadow, kwargs))
+    except (RuntimeError, NotImplementedError, IndexError, ValueError, TypeError):
+        return None
+    if isinstance(made, torch.Tensor):
+        return NAMES.get(made.dtype)
+    if isinstance(made, (tuple, list)):
+        return [NAMES.get(x.dtype) if isinstance(x, torch.Tensor) else None for x in made]
+    return None
+
+
+# -- which way an op takes ------------------------------------------------------------------
+
+
+def resolve(func: Any) -> Callable[..., Any]:
+    """What computes an op."""
+    name = name_of_op(func)
+    if name in ROWS:
+        return _by_row(func, ROWS[name])
+    writing = _as_writing(func)
+    if writing is not None:
+        return writing
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "PrivateUse1"):
+        return partial(func._op_dk, torch._C.DispatchKey.PrivateUse1)  # of torch.library
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
+        composite = partial(func._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd)
+        return partial(_made_of, func, composite)
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        return func.decompose  # type: ignore[no-any-return]
+    decomposition = _decompositions().get(func)
+    return (
+        partial(by_host, func) if decomposition is None else partial(_made_of, func, decomposition)
+    )
+
+
+OPS.resolve = resolve
+
+
+def _decompositions() -> Any:
+    from torch._decomp import decomposition_table  # which takes a second to import
+
+    return decomposition_table
+
+
+def _made_of(func: Any, decomposition: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """An op by PyTorch's own code that makes it of others; by the host where that comes back."""
+    active = _ACTIVE.__dict__.setdefault("ops", set())
+    if func in active:
+        return by_host(func, *args, **kwargs)
+    active.add(func)
+    try:
+        made = decomposition(*args, **kwargs)
+    finally:
+        active.discard(func)
+    return by_host(func, *args, **kwargs) if made is NotImplemented else made
+
+
+def _as_writing(func: Any) -> Callable[..., Any] | None:
+    """An op that writes, by the one of its name that writes nothing; None: there is none."""
+    schema = func._schema
+    places = [i for i, x in enumerate(schema.arguments) if x.alias_info and x.alias_info.is_write]
+    if not places:
+        return None
+    plain = _plain(func, schema, places)
+    if plain is None or not _is_made_without_writing(plain):
+        return None
+    names = [schema.arguments[i].name for i in places]
+    if schema.arguments[places[0]].kwarg_only:
+        return partial(_into, plain, names)
+    return partial(_in_place, plain) if places == [0] else None
+
+
+def _is_made_without_writing(func: Any) -> bool:
+    """Whether an op has a row or Python code: C++ makes it by a copy and the op that writes."""
+    if func in _DIRECT or name_of_op(func) in ROWS:
+        return True
+    if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
+        return False
+    return func in _decompositions()
+
+
+def _plain(func: Any, schema: Any, places: Sequence[int]) -> Any:
+    """The overload that gives what this one writes."""
+    packet, _, _kind = name_of_op(func).partition(".")
+    in_place = packet.endswith("_") and not packet.endswith("__")
+    wanted = [
+        (x.name, str(x.type)) for i, x in enumerate(schema.arguments) if in_place or i not in places
+    ]
+    other = getattr(torch.ops.aten, packet[:-1] if in_place else packet, None)
+    for kind in other.overloads() if other is not None else ():
+        candidate = getattr(other, kind)
+        signature = candidate._schema
+        given = [(x.name, str(x.type)) for x in signature.arguments]
+        if given == wanted and candidate is not func and not signature.is_mutable:
+            return candidate
+    return None
+
+
+def _in_place(plain: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    made = plain(x, *args, **kwargs)
+    if type(x) is not NetclTensor:
+        return x.copy_(made)
+    if made.shape != x.shape:
+        text = f"output with shape {list(x.shape)} doesn't match the broadcast shape"
+        raise RuntimeError(f"{text} {list(made.shape)}")
+    if not torch.can_cast(made.dtype, x.dtype):
+        text = f"result type {_word(made.dtype)} can't be cast to the desired output type"
+        raise RuntimeError(f"{text} {_word(x.dtype)}")
+    raw = made.raw
+    del made
+    _written(x, raw)
+    return x
+
+
+def _word(dtype: torch.dtype) -> str:
+    words = {torch.int64: "Long", torch.int32: "Int", torch.float16: "Half", torch.uint8: "Byte",
+             torch.float64: "Double", torch.int16: "Short", torch.int8: "Char",
+             torch.bfloat16: "BFloat16"}  # fmt: skip
+    return words.get(dtype, str(dtype).removeprefix("torch.").removesuffix("32").capitalize())
+
+
+def _written(x: NetclTensor, raw: Any) -> None:
+    try:
+        write(x, raw)
+    except NetclError as error:
+        text = "unsupported operation: more than one element of the written-to tensor refers to a "
+        raise RuntimeError(f"{text}single memory location. {error}") from error
+
+
+def _into(plain: Any, names: Sequence[str], *args: Any, **kwargs: Any) -> Any:
+    """`op(..., out=x)`."""
+    targets = [kwargs.pop(name) for name in names]
+    made = plain(*args, **kwargs)
+    results = made if isinstance(made, (tuple, list)) else [made]
+    for target, new in zip(targets, results, strict=True):
+        if not torch.can_cast(new.dtype, target.dtype):
+            text = f"result type {_word(new.dtype)} can't be cast to the desired output type"
+            raise RuntimeError(f"{text} {_word(target.dtype)}")
+        if target.shape != new.shape:
+            if target.numel():
+                text = f"An output with one or more elements was resized to {list(new.shape)}"
+                warnings.warn(f"{text}: pass one of that size, or an empty one", stacklevel=2)
+            resize(target, new.shape)
+        _written(target, new.raw) if type(target) is NetclTensor else target.copy_(new)
+    return targets[0] if len(targets) == 1 else tuple(targets)
+
+
+def resize(x: Any, size: Sequence[int]) -> Any:
+    """Give a tensor another size; elements that the old memory has stay."""
+    from netcl_plugin_torch.views import resize_  # which enters rows, and needs this module
+
+    return resize_(x, size)
+
+
+# -- the host ---------------------------------------------------------------------------------
+
+
+def by_host(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run an op that the table lacks on the host, and count that."""
+    return _by_host_instead(func, args, kwargs, None)
+
+
+def _by_host_instead(func: Any, args: Any, kwargs: Any, error: BaseException | None) -> Any:
+    if isinstance(error, DeviceError) and type(error) is DeviceError:
+        raise RuntimeError(str(error)) from error
+    schema = func._schema
+    if any(x.alias_info and not x.alias_info.is_write for x in schema.returns):
+        text = f"netcl: {func.name()} gives a view, which is not supported. Use a clone() of it"
+        raise NotImplementedError(f"{text}. {error or ''}".strip())
+    refuses = os.environ.get("NETCL_TORCH_FALLBACK") == "error"
+    if refuses and error is None:
+        raise NotImplementedError(_refusal(func))
+    made, written = _on_host(func, args, kwargs)
+    if refuses:
+        raise NotImplementedError(f"{_refusal(func)} {error}") from error
+    _count(func, error)
+    for x, copy in written:
+        if copy.shape != x.shape:
+            resize(x, copy.shape)
+        write(x, to_device(copy.contiguous()).raw)
+    return made
+
+
+def _refusal(func: Any) -> str:
+    text = f"The operator '{func.name()}' is not computed on the netcl device"
+    remedy = "Unset it, or move the operands with x.cpu()."
+    return f"{text}, and NETCL_TORCH_FALLBACK=error refuses the host. {remedy}"
+
+
+def _count(func: Any, error: BaseException | None) -> None:
+    name = func.name()
+    FALLBACKS[name] += 1
+    if FALLBACKS[name] == 1:
+        why = f" ({error})" if error is not None and str(error) else ""
+        text = f"netcl: the host computes {name}{why}; torch.netcl.fallbacks() counts how often."
+        warnings.warn(text, UserWarning, stacklevel=2)
+
+
+def _on_host(func: Any, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
+    """The results, and `(tensor, what the host has written for it)` pairs."""
+    copies: dict[int, tuple[NetclTensor, torch.Tensor]] = {}
+    wanted = kwargs.get("device")
+
+    def down(x: Any) -> Any:
+        if isinstance(x, torch.device):
+            return _HOST if x.type == "netcl" else x
+        if type(x) is not NetclTensor:
+            return x
+        return copies.setdefault(id(x), (x, to_host(x)))[1]
+
+    def up(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return x
+        for target, copy in copies.values():
+            if copy is x:
+                return target
+        return x if wanted is not None and torch.device(wanted).type == "cpu" else to_device(x)
+
+    made = func(*tree_map(down, args), **tree_map(down, kwargs))
+    written = []
+    for i, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = args[i] if i < len(args) else kwargs.get(argument.name)
+            for x in given if isinstance(given, (list, tuple)) else [given]:
+                if type(x) is NetclTensor:
+                    written.append(copies[id(x)])
+    return tree_map(up, made), written
+
+
+def update_metadata(x: NetclTensor, size: Any, strides: Any, offset: int) -> None:
+    """Give the PyTorch side of a tensor another size."""
+    with no_dispatch():
+        torch.ops.aten.as_strided_.default(x, size, strides, offset)

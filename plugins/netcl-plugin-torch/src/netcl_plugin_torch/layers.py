@@ -1,0 +1,336 @@
+"""Rows of products, norms, losses and their gradients, on netcl's fused ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_plugin_torch.dispatch import Unfit, direct, overload, raw_of, row
+from netcl_plugin_torch.elements import gradients
+from netcl_plugin_torch.tensor import wrap, wrap_later
+
+# -- products ------------------------------------------------------------------------------------
+
+
+def _stored(x: Any) -> tuple[Any, bool]:
+    """A matrix as it is stored, and whether that is its transpose."""
+    geometry = x.geometry
+    if geometry is None or x.ndim < 2 or geometry.is_contiguous:
+        return x, False
+    *lead, rows, columns = geometry.shape
+    other = ag.Geometry(
+        (*lead, columns, rows),
+        (*geometry.strides[:-2], geometry.strides[-1], geometry.strides[-2]),
+        geometry.offset,
+    )
+    return (x.viewed(other), True) if other.is_contiguous else (x, False)
+
+
+@row("mm", "bmm")
+def product(a: Any, b: Any) -> Any:
+    if a.dtype != b.dtype:
+        raise Unfit("operands of two dtypes")
+    if a.shape[-1] != b.shape[-2]:
+        shapes = f"({'x'.join(map(str, a.shape))} and {'x'.join(map(str, b.shape))})"
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied {shapes}")
+    (a, first), (b, second) = _stored(a), _stored(b)
+    return ag.matmul(a, b, trans_a=first, trans_b=second)
+
+
+@row("addmm", "baddbmm")
+def addmm(bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    made = product(a, b)
+    if not nc.DTYPES[made.dtype].floating:
+        beta, alpha = int(beta), int(alpha)
+    if alpha != 1:
+        made = made * alpha
+    if beta == 0:
+        return made
+    return made + (bias if beta == 1 else bias * beta)
+
+
+@row("addmv")
+def addmv(bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    made = ag.matmul(a, b) * alpha
+    return made if beta == 0 else made + bias * beta
+
+
+@row("mv", "dot")
+def vector_product(a: Any, b: Any) -> Any:
+    if a.dtype != b.dtype:
+        raise Unfit("operands of two dtypes")
+    return ag.matmul(a, b)
+
+
+# -- what an op keeps for its gradient ---------------------------------------------------------
+
+
+def recorded(
+    function: Callable[..., Any], raws: Sequence[Any], wanted: Sequence[bool] | None = None
+) -> tuple[Any, list[Any]]:
+    """`function(*raws)` with netcl's record of it, and the leaves of that record."""
+    leaves = [None if x is None else x.detach() for x in raws]
+    for i, leaf in enumerate(leaves):
+        if leaf is not None and (wanted is None or wanted[i]):
+            leaf.requires_grad_()
+    with ag.enable_grad():
+        return function(*leaves), leaves
+
+
+def needs_record(*tensors: Any) -> bool:
+    """Whether PyTorch may ask for a gradient of these."""
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+
+
+def _plain(*tensors: Any) -> list[Any]:
+    return [None if x is None else raw_of(x) for x in tensors]
+
+
+def _forward(
+    function: Callable[..., Any], tensors: Sequence[Any], statistics: Callable[..., Any],
+    shapes: Sequence[Any],
+) -> tuple[Any, ...]:  # fmt: skip
+    """The result of an op, and statistics of its first operand, the first with netcl's record."""
+    raws = _plain(*tensors)
+    x = raws[0]
+    record = None
+    if needs_record(*tensors):
+        made, leaves = recorded(function, raws)
+        record = made, leaves
+        value = made.value  # on its memory without its version: no gradient here reads the result
+        raw = nc.Tensor(value.buffer, value.shape, value.dtype, value.device)
+    else:
+        with ag.no_grad():
+            raw = function(*raws)
+    version = x.version
+    found: list[Any] = []
+
+    def one(i: int) -> Any:
+        if not found:
+            if x.version != version:
+                raise RuntimeError("a statistic was read after its operand had changed in place")
+            with ag.no_grad():
+                found.extend(statistics(x))
+        return found[i]
+
+    dtype = torch.float64 if x.dtype == "float64" else torch.float32
+    kept = [wrap_later(shape, dtype, record, partial(one, i)) for i, shape in enumerate(shapes)]
+    return wrap(raw), *kept
+
+
+def _backward(
+    statistic: Any, function: Callable[..., Any], tensors: Sequence[Any], grad: Any,
+    wanted: Sequence[bool],
+) -> tuple[Any, ...]:  # fmt: skip
+    """The gradients by the kept record; without one the op is computed again."""
+    record = getattr(statistic, "node", None)
+    made, leaves = recorded(function, _plain(*tensors)) if record is None else record
+    places = [i for i, want in enumerate(wanted) if want and leaves[i] is not None]
+    with ag.enable_grad():
+        found = ag.grad(made, [leaves[i] for i in places], grad.raw, retain_graph=True,
+                        allow_unused=True)  # fmt: skip
+    by_place = dict(zip(places, found, strict=True))
+    return tuple(
+        [wrap(by_place[i]) if by_place.get(i) is not None else None for i in range(len(wanted))]
+    )
+
+
+# -- norms -----------------------------------------------------------------------------------------
+
+
+def _moments(dims: Sequence[int], eps: float, keep: bool, x: Any) -> tuple[Any, Any]:
+    """The mean, and one by the standard deviation."""
+    wide = x if x.dtype == "float64" else x.astype("float32")
+    return ag.mean(wide, tuple(dims), keep), ag.rsqrt(ag.var(wide, tuple(dims), 0, keep) + eps)
+
+
+def _layer_norm(shape: Sequence[int], eps: float) -> Callable[..., Any]:
+    return lambda x, weight, bias: ag.layer_norm(x, tuple(shape), weight, bias, eps)
+
+
+@direct("native_layer_norm")
+def native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    lead = x.dim() - len(shape)
+    if tuple(x.shape[lead:]) != tuple(shape):
+        text = f"Given normalized_shape={list(shape)}, expected input with shape [*, "
+        raise RuntimeError(
+            f"{text}{', '.join(map(str, shape))}], but got input of size{list(x.shape)}"
+        )
+    statistics = partial(_moments, range(lead, x.dim()), eps, True)
+    sizes = (*x.shape[:lead], *(1,) * len(shape))
+    return _forward(_layer_norm(shape, eps), (x, weight, bias), statistics, [sizes, sizes])
+
+
+@direct("native_layer_norm_backward")
+def native_layer_norm_backward(grad: Any, x: Any, shape: Any, mean: Any, rstd: Any, weight: Any,
+                               bias: Any, mask: Any) -> Any:  # fmt: skip
+    # any eps: without a record the operand is normalized by what rstd says
+    eps = 1e-5 if getattr(mean, "node", None) is not None else _eps_of(x, rstd, len(shape))
+    return _backward(mean, _layer_norm(shape, eps), (x, weight, bias), grad, mask)
+
+
+def _eps_of(x: Any, rstd: Any, dims: int) -> float:
+    """The eps with which one by a standard deviation was computed."""
+    if not x.numel():
+        return 1e-5
+    variance = x.var(tuple(range(-dims, 0)), correction=0, keepdim=True)
+    return max(0.0, float((rstd.pow(-2) - variance).reshape(-1)[0]))
+
+
+@direct("native_group_norm")
+def native_group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int,
+                      eps: float) -> Any:  # fmt: skip
+    def statistics(raw: Any) -> Any:
+        return _moments((2,), eps, False, ag.reshape(raw, (n, groups, c // groups * hw)))
+
+    function = _group_norm(groups, eps)
+    return _forward(function, (x, weight, bias), statistics, [(n, groups), (n, groups)])
+
+
+def _group_norm(groups: int, eps: float) -> Callable[..., Any]:
+    return lambda x, weight, bias: ag.group_norm(x, groups, weight, bias, eps)
+
+
+@direct("native_group_norm_backward")
+def native_group_norm_backward(grad: Any, x: Any, mean: Any, rstd: Any, weight: Any, n: int,
+                               c: int, hw: int, groups: int, mask: Any) -> Any:  # fmt: skip
+    if getattr(mean, "node", None) is None:
+        return by_decomposition("native_group_norm_backward")(
+            grad, x, mean, rstd, weight, n, c, hw, groups, mask
+        )
+    return _backward(mean, _group_norm(groups, 0.0), (x, weight, None), grad, mask)
+
+
+def by_decomposition(name: str) -> Callable[..., Any]:
+    """PyTorch's Python code for an op."""
+    from torch._decomp import decomposition_table  # which takes a second to import
+
+    return decomposition_table[overload(name)]
+
+
+def _batch_norm(
+    mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Callable[..., Any]:
+    return lambda x, weight, bias: ag.batch_norm(
+        x, mean, var, weight, bias, training, momentum, eps
+    )
+
+
+@direct("native_batch_norm", "_native_batch_norm_legit")
+def native_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool,
+                      momentum: float, eps: float) -> Any:  # fmt: skip
+    running = _plain(mean, var)
+    function = _batch_norm(running[0], running[1], training, momentum, eps)
+    dims = [i for i in range(x.dim()) if i != 1]
+    sizes = [(x.shape[1],)] * 2 if training else [(0,)] * 2
+    statistics: Any = partial(_moments, dims, eps, False)
+    if not training:
+        statistics = lambda raw: (nc.zeros(0), nc.zeros(0))  # noqa: E731 - as short as the other
+    return _forward(function, (x, weight, bias), statistics, sizes)
+
+
+@direct("_native_batch_norm_legit.no_stats")
+def batch_norm_without_running(x: Any, weight: Any, bias: Any, training: bool, momentum: float,
+                               eps: float) -> Any:  # fmt: skip
+    return native_batch_norm(x, weight, bias, None, None, training, momentum, eps)
+
+
+@direct("native_batch_norm_backward")
+def native_batch_norm_backward(
+    grad: Any, x: Any, weight: Any, mean: Any, var: Any, save_mean: Any, save_invstd: Any,
+    training: bool, eps: float, mask: Any,
+) -> Any:  # fmt: skip
+    running = [None, None] if training else _plain(mean, var)
+    function = _batch_norm(running[0], running[1], training, 0.0, eps)
+    bias = None if weight is None else torch.zeros_like(weight)
+    found = _backward(save_mean, function, (x, weight, bias), grad, mask)
+    if mask[2] and found[2] is None:
+        dims = [i for i in range(x.dim()) if i != 1]
+        return *found[:2], grad.sum(dims)
+    return found
+
+
+# -- softmax, losses, embedding -----------------------------------------------------------------
+
+
+def _softmaxes(name: str, function: Callable[..., Any]) -> None:
+    @row(name)
+    def forward(x: Any, dim: int, half_to_float: bool) -> Any:
+        if x.ndim == 0:
+            return function(ag.reshape(x, (1,)), dim).reshape(())
+        return function(x, dim)
+
+
+_softmaxes("_softmax", ag.softmax)
+_softmaxes("_log_softmax", ag.log_softmax)
+
+
+@row("_softmax_backward_data")
+def softmax_backward(grad: Any, out: Any, dim: int, dtype: Any) -> Any:
+    if out.ndim == 0:
+        return grad * 0
+    return _SOFTMAX_GRADIENT(grad, out, dim)
+
+
+@row("_log_softmax_backward_data")
+def log_softmax_backward(grad: Any, out: Any, dim: int, dtype: Any) -> Any:
+    if out.ndim == 0:
+        return grad * 0
+    return _LOG_SOFTMAX_GRADIENT(grad, out, dim)
+
+
+_SOFTMAX_GRADIENT = ag.jit_compile(
+    lambda grad, out, dim: out * (grad - ag.sum(grad * out, dim=dim, keepdim=True))
+)
+_LOG_SOFTMAX_GRADIENT = ag.jit_compile(
+    lambda grad, out, dim: grad - ag.exp(out) * ag.sum(grad, dim=dim, keepdim=True)
+)
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _nll(target: Any, weight: Any, reduction: int, ignore: int) -> Callable[..., Any]:
+    return lambda x: ag.nll_loss(x, target, weight, ignore, _REDUCTIONS[reduction])
+
+
+@row("nll_loss_forward", "nll_loss2d_forward")
+def nll_loss_forward(x: Any, target: Any, weight: Any, reduction: int, ignore: int) -> Any:
+    made = _nll(target, weight, reduction, ignore)(x)
+    if reduction == 0:
+        return made, nc.zeros((), dtype=x.dtype)
+    counts = ag.ne(target, ignore)
+    if weight is not None:
+        counts = ag.where(counts, ag.index_select(weight, 0, _safe(target, counts)), 0.0)
+    return made, ag.sum(counts.astype("float32")).astype(x.dtype)
+
+
+def _safe(target: Any, counts: Any) -> Any:
+    return ag.reshape(ag.where(counts, target, 0), (-1,))
+
+
+@row("nll_loss_backward", "nll_loss2d_backward")
+def nll_loss_backward(grad: Any, x: Any, target: Any, weight: Any, reduction: int, ignore: int,
+                      total_weight: Any) -> Any:  # fmt: skip
+    return gradients(_nll(target, weight, reduction, ignore), [x], grad)[0]
+
+
+@row("embedding")
+def embedding(weight: Any, indices: Any, *_: Any) -> Any:
+    return ag.embedding(indices, weight)
+
+
+@row("embedding_dense_backward")
+def embedding_dense_backward(grad: Any, indices: Any, count: int, padding: int,
+                             scale: bool) -> Any:  # fmt: skip
+    if scale:
+        raise Unfit("scale_grad_by_freq")
+    width = grad.shape[-1]
+    zeros = nc.zeros((count, width), dtype=grad.dtype)
+    flat, rows = ag.reshape(indices, (-1,)), ag.reshape(grad, (-1, width))
+    if padding >= 0:
+        rows = ag.where(ag.reshape(ag.ne(flat, padding), (-1, 1)), rows, 0.0)
+    return ag.index_add(zeros, 0, flat, rows)

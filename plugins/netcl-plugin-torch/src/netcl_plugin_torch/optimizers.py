@@ -1,0 +1,113 @@
+"""Rows of PyTorch's fused optimizers (`fused=True`): one kernel for each parameter and step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import netcl_core.autograd as ag
+from netcl_plugin_torch.dispatch import by_host, direct, overload
+from netcl_plugin_torch.tensor import write
+
+
+def _scaled(grad: Any, scale: Any) -> Any:
+    """A gradient without the factor of a GradScaler."""
+    return grad if scale is None else grad / scale
+
+
+def _unless(found_inf: Any, old: Any, new: Any) -> Any:
+    """The old value where a gradient was infinite."""
+    return new if found_inf is None else ag.where(found_inf > 0, old, new)
+
+
+@ag.jit_compile
+def _adam(x: Any, grad: Any, mean: Any, square: Any, step: Any, scale: Any, found_inf: Any,
+          lr: Any, beta1: float, beta2: float, log1: float, log2: float, decay: float,
+          eps: float, sign: float, decoupled: bool) -> Any:  # fmt: skip
+    """Adam and AdamW; step counts this step, too, and log1 is that of beta1."""
+    grad = _scaled(grad, scale) * sign
+    old = x
+    if decoupled:
+        x = x - x * (lr * decay)
+    else:
+        grad = grad + x * decay
+    first = mean + (grad - mean) * (1 - beta1)
+    second = square * beta2 + grad * grad * (1 - beta2)
+    root = ag.sqrt(second) / ag.sqrt(-ag.expm1(step * log2)) + eps
+    made = x + (lr / ag.expm1(step * log1)) * first / root
+    pairs = ((old, made), (mean, first), (square, second))
+    return tuple([_unless(found_inf, before, after) for before, after in pairs])
+
+
+@ag.jit_compile
+def _sgd(x: Any, grad: Any, buffer: Any, scale: Any, found_inf: Any, lr: Any, decay: float,
+         momentum: float, dampening: float, nesterov: bool, sign: float,
+         is_first: bool) -> Any:  # fmt: skip
+    """SGD with momentum."""
+    grad = _scaled(grad, scale) * sign + x * decay
+    if buffer is None:
+        return (_unless(found_inf, x, x - lr * grad),)
+    moved = grad if is_first else buffer * momentum + grad * (1 - dampening)
+    change = grad + moved * momentum if nesterov else moved
+    new = _unless(found_inf, x, x - lr * change)
+    return new, _unless(found_inf, buffer, moved)
+
+
+def _number(x: Any) -> Any:
+    """A learning rate: a number, or a tensor that stays on the device."""
+    return _raw(x) if hasattr(x, "raw") else float(x)
+
+
+def _raw(x: Any) -> Any:
+    return None if x is None else x.raw
+
+
+def _adams(name: str, decoupled: bool) -> None:
+    for kind in ("default", "tensor_lr"):
+        func = overload(f"{name}.{kind}")
+
+        def run(params: Any, grads: Any, means: Any, squares: Any, most: Any, steps: Any, *,
+                lr: Any, beta1: float, beta2: float, weight_decay: float, eps: float,
+                amsgrad: bool, maximize: bool, grad_scale: Any = None, found_inf: Any = None,
+                func: Any = func) -> None:  # fmt: skip
+            if amsgrad:
+                by_host(func, params, grads, means, squares, most, steps, lr=lr, beta1=beta1,
+                        beta2=beta2, weight_decay=weight_decay, eps=eps, amsgrad=amsgrad,
+                        maximize=maximize, grad_scale=grad_scale, found_inf=found_inf)  # fmt: skip
+                return
+            logs = [math.log(beta) if beta else -math.inf for beta in (beta1, beta2)]
+            settings = (
+                beta1,
+                beta2,
+                *logs,
+                weight_decay,
+                eps,
+                -1.0 if maximize else 1.0,
+                decoupled,
+            )
+            for row in zip(params, grads, means, squares, steps, strict=True):
+                with ag.no_grad():
+                    made = _adam(*[each.raw for each in row], _raw(grad_scale), _raw(found_inf),
+                                 _number(lr), *settings)  # fmt: skip
+                for target, new in zip((row[0], *row[2:4]), made, strict=True):
+                    write(target, new.value)
+
+        direct(f"{name}.{kind}")(run)
+
+
+_adams("_fused_adam_", decoupled=False)
+_adams("_fused_adamw_", decoupled=True)
+
+
+@direct("_fused_sgd_", "_fused_sgd_.tensor_lr")
+def sgd(params: Any, grads: Any, buffers: Any, *, weight_decay: float, momentum: float, lr: Any,
+        dampening: float, nesterov: bool, maximize: bool, is_first_step: bool,
+        grad_scale: Any = None, found_inf: Any = None) -> None:  # fmt: skip
+    settings = (weight_decay, momentum, dampening, nesterov, -1.0 if maximize else 1.0)
+    held = buffers or [None] * len(params)
+    for x, grad, buffer in zip(params, grads, held, strict=True):
+        with ag.no_grad():
+            made = _sgd(x.raw, grad.raw, _raw(buffer), _raw(grad_scale), _raw(found_inf),
+                        _number(lr), *settings, is_first_step)  # fmt: skip
+        for target, new in zip((x, buffer), made, strict=False):
+            write(target, new.value)

@@ -1,0 +1,68 @@
+"""Makes the device known to PyTorch: its name, its guard, and the kernels behind the tables.
+
+PyTorch does this whenever it is imported, so that little is loaded before a tensor is made.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+import torch
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+from netcl_plugin_torch import device
+from netcl_plugin_torch.guard import Guard, raising
+
+#: The modules with rows; the first has the kernels that PyTorch asks for tensors.
+TABLES: Final = (
+    "views", "elements", "reductions", "indexing", "layers", "windows", "recurrent", "attention",
+    "sampling", "optimizers", "autocast",
+)  # fmt: skip
+_KERNELS: Final = (
+    "empty.memory_format", "empty_strided", "_copy_from", "_copy_from_and_resize",
+    "_efficientzerotensor", "tril_indices", "triu_indices",
+)  # fmt: skip
+
+
+def register() -> None:
+    """Let `torch.device("netcl")` be netcl's."""
+    name = torch._C._get_privateuse1_backend_name()
+    if name not in ("privateuseone", "netcl"):
+        text = f"PyTorch has one place for a device of others, and {name!r} has taken it"
+        raise ImportError(f"netcl_torch: {text}. Use another process")
+    _setup_privateuseone_for_python_backend("netcl", device, device_guard=Guard())
+    run: Any = raising(torch.autograd._engine_run_backward)  # type: ignore[attr-defined]
+    torch.autograd._engine_run_backward = run  # type: ignore[attr-defined]
+    torch.autograd.graph._engine_run_backward = run
+    # so that `model.to("netcl")` keeps tied weights tied, and optimizers their parameters
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    for kernel in _KERNELS:
+        library().impl(kernel, _loading(kernel), "PrivateUse1")
+    device.prepare = load
+
+
+@cache
+def library() -> Any:
+    """What holds PyTorch's entries: they live as long as it does."""
+    return torch.library.Library("aten", "IMPL")
+
+
+@cache
+def load() -> dict[str, Callable[..., Any]]:
+    """The kernels that make tensors, once all rows are entered."""
+    modules = [importlib.import_module(f"netcl_plugin_torch.{name}") for name in TABLES]
+    for module in modules:
+        if hasattr(module, "register"):
+            module.register(library())
+    kernels: dict[str, Callable[..., Any]] = modules[0].KERNELS
+    return kernels
+
+
+def _loading(kernel: str) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return load()[kernel](*args, **kwargs)
+
+    return run
