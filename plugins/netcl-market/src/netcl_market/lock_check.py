@@ -20,6 +20,7 @@ from netcl_core.cli import print_json
 from netcl_core.errors import PluginError
 from netcl_core.inspect.data import Scratch
 from netcl_core.plugins.protocol import LOCK_FILE, lock_file, nearest_lock_file
+from netcl_market import child_processes
 from netcl_market.finding import distributions
 from netcl_market.installed import by_name, core
 from netcl_market.lock import Lock, read
@@ -95,14 +96,13 @@ def _rendered(devices: Sequence[str]) -> tuple[Lock | None, str]:
         made = Path(folder) / LOCK_FILE
         words = ["plugins", "lock", "--out", str(made), *(f"--device={each}" for each in devices)]
         try:
-            done = subprocess.run(
+            done = child_processes.run(
                 [sys.executable, "-m", "netcl_core.cli.main", *words],
-                stdin=subprocess.DEVNULL,
+                _SECONDS,
+                shut_in=False,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                timeout=_SECONDS,
                 text=True,
-                check=False,
             )
         except subprocess.TimeoutExpired:
             return None, f"rendering took more than {_SECONDS} s"

@@ -114,6 +114,7 @@ class CheckRecord:
         parts: The names of the checks that were made to their end, whatever came out.
         wheel_sha256: Of the wheel that was checked; empty for an installed plugin or a folder.
         notes: What is worth knowing and no failure.
+        held: What bounded the process that ran it: `bubblewrap`, `limits`; empty: not known.
     """
 
     plugin: str
@@ -133,6 +134,7 @@ class CheckRecord:
     wheel_sha256: str = ""
     notes: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    held: str = ""
     schema: int = SCHEMA
     kind: str = field(default="check")
 
