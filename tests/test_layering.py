@@ -128,8 +128,20 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_market.file_digests", "hashlib"): "the same, and what has changed",
     ("netcl_market.sealed", "hashlib"): "the same, and a strict lock",
     ("netcl_market.confined", "resource"): "there is none but on Unix",
-    ("netcl_market.signing", "?"): "an extra, which only signatures need",
-    ("netcl_plugin_tools.market.command", "?"): "`netcl --help` needs none of it",
+    ("netcl_market.lock_verification", "netcl_market.advisories"): "few have such a file",
+    **{
+        ("netcl_market.signing", name): "an extra, which only signatures need"
+        for name in (
+            "?",
+            "cryptography",
+            "cryptography.hazmat.primitives.asymmetric.ed25519",
+            "cryptography.hazmat.primitives.serialization",
+        )
+    },
+    (
+        "netcl_plugin_tools.market.command",
+        "netcl_plugin_tools.market.statements",
+    ): "`netcl --help` needs none of it",
     ("netcl_market.manifests", "tomllib"): "slow, and remembered manifests need none of it",
     ("netcl_market.requirements", "packaging.requirements"): "slow, and hardly ever needed",
     ("netcl_market.requirements", "packaging.specifiers"): "slow, and hardly ever needed",

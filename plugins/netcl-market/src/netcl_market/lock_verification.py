@@ -55,6 +55,23 @@ def verify(
     return lock, found, receipts.sealed()
 
 
+def withdrawn(installed: Mapping[str, str]) -> list[Difference]:
+    """What of the installed, name -> version, a market has withdrawn or warns of.
+
+    Raises RecordError if the setting `advisories` names a file that cannot be read.
+    """
+    given = config.get("advisories")
+    if not given:
+        return []
+    from netcl_market.advisories import read_advisories, warnings  # few have such a file
+
+    rows = read_advisories(config.base_of("advisories") / given)
+    return [
+        Difference("NP514", name, f"{version} is installed: {row}")
+        for name, version, row in warnings(rows, installed)
+    ]
+
+
 def digest_now(one: Installed, places: Places | None = None) -> str:
     """The digest of all files of a distribution, each read now."""
     return whole(files_in(places or one.places()).items())

@@ -16,7 +16,7 @@ from netcl_core.errors import NetclError, message
 MARKER: Final = ".netcl-catalogue"
 _OWN: Final = {
     MARKER, "index.html", "reading.html", "findings.html", "catalogue.json", "feed.xml",
-    "assets", "badges", "plugins", "simple", "wheels",
+    "advisories.json", "assets", "badges", "plugins", "simple", "wheels",
 }  # fmt: skip
 
 
