@@ -43,7 +43,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     cache = tmp_path_factory.getbasetemp() / "cache"
     if not cache.exists():
         cache.mkdir()
-        for name in ("programs", "checks"):
+        for name in ("programs", "checks", "icd"):
             (_CACHE.absolute() / name).mkdir(parents=True, exist_ok=True)
             (cache / name).symlink_to(_CACHE.absolute() / name)
     monkeypatch.setenv("NETCL_CACHE_DIR", str(cache))
