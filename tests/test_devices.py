@@ -467,6 +467,7 @@ def test_a_build_that_fails_is_a_reason(python: Callable[..., str]) -> None:
     code = """
 from netcl_core.hardware import device_table
 from netcl_core.hardware import probing
+import warnings
 probing.core_source = lambda name: 'this is no kernel;'
 assert [d.id for d in device_table.all_devices()] == ['numpy'], device_table.all_devices()
 warnings.simplefilter("ignore")
