@@ -52,7 +52,11 @@ def verify(
     strict = lock_is_strict()
     found = compare(lock, core(), by_name(distributions), receipts.digest_of, strict=strict)
     receipts.save()
-    return lock, found, receipts.sealed()
+    sealed = receipts.sealed()
+    if strict:
+        for name, origin in sealed.strangers():
+            found.append(Difference("NP505", name, f"it is imported already, from {origin}"))
+    return lock, found, sealed
 
 
 def withdrawn(installed: Mapping[str, str]) -> list[Difference]:
