@@ -138,10 +138,14 @@ ACCEPTED_IN_PLUGINS = {
             "cryptography.hazmat.primitives.serialization",
         )
     },
-    (
-        "netcl_plugin_tools.market.command",
-        "netcl_plugin_tools.market.statements",
-    ): "`netcl --help` needs none of it",
+    **{
+        ("netcl_plugin_tools.market.command", f"netcl_plugin_tools.market.{name}"): (
+            "`netcl --help` needs none of it"
+        )
+        for name in ("serving", "statements")
+    },
+    ("netcl_plugin_tools.market.serving", "waitress"): "an extra, which only servers need",
+    ("netcl_plugin_tools.market.serving", "whitenoise"): "the same",
     ("netcl_market.manifests", "tomllib"): "slow, and remembered manifests need none of it",
     ("netcl_market.requirements", "packaging.requirements"): "slow, and hardly ever needed",
     ("netcl_market.requirements", "packaging.specifiers"): "slow, and hardly ever needed",

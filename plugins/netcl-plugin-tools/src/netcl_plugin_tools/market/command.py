@@ -19,7 +19,7 @@ _owners = click.option("--owners", type=_FILE, required=True, help="The market's
 
 @click.group()
 def market() -> None:
-    """Sign and verify wheels and records."""
+    """Sign and verify wheels and records; take wheels in, publish and serve them."""
 
 
 @market.command()
@@ -67,6 +67,67 @@ def verify(ctx: click.Context, files: tuple[Path, ...], owners: Path, as_json: b
     for row in [] if as_json else rows:
         click.echo(f"{row['file']}: " + (row["problem"] or f"signed by {row['by']}"))
     ctx.exit(1 if any(row["problem"] for row in rows) else 0)
+
+
+_MARKET = click.Path(exists=True, file_okay=False, path_type=Path)
+_folder = click.argument("folder", metavar="MARKET", type=_MARKET)
+
+
+@market.command()
+@click.argument("file", type=_FILE)
+@click.option("--market", "folder", type=_MARKET, required=True, help="The market's folder.")
+@click.option("--key", "key_file", type=_FILE, required=True, help="The key of a checker.")
+@click.option(
+    "--level",
+    type=click.Choice(["static", "run", "full"]),
+    default="full",
+    show_default=True,
+    help="How much of it is checked.",
+)
+@click.option("--device", "devices", multiple=True, help="As NETCL_DEVICE.  [default: all]")
+@click.pass_context
+def submit(
+    ctx: click.Context,
+    file: Path,
+    folder: Path,
+    key_file: Path,
+    level: Any,
+    devices: tuple[str, ...],
+) -> None:
+    """Take the wheel FILE into a market: verify, check in a sandbox, sign the record.
+
+    Exit code 1, and nothing is taken in, when a check fails.
+    """
+    failed, record = _serving().submit(file, folder, key_file, level, devices)
+    for text in failed:
+        click.echo(f"failed: {text}")
+    if record is not None:
+        click.echo(f"{file.name} is in {folder}; its record is {record}")
+    ctx.exit(1 if failed else 0)
+
+
+@market.command()
+@_folder
+@click.option("--url", default="", help="Where it will be, for commands and the feed.")
+@click.pass_context
+def publish(ctx: click.Context, folder: Path, url: str) -> None:
+    """Write the catalogue and the index of MARKET into its folder `site`."""
+    ctx.exit(_serving().publish(folder, url))
+
+
+@market.command()
+@_folder
+@click.option("--host", default="127.0.0.1", show_default=True, help="Who may ask: this address.")
+@click.option("--port", default=8080, show_default=True)
+def serve(folder: Path, host: str, port: int) -> None:
+    """Publish MARKET and serve it: pip install --index-url http://HOST:PORT/simple/ NAME."""
+    work = _serving()
+    work.publish(folder, f"http://{host}:{port}")
+    work.serve(folder, host, port)
+
+
+def _serving() -> Any:
+    return import_module("netcl_plugin_tools.market.serving")
 
 
 def _work() -> Any:
