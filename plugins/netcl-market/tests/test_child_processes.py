@@ -112,6 +112,20 @@ def test_limits_hold_without_bubblewrap(
     assert "MemoryError" in said or "File too large" in said
 
 
+@shut_in
+def test_packages_that_are_links_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And of what lies beside them nothing."""
+    own, site, far = (tmp_path / name for name in ("own", "site", "far"))
+    for folder in (own, site, far / "linked"):
+        folder.mkdir(parents=True)
+    (far / "linked" / "__init__.py").write_text("")
+    (far / "secret.py").write_text("")
+    (site / "linked").symlink_to(far / "linked")
+    monkeypatch.syspath_prepend(str(site))
+    code = f"import os, sys; sys.path.insert(0, {str(site)!r}); import linked"
+    assert _run(f"{code}; print(os.listdir({str(far)!r}))", own).stdout == "['linked']\n"
+
+
 def test_how_a_child_ends_is_told_apart(tmp_path: Path) -> None:
     ends = {"raise SystemExit(3)": 3, "import os; os.kill(os.getpid(), 11)": -11}
     assert {code: _run(code, tmp_path).returncode for code in ends} == ends

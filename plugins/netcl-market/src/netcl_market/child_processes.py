@@ -26,6 +26,8 @@ from netcl_market import confined
 
 BUBBLEWRAP: Final = "bubblewrap"
 LIMITS: Final = "limits"
+#: What a machine is called from inside, so that those there know.
+_HOST: Final = "netcl-sandbox"
 #: What a child may see of the environment, by name and by how names begin: the rest may be secret.
 _NAMES: Final = frozenset({
     "HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOGNAME", "NO_COLOR", "PATH", "SHELL",
@@ -126,6 +128,8 @@ def held() -> str:
 
 def _inside() -> bool:
     """Whether this process is shut in itself, and its children with it."""
+    if sys.platform != "linux" or os.uname().nodename != _HOST:
+        return False
     with contextlib.suppress(OSError):
         return Path("/proc/1/comm").read_text(encoding="utf-8").strip() == "bwrap"
     return False
@@ -159,18 +163,25 @@ def _bubblewrap(cwd: Path, readable: Sequence[Any], writable: Sequence[Any]) -> 
     hidden = [*_HIDDEN, str(Path.home()), tempfile.gettempdir()]
     hidden = sorted({os.path.realpath(each) for each in hidden if Path(each).is_dir()})
     words = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    words += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+    words += ["--hostname", _HOST, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
     for place in (place for name in _DEVICES for place in Path("/dev").glob(name)):
         words += ["--dev-bind", str(place), str(place)]
     for folder in hidden:
         words += ["--size", str(_SCRATCH), "--tmpfs", folder]
     settings = config.settings_file(str(cwd))[0]
-    python = [sys.prefix, sys.base_prefix, *sys.path, config.templates(), settings]
+    python = [sys.prefix, sys.base_prefix, *sys.path, *_linked(), config.templates(), settings]
     for place in (*_DRIVERS, *python, *readable):
         words += _bound("--ro-bind", place, hidden)
     for place in writable:
         words += _bound("--bind", place, None)
     return [*words, "--dir", str(cwd), "--chdir", str(cwd), "--"]
+
+
+def _linked() -> Iterator[str]:
+    """What the links in the folders of the import path lead to: some installers make such."""
+    for folder in sys.path:
+        with contextlib.suppress(OSError), os.scandir(folder or os.curdir) as entries:
+            yield from (os.path.realpath(each.path) for each in entries if each.is_symlink())
 
 
 def _bound(option: str, place: str | Path, hidden: Sequence[str] | None) -> Iterator[str]:

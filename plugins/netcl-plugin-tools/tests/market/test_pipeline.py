@@ -16,7 +16,9 @@ import samples
 from click.testing import CliRunner, Result
 from locked import CODE
 from netcl_market import signing
-from netcl_plugin_tools.market import serving
+from netcl_market.child_processes import BUBBLEWRAP, held
+from netcl_plugin_kit.packages.building import build_wheel
+from netcl_plugin_tools.market import provenance, serving
 
 from netcl_core.cli.main import netcl
 from netcl_core.errors import NetclError
@@ -161,3 +163,51 @@ def test_a_version_is_never_replaced(fair: Fair) -> None:
     other = fair.wheel(code=f"{RIGHT}# other\n")
     with pytest.raises(NetclError, match="another"):
         serving.submit(other, fair.folder, fair.author.parent / "farm.pem", "static", ())
+
+
+PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "netcl-plugin-odd"
+version = "1.0"
+"""
+
+
+def test_a_wheel_is_what_its_source_gives(tmp_path: Path) -> None:
+    """Built twice; a repository's own settings run nothing outside of the sandbox."""
+    source, marker = tmp_path / "source", tmp_path / "marker"
+    package = source / "netcl_plugin_odd"
+    package.mkdir(parents=True)
+    (source / "pyproject.toml").write_text(PROJECT)
+    (package / "__init__.py").write_text("x = 1\n")
+    made, said = build_wheel(source, tmp_path)
+    assert made is not None, said
+    assert provenance.rebuilt(source, made) == (
+        "a folder without a commit, built twice by hatchling.build", ""
+    )  # fmt: skip
+    for words in ("init -q", "add -A", "-c user.name=a -c user.email=a@b commit -q -m x"):
+        subprocess.run(["git", "-C", str(source), *words.split()], check=True)
+    assert provenance.rebuilt(source, made)[0].startswith("commit ")
+    hook = f"#!/bin/sh\ntouch {marker}\n"
+    (source / "hook").write_text(hook)
+    (source / "hook").chmod(0o755)
+    subprocess.run(["git", "-C", str(source), "config", "core.fsmonitor", "./hook"], check=True)
+    assert provenance.commit_of(source) == ""  # `hook` is a change
+    if held() == BUBBLEWRAP:
+        assert not marker.exists()
+    (package / "__init__.py").write_text("x = 2\n")
+    assert provenance.rebuilt(source, made)[1] == "its files are not those that its source gives"
+    (source / "hatch_build.py").write_text(CHANGING)
+    (source / "pyproject.toml").write_text(f"{PROJECT}[tool.hatch.build.hooks.custom]\n")
+    assert provenance.rebuilt(source, made)[1] == "two builds of its source differ"
+
+
+CHANGING = """
+import uuid
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+class Hook(BuildHookInterface):
+    def initialize(self, version, build_data):
+        open(self.root + "/netcl_plugin_odd/y.py", "w").write(f"x = {uuid.uuid4().int}")
+"""

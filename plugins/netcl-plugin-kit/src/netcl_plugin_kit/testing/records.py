@@ -114,6 +114,7 @@ class CheckRecord:
         parts: The names of the checks that were made to their end, whatever came out.
         wheel_sha256: Of the wheel that was checked; empty for an installed plugin or a folder.
         notes: What is worth knowing and no failure.
+        source: Of what the wheel was built again, and by what; empty: nobody did.
         held: What bounded the process that ran it: `bubblewrap`, `limits`; empty: not known.
     """
 
@@ -135,6 +136,7 @@ class CheckRecord:
     notes: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
     held: str = ""
+    source: str = ""
     schema: int = SCHEMA
     kind: str = field(default="check")
 

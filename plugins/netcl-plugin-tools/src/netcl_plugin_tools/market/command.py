@@ -85,6 +85,7 @@ _folder = click.argument("folder", metavar="MARKET", type=_MARKET)
     help="How much of it is checked.",
 )
 @click.option("--device", "devices", multiple=True, help="As NETCL_DEVICE.  [default: all]")
+@click.option("--source", type=_MARKET, help="Its project: it is built twice and compared.")
 @click.pass_context
 def submit(
     ctx: click.Context,
@@ -93,12 +94,13 @@ def submit(
     key_file: Path,
     level: Any,
     devices: tuple[str, ...],
+    source: Path | None,
 ) -> None:
     """Take the wheel FILE into a market: verify, check in a sandbox, sign the record.
 
     Exit code 1, and nothing is taken in, when a check fails.
     """
-    failed, record = _serving().submit(file, folder, key_file, level, devices)
+    failed, record = _serving().submit(file, folder, key_file, level, devices, source)
     for text in failed:
         click.echo(f"failed: {text}")
     if record is not None:

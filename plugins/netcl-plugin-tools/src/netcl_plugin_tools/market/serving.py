@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,19 @@ from netcl_plugin_kit.testing.records import Level
 from netcl_core.config import write_whole
 from netcl_core.errors import ArgumentError, MissingExtraError, message
 from netcl_plugin_tools.catalogue import build
+from netcl_plugin_tools.market.provenance import rebuilt
 from netcl_plugin_tools.market.statements import sign_file, signed_by
 
 
 def submit(
-    file: Path, market: Path, key: Path, level: Level, devices: Sequence[str]
+    file: Path,
+    market: Path,
+    key: Path,
+    level: Level,
+    devices: Sequence[str],
+    source: Path | None = None,
 ) -> tuple[list[str], Path | None]:
-    """Take a wheel in, if its owner has signed it and its check passes.
+    """Take a wheel in, if its owner has signed it, its source gives it, and its check passes.
 
     Returns what failed, and the record; with a failure nothing is taken in.
 
@@ -44,7 +51,10 @@ def submit(
     if target.exists() and read_wheel(target).sha256 != wheel.sha256:
         given = f"there is another {wheel.file}"
         raise ArgumentError(message("market submit", given, "a new version"))
-    record = check(str(file), level, devices)
+    built, problem = ("", "") if source is None else rebuilt(source, file)
+    if problem:
+        return [f"source: {problem}"], None
+    record = replace(check(str(file), level, devices), source=built)
     failed = [f"{each.check}: {each.reason}" for each in record.outcomes if each.state == "failed"]
     if record.wheel_sha256 != wheel.sha256:
         failed.append("wheel: it changed while it was checked")
