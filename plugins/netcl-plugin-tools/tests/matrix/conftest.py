@@ -42,7 +42,7 @@ def write_wheel(
     info = f"{stem}-{version}.dist-info"
     content = dict(files or {})
     if (points or "").partition("\n")[0] != "[netcl_core.manifest]":
-        content[f"{stem}/__init__.py"] = ""
+        content.setdefault(f"{stem}/__init__.py", "")
     content[f"{info}/METADATA"] = "\n".join(headers) + "\n\nText: no header\n"
     content[f"{info}/WHEEL"] = (
         "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\n" + f"Tag: {tag}\n"
