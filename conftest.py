@@ -40,11 +40,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     for name in list(os.environ):
         if name.startswith(_CLEARED):
             monkeypatch.delenv(name)
-    cache, kernels = tmp_path_factory.getbasetemp() / "cache", _CACHE.absolute() / "programs"
+    cache = tmp_path_factory.getbasetemp() / "cache"
     if not cache.exists():
-        kernels.mkdir(parents=True, exist_ok=True)
         cache.mkdir()
-        (cache / "programs").symlink_to(kernels)
+        for name in ("programs", "checks", "icd"):
+            (_CACHE.absolute() / name).mkdir(parents=True, exist_ok=True)
+            (cache / name).symlink_to(_CACHE.absolute() / name)
     monkeypatch.setenv("NETCL_CACHE_DIR", str(cache))
     monkeypatch.setenv("NETCL_CACHE_SIZE_MB", _CACHE_SIZE_MB)
 

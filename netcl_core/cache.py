@@ -8,16 +8,19 @@ setting `cache` off there is nothing kept there.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush, heapreplace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar, final
 
 from netcl_core import config
+from netcl_core.errors import SlowWarning, message
 
 # -- in memory -----------------------------------------------------------------------------
 
@@ -139,8 +142,22 @@ def write(name: str, content: bytes) -> None:
         _room[path.parent] = _room.get(path.parent, 0) - len(entry)
         if _room[path.parent] < 0:
             _room[path.parent] = prune(path.parent)
-    except OSError:
-        return
+    except OSError as error:
+        _tell(path.parent, error)
+
+
+def _tell(folder: Path, error: OSError) -> None:
+    """Say once that a folder takes nothing, where that will not pass by itself."""
+    if error.errno in _LASTING and folder not in _told:
+        _told.add(folder)
+        text = f"{folder} cannot be written ({error.strerror}), so kernels are built anew"
+        remedy = "Name one that can be: NETCL_CACHE_DIR; NETCL_CACHE=0 says nothing"
+        warnings.warn(message("cache", text, "", remedy), SlowWarning, stacklevel=2)
+
+
+#: Errors of a folder that nobody will be able to write to, and folders of which that was said.
+_LASTING: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENOENT)
+_told: Final[set[Path]] = set()
 
 
 def _sealed(name: str, content: bytes) -> bytes:

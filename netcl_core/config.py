@@ -174,10 +174,18 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "trust",
             "all",
-            _one_of("all", "data", "listed"),
+            _one_of("all", "data", "listed", "signed"),
             "Which plugins are loaded that `plugins` does not name. `all`: every one, where "
             "`plugins` is not set. `data`: those that are data, a manifest with templates of "
-            "which no line is imported, and the core's own reader of such. `listed`: none.",
+            "which no line is imported, and the core's own reader of such. `listed`: none. "
+            "`signed`: those of which the lock file names the key, and it is held strictly.",
+        ),
+        Setting(
+            "advisories",
+            "",
+            str,
+            "A market's `advisories.json`: `netcl doctor` and `netcl plugins lock --check` say "
+            "what of the installed has been withdrawn.",
         ),
         Setting(
             "plugins-strict",

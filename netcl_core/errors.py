@@ -235,5 +235,9 @@ class PluginWarning(UserWarning):
     """A plugin could not be loaded; everything else works."""
 
 
+class SlowWarning(UserWarning):
+    """Everything works, and much slower than it could: no OpenCL device, or no cache folder."""
+
+
 class NetclDeprecationWarning(DeprecationWarning):
     """Something that plugins use goes away: at least two minor versions later."""

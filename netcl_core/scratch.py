@@ -28,9 +28,10 @@ class Scratch(tempfile.TemporaryDirectory[str]):
     True
     """
 
-    def __init__(self, kind: str) -> None:
-        sweep(Path(tempfile.gettempdir()))
-        super().__init__(prefix=f"{_PREFIX}{kind}-")
+    def __init__(self, kind: str, place: Path | None = None) -> None:
+        """`place`: the folder that it lies in; default: the system's for temporary files."""
+        sweep(place or Path(tempfile.gettempdir()))
+        super().__init__(prefix=f"{_PREFIX}{kind}-", dir=place)
         # It has its name once it is locked: others take one that is not for left behind.
         unnamed = Path(self.name, f"{_LOCK}.new")
         self._lock = _locked(unnamed, "x")

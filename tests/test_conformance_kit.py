@@ -126,6 +126,26 @@ def test_a_wrong_op_is_noticed(
     assert opencl.keys() & {"fused", "gradient"}
 
 
+#: exp(x) / (1 + exp(x)): nan where exp(x) is infinite, which float32 reaches at 89.
+GATE = "(exp({0}) / (1 + exp({0})))"
+
+
+def gated(x: Any) -> Any:
+    return np.exp(x) / (1 + np.exp(x))
+
+
+def test_non_finite_values_are_judged_as_float32_gives_them(
+    register: Callable[..., None],
+) -> None:
+    """And no less strictly: what the reference gives in neither dtype is wrong."""
+    options: dict[str, Any] = {"reference": gated, "specials": (200.0, -200.0, 1.0)}
+    for forward, checks in ((GATE, set()), (f"({{0}} > 0 ? NAN : {GATE})", {"non-finite"})):
+        register(cube(forward=forward, backward=f"{GATE} * (1 - {GATE}) * {{1}}"))
+        found = failures(case(**options), device=nc.default_device(), only=["non-finite"])
+        assert found.keys() == checks
+    assert "; there input 0 is 1" in found["non-finite"]
+
+
 @needs_torch
 def test_pytorch_also_says_what_the_gradient_is(register: Callable[..., None]) -> None:
     register(cube(backward="{0} == 0 ? 1 : 3 * {0} * {0} * {1}"))

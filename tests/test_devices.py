@@ -143,12 +143,14 @@ def test_default_passes_over_what_fails_its_probe(machine: Machine) -> None:
     assert device_table.rejected() == [device_table.Rejected("gpu", "G", "unknown target")]
 
 
+@pytest.mark.filterwarnings("ignore::netcl_core.errors.SlowWarning")
 def test_simulator_and_accelerator_are_never_the_default(machine: Machine) -> None:
     machine.add(fake("sim", "Oclgrind", TYPES.GPU), fake("fpga", "F", TYPES.ACCELERATOR))
     assert device_table.default_device().backend == "numpy"
     assert device_table.get_device("opencl").name == "fpga"
 
 
+@pytest.mark.filterwarnings("ignore::netcl_core.errors.SlowWarning")
 def test_no_platform(machine: Machine) -> None:
     machine.platforms = RuntimeError("PLATFORM_NOT_FOUND_KHR")
     assert names() == ["NumPy"]
@@ -441,6 +443,7 @@ def test_real_devices_compute(python: Callable[..., str]) -> None:
     pytest.importorskip("pyopencl")
     code = """
 import json, threading, warnings
+import warnings
 from netcl_core.hardware import device_table
 from netcl_core.hardware import probing
 found = device_table.all_devices()
@@ -464,8 +467,10 @@ def test_a_build_that_fails_is_a_reason(python: Callable[..., str]) -> None:
     code = """
 from netcl_core.hardware import device_table
 from netcl_core.hardware import probing
+import warnings
 probing.core_source = lambda name: 'this is no kernel;'
 assert [d.id for d in device_table.all_devices()] == ['numpy'], device_table.all_devices()
+warnings.simplefilter("ignore")
 assert device_table.default_device().id == 'numpy'
 for one in device_table.rejected():
     assert 'clBuildProgram' in one.reason or 'BUILD' in one.reason, one
@@ -480,6 +485,8 @@ import sys
 sys.modules['pyopencl'] = None
 from netcl_core.hardware import device_table
 from netcl_core.cli import doctor
+import warnings
+warnings.simplefilter("ignore")
 assert device_table.default_device().id == 'numpy'
 assert [d.id for d in device_table.all_devices()] == ['numpy']
 assert 'pyopencl cannot be imported' in device_table.opencl_problem()

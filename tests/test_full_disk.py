@@ -35,7 +35,7 @@ def on_a_full_disk(code: str, folder: Path, **variables: str) -> Any:
 
 def files_in(folder: Path) -> dict[str, bytes]:
     """All files below a folder, but for those of the OpenCL loader, which are small enough."""
-    paths = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".icd"]
+    paths = [path for path in folder.rglob("*") if path.is_file() and "icd" not in path.parts]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 

@@ -127,7 +127,25 @@ ACCEPTED_IN_PLUGINS = {
     ("netcl_market.finding", "hashlib"): "brings OpenSSL, and only failures need it",
     ("netcl_market.file_digests", "hashlib"): "the same, and what has changed",
     ("netcl_market.sealed", "hashlib"): "the same, and a strict lock",
-    ("netcl_market.child_processes", "resource"): "there is none but on Unix",
+    ("netcl_market.confined", "resource"): "there is none but on Unix",
+    ("netcl_market.lock_verification", "netcl_market.advisories"): "few have such a file",
+    **{
+        ("netcl_market.signing", name): "an extra, which only signatures need"
+        for name in (
+            "?",
+            "cryptography",
+            "cryptography.hazmat.primitives.asymmetric.ed25519",
+            "cryptography.hazmat.primitives.serialization",
+        )
+    },
+    **{
+        ("netcl_plugin_tools.market.command", f"netcl_plugin_tools.market.{name}"): (
+            "`netcl --help` needs none of it"
+        )
+        for name in ("serving", "statements")
+    },
+    ("netcl_plugin_tools.market.serving", "waitress"): "an extra, which only servers need",
+    ("netcl_plugin_tools.market.serving", "whitenoise"): "the same",
     ("netcl_market.manifests", "tomllib"): "slow, and remembered manifests need none of it",
     ("netcl_market.requirements", "packaging.requirements"): "slow, and hardly ever needed",
     ("netcl_market.requirements", "packaging.specifiers"): "slow, and hardly ever needed",

@@ -10,14 +10,15 @@ import importlib.metadata
 import os
 import platform
 import sys
+import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from netcl_core.config import cache_root
-from netcl_core.errors import NetclError
-from netcl_core.hardware import device_table, icd, runtimes
+from netcl_core.errors import NetclError, SlowWarning
+from netcl_core.hardware import device_table, icd, runtimes, trial
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import Rejected
 from netcl_core.ops import tuning_records
@@ -115,7 +116,7 @@ def collect(checks: Iterable[Check] = ()) -> Report:
     """
     usable = device_table.all_devices()
     refused = device_table.rejected()
-    found = [_runtime(one) for one in runtimes.discover()]
+    found = [_runtime(one) for one in icd.install().found or runtimes.discover()]
     default, rule = _default()
     shown = list(checks)
     installation = icd.install()
@@ -191,7 +192,9 @@ def _chosen_by_user() -> bool:
 
 def _default() -> tuple[str | None, str]:
     try:
-        return device_table.default_device().id, device_table.default_rule()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SlowWarning)  # the report says it at length
+            return device_table.default_device().id, device_table.default_rule()
     except NetclError as error:
         return None, str(error)
 
@@ -235,7 +238,11 @@ def _findings(
     found += [
         f"runtime {one.name} in {one.icd}: {one.reason}"
         for one in runtimes
-        if one.source == "user" and one.icd and not one.accepted and one.library not in usable
+        if not one.accepted
+        and (
+            one.reason.startswith(trial.ENDED)
+            or (one.source == "user" and one.icd and one.library not in usable)
+        )
     ]
     found += [f"device {one.name} of {one.platform}: {one.reason}" for one in refused]
     found += [f"check {one.name}: {one.detail}" for one in checks if not one.ok]

@@ -7,6 +7,7 @@ imported before. All other commands, and every other spelling of the first, take
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -17,6 +18,8 @@ from netcl_core.plugins.market import market_module
 def main() -> None:
     """The entry point of the `netcl` script."""
     words = sys.argv[1:]
+    if "--json" in words:
+        _keep_stdout()
     listed = words in (["plugins", "list"], ["plugins", "list", "--json"])
     if listed or (words[:2] == ["plugins", "lock"] and "--check" in words):
         try:
@@ -32,6 +35,14 @@ def main() -> None:
         if code is not None:
             sys.exit(code)
     _call("main", "main")
+
+
+def _keep_stdout() -> None:
+    """Keep stdout for the JSON: what plugins and drivers write to the descriptor goes to stderr."""
+    with contextlib.suppress(OSError, ValueError):  # closed, or no file
+        kept = os.dup(1)
+        os.dup2(2, 1)
+        sys.stdout = open(kept, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)  # noqa: PTH123, SIM115
 
 
 def _call(module: str, function: str, *arguments: object) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 
 from netcl_core import config
 from netcl_core.errors import DeviceError, first_line, message
-from netcl_core.hardware import icd
+from netcl_core.hardware import forks, icd
 
 if TYPE_CHECKING:
     import pyopencl
@@ -172,6 +172,7 @@ class Device:
             if not self._is_open:
                 context = queue = None
                 if self.cl_device is not None:
+                    forks.opened()
                     cl = opencl_module()
                     context = cl.Context([self.cl_device])
                     queue = cl.CommandQueue(context, self.cl_device)

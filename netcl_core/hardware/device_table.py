@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copyreg
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 from netcl_core import config
-from netcl_core.errors import DeviceError, NetclError, first_line, message
+from netcl_core.errors import DeviceError, NetclError, SlowWarning, first_line, message
 from netcl_core.hardware import probing
 from netcl_core.hardware.device import Device, Kind
 from netcl_core.hardware.device import opencl_module as _pyopencl
@@ -289,6 +290,10 @@ def _automatic() -> tuple[Device, str]:
         if device.kind != "accelerator" and not device.simulator:
             found = "GPU" if device.kind == "gpu" else "OpenCL CPU device"
             return device, f"the first {found} that passes its probe"
+    why = _table.opencl_problem or "; ".join(f"{r.name}: {r.reason}" for r in _table.rejected)
+    text = f"no OpenCL device can be used ({why or 'there is none'}), so ops run on NumPy, slowly"
+    remedy = "`netcl doctor` tells more; NETCL_DEVICE=numpy chooses it and says nothing"
+    warnings.warn(message("device", text, "", remedy), SlowWarning, stacklevel=2)
     return _table.numpy, "no usable GPU or OpenCL CPU device, so NumPy"
 
 

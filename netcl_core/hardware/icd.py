@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from netcl_core import config
-from netcl_core.hardware import runtimes
+from netcl_core.hardware import runtimes, trial
 from netcl_core.hardware.runtimes import Runtime
 from netcl_core.scratch import Scratch
 
@@ -27,11 +27,15 @@ Status = Literal["off", "foreign", "user", "system", "generated"]
 
 @dataclass(frozen=True)
 class Installation:
-    """What `install` did: how the loader finds its runtimes, and why so."""
+    """What `install` did: how the loader finds its runtimes, and why so.
+
+    `found`: what was discovered, where some of it was left out.
+    """
 
     status: Status
     vendors: Path | None
     reason: str
+    found: tuple[Runtime, ...] = ()
 
 
 _lock = threading.Lock()
@@ -56,18 +60,30 @@ def install() -> Installation:
 def _install() -> Installation:
     if not sys.platform.startswith("linux"):
         return Installation("foreign", None, f"{sys.platform} has a loader of its own")
-    if chosen := runtimes.user_choice():
-        return Installation("user", Path(os.environ[chosen]), f"{chosen} is set and stays as it is")
+    chosen = runtimes.user_choice()
+    if chosen and not config.get("icd-discovery"):
+        return _chosen(chosen)
     if not config.get("icd-discovery"):
         os.environ.pop("OCL_ICD_VENDORS", None)  # inherited from a parent that had it on
         return Installation("off", None, "icd-discovery is off")
-    found = runtimes.discover()
-    if not any(map(_needs_listing, found)):
+    found = trial.tried(runtimes.discover())
+    deadly = any(each.reason.startswith(trial.ENDED) for each in found)
+    if chosen and not deadly:
+        return _chosen(chosen)
+    if not deadly and not any(map(_needs_listing, found)):
         os.environ.pop("OCL_ICD_VENDORS", None)
         return Installation("system", None, "the loader finds every usable runtime by itself")
     folder = vendors_folder(_entries(found))
     os.environ["OCL_ICD_VENDORS"] = str(folder)
-    return Installation("generated", folder, "lists the system's runtimes and the environment's")
+    reason = "lists the system's runtimes and the environment's"
+    if deadly:
+        reason += ", but for those that ended a trial process"
+    return Installation("generated", folder, reason, tuple(found) if deadly else ())
+
+
+def _chosen(variable: str) -> Installation:
+    text = f"{variable} is set and stays as it is"
+    return Installation("user", Path(os.environ[variable]), text)
 
 
 def _listed_beside_pyopencl(runtime: Runtime) -> bool:

@@ -59,7 +59,7 @@ class Finder:
 
     def _refuse_locks(self) -> None:
         path = lock_file()
-        if path is None and not config.get("lock-strict"):
+        if path is None and not config.get("lock-strict") and config.get("trust") != "signed":
             return
         text = f"NP511: {path or LOCK_FILE} is not verified. {FAILURES['NP511'].remedy}"
         if lock_is_strict():

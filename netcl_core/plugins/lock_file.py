@@ -63,6 +63,8 @@ def lock_is_strict() -> bool:
     """Whether nothing may change what the lock file says: by a setting, the program or the file."""
     if _required or config.get("lock-strict") or config.get("plugins-strict"):
         return True
+    if config.get("trust") == "signed":
+        return True
     path = lock_file()
     return path is not None and _says_strict(path)
 

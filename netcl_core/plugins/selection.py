@@ -45,13 +45,19 @@ def switches(named: Named, listed: frozenset[str] | None) -> Callable[[Plugin], 
         if any(is_meant(plugin, name, named) for name in disabled):
             return "NETCL_PLUGINS_DISABLE (plugins-disable) names it"
         if listed is not None and canonical(plugin.distribution) not in listed:
-            return "NP506: NETCL_LOCK_STRICT (lock-strict) is set, and the lock does not know it"
+            return _not_locked(trust)
         if allowed is None:
             return _not_trusted(plugin, trust)
         trusted = trust == "data" and _without_code(plugin)
         return "" if trusted else _not_allowed(plugin, allowed, named)
 
     return switched_off
+
+
+def _not_locked(trust: str) -> str:
+    if trust == "signed":
+        return 'NETCL_TRUST (trust) is "signed", and the lock names no key of it'
+    return "NP506: NETCL_LOCK_STRICT (lock-strict) is set, and the lock does not know it"
 
 
 def _without_code(plugin: Plugin) -> bool:
@@ -67,7 +73,7 @@ def _without_code(plugin: Plugin) -> bool:
 
 def _not_trusted(plugin: Plugin, trust: str) -> str:
     """Why a plugin that no setting names is not loaded; empty if it is."""
-    if trust == "all" or (trust == "data" and _without_code(plugin)):
+    if trust in ("all", "signed") or (trust == "data" and _without_code(plugin)):
         return ""
     what = "it brings code" if trust == "data" else "NETCL_PLUGINS (plugins) does not name it"
     return (

@@ -22,7 +22,7 @@ import numpy as np
 from netcl_core.cache import Memo
 from netcl_core.dtypes import Dtype
 from netcl_core.errors import ArgumentError, DeviceError, DtypeError, message
-from netcl_core.hardware import programs
+from netcl_core.hardware import forks, programs
 from netcl_core.hardware.device import Device, opencl_module
 from netcl_core.hardware.programs import PLAIN, Recipe
 from netcl_core.runtime import signatures
@@ -388,3 +388,8 @@ class OpenCLStream:
         earlier, self._mark = self._mark, event
         if earlier is not None:
             earlier.wait()
+
+
+forks.guard(
+    OpenCLStream, "allocate", "launch", "upload", "write", "download", "copy", "fill", "finish"
+)

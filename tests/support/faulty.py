@@ -285,6 +285,18 @@ FAULTY: dict[str, Faulty] = {
         "line 2: it reaches for '__init__'",
         {f"{PACKAGE}/templates/helper.cl.j2": "{% if 0 %}\n{{ cycler['__init__'] }}{% endif %}"},
     ),
+    "printing": Faulty(
+        "NC407",
+        "a kernel that prints, beside one that only speaks of it",
+        "sound/helper.cl.j2: printf (",
+        {f"{PACKAGE}/templates/helper.cl.j2": "/* printf() */ void f() { printf (1); }"},
+    ),
+    "including": Faulty(
+        "NC407",
+        "a kernel that includes a file, by a digraph",
+        'sound/helper.cl.j2: %: include "/etc/passwd"',
+        {f"{PACKAGE}/templates/helper.cl.j2": '%: include "/etc/passwd"'},
+    ),
     "bad_word": Faulty(
         "NC402",
         "an unknown name in an expression, for one choice of an attribute",

@@ -49,11 +49,51 @@ HOSTILE = {
     "no end": ("/*", "", "/"),
     "another alphabet": ("int \u0441os = 1;", "", "\u0441"),
 }
+#: More of it: what stands above the kernel, and in it.
+MORE = {
+    "a pointer to a function": ("", "void (*f)(void) = 0;"),
+    "a cast to one": ("", "((void (*)(void))x)();"),
+    "its address": ("", "&fabs;"),
+    "a choice of functions": ("", "x[0] = (n ? fabs : sin)(1.0f);"),
+    "a function behind a comma": ("", "x[0] = (0, fabs)(1.0f);"),
+    "no parameters": ("int system();", ""),
+    "a function in a function": ("", "int f(int a) { return a; }"),
+    "a block": ("", "int a = ^(int b) { return b; }(1);"),
+    "a statement as a value": ("", "int a = ({ 1; });"),
+    "goto": ("", "goto out; out: ;"),
+    "a computed goto": ("", "goto *x;"),
+    "cleanup": ("", "__attribute__((cleanup(free))) int a;"),
+    "_Generic": ("", "int a = _Generic(1, int: system);"),
+    "_Alignas": ("", "_Alignas(64) int a;"),
+    "an image": ("", "image2d_t i;"),
+    "a sampler": ("__constant sampler_t s = 0;", ""),
+    "a pipe": ("void f(pipe int p) {}", ""),
+    "a copy that goes on": ("", "async_work_group_copy(x, x, n, 0);"),
+    "a kernel that starts one": ("", "enqueue_kernel(0, 0, 0, 0);"),
+    "another address space": ("", "to_global(x);"),
+    "an array of a variable size": ("", "float t[n];"),
+    "an array of a negative size": ("", "float t[-1];"),
+    "an array without a name": ("", "x[0] = (float[2]){1, 2}[5];"),
+    "a named place in an array": ("", "float t[2] = {[9] = 1};"),
+    "a pointer to a pointer": ("", "__global float **p = 0;"),
+    "a pointer in parentheses that gets a number": ("", "__global float *p = x; ((p)) = n;"),
+    "a character": ("", "int a = 'a';"),
+    "a file's name": ("", "__FILE__;"),
+    "another file": ('#line 1 "/etc/passwd"', ""),
+    "import": ("#import <stdlib.h>", ""),
+    "a null byte": ("", "int a = 1;\0"),
+    "a form feed": ("", "int\fsystem(int);"),
+    "a carriage return": ("// \rint system(int);", ""),
+    "a pragma of two lines": ("#pragma unroll \\\nint system(int);", ""),
+    "an atomic type": ("", "atomic_int a;"),
+    "many parentheses": ("", f"x[0] = {'(' * 9999}1{')' * 9999};"),
+}
 #: Ways out of a buffer that no check of an index would see.
 OUTSIDE = {
     "arithmetic": "*(x + 1000000) = 1;",
     "a pointer kept": "__global float *p = x; p[9] = 1;",
     "a cast": "((__global int4 *)x)[1] = 0;",
+    "a pointer as a number": "ulong a = (ulong)x;",
     "an address": "__private float a = 1; (&a)[5] = 1;",
     "a row": "float t[2][3]; t[1] + 1;",
     "aligned": "vloada_half4(0, x);",
@@ -78,6 +118,13 @@ def test_a_kernel_calls_nothing_else(bounds: bool, above: str, body: str, word: 
     words = [word, "*"] if bounds and "*" in body else [word]  # no pointer at all on a CPU
     start = f"the kernel of data 'odd/odd.cl.j2': line {4 if body else 1}: "
     assert str(raised.value).startswith(tuple(f"{start}{each!r};" for each in words))
+
+
+@pytest.mark.parametrize("bounds", BOTH)
+@pytest.mark.parametrize(("above", "body"), MORE.values(), ids=MORE)
+def test_nothing_but_the_small_grammar_is_read(bounds: bool, above: str, body: str) -> None:
+    with pytest.raises(TemplateError, match="the kernel of data"):
+        BOTH[bounds](kernel(body, above))
 
 
 @pytest.mark.parametrize("body", OUTSIDE.values(), ids=OUTSIDE)

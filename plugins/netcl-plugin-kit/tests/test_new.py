@@ -74,6 +74,13 @@ def test_names_that_are_refused(arguments: list[str], text: str, tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_implementation_is_not_named_as_an_op(tmp_path: Path) -> None:
+    """The example's kernels are for softmax: under another op's name they would be a lie."""
+    said = complaint(call("tulip", "--kind", "implementation", "--op", "rms_norm"))
+    assert "kernels are for softmax" in said and "--op rms_norm_lines" in said
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unknown_kind_lists_the_kinds() -> None:
     said = complaint(call("tulip", "--kind", "flower"))
     assert "the kind 'flower' is unknown" in said

@@ -133,6 +133,10 @@ KINDS: Final[dict[str, FailureKind]] = {
             "Repair it or let the settings name it, or accept what is there with `netcl plugins "
             "lock`.",
         ),
+        NP514=(
+            "A market has withdrawn the installed version of a plugin, or warns of it.",
+            "Read what it says; install the version that it names, or uninstall the plugin.",
+        ),
     ),
 }
 FAILURES.update(KINDS)

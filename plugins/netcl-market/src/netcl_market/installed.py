@@ -176,11 +176,16 @@ def by_name(distributions: Iterable[Distribution]) -> dict[str, Installed]:
     return {name: Installed(name, found[name].version, found[name]) for name in sorted(found)}
 
 
+def of_this_machine(name: str) -> bool:
+    """Whether a file of a distribution tells of the machine, so that no lock has it."""
+    return _OF_THIS_MACHINE.match(name) is not None
+
+
 def recorded(text: str) -> dict[str, str]:
     """The files that a RECORD lists with its digest of each, but for those of this machine."""
     try:
         rows = [row for row in csv.reader(text.splitlines()) if row]
     except csv.Error:
         return {}
-    kept = (row for row in rows if not _OF_THIS_MACHINE.match(row[0]))
+    kept = (row for row in rows if not of_this_machine(row[0]))
     return {row[0].replace("\\", "/"): (*row[1:], "")[0] for row in kept}

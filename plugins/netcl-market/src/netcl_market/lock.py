@@ -42,12 +42,14 @@ class Pin:
         files: The digest of all its files.
         editable: It is installed as a link to its sources.
         data: It brings manifests and templates, of which nothing is imported.
+        key: The public key by which the wheel of these files was signed; empty if nobody knows.
     """
 
     version: str
     files: str = ""
     editable: bool = False
     data: bool = False
+    key: str = ""
 
 
 @final
@@ -117,11 +119,17 @@ def strictly_listed() -> frozenset[str] | None:
     """
     path = lock_file() if config.get("plugins-autoload") and lock_is_strict() else None
     try:
-        return (
-            None if path is None else frozenset(map(canonical, read(path, sources=False).plugins))
-        )
+        pins = {} if path is None else read(path, sources=False).plugins
     except PluginError:
         return None
+    return None if path is None else frozenset(map(canonical, counted(pins)))
+
+
+def counted(pins: Mapping[str, Pin]) -> Mapping[str, Pin]:
+    """The pins that count: where `trust` is `signed`, those that have a key."""
+    if config.get("trust") != "signed":
+        return pins
+    return {name: pin for name, pin in pins.items() if pin.key}
 
 
 # -- finding and reading -----------------------------------------------------------------
@@ -195,6 +203,7 @@ def _pin(table: Any, where: str) -> Pin:
         _take(table, where, "files", str, ""),
         _take(table, where, "editable", bool, False),
         _take(table, where, "data", bool, False),
+        _take(table, where, "key", str, ""),
     )
 
 

@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import Final
 
 from netcl_core.cli import print_json
-from netcl_core.errors import PluginError
+from netcl_core.errors import PluginError, RecordError
 from netcl_core.inspect.data import Scratch
 from netcl_core.plugins.protocol import LOCK_FILE, lock_file, nearest_lock_file
+from netcl_market import child_processes
 from netcl_market.finding import distributions
 from netcl_market.installed import by_name, core
 from netcl_market.lock import Lock, read
 from netcl_market.lock_differences import differences, notes
-from netcl_market.lock_verification import Difference, compare
+from netcl_market.lock_verification import Difference, compare, withdrawn
 
 _SECONDS: Final = 600
 
@@ -68,7 +69,8 @@ def check(path: Path, devices: Sequence[str], as_json: bool) -> int:
     locked, problem = lock_in(path)
     if locked is None:
         return no_lock(path, problem, as_json)
-    found = compare(locked, core(), by_name(distributions()), strict=True)
+    installed = by_name(distributions())
+    found = compare(locked, core(), installed, strict=True)
     said: list[str] = []
     if not found:
         now, problem = _rendered(devices)
@@ -77,6 +79,10 @@ def check(path: Path, devices: Sequence[str], as_json: bool) -> int:
         found, said = differences(locked, now), notes(locked, now)
     else:
         said = ["what is chosen and rendered was not compared: files come first"]
+    try:
+        found += withdrawn({name: each.version for name, each in installed.items()})
+    except RecordError as error:
+        return no_lock(path, str(error), as_json)
     _print(path, found, said, as_json)
     return 1 if found else 0
 
@@ -95,14 +101,13 @@ def _rendered(devices: Sequence[str]) -> tuple[Lock | None, str]:
         made = Path(folder) / LOCK_FILE
         words = ["plugins", "lock", "--out", str(made), *(f"--device={each}" for each in devices)]
         try:
-            done = subprocess.run(
+            done = child_processes.run(
                 [sys.executable, "-m", "netcl_core.cli.main", *words],
-                stdin=subprocess.DEVNULL,
+                _SECONDS,
+                shut_in=False,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                timeout=_SECONDS,
                 text=True,
-                check=False,
             )
         except subprocess.TimeoutExpired:
             return None, f"rendering took more than {_SECONDS} s"

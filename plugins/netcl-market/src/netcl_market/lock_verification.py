@@ -52,7 +52,28 @@ def verify(
     strict = lock_is_strict()
     found = compare(lock, core(), by_name(distributions), receipts.digest_of, strict=strict)
     receipts.save()
-    return lock, found, receipts.sealed()
+    sealed = receipts.sealed()
+    if strict:
+        for name, origin in sealed.strangers():
+            found.append(Difference("NP505", name, f"it is imported already, from {origin}"))
+    return lock, found, sealed
+
+
+def withdrawn(installed: Mapping[str, str]) -> list[Difference]:
+    """What of the installed, name -> version, a market has withdrawn or warns of.
+
+    Raises RecordError if the setting `advisories` names a file that cannot be read.
+    """
+    given = config.get("advisories")
+    if not given:
+        return []
+    from netcl_market.advisories import read_advisories, warnings  # few have such a file
+
+    rows = read_advisories(config.base_of("advisories") / given)
+    return [
+        Difference("NP514", name, f"{version} is installed: {row}")
+        for name, version, row in warnings(rows, installed)
+    ]
 
 
 def digest_now(one: Installed, places: Places | None = None) -> str:

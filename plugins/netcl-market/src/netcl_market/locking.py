@@ -21,7 +21,7 @@ from netcl_core.plugins.protocol import (
 )
 from netcl_market.failures import FAILURES, plugin_error
 from netcl_market.finding import Distribution
-from netcl_market.lock import Lock
+from netcl_market.lock import Lock, counted
 from netcl_market.lock_verification import NOTES, Difference, verify
 from netcl_market.sealed import Sealed, seal, unseal
 
@@ -112,7 +112,7 @@ def lacking(lock: Lock, plugins: Collection[Plugin]) -> list[str]:
             )
         )
         for name, served in sorted(lock.providers().items())
-        if name not in able
+        if name not in able and name in counted(lock.plugins)
     ]
 
 
@@ -124,11 +124,11 @@ def verdict(installed: Iterable[Distribution]) -> LockFit | None:
     """How what is installed fits the lock file of the working directory; None if there is none."""
     path = lock_file()
     if path is None:
-        if config.get("lock") is None or not config.get("lock-strict"):
+        signed = config.get("trust") == "signed"
+        if not signed and (config.get("lock") is None or not config.get("lock-strict")):
             return None
-        text = (
-            f"NP501: NETCL_LOCK_STRICT is set, and there is no {LOCK_FILE} in or above this folder"
-        )
+        why = 'NETCL_TRUST is "signed"' if signed else "NETCL_LOCK_STRICT is set"
+        text = f"NP501: {why}, and there is no {LOCK_FILE} in or above this folder"
         return LockFit(config.working_folder() / LOCK_FILE, None, (text,), False)
     try:
         lock, differences, sealed = verify(path, installed)

@@ -202,6 +202,8 @@ def parse(table: Mapping[str, Any]) -> Manifest:
     Raises PluginError NP111 for a value of the wrong type, NP105 for a schema from the future.
     """
     schema = _take(table, "schema", int, SCHEMA)
+    if schema < 1:
+        raise plugin_error("NP111", f"its manifest has schema {schema}, and schemas begin with 1")
     if schema > SCHEMA:
         raise plugin_error("NP105", f"its manifest has schema {schema}, this core knows {SCHEMA}")
     plugin = _take(table, "plugin", dict, {})

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import final
 
 from netcl_core import config
+from netcl_core.errors import RecordError
 from netcl_core.plugins.protocol import UNREAD, Finder, Plugin, lock_is_strict
 from netcl_market import locking, probe, sealed
+from netcl_market.lock_verification import withdrawn
 from netcl_market.manifests import locate
 from netcl_market.states import States
 from netcl_market.survey import survey, unknown_names
@@ -85,8 +87,20 @@ class Market(Finder):
         """Remember which plugins end the interpreter, as child processes find them."""
         probe.probe()
 
+    def _withdrawn(self, plugins: Sequence[Plugin]) -> Iterable[tuple[str, bool, str]]:
+        if not config.get("advisories"):
+            return
+        try:
+            found = withdrawn({each.distribution: each.version for each in plugins})
+        except RecordError as error:
+            yield "advisories", False, str(error)
+            return
+        text = "\n".join(map(str, found)) or "none of what is installed"
+        yield "advisories", not found, text
+
     def checks(self, plugins: Sequence[Plugin]) -> Iterable[tuple[str, bool, str]]:
-        """Whether what is installed fits the lock file, if there is one."""
+        """Whether what is installed fits the lock file, and no market has withdrawn any of it."""
+        yield from self._withdrawn(plugins)
         installed = [plugin.source for plugin in plugins if plugin.source is not None]
         found = locking.verdict(installed) if config.get("plugins-autoload") else None
         if found is None:

@@ -9,7 +9,6 @@ left out, and the rest is tried by the next child.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Any, Final, final
 
 from netcl_core.inspect.data import Scratch
 from netcl_core.plugins.protocol import Plugin
+from netcl_market import child_processes
 from netcl_market.states import DEADLY, States
 from netcl_market.survey import survey
 
@@ -28,8 +28,6 @@ _CHILD: Final = """
 import json, sys
 given = json.loads(sys.argv[1])
 sys.path[:] = given["path"]
-from netcl_market.child_processes import confine
-confine(given["parent"])
 from netcl_core.plugins.protocol import rehearse
 with open(given["notes"], "a", encoding="utf-8") as notes:
     def note(text):
@@ -92,19 +90,17 @@ def _child(skip: list[str], seconds: float) -> tuple[str, str, str]:
         notes.touch()
         given: dict[str, Any] = {
             "path": sys.path,
-            "parent": os.getpid(),
             "notes": str(notes),
             "skip": skip,
         }
         code, reason = "NP208", ""
         try:
-            done = subprocess.run(
+            done = child_processes.run(
                 [sys.executable, "-I", "-c", _CHILD, json.dumps(given)],
-                stdin=subprocess.DEVNULL,
+                seconds,
+                shut_in=False,
                 stdout=subprocess.DEVNULL,  # no pipe, which a grandchild could keep open
                 stderr=subprocess.DEVNULL,
-                timeout=seconds,
-                check=False,
             )
             reason = f"it ended the interpreter ({ended(done.returncode)})"
         except subprocess.TimeoutExpired:

@@ -7,6 +7,7 @@ are compiled, whatever lies in front of them on the path, and no byte code besid
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from importlib.abc import MetaPathFinder
@@ -45,6 +46,20 @@ class Sealed(MetaPathFinder):
                 self._modules[module] = path
                 parts = module.split(".")
                 self._parents.update(".".join(parts[:k]) for k in range(1, len(parts)))
+
+    def strangers(self) -> list[tuple[str, str]]:
+        """Modules of theirs that are imported already, from elsewhere: the name, and where from.
+
+        Not the core's, which is what asks.
+        """
+        found = []
+        for name, file in self._modules.items():
+            module = sys.modules.get(name)
+            if module is not None and name.partition(".")[0] != "netcl_core":
+                origin = str(getattr(module, "__file__", None))
+                if origin != file and os.path.realpath(origin) != os.path.realpath(file):
+                    found.append((name, origin))
+        return found
 
     def read(self, path: Path) -> bytes:
         """The content of a file; raises PluginError NP512 if it is not what was locked."""

@@ -107,8 +107,13 @@ class ExpressionReader(Cursor):
             self.assignment()
 
     def assignment(self) -> None:
-        start = self.found(self.text)
-        pointer = start is not None and start.pointer and self.peek() in _ASSIGNING
+        depth = 0
+        while self.peek(depth) == "(":
+            depth += 1
+        start, after = self.found(self.peek(depth)), depth + 1
+        while depth and self.peek(after) == ")":
+            after += 1
+        pointer = start is not None and start.pointer and self.peek(after) in _ASSIGNING
         self.ternary()
         if self.text in _ASSIGNING:
             self._effects += 1

@@ -41,6 +41,12 @@ plugin = Leaving()
 """
 
 
+@pytest.fixture
+def limits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No bubblewrap, so that a child can leave a mark outside of its own folder."""
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+
+
 def test_a_crash_keeps_what_was_found_before(tmp_path: Path) -> None:
     """An op's outcomes are told step by step, and one outcome is made of those of one key."""
     wheel = Faulty("", "", "", {PLUGIN: REGISTER + LEAVING}).wheel(tmp_path)
@@ -55,7 +61,7 @@ def test_a_crash_keeps_what_was_found_before(tmp_path: Path) -> None:
 
 
 def test_a_child_that_is_done_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits_alone: None
 ) -> None:
     """A thread of the plugin's may keep it; and what it started ends with it."""
     monkeypatch.setattr(apart, "_PARTING", 0.1)
@@ -75,7 +81,7 @@ threading.Thread(target=time.sleep, args=(600,)).start()
 
 
 def test_what_is_killed_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits_alone: None
 ) -> None:
     """Neither the child, which may be in an endless loop, nor, after the next check, a folder."""
     started = tmp_path / "started"
@@ -102,13 +108,14 @@ while True:
         assert [*(tmp_path / "scratch").glob("netcl-*")] == [Path(folder)]
 
 
-def test_what_a_child_may_use_is_bounded(tmp_path: Path) -> None:
+def test_what_a_child_may_use_is_bounded(tmp_path: Path, limits_alone: None) -> None:
     big = tmp_path / "big"
     code = f"import os\nwith open({str(big)!r}, 'wb') as file:\n    file.truncate(1 << 32)\n"
     wheel = Faulty("", "", "", {PLUGIN: REGISTER + END + code}).wheel(tmp_path)
     record = check.check(str(wheel), "static", only=["load"])
     assert record.state == "fail" and "File too large" in record.outcomes[0].reason
     assert not big.exists() or big.stat().st_size == 0
+    assert record.held == "limits"
 
 
 def test_a_folder_that_is_being_made_is_not_swept(

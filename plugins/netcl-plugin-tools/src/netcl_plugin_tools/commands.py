@@ -13,6 +13,7 @@ import click
 
 from netcl_core.cli import complain, usage_ends
 from netcl_core.errors import ArgumentError, FusionError, message
+from netcl_plugin_tools.market.command import market
 from netcl_plugin_tools.matrix.command import matrix
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -63,6 +64,12 @@ def catalogue() -> None:
 @click.option("--records", type=_FOLDER, help="Where records of checks and matrix cells lie.")
 @click.option("--url", default="", help="Where it will be published, for commands and the feed.")
 @click.option("--title", default="netcl catalogue", show_default=True)
+@click.option(
+    "--owners",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Only wheels and records that its keys have signed.",
+)
+@click.option("--other", "others", multiple=True, help="A distribution that is no plugin.")
 @_json
 @click.pass_context
 def build(
@@ -72,6 +79,8 @@ def build(
     records: Path | None,
     url: str,
     title: str,
+    owners: Path | None,
+    others: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Write a static site and a package index of all wheels in a folder.
@@ -80,7 +89,7 @@ def build(
     a record was refused: the catalogue is written without it and says so.
     """
     work = import_module("netcl_plugin_tools.catalogue.build")  # Jinja, Pygments, Markdown
-    ctx.exit(work.run(wheels, out, records, url, title, as_json))
+    ctx.exit(work.run(wheels, out, records, url, title, as_json, owners, others))
 
 
 @click.command()
@@ -154,6 +163,14 @@ def tune(ctx: click.Context, /, **options: Any) -> None:
     "--strict/--no-strict",
     default=None,
     help="Whether the file itself asks to be held strictly.  [default: as before]",
+)
+@click.option(
+    "--owners",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A market's owners file: name the key by which each plugin was signed.",
+)
+@click.option(
+    "--signatures", type=_FOLDER, help="Where the envelopes lie.  [default: beside the owners file]"
 )
 @_json
 @click.pass_context
@@ -234,6 +251,7 @@ COMMANDS: Final[tuple[tuple[str, click.Command], ...]] = (
     ("", cache),
     ("", catalogue),
     ("", graph),
+    ("", market),
     ("", matrix),
     ("", tune),
     ("plugins", disable),

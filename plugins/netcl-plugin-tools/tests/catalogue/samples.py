@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
+import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -86,6 +88,7 @@ def wheel(
     plugin: str = "",
     lie: str = "",
     group: str = "netcl_core.plugins",
+    code: bool = True,
 ) -> Path:
     """Write a wheel: `text` is the manifest of its plugin, `lie` a file that RECORD is wrong about.
 
@@ -94,7 +97,7 @@ def wheel(
     package = name.replace("-", "_")
     info = f"{package}-{version}.dist-info"
     fields = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", *headers]
-    content = {f"{package}/__init__.py": RAISES, **(files or {})}
+    content = {**({f"{package}/__init__.py": RAISES} if code else {}), **(files or {})}
     points = ""
     if plugin:
         points = f"[{group}]\n{plugin} = {package}:plugin\n"
@@ -206,6 +209,20 @@ NUMPY = DeviceFacts("numpy", "NumPy", "", "2.4", "cpu", True, True)
 SOURCE = "__{word} void {op}_{way}(__global const {dtype} *x) {{ /* {note} */ }}\n"
 
 
+@functools.cache
+def digest() -> str:
+    """That of the wheel of netcl-plugin-swiglu 0.10.post1, which is the same each time."""
+    with tempfile.TemporaryDirectory() as folder:
+        good_wheels(Path(folder))
+        (path,) = Path(folder).rglob("netcl_plugin_swiglu-0.10.post1-*")
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def text_of(data: Any, wheel: Path) -> str:
+    """A record, or several, as if they were of another wheel than swiglu's."""
+    return json.dumps(data).replace(digest(), hashlib.sha256(wheel.read_bytes()).hexdigest())
+
+
 def source(op: str, way: str = "forward", dtype: str = "float32", note: str = "") -> str:
     """A kernel."""
     return SOURCE.format(word="kernel", op=op, way=way, dtype=dtype, note=note)
@@ -246,6 +263,7 @@ def record(**changes: Any) -> CheckRecord:
         "kernels": tuple(kernels),
         "mutants": (Mutants("swiglu", 12, 11, (f"sign {EVIL}",)), Mutants("geglu", 9, 9)),
         "roofline": tuple(roofline),
+        "wheel_sha256": digest(),
         "parts": ("wheel", "manifest", "values", "sanitizer", "mutants", "roofline"),
         "notes": (f"It comes without a licence file {EVIL}",),
     }
@@ -272,6 +290,7 @@ def cell(
         "date": "2026-03-05T00:00:00+00:00",
         "seconds": 3.0,
         "packages": {"numpy": "2.4.6"},
+        "content": {"plugin": digest()},
         "check": None,
     } | changes
 
@@ -304,5 +323,6 @@ def records(folder: Path) -> None:
 
 def build(wheels: Path, out: Path, *options: str) -> Result:
     """Run `netcl catalogue build`."""
-    command = ["catalogue", "build", "--wheels", str(wheels), "--out", str(out), *options]
+    command = ["catalogue", "build", "--wheels", str(wheels), "--out", str(out)]
+    command += ["--other", "sample-helper", *options]
     return CliRunner().invoke(netcl, command)

@@ -102,12 +102,12 @@ def test_a_part_of_a_level_does_not_look_like_all_of_it(tmp_path: Path) -> None:
 def test_a_static_check_alone_does_not_look_like_more(tmp_path: Path) -> None:
     """Neither on the card nor on the badge."""
     text = samples.manifest("gate", ["gate"])
-    samples.wheel(tmp_path / "w", "netcl-plugin-gate", text=text, plugin="gate")
+    wheel = samples.wheel(tmp_path / "w", "netcl-plugin-gate", text=text, plugin="gate")
     (tmp_path / "r").mkdir()
     made = Outcome("templates", "passed", "gate")
     static = record(plugin="gate", version="1.0", level="static", state="pass", outcomes=(made,),
                     devices=(), kernels=(), mutants=(), roofline=(), parts=())  # fmt: skip
-    (tmp_path / "r" / "static.json").write_text(json.dumps(static.as_json()))
+    (tmp_path / "r" / "static.json").write_text(samples.text_of(static.as_json(), wheel))
     out = tmp_path / "out"
     samples.build(tmp_path / "w", out, "--records", str(tmp_path / "r"))
     front = (out / "index.html").read_text(encoding="utf-8")
@@ -159,10 +159,10 @@ def test_the_matrix(tmp_path: Path) -> None:
         cell("pocl", python="3.9"),
         cell("other"),
     ]
+    made = samples.wheel(tmp_path / "w", "netcl-plugin-swiglu", "0.10.post1",
+                         text=samples.manifest("swiglu"), plugin="swiglu")  # fmt: skip
     for number, one in enumerate(given):
-        (tmp_path / f"{number}.json").write_text(json.dumps(one))
-    samples.wheel(tmp_path / "w", "netcl-plugin-swiglu", "0.10.post1",
-                  text=samples.manifest("swiglu"), plugin="swiglu")  # fmt: skip
+        (tmp_path / f"{number}.json").write_text(samples.text_of(one, made))
     made = matrix(load(tmp_path).cells)
     assert made.runtimes == (*RUNTIMES, "other") and "pocl-wheel" in made.runtimes
     assert [(core, python) for core, python, _ in made.rows] == [
@@ -185,10 +185,12 @@ def test_the_matrix(tmp_path: Path) -> None:
 def market_of(tmp_path: Path, *records: dict[str, Any] | list[Any]) -> Path:
     """The folder of a catalogue of swiglu 0.10.post1 and some records."""
     text = samples.manifest("swiglu", ["op"])
-    samples.wheel(tmp_path / "w", "netcl-plugin-swiglu", "0.10.post1", text=text, plugin="swiglu")
+    made = samples.wheel(
+        tmp_path / "w", "netcl-plugin-swiglu", "0.10.post1", text=text, plugin="swiglu"
+    )
     (tmp_path / "r").mkdir()
     for number, one in enumerate(records):
-        (tmp_path / "r" / f"{number}.json").write_text(json.dumps(one))
+        (tmp_path / "r" / f"{number}.json").write_text(samples.text_of(one, made))
     result = samples.build(tmp_path / "w", tmp_path / "out", "--records", str(tmp_path / "r"))
     assert result.exit_code == 0, result.output
     return tmp_path / "out"
@@ -258,12 +260,12 @@ def test_a_list_of_records(tmp_path: Path) -> None:
 def test_a_namespace_has_scenarios_and_no_ops(tmp_path: Path) -> None:
     """They stand in a table of their own and say what is known of the namespace."""
     text = samples.manifest("opt", {"opt": "namespace", "op": "primitive"})
-    samples.wheel(tmp_path / "w", "netcl-plugin-opt", text=text, plugin="opt")
+    wheel = samples.wheel(tmp_path / "w", "netcl-plugin-opt", text=text, plugin="opt")
     names: dict[str, OutcomeState] = {"opt-Adam": "passed", "opt-SGD": "failed", "op": "passed"}
     made = [Outcome("scenario", state, name, "opencl:0") for name, state in names.items()]
     (tmp_path / "r").mkdir()
     one = record(plugin="opt", version="1.0", outcomes=tuple(made), devices=(INTEL,))
-    (tmp_path / "r" / "one.json").write_text(json.dumps(one.as_json()))
+    (tmp_path / "r" / "one.json").write_text(samples.text_of(one.as_json(), wheel))
     samples.build(tmp_path / "w", tmp_path / "out", "--records", str(tmp_path / "r"))
     page = (tmp_path / "out" / "plugins" / "netcl-plugin-opt.html").read_text(encoding="utf-8")
     ops, scenarios = page.split('<th scope="col">Scenario</th>')
@@ -279,11 +281,11 @@ def test_a_policy_and_a_pattern_have_pages(tmp_path: Path) -> None:
     policy, rest = text.split('kind = "amp_policy"')
     _, _, rest = rest.partition("[[provides]]")
     text = f'{policy}kind = "amp_policy"\nstorage = "float16"\n[[provides]]{rest}'
-    samples.wheel(tmp_path / "w", "netcl-plugin-mixed", text=text, plugin="mixed")
+    wheel = samples.wheel(tmp_path / "w", "netcl-plugin-mixed", text=text, plugin="mixed")
     made = [Outcome("policy", "failed", "careful", "opencl:0", "float16", "exp is off by 1")]
     (tmp_path / "r").mkdir()
     one = record(plugin="mixed", version="1.0", outcomes=tuple(made), devices=(INTEL,))
-    (tmp_path / "r" / "one.json").write_text(json.dumps(one.as_json()))
+    (tmp_path / "r" / "one.json").write_text(samples.text_of(one.as_json(), wheel))
     samples.build(tmp_path / "w", tmp_path / "out", "--records", str(tmp_path / "r"))
     folder = tmp_path / "out" / "plugins" / "netcl-plugin-mixed"
     careful, pair = ((folder / f"{name}.html").read_text() for name in ("careful", "pair"))

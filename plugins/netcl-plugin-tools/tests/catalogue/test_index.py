@@ -28,7 +28,7 @@ def digest(path: Path) -> str:
 def test_html_and_json_say_the_same(site: Path) -> None:
     folder = site / "simple" / "netcl-plugin-swiglu"
     data = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-    assert data["meta"] == {"api-version": "1.1"} and data["name"] == "netcl-plugin-swiglu"
+    assert data["meta"] == {"api-version": "1.4"} and data["name"] == "netcl-plugin-swiglu"
     assert data["versions"] == ["0.9", "0.10", "0.10.post1", "0.11rc1"]
     links = Page(folder / "index.html").tags["a"]
     assert len(links) == len(data["files"]) == 4

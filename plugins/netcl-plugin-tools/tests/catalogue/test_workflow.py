@@ -13,6 +13,8 @@ from textwrap import dedent
 
 import pytest
 import samples
+from netcl_market import signing
+from netcl_plugin_tools.market.statements import statement_of
 
 FILE = Path(__file__).resolve().parents[4] / "docs" / "catalogue-workflow.yml"
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason="the documentation is not here")
@@ -44,12 +46,19 @@ def test_its_steps_run(tmp_path: Path) -> None:
     (tools / "netcl").write_text(TOOL.format(python=shlex.quote(sys.executable)))
     (tools / "netcl").chmod(0o755)
     samples.wheel(market / "wheels", "sample-helper")
+    public = signing.new_key(tmp_path / "key")
+    (market / "owners.toml").write_text(
+        f'others = ["sample-helper"]\nkeys.alice = "{public}"\n'
+        'owners.netcl-plugin-gate = ["alice"]\n'
+    )
     git(market, "init -q -b main")
     git(market, "add -A")
     git(market, "commit -q -m first")
     git(market, "update-ref refs/remotes/origin/main HEAD")
     text = samples.manifest("gate", ["gate"])
     made = samples.wheel(market / "wheels", "netcl-plugin-gate", text=text, plugin="gate")
+    envelope = signing.sign(statement_of(made), tmp_path / "key")
+    made.with_name(f"{made.name}.dsse.json").write_text(envelope)
     git(market, "add -A")
     git(market, "commit -q -m submitted")
     there = steps()

@@ -40,7 +40,9 @@ def write_wheel(
     headers += [f"Requires-Python: {python}"] if python else []
     headers += [f"Requires-Dist: {each}" for each in requires]
     info = f"{stem}-{version}.dist-info"
-    content = {f"{stem}/__init__.py": "", **(files or {})}
+    content = dict(files or {})
+    if (points or "").partition("\n")[0] != "[netcl_core.manifest]":
+        content.setdefault(f"{stem}/__init__.py", "")
     content[f"{info}/METADATA"] = "\n".join(headers) + "\n\nText: no header\n"
     content[f"{info}/WHEEL"] = (
         "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\n" + f"Tag: {tag}\n"
@@ -231,8 +233,9 @@ class Fake:
 
 
 @pytest.fixture
-def fake(tmp_path: Path) -> Fake:
-    """See `Fake`; its check passes."""
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """See `Fake`; its check passes. Without bubblewrap, in which it could note no call."""
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     folder = tmp_path / "environment"
     program = folder / "bin" / "netcl"
     program.parent.mkdir(parents=True)

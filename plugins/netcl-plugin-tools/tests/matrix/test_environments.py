@@ -224,7 +224,7 @@ def test_a_lock_of_an_old_uv_is_refused(
     tmp_path: Path, python: pythons.Interpreter, uv: Uv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = '[[packages]]\nwheels = [{ url = "file:///helper.whl", hashes = {} }]'
-    monkeypatch.setattr(Processes, "run", lambda *_: Ended(0, lock, ""))
+    monkeypatch.setattr(Processes, "run", lambda *_, **__: Ended(0, lock, ""))
     with pytest.raises(MissingExtraError, match=r"without a digest; expected uv 0\.13\. Run"):
         Supplies(tmp_path / "locks", uv).provide(python, ("helper",))
 
@@ -241,7 +241,7 @@ def test_the_network_is_used_only_if_allowed(
     """uv is offline unless --download, and also then for everything but third-party wheels."""
     seen: list[list[str]] = []
 
-    def note(self: Any, command: Any, cwd: Any, variables: Any, timeout: Any = None) -> Ended:
+    def note(self: Any, command: Any, cwd: Any, variables: Any, **how: Any) -> Ended:
         seen.append([str(part) for part in command])
         assert variables["UV_PYTHON_DOWNLOADS"] == "never"
         return Ended(int("compile" in seen[-1]), "", "ERROR: nothing")

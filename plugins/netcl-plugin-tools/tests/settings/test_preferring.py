@@ -190,5 +190,6 @@ def test_it_measures_as_bench_does(project: Path, monkeypatch: pytest.MonkeyPatc
     words = ["prefer", "matmul", "--measured", "--shapes", "4x5,5x6", "--device", device]
     said = run(*words)
     assert said.exit_code == 0, said.output
+    assert f"measured with: {seen[0][1]}\n" in said.stdout and "4x5,5x6" in str(seen[0][1])
     assert len(seen) == 1 and "us" in said.stdout and "note: the shapes" not in said.stdout
     assert ("stays as it is" in said.stdout) == ("resolve" not in settings(project))

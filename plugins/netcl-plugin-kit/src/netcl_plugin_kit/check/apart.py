@@ -8,8 +8,6 @@ require, and nobody else's op or setting decides.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -19,10 +17,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Final, final
 
+from netcl_market import child_processes
 from netcl_market.probe import ended
 
 from netcl_core import config, errors
 from netcl_core.errors import NetclError
+from netcl_core.plugins.protocol import canonical
 from netcl_plugin_kit.check.child import CHECKING, DONE, ERROR, FOUND, LOADING
 from netcl_plugin_kit.check.findings import CheckFinding, not_loading
 from netcl_plugin_kit.check.subject import needed
@@ -42,15 +42,14 @@ import json, sys
 with open(sys.argv[1], encoding="utf-8") as file:
     given = json.load(file)
 sys.path[:] = given["path"]
-from netcl_market.child_processes import confine
-confine(given["parent"])
 from netcl_plugin_kit.check import child
 child.main(given)
 """
 
 
-#: For how many seconds nothing may be heard of a child.
+#: For how many seconds nothing may be heard of a child, and how long it may take in all.
 PATIENCE: Final = 120.0
+_SECONDS: Final = 4 * 3600.0
 
 
 @final
@@ -157,11 +156,11 @@ def run(
     lines, order, errors = (folder / name for name in ("lines", "order", "errors"))
     lines.touch()
     path = [*job.path, *sys.path]
-    given = {**asdict(job), "path": path, "lines": str(lines), "parent": os.getpid()}
+    given = {**asdict(job), "path": path, "lines": str(lines)}
     order.write_text(json.dumps(given), encoding="utf-8")
     said = Conversation(progress, failed)
     with errors.open("wb") as file:
-        child = _start(job, path, order, file)
+        child = _start(job, path, folder, file)
     death = _converse(child, lines, said, patience, errors)
     if said.error is not None:
         death = _fault(said, *said.error)
@@ -172,23 +171,27 @@ def run(
 
 
 def _start(
-    job: CheckJob, path: Sequence[str], order: Path, errors: IO[bytes]
+    job: CheckJob, path: Sequence[str], folder: Path, errors: IO[bytes]
 ) -> subprocess.Popen[bytes]:
+    cache = config.cache_root().absolute() / "checks" / canonical(job.name)
+    cache.mkdir(parents=True, exist_ok=True)
     settings = config.environment(
         plugins=",".join(needed(job.name, path)) or job.name,
         plugins_disable="",
         plugins_autoload="1",
         plugins_strict="0",
         lock="0",
+        trust="all",
+        cache_dir=str(cache),  # what it builds there, only its own checks will run
         resolve=job.name,  # of two plugins that offer an op, the one that is checked serves it
     )
-    return subprocess.Popen(
-        [sys.executable, "-I", "-c", _CHILD, str(order)],
-        stdin=subprocess.DEVNULL,
+    return child_processes.start(
+        [sys.executable, "-I", "-c", _CHILD, str(folder / "order")],
+        variables=settings,
+        readable=[*job.path, *([job.project] if job.project else [])],
+        writable=[folder, cache],
         stdout=subprocess.DEVNULL,  # no pipe, which a grandchild could keep open
         stderr=errors,
-        env=settings,
-        start_new_session=True,  # a group of its own, which is ended with all that it started
     )
 
 
@@ -199,12 +202,15 @@ def _converse(
 
     Nothing that it started outlives it.
     """
+    begun = time.monotonic()
     with lines.open(encoding="utf-8") as file:
         try:
             while child.poll() is None:
                 said.take(_whole(file))
                 if said.over:
                     break
+                if time.monotonic() - begun > _SECONDS:
+                    return said.death(True, f"it took more than {_SECONDS:g} s")
                 if time.monotonic() - said.heard > patience:
                     return said.death(True, f"nothing was heard of it for {patience:g} s")
                 time.sleep(_POLL)
@@ -214,18 +220,16 @@ def _converse(
     if said.over:
         return None
     words = f": {_last_words(errors)}" if said.silent else ""
-    return said.death(False, f"it ended the interpreter ({ended(child.returncode)}){words}")
+    return said.death(
+        False, f"it ended the interpreter ({ended(child_processes.code_of(child))}){words}"
+    )
 
 
 def _end(child: subprocess.Popen[bytes], patience: float) -> None:
     """End a child, after some patience, and all that it started."""
     with suppress(subprocess.TimeoutExpired):
         child.wait(patience)
-    if hasattr(os, "killpg"):
-        with suppress(ProcessLookupError, PermissionError):  # nobody is left of the group
-            os.killpg(child.pid, signal.SIGKILL)
-    child.kill()
-    child.wait()
+    child_processes.end(child)
 
 
 def _last_words(errors: Path) -> str:

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from netcl_market.child_processes import held
+
 from netcl_core import __version__
 from netcl_core.errors import ArgumentError, MissingExtraError, message
 from netcl_core.inspect.data import Scratch
@@ -88,6 +90,7 @@ def check(
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - start, 3),
             "wheel_sha256": found.sha256,
+            "held": held(),
             **parts,
         }
     )

@@ -202,6 +202,12 @@ KINDS: Final = table_of_kinds(
         "Compute with what the template is given, and bound what it repeats.",
     ),
     (
+        "NC407",
+        "templates",
+        "A kernel prints, or includes a file.",
+        "Take it out: it shows what nobody asked for, or builds on one machine alone.",
+    ),
+    (
         "NC501",
         "derivative",
         "A `backward` is not the derivative of its `forward`.",

@@ -37,6 +37,9 @@ from netcl_plugin_kit.testing.samples import FLOATS
 from netcl_plugin_kit.testing.verification import Use, uses
 
 SUFFIX: Final = ".cl.j2"
+#: What no kernel needs: it prints, or reads files of the machine that builds it.
+_FOREIGN: Final = re.compile(r"\bprintf\s*\(|(?:#|%:|\?\?=)\s*include\b[^\n]*")
+_COMMENTS: Final = re.compile(r"/\*.*?\*/|//[^\n]*|\{#.*?#\}", re.DOTALL)
 _SHAPE: Final = (1024,)
 #: The vector forms of the kernels that CPUs and GPUs get.
 _STYLES: Final = ("vector16", "vector4")
@@ -58,6 +61,8 @@ def check_file(template: str) -> Iterator[CheckFinding]:
     """
     try:
         unread = _unread_arguments(template)
+        if found := _FOREIGN.search(_without_comments(template)):
+            yield CheckFinding("NC407", f"{template}: {found[0]}")
     except TemplateError as error:
         yield CheckFinding(_code_of(error, "NC401"), str(error))
         return
@@ -68,6 +73,12 @@ def check_file(template: str) -> Iterator[CheckFinding]:
                 yield CheckFinding(
                     "NC403", f"{template}: {macro} never reads its argument {name!r}"
                 )
+
+
+def _without_comments(template: str) -> str:
+    """The text of a template without the comments of C and Jinja."""
+    text = Path(str(get_template(template).filename)).read_text(encoding="utf-8")
+    return _COMMENTS.sub(" ", text)
 
 
 def _code_of(error: Exception, else_code: str) -> str:

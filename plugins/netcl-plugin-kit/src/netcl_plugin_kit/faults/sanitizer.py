@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -19,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, final
+
+from netcl_market import child_processes
 
 from netcl_core import config
 from netcl_core.inspect.data import Scratch
@@ -231,25 +232,21 @@ def _one_process(
     """The results of as many jobs as one process lives for, the one that it died of included."""
     log, errors = folder / "oclgrind.log", folder / "errors.txt"
     log.unlink(missing_ok=True)
-    request: dict[str, Any] = {
-        "provider": provider,
-        "path": sys.path,
-        "log": str(log),
-        "parent": os.getpid(),
-    }
+    request: dict[str, Any] = {"provider": provider, "path": sys.path, "log": str(log)}
     request["jobs"] = [asdict(job) for job in jobs]
     found: list[Simulated] = []
     started = False
     with (
         errors.open("w", encoding="utf-8") as file,
-        subprocess.Popen(
+        child_processes.start(
             [*(command() or ()), sys.executable, "-m", "netcl_plugin_kit.faults.simulated"],
+            writable=[folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=file,
             text=True,
             encoding="utf-8",
-            env=environment(log),
+            variables=environment(log),
         ) as child,
     ):
         last = time.perf_counter()
@@ -267,11 +264,8 @@ def _one_process(
         unfit = f"{NO_START}{_last_words(errors)}"
         return [Simulated(unfit=unfit)] * len(jobs)
     if len(found) < len(jobs):
-        how = (
-            f"signal {-child.returncode}"
-            if child.returncode < 0
-            else f"exit code {child.returncode}"
-        )
+        code = child_processes.code_of(child)
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
         error = f"the simulator ended with {how}: {_last_words(errors)}"
         found.append(Simulated(error=error))
     return found

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Final, TextIO, final
 
 import numpy as np
-from netcl_market.child_processes import confine
 
 from netcl_core import DTYPES, Device, use_device
 from netcl_core.autograd import Operator
@@ -306,7 +305,6 @@ def _own_stdout() -> TextIO:
 def main() -> None:
     """Serve one request."""
     request: Mapping[str, Any] = json.loads(sys.stdin.readline())
-    confine(request["parent"])
     answer = _own_stdout()
     sys.path[:] = request["path"]
 

@@ -16,6 +16,7 @@ from netcl_core.config import MARKET_PREFIX
 from netcl_core.errors import message
 from netcl_core.plugins.protocol import (
     CORE_PREFIX,
+    KINDS,
     SHORT_ROAD,
     RecordKind,
     canonical,
@@ -82,6 +83,12 @@ def _check_op(op: str, kind: RecordKind) -> None:
     if kind.face and op in reserved(kind.face):
         given = f"{kind.face}.{op} is the core's own"
         raise _refused(given, "a new name for the op", "Choose another with --op")
+    if kind.name == "implementation":
+        for provider, name in _existing(tuple(name for name, each in KINDS.items() if each.is_op)):
+            if name == op:
+                given = f"{op!r} is an op of {provider}, and the example's kernels are for softmax"
+                remedy = f"Choose one, such as --op {op}_lines, and change OPERATOR in the project"
+                raise _refused(given, "a name for the kernels", remedy)
     for provider, name in _existing(kind.rivals):
         if name == op:
             noun = "op" if kind.is_op else kind.scaffold

@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from netcl_market import child_processes
+
 from netcl_core.errors import MissingExtraError, TargetError, message
 from netcl_core.inspect.data import Scratch
 
@@ -47,12 +49,13 @@ def build_wheel(project: Path, into: Path) -> tuple[Path | None, str]:
         copy = Path(folder, project.resolve().name)
         try:
             shutil.copytree(project, copy, ignore=_left_out, ignore_dangling_symlinks=True)
-            done = subprocess.run(
+            done = child_processes.run(
                 [*command, str(copy)],
-                capture_output=True,
+                _SECONDS,
+                writable=[folder, into],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
                 text=True,
-                timeout=_SECONDS,
-                check=False,
             )
         except subprocess.TimeoutExpired:
             return None, f"the build did not finish within {_SECONDS} s"
@@ -60,7 +63,7 @@ def build_wheel(project: Path, into: Path) -> tuple[Path | None, str]:
             return None, f"the project cannot be copied: {error}"
     built = sorted(into.glob("*.whl"))
     if done.returncode or not built:
-        lines = f"{done.stdout}\n{done.stderr}".strip().splitlines()
+        lines = done.stdout.strip().splitlines()
         return None, "\n".join(lines[-_TAIL:])
     return built[0], ""
 

@@ -34,6 +34,8 @@ from netcl_plugin_kit.packages.wheel_archive import (
     refusal,
 )
 
+#: The files that a distribution of data may hold besides its metadata: nothing that Python runs.
+_DATA: Final = frozenset({".toml", ".j2", ".cl", ".json", ".md", ".rst", ".txt", ".typed", ""})
 _NAMED: Final = "a name like netcl_plugin_x-1.0-py3-none-any.whl"
 
 
@@ -116,6 +118,8 @@ def read_wheel(path: Path) -> Wheel:
         manifests = tuple(contents.manifests(plugins, points))
         if plugins:
             contents.verify()
+        if plugins and not coded:
+            contents.insist_on_data(points)
         return Wheel(
             path=path,
             sha256=digest_of(path),
@@ -209,6 +213,22 @@ class _Contents:
             raise refusal(f"its manifest {place}: {error}", "TOML") from error
         except PluginError as error:  # of a value; it speaks of "its manifest"
             raise refusal(str(error)) from error
+
+    def insist_on_data(self, points: Mapping[str, Mapping[str, str]]) -> None:
+        """A distribution of data holds none but data, in the packages of its manifests."""
+        others = sorted(points.keys() - {MANIFEST})
+        if others:
+            raise refusal(f"it is data, and has entry points {others[0]!r}", "manifests alone")
+        tops = {value.partition(":")[0].partition(".")[0] for value in points[MANIFEST].values()}
+        for name in self.archive.files:
+            path = PurePosixPath(name)
+            if path.parts[0] == self.info:
+                continue
+            if path.parts[0] not in tops or len(path.parts) == 1:
+                where = f"files in {', '.join(sorted(tops))}"
+                raise refusal(f"it is data, and holds {name}", where)
+            if path.suffix.lower() not in _DATA:
+                raise refusal(f"it is data, and holds {name}", "manifests, templates and texts")
 
     def changelog(self) -> str:
         """A CHANGELOG or CHANGES among the metadata or in the package; the metadata's first."""

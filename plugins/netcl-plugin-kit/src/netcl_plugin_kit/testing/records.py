@@ -114,6 +114,8 @@ class CheckRecord:
         parts: The names of the checks that were made to their end, whatever came out.
         wheel_sha256: Of the wheel that was checked; empty for an installed plugin or a folder.
         notes: What is worth knowing and no failure.
+        source: Of what the wheel was built again, and by what; empty: nobody did.
+        held: What bounded the process that ran it: `bubblewrap`, `limits`; empty: not known.
     """
 
     plugin: str
@@ -133,6 +135,8 @@ class CheckRecord:
     wheel_sha256: str = ""
     notes: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    held: str = ""
+    source: str = ""
     schema: int = SCHEMA
     kind: str = field(default="check")
 

@@ -133,12 +133,12 @@ def lacking(case: Case) -> str:
     return f"none given{f' ({reason})' if reason else ''}; the NumPy path in float64 is it"
 
 
-def expected(case: Case, arrays: Sequence[Array], dtype: str) -> Values:
-    """What the op should give; floating dtypes are computed in float64."""
+def expected(case: Case, arrays: Sequence[Array], dtype: str, compute: str = "float64") -> Values:
+    """What the op should give; floating dtypes are computed in float64, or as `compute` says."""
     if DTYPES[dtype].floating:
-        exact = [x.astype(np.float64) if is_floating(x) else x for x in arrays]
+        exact = [x.astype(compute) if is_floating(x) else x for x in arrays]
         found = _values(case, exact)
-        return replace(found, dtypes=[dtype if x == "float64" else x for x in found.dtypes])
+        return replace(found, dtypes=[dtype if x == compute else x for x in found.dtypes])
     torch = _torch_for(case)
     if torch is not None and not case.excuse("PyTorch on whole numbers"):
         with contextlib.suppress(
@@ -187,9 +187,17 @@ def _of_torch(torch: Any, case: Case, arrays: Sequence[Array]) -> Values:
 
 
 def assert_close(
-    given: Array, wanted: Array, what: str, rtol: float = 0.0, atol: float = 0.0
+    given: Array,
+    wanted: Array,
+    what: str,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    inputs: Sequence[Array] = (),
 ) -> None:
-    """Raise AssertionError that shows the worst element, unless all are equal or close."""
+    """Raise AssertionError that shows the worst element, unless all are equal or close.
+
+    Of `inputs` it shows what stands at that element, of those that are broadcast to the result.
+    """
     assert given.shape == wanted.shape, f"{what}: shape {given.shape}; expected {wanted.shape}"
     exact = not is_floating(given) or not (rtol or atol)
     with np.errstate(all="ignore"):
@@ -204,5 +212,14 @@ def assert_close(
     within = "" if exact else f" within {rtol:.2g} of it + {atol:.2g}"
     raise AssertionError(
         f"{what}: {int((~same).sum())} of {same.size} elements differ; "
-        f"given {given[worst]}{where}; expected {wanted[worst]}{within}"
+        f"given {given[worst]}{where}; expected {wanted[worst]}{within}{_at(worst, given, inputs)}"
     )
+
+
+def _at(place: tuple[Any, ...], given: Array, inputs: Sequence[Array]) -> str:
+    """What the inputs have at an element of a result, in words."""
+    found = []
+    for i, array in enumerate(inputs):
+        with contextlib.suppress(ValueError):  # another shape: a matrix, or what is reduced
+            found.append(f"input {i} is {np.broadcast_to(array, given.shape)[place]!s}")
+    return f"; there {', '.join(found)}" if found else ""

@@ -8,16 +8,21 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import click
+from netcl_market.advisories import as_json as advisories_json
+from netcl_market.advisories import read_withdrawals
+from netcl_market.owners import read_owners
+from netcl_market.signing import SUFFIX
 from netcl_plugin_kit.packages.metadata import clean
 from netcl_plugin_kit.packages.wheel import Wheel, insist_on_manifests, read_wheel
 from rich.console import Console
 from rich.progress import track
 
-from netcl_core.errors import PluginError, message
+from netcl_core.errors import PluginError, RecordError, message
+from netcl_plugin_tools.catalogue.admission import Admission
 from netcl_plugin_tools.catalogue.badges import badges
 from netcl_plugin_tools.catalogue.evidence import load
 from netcl_plugin_tools.catalogue.feed import feed
@@ -28,9 +33,20 @@ from netcl_plugin_tools.catalogue.rendering import ASSETS, asset
 from netcl_plugin_tools.catalogue.simple import index, snapshot
 
 _Item = TypeVar("_Item")
+#: What is withdrawn, in the folder of the wheels.
+WITHDRAWALS: Final = "withdrawals.toml"
 
 
-def run(wheels: Path, out: Path, records: Path | None, url: str, title: str, as_json: bool) -> int:
+def run(
+    wheels: Path,
+    out: Path,
+    records: Path | None,
+    url: str,
+    title: str,
+    as_json: bool,
+    owners: Path | None = None,
+    others: Sequence[str] = (),
+) -> int:
     """Build a catalogue and print what became of it; 1 if a file was refused."""
     if url and urlsplit(url).scheme not in {"http", "https"}:
         raise click.UsageError(message("--url", repr(url), "an address that begins with http"))
@@ -38,8 +54,11 @@ def run(wheels: Path, out: Path, records: Path | None, url: str, title: str, as_
     paths = sorted(wheels.rglob("*.whl"), key=lambda path: (path.name, path))
     if not paths:
         raise click.UsageError(message("--wheels", f"{wheels} holds no wheel", "files *.whl"))
-    found, refused = _read(paths, wheels)
-    market = assemble(title, found, refused, load(records))
+    door = Admission(None if owners is None else read_owners(owners), others)
+    withdrawn = read_withdrawals(wheels / WITHDRAWALS)
+    found, refused = _read(paths, wheels, door)
+    evidence = load(records, door.owners)
+    market = assemble(title, found, refused, evidence, withdrawn, door.signers)
     market.address = f"{url.rstrip('/')}/" if url else ""
     with replacing(out) as folder:
         written = chain(pages(market), badges(market), index(market))
@@ -48,16 +67,25 @@ def run(wheels: Path, out: Path, records: Path | None, url: str, title: str, as_
         for name in ASSETS:
             write(folder, f"assets/{name}", asset(name))
         write(folder, "catalogue.json", snapshot(market))
+        write(folder, "advisories.json", advisories_json(withdrawn))
         write(folder, "feed.xml", feed(market))
+        held_back = {each.name for each in market.plugins if each.quarantined}
         for wheel in found:
+            if wheel.name in held_back:
+                continue
             write(folder, f"wheels/{wheel.file}.metadata", wheel.raw_metadata)
             shutil.copyfile(wheel.path, folder / "wheels" / wheel.file)
+            if wheel.file in door.signers:
+                envelope = wheel.path.with_name(wheel.file + SUFFIX)
+                shutil.copyfile(envelope, folder / "wheels" / envelope.name)
     report = _report(market, out)
     print(json.dumps(report, indent=2, ensure_ascii=False) if as_json else _text(report))
     return 1 if market.problems else 0
 
 
-def _read(paths: Sequence[Path], top: Path) -> tuple[list[Wheel], list[tuple[str, str]]]:
+def _read(
+    paths: Sequence[Path], top: Path, door: Admission
+) -> tuple[list[Wheel], list[tuple[str, str]]]:
     """The wheels that can be read, and (file, reason) of those that cannot."""
     found: dict[str, Wheel] = {}
     refused = []
@@ -66,7 +94,8 @@ def _read(paths: Sequence[Path], top: Path) -> tuple[list[Wheel], list[tuple[str
         try:
             wheel = read_wheel(path)
             insist_on_manifests(wheel)
-        except PluginError as error:
+            door.admit(wheel)
+        except (PluginError, RecordError) as error:
             refused.append((name, clean(str(error))))
             continue
         first = found.setdefault(wheel.file, wheel)

@@ -9,10 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
 
+from netcl_market.owners import Owners
+from netcl_market.signing import SUFFIX
 from netcl_plugin_kit.packages.metadata import clean
 from netcl_plugin_kit.testing.records import CheckRecord, from_json
 
 from netcl_core.errors import RecordError, message
+from netcl_plugin_tools.market.statements import record_in
 from netcl_plugin_tools.matrix.records import CellRecord, read_cell
 
 
@@ -31,15 +34,29 @@ class Evidence:
         return [*self.checks, *self.cells]
 
 
-def load(folder: Path | None) -> Evidence:
-    """Read every JSON file below a folder; none without a folder."""
+def load(folder: Path | None, owners: Owners | None = None) -> Evidence:
+    """Read every JSON file below a folder; none without a folder.
+
+    With an owners file only what a checker has signed counts.
+    """
     found = Evidence()
     for path in sorted(folder.rglob("*.json")) if folder else ():
+        signed = path.name.endswith(SUFFIX)
         try:
-            _take(_json(path), found)
+            if owners is not None and signed:
+                found.checks.append(_signed(path, owners))
+            elif owners is not None and not path.with_name(path.name + SUFFIX).exists():
+                given = "no checker has signed it, so it proves nothing"
+                raise RecordError(message("record", given, f"{path.name}{SUFFIX} beside it"))
+            elif owners is None and not signed:
+                _take(_json(path), found)
         except RecordError as error:
             found.refused.append((path.relative_to(folder or path).as_posix(), clean(str(error))))
     return found
+
+
+def _signed(path: Path, owners: Owners) -> CheckRecord:
+    return from_json(_cleaned(record_in(path.read_bytes(), owners).as_json()))
 
 
 def when(date: str) -> datetime:

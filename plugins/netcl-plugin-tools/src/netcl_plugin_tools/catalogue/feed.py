@@ -11,6 +11,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from netcl_market.advisories import Advisory
+
 from netcl_plugin_tools.catalogue.evidence import when
 from netcl_plugin_tools.catalogue.model import Market, Project, Release
 from netcl_plugin_tools.catalogue.rendering import render
@@ -23,6 +25,7 @@ _FIRST = datetime(1980, 1, 1, tzinfo=UTC)  # of a zip file
 def feed(market: Market) -> str:
     """The text of `feed.xml`."""
     entries = [_entry(plugin, release) for plugin in market.plugins for release in plugin.releases]
+    entries += [_warning(plugin, each) for plugin in market.plugins for each in plugin.advisories]
     entries.sort(key=lambda one: (one["updated"], one["title"]), reverse=True)
     updated = entries[0]["updated"] if entries else _written(_FIRST)
     name = _name(market.address or market.title)
@@ -38,6 +41,20 @@ def _entry(plugin: Project, release: Release) -> dict[str, Any]:
         "summary": plugin.summary,
         "authors": release.wheel.metadata.authors or plugin.name,
         "verdict": release.findings.verdict,
+    }
+
+
+def _warning(plugin: Project, row: Advisory) -> dict[str, Any]:
+    """A withdrawal or an advisory."""
+    day = datetime.fromisoformat(row.date).replace(tzinfo=UTC)
+    return {
+        "id": _name(plugin.name, row.kind, row.versions, row.date, row.text),
+        "title": f"{plugin.name} {row.versions or 'of every version'}: {row.kind}",
+        "updated": _written(day),
+        "href": f"plugins/{plugin.name}.html",
+        "summary": str(row),
+        "authors": plugin.latest.wheel.metadata.authors or plugin.name,
+        "verdict": "",
     }
 
 

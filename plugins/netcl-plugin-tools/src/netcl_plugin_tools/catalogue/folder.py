@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +10,12 @@ from typing import Final
 from click import UsageError
 
 from netcl_core.errors import NetclError, message
+from netcl_core.inspect.data import Scratch
 
 MARKER: Final = ".netcl-catalogue"
 _OWN: Final = {
     MARKER, "index.html", "reading.html", "findings.html", "catalogue.json", "feed.xml",
-    "assets", "badges", "plugins", "simple", "wheels",
+    "advisories.json", "assets", "badges", "plugins", "simple", "wheels",
 }  # fmt: skip
 
 
@@ -44,7 +43,8 @@ def check_target(out: Path, inputs: list[Path]) -> None:
 def replacing(out: Path) -> Iterator[Path]:
     """A new folder beside `out` that takes its place at the end.
 
-    After an error `out` is as before. Raises FolderError where nothing can be written.
+    After an error `out` is as before; what a killed build left beside it is removed. Raises
+    FolderError where nothing can be written.
     """
     try:
         with _replacing(out.absolute()) as folder:
@@ -58,8 +58,8 @@ def replacing(out: Path) -> Iterator[Path]:
 @contextmanager
 def _replacing(out: Path) -> Iterator[Path]:
     out.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
+    with Scratch("catalogue", out.parent) as scratch:
+        work = Path(scratch)
         new = work / "new"
         new.mkdir()  # with the permissions of everyone's folders; mkdtemp's own are private
         (new / MARKER).write_text("netcl catalogue build wrote this folder and replaces it.\n")
@@ -73,8 +73,6 @@ def _replacing(out: Path) -> Iterator[Path]:
             if old.exists() and not out.exists():
                 old.replace(out)
             raise
-    finally:
-        shutil.rmtree(work)
 
 
 def write(folder: Path, path: str, content: str | bytes) -> None:

@@ -6,9 +6,10 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, final
 
+from netcl_market.advisories import Advisory
 from netcl_market.manifests import Manifest, Provided, Requires
 from netcl_plugin_kit.packages.metadata import clean_line
 from netcl_plugin_kit.packages.wheel import Wheel
@@ -44,6 +45,12 @@ class Release:
     wheels: tuple[Wheel, ...]
     findings: Findings
     cells: tuple[CellRecord, ...]
+    advisories: tuple[Advisory, ...] = ()
+
+    @property
+    def yanked(self) -> str:
+        """Why it was yanked; empty if it was not."""
+        return next((each.text for each in self.advisories if each.kind == "yanked"), "")
 
     @property
     def wheel(self) -> Wheel:
@@ -77,12 +84,21 @@ class Project:
     name: str
     releases: tuple[Release, ...]
     ops: tuple[Op, ...]
+    advisories: tuple[Advisory, ...] = ()
 
     @property
     def latest(self) -> Release:
-        """The release that pip installs: the newest that is no pre-release, if there is one."""
-        stable = (each for each in self.releases if not each.version.is_prerelease)
-        return next(stable, self.releases[0])
+        """The release that pip installs: the newest that is neither yanked nor a pre-release.
+
+        If there is none, the newest that is not yanked, else the newest.
+        """
+        there = [each for each in self.releases if not each.yanked] or [*self.releases]
+        return next((each for each in there if not each.version.is_prerelease), there[0])
+
+    @property
+    def quarantined(self) -> str:
+        """Why the index offers no file of it; empty if it does."""
+        return next((each.text for each in self.advisories if each.kind == "quarantined"), "")
 
     @property
     def manifests(self) -> tuple[Manifest, ...]:
@@ -110,6 +126,7 @@ class Market:
         others: Distributions in the index that are no plugins.
         refused: (file, reason) of wheels; `evidence.refused` has the records'.
         unused: What a record is of that no wheel here is.
+        signers: The name of a wheel's file -> whose key signed it.
         address: Where the catalogue will be, with a slash at its end; empty if nobody said.
     """
 
@@ -120,6 +137,7 @@ class Market:
     refused: list[tuple[str, str]] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
     address: str = ""
+    signers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def problems(self) -> int:
@@ -145,7 +163,12 @@ class Market:
 
 
 def assemble(
-    title: str, wheels: Iterable[Wheel], refused: list[tuple[str, str]], evidence: Evidence
+    title: str,
+    wheels: Iterable[Wheel],
+    refused: list[tuple[str, str]],
+    evidence: Evidence,
+    withdrawn: Sequence[Advisory] = (),
+    signers: Mapping[str, str] | None = None,
 ) -> Market:
     """Group wheels by project and version, and give each release its records."""
     grouped: dict[str, dict[Version, list[Wheel]]] = defaultdict(lambda: defaultdict(list))
@@ -161,14 +184,16 @@ def assemble(
                 tuple(sorted(versions[version], key=lambda each: (not each.pure, each.file))),
                 merge(records.get((name, version), ())),
                 _newest(cells.get((name, version), ())),
+                tuple(each for each in withdrawn if each.hits(name, version)),
             )
             for version in sorted(versions, reverse=True)
         )
-        project = Project(name, releases, ())
-        projects.append(Project(name, releases, tuple(_ops(project.manifests))))
+        about = tuple(each for each in withdrawn if canonicalize_name(each.name) == name)
+        project = Project(name, releases, (), about)
+        projects.append(replace(project, ops=tuple(_ops(project.manifests))))
     plugins = [each for each in projects if each.manifests]
     others = [each for each in projects if not each.manifests]
-    return Market(title, plugins, others, evidence, refused, unused)
+    return Market(title, plugins, others, evidence, refused, unused, signers=signers or {})
 
 
 def _distributions(grouped: Mapping[str, Mapping[Version, Sequence[Wheel]]]) -> dict[str, str]:
@@ -201,7 +226,9 @@ def _filed(
         sha256 = wheel_of(one)
         if version is None:
             unused.add(f"{one.plugin} {one.version}: no wheel of it is here")
-        elif sha256 and all(wheel.sha256 != sha256 for wheel in grouped[name][version]):
+        elif not sha256:
+            unused.add(f"{one.plugin} {one.version}: the record does not say of which wheel it is")
+        elif all(wheel.sha256 != sha256 for wheel in grouped[name][version]):
             unused.add(
                 f"{one.plugin} {one.version}: the record is of another build ({sha256[:12]})"
             )

@@ -1,4 +1,6 @@
-"""The package index `simple/`: PEP 503 in HTML, PEP 691 in JSON, metadata as of PEP 658."""
+"""The package index `simple/`: PEP 503 in HTML, PEP 691 in JSON, metadata as of PEP 658, yanked
+files as of PEP 592, quarantine as of PEP 792.
+"""
 
 from __future__ import annotations
 
@@ -13,42 +15,54 @@ from netcl_plugin_kit.packages.wheel import Wheel
 from netcl_plugin_tools.catalogue.model import Market, Project, Release
 from netcl_plugin_tools.catalogue.rendering import render
 
-_META = {"api-version": "1.1"}
+_META = {"api-version": "1.4"}
 
 
 def index(market: Market) -> Iterator[tuple[str, str]]:
     """(path, text) of the index's files; the wheels and their metadata lie in `wheels/`."""
     projects = sorted([*market.plugins, *market.others], key=lambda each: each.name)
     links = [{"href": f"{each.name}/", "text": each.name, "data": {}} for each in projects]
-    yield "simple/index.html", render("simple.html.j2", title="Simple index", links=links)
+    yield (
+        "simple/index.html",
+        render("simple.html.j2", title="Simple index", links=links, quarantined=""),
+    )
     names = [{"name": each.name} for each in projects]
     yield "simple/index.json", _json({"meta": _META, "projects": names})
     for project in projects:
         wheels = _wheels(project)
-        links = [_link(wheel) for _, wheel in wheels]
-        page = render("simple.html.j2", title=f"Links for {project.name}", links=links)
+        links = [_link(release, wheel) for release, wheel in wheels]
+        page = render(
+            "simple.html.j2",
+            title=f"Links for {project.name}",
+            links=links,
+            quarantined=project.quarantined,
+        )
         yield f"simple/{project.name}/index.html", page
         yield f"simple/{project.name}/index.json", _json(_data(project, wheels))
 
 
 def _wheels(project: Project) -> list[tuple[Release, Wheel]]:
-    """The oldest version first, as indexes list them."""
+    """The oldest version first, as indexes list them; none of a project in quarantine."""
+    if project.quarantined:
+        return []
     return [(each, wheel) for each in reversed(project.releases) for wheel in each.wheels]
 
 
-def _link(wheel: Wheel) -> dict[str, Any]:
+def _link(release: Release, wheel: Wheel) -> dict[str, Any]:
     data = {
         "core-metadata": f"sha256={_metadata_digest(wheel)}",
         "dist-info-metadata": f"sha256={_metadata_digest(wheel)}",  # its name before PEP 714
     }
     if wheel.metadata.requires_python:
         data["requires-python"] = wheel.metadata.requires_python
+    if release.yanked:
+        data["yanked"] = release.yanked
     return {"href": f"{_url(wheel)}#sha256={wheel.sha256}", "text": wheel.file, "data": data}
 
 
 def _data(project: Project, wheels: list[tuple[Release, Wheel]]) -> dict[str, Any]:
     files = []
-    for _, wheel in wheels:
+    for release, wheel in wheels:
         one: dict[str, Any] = {
             "filename": wheel.file,
             "url": _url(wheel),
@@ -58,9 +72,15 @@ def _data(project: Project, wheels: list[tuple[Release, Wheel]]) -> dict[str, An
         }
         if wheel.metadata.requires_python:
             one["requires-python"] = wheel.metadata.requires_python
+        if release.yanked:
+            one["yanked"] = release.yanked
         files.append(one)
+    status: dict[str, Any] = {"status": "quarantined" if project.quarantined else "active"}
+    if project.quarantined:
+        status["reason"] = project.quarantined
     versions = [str(each.version) for each in reversed(project.releases)]
-    return {"meta": _META, "name": project.name, "versions": versions, "files": files}
+    found = {"meta": _META, "name": project.name, "project-status": status}
+    return {**found, "versions": versions, "files": files}
 
 
 def _url(wheel: Wheel) -> str:

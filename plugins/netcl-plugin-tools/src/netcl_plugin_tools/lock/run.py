@@ -16,23 +16,30 @@ from typing import Any
 from netcl_market import lock as locks
 from netcl_market import lock_check
 from netcl_market.installed import core
-from netcl_market.lock import DevicePart, Lock
+from netcl_market.lock import DevicePart, Lock, Pin
 from netcl_plugin_kit.writing import write_text
 from rich.console import Console
 from rich.progress import Progress as Bar
 
 import netcl_core as nc
 from netcl_plugin_tools.lock.devices import part_of
-from netcl_plugin_tools.lock.pins import pin, plugins
+from netcl_plugin_tools.lock.pins import pin, plugins, with_keys
 from netcl_plugin_tools.lock.text import text_of
 
 
 def run(
-    check: bool, out: str | None, devices: Sequence[str], as_json: bool, strict: bool | None = None
+    check: bool,
+    out: str | None,
+    devices: Sequence[str],
+    as_json: bool,
+    strict: bool | None = None,
+    owners: Path | None = None,
+    signatures: Path | None = None,
 ) -> int:
     """Write the lock file or, with `check`, compare it; returns the exit code.
 
-    `strict`: what the file says of that; None: as before.
+    `strict`: what the file says of that; None: as before. `owners` and `signatures`: see
+    `pins.with_keys`.
     """
     path = lock_check.place(out)
     if check:
@@ -45,7 +52,8 @@ def run(
         now = gather([nc.get_device(each) for each in devices] or _devices())
     if strict is None:
         strict = before is not None and before.strict
-    return _write(path, before, replace(now, strict=strict), as_json)
+    pins = with_keys(now.plugins, before.plugins if before else {}, owners, signatures)
+    return _write(path, before, replace(now, strict=strict, plugins=pins), as_json)
 
 
 def gather(devices: Sequence[nc.Device]) -> Lock:
@@ -75,7 +83,7 @@ def _write(path: Path, before: Lock | None, now: Lock, as_json: bool) -> int:
         if before is None
         else {key: part for key, part in before.devices.items() if key not in now.devices}
     )
-    if before is not None and (before.core, before.plugins) == (now.core, now.plugins):
+    if before is not None and (before.core, _unsigned(before)) == (now.core, _unsigned(now)):
         kept = others
     dropped = sorted(others.keys() - kept.keys())
     text = text_of(replace(now, devices={**kept, **now.devices}))
@@ -90,6 +98,10 @@ def _write(path: Path, before: Lock | None, now: Lock, as_json: bool) -> int:
     for device in dropped:
         print(f"note: {device}: dropped, since what was locked there is no longer installed")
     return 0
+
+
+def _unsigned(lock: Lock) -> dict[str, Pin]:
+    return {name: replace(each, key="") for name, each in lock.plugins.items()}
 
 
 def _print_json(data: Any) -> None:

@@ -59,6 +59,8 @@ def _pin(pin: Pin) -> dict[str, Any]:
         made["editable"] = True
     if pin.data:
         made["data"] = True
+    if pin.key:
+        made["key"] = pin.key
     return made
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
 
+from netcl_market import child_processes
+
 #: What must not reach a cell from the caller's environment.
 _FOREIGN: Final = ("PYTHON", "NETCL_", "OCL_ICD_", "OPENCL_VENDOR_PATH", "VIRTUAL_ENV", "POCL_",
                    "UV_", "__PYVENV_LAUNCHER__")  # fmt: skip
@@ -78,24 +80,26 @@ class Processes:
         cwd: Path,
         variables: Mapping[str, str],
         timeout: float | None = None,
+        **places: Any,
     ) -> Ended:
         """Run a command to its end; raises StoppedError if `stop` came in between.
 
-        One that cannot be started ends with 127, as in a shell.
+        One that cannot be started ends with 127, as in a shell. `places` says what it may touch,
+        as for `netcl_market.child_processes.start`.
         """
         try:
-            child = self._start([str(part) for part in command], cwd, variables)
+            child = self._start(command, cwd, variables, places)
         except OSError as error:
             return Ended(_NO_START, "", str(error))
         try:
             stdout, stderr = child.communicate(timeout=timeout)
-            code: int | None = child.returncode
+            code: int | None = child_processes.code_of(child)
         except subprocess.TimeoutExpired:
-            _kill(child)
+            child_processes.end(child)
             stdout, stderr = child.communicate()
             code = None
         except BaseException:  # an interrupt does not reach the child, so it is passed on
-            _kill(child)
+            child_processes.end(child)
             raise
         finally:
             with self._lock:
@@ -105,22 +109,25 @@ class Processes:
         return Ended(code, stdout, stderr)
 
     def _start(
-        self, command: list[str], cwd: Path, variables: Mapping[str, str]
+        self,
+        command: Sequence[Any],
+        cwd: Path,
+        variables: Mapping[str, str],
+        places: Mapping[str, Any],
     ) -> subprocess.Popen[str]:
         with self._lock:
             if self.stopped:
                 raise StoppedError
-            child = subprocess.Popen(
+            child = child_processes.start(
                 command,
                 cwd=cwd,
-                env=dict(variables),
-                stdin=subprocess.DEVNULL,
+                variables=variables,
+                **places,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
                 encoding="utf-8",
                 errors="replace",
-                start_new_session=True,
             )
             self._running.add(child)
             return child
@@ -130,15 +137,4 @@ class Processes:
         with self._lock:
             self.stopped = True
             for child in self._running:
-                _kill(child)
-
-
-def _kill(child: subprocess.Popen[str]) -> None:
-    """End a child and what it started; it may have ended by itself."""
-    try:
-        if os.name == "posix":
-            os.killpg(child.pid, signal.SIGKILL)
-        else:
-            child.kill()
-    except ProcessLookupError:
-        return
+                child_processes.end(child)

@@ -112,8 +112,14 @@ class Runner:
     def _netcl(self, task: Task, made: Made, work: Path, command: Sequence[str]) -> Ended:
         alone = variables_for(task.presence.vendors, work / "cache")
         program = made.program("netcl")
+        python = Path(made.program("python").resolve()).parent.parent
         return self.processes.run(
-            [program, *command], work, {**clean_variables(), **alone}, self.timeout
+            [program, *command],
+            work,
+            {**clean_variables(), **alone},
+            self.timeout,
+            readable=[self.environments.folder.parent, python, task.presence.vendors],
+            writable=[work],
         )
 
 

@@ -143,7 +143,7 @@ def devices_here(processes: Processes, work: Path) -> Ask:
     def ask(vendors: Path) -> Mapping[str, Any]:
         command = [sys.executable, "-m", "netcl_core.cli.start", "devices", "--json"]
         variables = {**clean_variables(), **variables_for(vendors, work)}
-        ended = processes.run(command, work, variables, _SECONDS)
+        ended = processes.run(command, work, variables, _SECONDS, shut_in=False)
         if ended.code != 0:
             return {"problem": f"netcl devices {ended.how}\n{ended.tail}"}
         found: Mapping[str, Any] = json.loads(ended.stdout)

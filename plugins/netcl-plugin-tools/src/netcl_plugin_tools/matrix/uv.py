@@ -60,7 +60,9 @@ class Uv:
         if not (index and self.download):
             command += ["--offline"]
         self.cache.mkdir(parents=True, exist_ok=True)
-        return self.processes.run([*command, *words], self.cache.parent, _variables())
+        return self.processes.run(
+            [*command, *words], self.cache.parent, _variables(), shut_in=False
+        )
 
     @property
     def sources(self) -> list[Any]:

@@ -58,7 +58,7 @@ def choose_measured(
     found = measured(op, shapes, attrs, dtype, device)
     if not as_json:
         print_measured(found)
-        print()
+        print(f"\nmeasured with: {'; '.join(str(call) for call, _ in found.calls)}")
     order, part = fastest_order(found)
     if not order:
         print_json({**data_of(found), "choice": None}) if as_json else print("nothing computes it")

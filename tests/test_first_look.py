@@ -1,0 +1,112 @@
+"""Drivers that abort or hang end no program and no doctor; a forked child is told what it lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import netcl_core as nc
+from netcl_core.hardware import trial
+
+HOSTILE = {
+    "aborts as it is loaded": "__attribute__((constructor)) void f(void) { abort(); }",
+    "ends as it is loaded": "__attribute__((constructor)) void f(void) { _exit(7); }",
+    "sleeps as it is asked": "void *clGetExtensionFunctionAddress() { for (;;) sleep(9); }",
+    "crashes as it is asked": "void *clGetExtensionFunctionAddress() { return *(void **)8; }",
+}  # fmt: skip
+ASK = "import netcl_core as nc; print([each.id for each in nc.devices()])"
+
+
+@pytest.fixture(params=HOSTILE)
+def hostile(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder of .icd files: this machine's runtimes, and one that is hostile."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    source, library = tmp_path / "hostile.c", tmp_path / "libhostile.so"
+    source.write_text(f"#include <stdlib.h>\n#include <unistd.h>\n{HOSTILE[request.param]}\n")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source], check=True)
+    vendors = tmp_path / "vendors"
+    vendors.mkdir()
+    (vendors / "a.icd").write_text(str(library))
+    return vendors
+
+
+def test_a_hostile_driver_ends_nothing(hostile: Path) -> None:
+    variables = {**os.environ, "OCL_ICD_VENDORS": str(hostile)}
+    variables["NETCL_CACHE_DIR"] = str(hostile / "cache")
+    code = f"from netcl_core.hardware import trial; trial._SECONDS = 3.0\n{ASK}"
+    for _ in range(2):  # the second time by what was noted
+        done = _run(["-c", code], variables)
+        assert done.returncode == 0 and "'numpy'" in done.stdout, done.stderr
+    done = _run(["-m", "netcl_core.cli.start", "doctor", "--json"], variables)
+    (row,) = [each for each in json.loads(done.stdout)["runtimes"] if "hostile" in each["library"]]
+    assert not row["accepted"] and row["reason"].startswith(trial.ENDED)
+    assert done.returncode == 1 and "libhostile" in done.stdout
+
+
+def test_what_was_noted_is_believed_only_of_the_same_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NETCL_CACHE_DIR", str(tmp_path / "cache"))
+    library = tmp_path / "libx.so"
+    library.write_bytes(b"")
+    found = [trial.Runtime("x", str(library), "system", None, True, "listed")]
+    said = ["", trial.ENDED]
+    monkeypatch.setattr(trial, "_end", lambda libraries: said[0])
+    assert trial.tried(found) == found
+    monkeypatch.setattr(trial, "_end", lambda libraries: said[1])
+    assert trial.tried(found) == found
+    library.write_bytes(b"changed")
+    assert not trial.tried(found)[0].accepted
+    for note in (tmp_path / "cache" / "icd").glob("tried-*"):
+        note.write_text('{"x": 1}')
+    assert not trial.tried(found)[0].accepted  # what is no note is no verdict
+
+
+def _run(words: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+FORKED = """
+import os, threading
+import numpy as np
+import netcl_core as nc, netcl_core.autograd as ag
+device = nc.get_device("opencl")
+x = nc.tensor(np.ones((9, 9), "float32"), device=device)
+(ag.relu(x) * 2).numpy()
+child = os.fork()
+if not child:
+    def value(where):
+        with nc.use_device(where):
+            return (ag.relu(nc.tensor([2.0])) * 2).item()
+    said = [value("numpy")]
+    for act in (lambda: value(device), lambda: x.numpy()):
+        try:
+            said.append(act())
+        except nc.errors.DeviceError as error:
+            said.append("spawn" in str(error))
+    os._exit(0 if said == [4.0, True, True] else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.skipif(len(nc.devices()) < 2, reason="no OpenCL device")
+def test_a_forked_child_of_a_process_with_opencl_is_told() -> None:
+    """NumPy's path goes on; the device raises instead of hanging, and so do its tensors."""
+    done = _run(["-W", "ignore", "-c", FORKED], dict(os.environ))
+    assert done.returncode == 0, done.stderr
