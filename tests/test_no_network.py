@@ -48,6 +48,12 @@ COMMANDS: dict[str, list[tuple[str, int]]] = {
     "plugins enable": [("losses", 0)],
     "plugins prefer": [("relu elementwise", 0), ("relu --forget", 0)],
     "catalogue build": [("--wheels wheels --records records --out site", 0)],
+    "market key": [("key.pem", 0)],
+    "market sign": [("nowhere.whl --key key.pem", 2)],
+    "market verify": [("nowhere.whl --owners key.pem", 2)],
+    "market submit": [("nowhere.whl --market wheels --key key.pem", 2)],
+    "market publish": [("nowhere", 2)],
+    "market serve": [("nowhere", 2)],  # whoever serves is asked by others
     "matrix run": [
         ("--cores empty --plugins empty --records more --runtime numpy", 3),
         ("--cores cores --plugins wheels --records more --runtime intel", 3),  # it is not to be had
@@ -86,7 +92,7 @@ def watch(event, args):
         words = [os.fsdecode(word) for word in args[1]] if not isinstance(args[1], str) else []
         if "pip" in words and {{"install", "download"}} & {{*words}} and "--no-index" not in words:
             tell(" ".join(words))
-        if words and os.path.basename(words[0]) == "uv" and "--offline" not in words:
+        if "uv" in map(os.path.basename, words) and "--offline" not in words:
             tell(" ".join(words))
 sys.addaudithook(watch)
 """
