@@ -73,9 +73,7 @@ NORMS: Sequence[Case] = [
     Case("pairwise_distance", (X, X), "pairwise_distance", shapes=PAIRS, skip=CONVERTED),
     Case("cdist", (X, X), "cdist", shapes=[[(4, 3), (5, 3)], [(2, 1, 3), (7, 3)], [(0, 3), (2, 3)]],
          skip=CONVERTED),
-    of("cumprod", 0, shapes=[[(5,)], [(4, 3)], [(0, 3)], [(9, 2)]]),
-    of("cumprod", -1, named={"dtype": "float32"}, dtypes=("float32", "uint8", "int64", "bool"),
-       torch=lambda t, x: t.cumprod(x, -1, dtype=t.float32), shapes=[[(3, 4)]]),
+    of("cumprod", 0, dtypes=ALL, shapes=[[(5,)], [(4, 3)], [(0, 3)], [(9, 2)]]),
     *(Case(op, (X,), lambda t, x, op=op, args=args: getattr(t, op)(x, *args).values,
            call=lambda x, op=op, args=args: getattr(ag, op)(x, *args).values, dtypes=ALL,
            note=note, shapes=[[(4, 3, 5)], [(1, 7)]])
