@@ -104,19 +104,18 @@ def _wrapped(made: Any, given: Sequence[Any], dtypes: Any) -> Any:
     """PyTorch's tensors of a row's results, which share nothing with what was given."""
     if isinstance(made, (tuple, list)):
         several = dtypes if dtypes is not None else [None] * len(made)
-        return tuple(
-            [
-                None if x is None else _wrapped(x, given, d)
-                for x, d in zip(made, several, strict=False)
-            ]
-        )
-    if not isinstance(made, (nc.Tensor, ag.Node)):
+        pairs = zip(made, several, strict=False)
+        return tuple([None if x is None else _wrapped(x, given, d) for x, d in pairs])
+    if not isinstance(made, nc.Tensor):
         return made
     raw = made.value
     if dtypes is not None and raw.dtype != dtypes:
-        raw = raw.astype(dtypes).value
-    elif raw.is_alias or any(raw is x for x in given):
-        raw = raw.duplicate()
+        return wrap(raw.astype(dtypes))
+    if raw.is_alias:
+        return wrap(raw.duplicate())
+    for each in given:
+        if each is raw:
+            return wrap(raw.duplicate())
     return wrap(raw)
 
 
@@ -124,11 +123,22 @@ def _by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     expected: dict[Any, Any] = {}
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        key = tuple([_kind(x) for x in args]), *[_kind(x) for x in kwargs.values()]
+        given: list[Any] = []
+        kinds: list[Any] = []
+        for x in args:  # written out: every op passes here
+            if type(x) is NetclTensor:
+                raw = x.raw
+                given.append(raw)
+                kinds.append(raw.dtype if raw.shape else (raw.dtype,))
+            else:
+                given.append(raw_of(x))
+                kinds.append(_kind(x))
+        if kwargs:
+            kinds += [_kind(x) for x in kwargs.values()]
+        key = tuple(kinds)
         dtypes = expected.get(key, _kind)
         if dtypes is _kind:
             dtypes = expected[key] = _result_dtypes(func, args, kwargs)
-        given = [raw_of(x) for x in args]
         try:
             with _GRAD_OFF:
                 if kwargs:
