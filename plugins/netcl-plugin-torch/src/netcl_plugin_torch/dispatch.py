@@ -104,19 +104,18 @@ def _wrapped(made: Any, given: Sequence[Any], dtypes: Any) -> Any:
     """PyTorch's tensors of a row's results, which share nothing with what was given."""
     if isinstance(made, (tuple, list)):
         several = dtypes if dtypes is not None else [None] * len(made)
-        return tuple(
-            [
-                None if x is None else _wrapped(x, given, d)
-                for x, d in zip(made, several, strict=False)
-            ]
-        )
-    if not isinstance(made, (nc.Tensor, ag.Node)):
+        pairs = zip(made, several, strict=False)
+        return tuple([None if x is None else _wrapped(x, given, d) for x, d in pairs])
+    if not isinstance(made, nc.Tensor):
         return made
     raw = made.value
     if dtypes is not None and raw.dtype != dtypes:
-        raw = raw.astype(dtypes).value
-    elif raw.is_alias or any(raw is x for x in given):
-        raw = raw.duplicate()
+        return wrap(raw.astype(dtypes))
+    if raw.is_alias:
+        return wrap(raw.duplicate())
+    for each in given:
+        if each is raw:
+            return wrap(raw.duplicate())
     return wrap(raw)
 
 
@@ -124,11 +123,22 @@ def _by_row(func: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     expected: dict[Any, Any] = {}
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        key = tuple([_kind(x) for x in args]), *[_kind(x) for x in kwargs.values()]
+        given: list[Any] = []
+        kinds: list[Any] = []
+        for x in args:  # written out: every op passes here
+            if type(x) is NetclTensor:
+                raw = x.raw
+                given.append(raw)
+                kinds.append(raw.dtype if raw.shape else (raw.dtype,))
+            else:
+                given.append(raw_of(x))
+                kinds.append(_kind(x))
+        if kwargs:
+            kinds += [_kind(x) for x in kwargs.values()]
+        key = tuple(kinds)
         dtypes = expected.get(key, _kind)
         if dtypes is _kind:
             dtypes = expected[key] = _result_dtypes(func, args, kwargs)
-        given = [raw_of(x) for x in args]
         try:
             with _GRAD_OFF:
                 if kwargs:
@@ -194,7 +204,7 @@ def resolve(func: Any) -> Callable[..., Any]:
         return partial(_made_of, func, composite)
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
         return func.decompose  # type: ignore[no-any-return]
-    decomposition = _decompositions().get(func)
+    decomposition = decompositions().get(func)
     return (
         partial(by_host, func) if decomposition is None else partial(_made_of, func, decomposition)
     )
@@ -203,7 +213,8 @@ def resolve(func: Any) -> Callable[..., Any]:
 OPS.resolve = resolve
 
 
-def _decompositions() -> Any:
+def decompositions() -> Any:
+    """PyTorch's Python code by op."""
     from torch._decomp import decomposition_table  # which takes a second to import
 
     return decomposition_table
@@ -243,7 +254,7 @@ def _is_made_without_writing(func: Any) -> bool:
         return True
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
         return False
-    return func in _decompositions()
+    return func in decompositions()
 
 
 def _plain(func: Any, schema: Any, places: Sequence[int]) -> Any:
@@ -307,16 +318,9 @@ def _into(plain: Any, names: Sequence[str], *args: Any, **kwargs: Any) -> Any:
             if target.numel():
                 text = f"An output with one or more elements was resized to {list(new.shape)}"
                 warnings.warn(f"{text}: pass one of that size, or an empty one", stacklevel=2)
-            resize(target, new.shape)
+            target.resize_(new.shape)
         _written(target, new.raw) if type(target) is NetclTensor else target.copy_(new)
     return targets[0] if len(targets) == 1 else tuple(targets)
-
-
-def resize(x: Any, size: Sequence[int]) -> Any:
-    """Give a tensor another size; elements that the old memory has stay."""
-    from netcl_plugin_torch.views import resize_  # which enters rows, and needs this module
-
-    return resize_(x, size)
 
 
 # -- the host ---------------------------------------------------------------------------------
@@ -343,7 +347,7 @@ def _by_host_instead(func: Any, args: Any, kwargs: Any, error: BaseException | N
     _count(func, error)
     for x, copy in written:
         if copy.shape != x.shape:
-            resize(x, copy.shape)
+            x.resize_(copy.shape)
         write(x, to_device(copy.contiguous()).raw)
     return made
 

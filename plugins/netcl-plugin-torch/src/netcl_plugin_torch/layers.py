@@ -10,7 +10,7 @@ import torch
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_plugin_torch.dispatch import Unfit, direct, overload, raw_of, row
+from netcl_plugin_torch.dispatch import Unfit, decompositions, direct, overload, raw_of, row
 from netcl_plugin_torch.elements import gradients
 from netcl_plugin_torch.tensor import wrap, wrap_later
 
@@ -208,9 +208,7 @@ def native_group_norm_backward(grad: Any, x: Any, mean: Any, rstd: Any, weight: 
 
 def by_decomposition(name: str) -> Callable[..., Any]:
     """PyTorch's Python code for an op."""
-    from torch._decomp import decomposition_table  # which takes a second to import
-
-    return decomposition_table[overload(name)]
+    return decompositions()[overload(name)]
 
 
 def _batch_norm(

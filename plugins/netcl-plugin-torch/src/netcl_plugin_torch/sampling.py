@@ -10,7 +10,7 @@ import torch
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_plugin_torch.dispatch import direct, overload, resize
+from netcl_plugin_torch.dispatch import direct, overload
 from netcl_plugin_torch.tensor import NetclTensor, to_device, wrap, write
 from netcl_plugin_torch.views import overwrite
 
@@ -147,7 +147,7 @@ def multinomial(x: Any, count: int, replacement: bool = False, *, generator: Any
 @direct("randperm.generator_out", "randperm.out")
 def randperm(n: int, *, generator: Any = None, out: Any) -> Any:
     if tuple(out.shape) != (n,):
-        resize(out, (n,))
+        out.resize_(n)
     if generator is not None:
         made = to_device(torch.randperm(n, generator=generator)).raw
     else:

@@ -106,6 +106,88 @@ def view_(x: Any, size: Any, stride: Any = None) -> Any:
     return view(x, shape, geometry.strides, geometry.offset)
 
 
+def _axis(x: Any, dim: int, more: int = 0) -> int:
+    """A dimension from the front; raises IndexError as PyTorch does."""
+    ndim = x.dim() + more
+    most = max(ndim, 1)
+    if not -most <= dim < most:
+        text = f"Dimension out of range (expected to be in range of [{-most}, {most - 1}], but got"
+        raise IndexError(f"{text} {dim})")
+    return dim + most if dim < 0 else dim
+
+
+@direct("transpose.int")
+def transpose(x: Any, dim0: int, dim1: int) -> Any:
+    i, j = _axis(x, dim0), _axis(x, dim1)
+    size, stride = list(x.shape), list(x.stride())
+    if size:
+        size[i], size[j], stride[i], stride[j] = size[j], size[i], stride[j], stride[i]
+    return view(x, size, stride, x.storage_offset())
+
+
+@direct("t")
+def t(x: Any) -> Any:
+    if x.dim() > 2:
+        text = "t() expects a tensor with <= 2 dimensions, but self is"
+        raise RuntimeError(f"{text} {x.dim()}D. Use .mT or permute")
+    return transpose(x, 0, 1) if x.dim() == 2 else alias(x)
+
+
+@direct("unsqueeze")
+def unsqueeze(x: Any, dim: int) -> Any:
+    i = _axis(x, dim, more=1)
+    size, stride = list(x.shape), list(x.stride())
+    step = size[i] * stride[i] if i < len(size) else 1
+    return view(x, [*size[:i], 1, *size[i:]], [*stride[:i], step, *stride[i:]], x.storage_offset())
+
+
+@direct("select.int")
+def select(x: Any, dim: int, index: int) -> Any:
+    if not x.dim():
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    i = _axis(x, dim)
+    size, stride = list(x.shape), list(x.stride())
+    count, step = size.pop(i), stride.pop(i)
+    if not -count <= index < count:
+        text = f"select(): index {index} out of range for tensor of size {list(x.shape)}"
+        raise IndexError(f"{text} at dimension {i}")
+    place = index + count if index < 0 else index
+    return view(x, size, stride, x.storage_offset() + place * step)
+
+
+@direct("slice.Tensor")
+def slice_(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    if not x.dim():
+        raise RuntimeError("slice() cannot be applied to a 0-dim tensor.")
+    if step <= 0:
+        raise RuntimeError("slice step must be positive")
+    i = _axis(x, dim)
+    size, stride = list(x.shape), list(x.stride())
+    first, last, _ = slice(start, end).indices(size[i])
+    count = size[i]
+    size[i] = max(0, -((first - last) // step))
+    offset = x.storage_offset() + (first if size[i] or first < count else count) * stride[i]
+    stride[i] *= step
+    return view(x, size, stride, offset)
+
+
+@direct("expand")
+def expand(x: Any, size: Sequence[int], implicit: bool = False) -> Any:
+    old, lead = list(x.shape), len(size) - x.dim()
+    steps = [0] * max(lead, 0) + list(x.stride())
+    made = []
+    for i, n in enumerate(size):
+        had = old[i - lead] if i >= lead >= 0 else 1
+        if lead < 0 or (n == -1 and i < lead) or (n != had and n != -1 and had != 1):
+            # PyTorch's own code says what is wrong
+            meta = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
+            return meta.expand(size)
+        made.append(had if n == -1 else n)
+        if made[-1] != had:
+            steps[i] = 0
+    return view(x, made, steps, x.storage_offset())
+
+
 def _full(x: Any, size: Sequence[int]) -> tuple[int, ...]:
     """A size with its -1 worked out."""
     count, known = x.numel(), math.prod(n for n in size if n != -1)
