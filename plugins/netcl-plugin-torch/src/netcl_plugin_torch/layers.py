@@ -56,7 +56,10 @@ def addmm(bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
 
 @row("addmv")
 def addmv(bias: Any, a: Any, b: Any, beta: Any = 1, alpha: Any = 1) -> Any:
-    made = ag.matmul(a, b) * alpha
+    made = vector_product(a, b)
+    if not nc.DTYPES[made.dtype].floating:  # which PyTorch multiplies by whole numbers
+        beta, alpha = int(beta), int(alpha)
+    made = made * alpha
     return made if beta == 0 else made + bias * beta
 
 
