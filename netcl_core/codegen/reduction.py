@@ -59,8 +59,8 @@ def reduction_kernels(
 def reduction_reads(layout: Geometry | None, axes: Sequence[int]) -> bool:
     """Whether the kernels read a view by its strides: its neighbours in memory are kept or lost.
 
-    >>> rows, columns = ag.Geometry((2, 3), (8, 1)), ag.Geometry((2, 3), (1, 8))
-    >>> [ag.reduction_reads(view, (1,)) for view in (rows, columns, None)]
+    >>> rows, thirds = ag.Geometry((2, 3), (8, 1)), ag.Geometry((2, 3), (9, 3))
+    >>> [ag.reduction_reads(view, (1,)) for view in (rows, thirds, None)]
     [True, False, False]
     """
     return layout is not None and merge(layout, tuple(axes)) is not None

@@ -15,8 +15,8 @@ from netcl_core.dtypes import DTYPES, dtype_name
 from netcl_core.errors import ArgumentError, message
 from netcl_core.hardware.device import Device, opencl_module
 from netcl_core.hardware.device_table import default_device, get_device
-from netcl_core.runtime.stream import stream_of
 from netcl_core.runtime.geometry import dense
+from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.storage import strided
 from netcl_core.tensors.tensor import Tensor
