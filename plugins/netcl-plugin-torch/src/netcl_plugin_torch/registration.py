@@ -1,11 +1,12 @@
 """Makes the device known to PyTorch: its name, its guard, and the kernels behind the tables.
 
-PyTorch does this whenever it is imported, so that little is loaded before a tensor is made.
+PyTorch may do this whenever it is imported, so that little is loaded before a tensor is made.
 """
 
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
@@ -33,6 +34,9 @@ def register() -> None:
     if name not in ("privateuseone", "netcl"):
         text = f"PyTorch has one place for a device of others, and {name!r} has taken it"
         raise ImportError(f"netcl_torch: {text}. Use another process")
+    if torch.cuda.is_available():
+        text = "PyTorch asks one accelerator for its streams: backward passes of CUDA do not run"
+        warnings.warn(f"netcl_torch: {text} in this process from now on", stacklevel=2)
     _setup_privateuseone_for_python_backend("netcl", device, device_guard=Guard())
     run: Any = raising(torch.autograd._engine_run_backward)  # type: ignore[attr-defined]
     torch.autograd._engine_run_backward = run  # type: ignore[attr-defined]

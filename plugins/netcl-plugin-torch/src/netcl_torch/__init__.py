@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 registration.register()
 
 
-def autoload() -> None:
-    """What PyTorch calls by its entry point `torch.backends` when it is imported."""
-
-
 def __getattr__(name: str) -> Any:
     if name not in ("op", "ops"):
         raise AttributeError(f"module 'netcl_torch' has no attribute {name!r}")
@@ -46,4 +42,4 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-__all__ = ["autoload", "op", "ops"]
+__all__ = ["op", "ops"]
