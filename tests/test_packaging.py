@@ -148,7 +148,7 @@ def test_its_tests_import_what_is_installed_with_it(folder: Path) -> None:
 
 def test_every_package_is_typed_and_checked() -> None:
     """`py.typed` promises annotations to those who import a package; mypy holds the promise."""
-    packages = [ROOT / "netcl_core", *(next(folder.glob("src/*")) for folder in PLUGINS)]
+    packages = [ROOT / "netcl_core", *(each for folder in PLUGINS for each in folder.glob("src/*"))]
     assert [each.name for each in packages if not (each / "py.typed").is_file()] == []
     checked = project(ROOT)["tool"]["mypy"]["packages"]
     wanted = ["harness", *(each.name for each in packages)]  # that of benchmarks/ is not shipped

@@ -154,6 +154,7 @@ ENQUEUING = {
     "netcl_core/runtime/opencl_stream.py": "the stream of a device",
     "netcl_core/runtime/opencl_replay.py": "that stream's commands, prepared to be done again",
     "netcl_core/hardware/probing.py": "tries a device before it has one",
+    "netcl_core/tensors/sharing.py": "maps memory for an array that others hold as they like",
     "plugins/netcl-plugin-kit/src/netcl_plugin_kit/testing/guards.py": (
         "marks what lies beside the buffers of a stream"
     ),
@@ -176,13 +177,17 @@ def test_streams_alone_enqueue() -> None:
 # -- nothing is patched --------------------------------------------------------------------
 
 #: Objects that hold what the program has set, as opposed to code.
-STATES = {"thread", "process", "registry", "functions"}
+STATES = {"thread", "process", "registry", "functions", "OPS", "ROWS", "FALLBACKS"}
 #: Where a function of another module is replaced, and why.
 PATCHES = {
     (
         "plugins/netcl-plugin-kit/src/netcl_plugin_kit/faults/simulated.py",
         "Operator.select",
     ): "in a process of its own, which tries each implementation",
+    (
+        "plugins/netcl-plugin-torch/src/netcl_plugin_torch/registration.py",
+        "device.prepare",
+    ): "loads the tables before the first tensor; the module is what PyTorch is given",
     **{
         (
             "plugins/netcl-plugin-amp/src/netcl_plugin_amp/master.py",

@@ -178,8 +178,8 @@ sibling-switched-off loading plugins/selection.py
 - return own in {"", plugin.name} and canonical(plugin.distribution) in named(distribution)
 + return canonical(plugin.distribution) in named(distribution)
 code-trusted-as-data loading plugins/selection.py
-- if trust == "all" or (trust == "data" and _without_code(plugin)):
-+ if trust == "all" or trust == "data":
+- if trust in ("all", "signed") or (trust == "data" and _without_code(plugin)):
++ if trust in ("all", "signed", "data"):
 seen-while-loading loading plugins/registry.py
 - if not promised or self.demand.peeked:
 + if not promised:
