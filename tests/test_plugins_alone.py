@@ -49,7 +49,7 @@ def test_a_plugin_beside_the_core(
         shutil.copy(ROOT / name, clean.work)
     command = [clean.python, "-sP", "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
     command += ["-m", "not packaging", *chosen]
-    support = {"PYTHONPATH": str(clean.work / "tests" / "support")}
+    support = {"PYTHONPATH": str(clean.work / "tests" / "support"), "NETCL_TORCH_TESTS": "1"}
     done = run(command, clean.work, **support, **clean.variables())
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     print(done.stdout.splitlines()[-1])
