@@ -52,6 +52,8 @@ def market(
             str(site),
             "--url",
             address,
+            "--other",
+            "netcl-core",
         ]
         result = CliRunner().invoke(netcl, words)
         assert result.exit_code == 0, result.output

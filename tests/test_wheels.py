@@ -63,7 +63,8 @@ def test_a_wheel_holds_its_package_and_templates(
         assert templates
         wanted |= {f"netcl_core/{path.relative_to(ROOT).as_posix()}" for path in templates}
     assert wanted <= packed.keys()
-    strangers = [name for name in packed if name.split("/")[0].split("-")[0] != package]
+    own = {package} if project == ROOT else {each.name for each in source.iterdir()}
+    strangers = [name for name in packed if name.split("/")[0].split("-")[0] not in own]
     assert strangers == []
     files = [name for name in packed if not name.endswith(".j2")]  # a new project's has tests
     assert not [name for name in files if "/tests/" in name or name.endswith(".pyc")]
@@ -161,6 +162,7 @@ def test_a_catalogue_of_ours(
     """It says what the bundled one says, and pip installs a plugin and its core from it."""
     out = tmp_path / "site"
     command = ["catalogue", "build", "--wheels", str(shelf), "--out", str(out), "--json"]
+    command += ["--other", "netcl-core"]
     result = CliRunner().invoke(netcl, command)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["others"] == ["netcl-core"]

@@ -128,7 +128,7 @@ def _lines(icd: Path) -> list[str]:
 
 def list_alone(names: Sequence[str], folder: Path) -> Path:
     """Write the `.icd` files that list some libraries into a new folder; returns it."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for number, name in enumerate(names):
         (folder / f"{number:02}.icd").write_text(f"{name}\n", encoding="utf-8")
     return folder
