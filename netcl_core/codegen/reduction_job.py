@@ -52,13 +52,12 @@ class Space:
 @lru_cache(maxsize=256)  # a plan asks several times
 def merge(places: Geometry, axes: tuple[int, ...]) -> Space | None:
     """The space of a reduction; sizes 1 drop out, neighbours join; None: no kernel reads it."""
-    dims = [
-        (size, step, axis in axes)
-        for axis, (size, step) in enumerate(zip(*places[:2], strict=True))
-    ]
-    dims = [each for each in dims if each[0] != 1]
-    kept = _joined([each[:2] for each in dims if not each[2]])
-    lost = _joined(sorted((each[:2] for each in dims if each[2]), key=lambda each: -each[1]))
+    dims: tuple[list[tuple[int, int]], list[tuple[int, int]]] = [], []
+    for axis, (size, step) in enumerate(zip(places.shape, places.strides, strict=True)):
+        if size != 1:
+            dims[axis in axes].append((size, step))
+    kept = _joined(dims[0])
+    lost = _joined(sorted(dims[1], key=lambda each: -each[1]))  # in whatever order of the shape
     steps = [each[-1][1] if each else 1 for each in (kept, lost)]
     inner_lost = bool(lost and steps[1] == 1) or not kept
     if steps[inner_lost] != 1 or min(places.strides, default=1) < 0:

@@ -273,7 +273,8 @@ class OperatorCall:
                 self.offer(inputs, keep)
             bound([x.memory for x in inputs], buffers)
             if self.layouts and isinstance(bound, Bound) and bound.layouts:
-                return _laid_out(buffers, specs, bound.layouts, device)
+                rows = itertools.zip_longest(buffers, specs, bound.layouts)
+                return [_placed(buffer, spec, layout, device) for buffer, spec, layout in rows]
         return [
             Tensor(buffer, spec.shape, spec.dtype, device)
             for buffer, spec in zip(buffers, specs, strict=True)
@@ -403,12 +404,8 @@ class OperatorCall:
         return self.operator.decomposed(operands, self.attrs)
 
 
-def _laid_out(buffers: Any, specs: Any, layouts: Layouts, device: Device) -> list[Tensor]:
-    """The results where a plan says that their elements lie."""
-    found = []
-    for buffer, spec, layout in itertools.zip_longest(buffers, specs, layouts):
-        if layout is None:
-            found.append(Tensor(buffer, spec.shape, spec.dtype, device))
-        else:
-            found.append(View(buffer, layout, spec.dtype, device))
-    return found
+def _placed(buffer: Any, spec: Spec, layout: Geometry | None, device: Device) -> Tensor:
+    """A result that lies in a buffer as a layout says; None: in C order."""
+    if layout is None:
+        return Tensor(buffer, spec.shape, spec.dtype, device)
+    return View(buffer, layout, spec.dtype, device)

@@ -89,13 +89,17 @@ def verify(envelope: bytes, keys: Iterable[str]) -> tuple[Statement, str]:
     except Exception as error:  # the library raises what a wrong type leads to
         text = f"it is no envelope ({type(error).__name__}: {error})"
         raise _refused(text, "what `netcl market sign` wrote") from error
+    unverified = _library("exceptions").UnverifiedSignatureError
+    why = "there is none"
     for key, each in public.items():
         try:
             opened.verify([each], 1)
-        except Exception:
+        except (unverified, ValueError, TypeError) as error:  # of a signature in other forms
+            why = f"{type(error).__name__}: {error}"
             continue
         return _statement(opened.payload), key
-    raise _refused("none of the keys that may sign it has signed it", "a listed key")
+    text = f"none of the keys that may sign it has signed it ({why})"
+    raise _refused(text, "a listed key")
 
 
 def _statement(payload: bytes) -> Statement:
