@@ -16,7 +16,7 @@ from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.codegen.region import PrimitiveStep, Region, Signature
 from netcl_core.errors import DeviceError
 from netcl_core.hardware.device_table import get_device
-from netcl_core.tape.gradients import run_plan
+from netcl_core.tape.computations import run_plan
 
 DIALECTS = {each.name: each for each in (PLAIN, *ON_CPUS.values(), *ON_GPUS.values())}
 #: The relative error of exp on its whole range; OpenCL grants its own 3 units in the last place.

@@ -251,6 +251,21 @@ def test_layers_copy_few_tensors() -> None:
         assert len(seen.entries) == 2, seen.entries
 
 
+def test_the_gradients_of_slices_are_added_in_place() -> None:
+    """One tensor of zeros for a loop over slices, and one launch for each further slice."""
+    device = next(each for each in nc.devices() if each.has_kernels and each.kind == "cpu")
+    with nc.use_device(device):
+        x = nc.ones(3, 5, 4, requires_grad=True)
+        losses = [nc.stack([x[:, t] for t in range(count)]).sum() for count in (2, 5)]
+        launched = []
+        for loss in losses:
+            with use_stream(_Launches(stream_of(device))) as seen:
+                [gradient] = ag.grad(loss, [x])
+            launched.append(len(seen.entries))
+        assert launched[1] - launched[0] == 3, launched
+        assert gradient.tolist() == nc.ones(3, 5, 4).tolist()
+
+
 def test_optimizers_and_clipping_write_through_views(device: nc.Device) -> None:
     with nc.use_device(device):
         base, gradients = nc.ones(3, 2), nc.full((2, 3), 6.0)

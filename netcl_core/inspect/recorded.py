@@ -13,9 +13,9 @@ from netcl_core.jit.fused_operator import FusedOperatorCall as FusedOperatorCall
 from netcl_core.ops.operator_call import OperatorCall as OperatorCall
 from netcl_core.tape.anomaly import anomaly as anomaly
 from netcl_core.tape.apply import apply as apply
+from netcl_core.tape.computations import cast_region as cast_region
+from netcl_core.tape.computations import run_plan as run_plan
 from netcl_core.tape.function_call import FunctionCall as FunctionCall
-from netcl_core.tape.gradients import cast_region as cast_region
-from netcl_core.tape.gradients import run_plan as run_plan
 from netcl_core.tape.gradients import whole as whole
 from netcl_core.tape.node import Target as Target
 from netcl_core.tape.node import describe_frame as describe_frame

@@ -17,7 +17,7 @@ from netcl_core.runtime.kernels import Bound, Spec
 from netcl_core.runtime.recording import check_data
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.apply import Layouts, apply
-from netcl_core.tape.gradients import run_plan
+from netcl_core.tape.computations import run_plan
 from netcl_core.tape.node import Node
 from netcl_core.tape.recorded_gradients import recomputed_gradients
 from netcl_core.tape.region_call import RegionCall, plan_gradients

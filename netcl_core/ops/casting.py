@@ -25,7 +25,7 @@ from netcl_core.plugins.catalogue import how_to_get
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.recording import recordings
 from netcl_core.tape.apply import apply
-from netcl_core.tape.gradients import cast_region
+from netcl_core.tape.computations import cast_region
 from netcl_core.tape.held import held
 from netcl_core.tape.modes import is_grad_enabled
 from netcl_core.tape.region_call import RegionCall

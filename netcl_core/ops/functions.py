@@ -25,8 +25,8 @@ from netcl_core.plugins.catalogue import how_to_get, providers
 from netcl_core.plugins.kinds import OP_KINDS, SERVING_OPS
 from netcl_core.plugins.manager import not_ported, ported
 from netcl_core.plugins.registry import registry
+from netcl_core.tape.computations import move
 from netcl_core.tape.function_call import apply_op, set_fields
-from netcl_core.tape.gradients import move
 from netcl_core.tape.hooks import register_hook, retain_grad
 from netcl_core.tape.tape import backward
 from netcl_core.tensors.creation import full_like

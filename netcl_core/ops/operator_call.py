@@ -31,12 +31,7 @@ from netcl_core.runtime.opencl_stream import Launch
 from netcl_core.runtime.recording import check_data
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tape.apply import Layouts, Needs, result_nodes
-from netcl_core.tape.gradients import (
-    checked,
-    no_second_derivative,
-    refuse_unrecorded,
-    whole,
-)
+from netcl_core.tape.gradients import checked, no_second_derivative, refuse_unrecorded, whole
 from netcl_core.tape.node import Node
 from netcl_core.tape.recorded_gradients import recomputed_gradients
 from netcl_core.tape.state import thread

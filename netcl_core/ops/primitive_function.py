@@ -28,7 +28,7 @@ from netcl_core.ops.casting import Casts
 from netcl_core.ops.in_place import into
 from netcl_core.ops.user_errors import MISTAKES, raise_named
 from netcl_core.tape.apply import apply, common_device
-from netcl_core.tape.gradients import cast_step
+from netcl_core.tape.computations import cast_step
 from netcl_core.tape.node import Node
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.state import thread

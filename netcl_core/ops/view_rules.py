@@ -11,6 +11,7 @@ from netcl_core.ops.implementations import Saved
 from netcl_core.runtime.geometry import Geometry, dense
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.aliasing import ReadCall
+from netcl_core.tape.gradients import add
 from netcl_core.tape.modes import is_grad_enabled
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.storage import strided
@@ -50,19 +51,21 @@ def backward_by(view: Places) -> Callable[..., Sequence[Any]]:
 
     def backward(saved: Saved, *grads: Any) -> Sequence[Any]:
         x = saved.inputs[0]
-        total: Any = None
-        places = listed(view(dense(x.shape), **saved.attrs))
-        for grad, each in zip(grads, places, strict=True):
-            if grad is not None:
-                part = scattered(grad, x, each)
-                total = part if total is None else functions["add"](total, part)
+        records, total = is_grad_enabled(), None
+        for grad, each in zip(grads, listed(view(dense(x.shape), **saved.attrs)), strict=True):
+            if grad is None:
+                continue
+            call = ReadCall(x, each)
+            rule, sum_of = call.gradients, _added
+            if records:
+                rule, sum_of = call.recorded_gradients, functions["add"]
+            [part] = rule(None, [grad], (True,))
+            total = part if total is None else sum_of(total, part)
         return [total]
 
     return backward
 
 
-def scattered(grad: Any, x: Any, geometry: Geometry) -> Any:
-    """Zeros of the shape of `x` with a gradient added at the places of a geometry."""
-    call = ReadCall(x, geometry)
-    compute = call.recorded_gradients if is_grad_enabled() else call.gradients
-    return compute(None, [grad], (True,))[0]
+def _added(total: Any, part: Any) -> Any:
+    """The sum of the gradients of several views; the first sum is a tensor of its own."""
+    return add(total, True, part)

@@ -17,11 +17,12 @@ from netcl_core.codegen.lowering import plan
 from netcl_core.codegen.region import Signature
 from netcl_core.codegen.strided_copy import COPY
 from netcl_core.hardware.device import Device
-from netcl_core.runtime.geometry import Geometry, dense
+from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.apply import Needs, apply, pack_by
+from netcl_core.tape.computations import axis_apart, once, picked, sum_to
 from netcl_core.tape.function_call import apply_op
-from netcl_core.tape.gradients import accumulate, sum_to, whole
+from netcl_core.tape.gradients import Placed, whole
 from netcl_core.tape.modes import is_grad_enabled
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tensors.functions import functions
@@ -65,11 +66,8 @@ class ReadCall:
         return ()
 
     def gradients(self, node: Any, grads: Sequence[Any], needs: Needs) -> list[Any]:
-        """Zeros with the gradient at the places that were read."""
-        grad = whole(grads[0]).value
-        total = Tensor.full(self.shape, 0, grad.dtype, grad.device)
-        add_at(total, self.geometry, grad, first=True)
-        return [total]
+        """Zeros but for the gradient at the places that were read."""
+        return [Placed(whole(grads[0]).value, self.geometry, self.shape)]
 
     def recorded_gradients(self, node: Any, grads: Sequence[Any], needs: Needs) -> list[Any]:
         """The same by a recorded call."""
@@ -91,9 +89,9 @@ class ReadCall:
         if not geometry.overlaps_itself:
             zeros = Tensor.full(self.shape, 0, grad.dtype, grad.device)
             return apply(PutCall(zeros, geometry), [zeros, grad])
-        axis = _axis_apart(geometry)
+        axis = axis_apart(geometry)
         parts = (
-            self._placed(_picked(geometry, axis, i), functions["narrow"](grad, axis, i, 1))
+            self._placed(picked(geometry, axis, i), functions["narrow"](grad, axis, i, 1))
             for i in range(geometry.shape[axis])
         )
         return reduce(functions["add"], parts)
@@ -180,45 +178,3 @@ def contiguous(x: Any) -> Any:
 
 
 pack_by(contiguous)
-
-
-def once(geometry: Geometry) -> Geometry:
-    """A geometry without its repetitions: an expanded dimension has size 1."""
-    pairs = zip(geometry.shape, geometry.strides, strict=True)
-    return geometry._replace(shape=tuple([size if stride else 1 for size, stride in pairs]))
-
-
-def add_at(total: Tensor, geometry: Geometry, term: Tensor, first: bool = False) -> None:
-    """Add elements to a tensor that is no view, at the places of a geometry, which may coincide.
-
-    `first` says that there are zeros.
-    """
-    single = once(geometry)
-    if single.shape != geometry.shape:
-        term = sum_to(term, single.shape)
-    if not single.overlaps_itself:
-        region = total.viewed(single)
-        made = term if first else accumulate(region, term, in_place=False)
-        made.copy_into(region)
-        return
-    axis = _axis_apart(single)
-    for i in range(single.shape[axis]):
-        add_at(
-            total,
-            _picked(single, axis, i),
-            term.viewed(_picked(term.geometry or dense(term.shape), axis, i)),
-        )
-
-
-def _axis_apart(geometry: Geometry) -> int:
-    """The dimension to take apart where elements coincide: the shortest that has several."""
-    return min(
-        (i for i, size in enumerate(geometry.shape) if size > 1), key=geometry.shape.__getitem__
-    )
-
-
-def _picked(geometry: Geometry, axis: int, place: int) -> Geometry:
-    """A geometry at one place of an axis, which keeps size 1."""
-    offset = geometry.offset + place * geometry.strides[axis]
-    shape = (*geometry.shape[:axis], 1, *geometry.shape[axis + 1 :])
-    return geometry._replace(shape=shape, offset=offset)

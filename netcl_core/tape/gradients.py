@@ -1,36 +1,23 @@
-"""Gradients as values, and the few computations that the engine itself needs; none is an op.
+"""Gradients as values: tensors, and what stands for one until it is needed whole.
 
-A gradient is a Tensor, or a Spread that stands for one. Both have `value` (the Tensor that holds
-the data), `shape` and `dtype`; `whole` makes a Tensor of either and `add` sums two of them. What
-is computed here runs through the same lowering and templates as everything that plugins bring,
-and is not recorded; `recorded_gradients.py` computes the same so that it is.
+A gradient is a Tensor, or a Spread or a Placed that stands for one. All have `value` (the Tensor
+that holds the data), `shape` and `dtype`; `whole` makes a Tensor of each and `add` sums two.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import lru_cache, partial
 from typing import Any, Final, Protocol, final
 
-from netcl_core.codegen.gradient_region import ADDED, SAME
 from netcl_core.codegen.layout import Shape
-from netcl_core.codegen.lowering import Plan, allocate_results, plan
-from netcl_core.codegen.reduction import SUM, reduction_kernels
-from netcl_core.codegen.reduction_numpy import tree_sum
-from netcl_core.codegen.region import PrimitiveStep, Ref, Region, Signature
-from netcl_core.codegen.strided_copy import COPY
-from netcl_core.dtypes import DTYPES
 from netcl_core.errors import GradientError, ShapeError, message
 from netcl_core.hardware.device import Device
-from netcl_core.runtime.kernels import Bound, Spec
+from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.recording import capturing
-from netcl_core.runtime.stream import stream_of
+from netcl_core.tape.computations import accumulate, add_at, convert, expand, move
 from netcl_core.tape.state import thread
-from netcl_core.tensors.host_data import check_dtype, host_array
+from netcl_core.tensors.host_data import host_array
 from netcl_core.tensors.tensor import Tensor, View
-
-ACCUMULATE: Final = Region(2, 0, (PrimitiveStep(ADDED, (("in", 0), ("in", 1))),), (("step", 0),))
 
 
 @final
@@ -58,11 +45,46 @@ class Spread:
         return self.value.dtype  # type: ignore[no-any-return]  # an operand's
 
 
+@final
+class Placed:
+    """A gradient that is zero but for some elements: that of a view, for what it is a view of.
+
+    A call may return it, and only the sums of a walk hold it: the next gradient of the same value
+    is added at its own places, so that a loop over slices makes one tensor of zeros.
+
+    Attributes:
+        value: The elements.
+        geometry: Where they are added; places may coincide.
+        shape: The full shape.
+    """
+
+    __slots__ = ("geometry", "shape", "value")
+
+    def __init__(self, value: Tensor, geometry: Geometry, shape: Shape) -> None:
+        self.value = value
+        self.geometry = geometry
+        self.shape = shape
+
+    @property
+    def dtype(self) -> str:
+        """The dtype's name."""
+        return self.value.dtype
+
+
 def whole(gradient: Any) -> Tensor:
     """A gradient as a Tensor of its full shape."""
     if type(gradient) is Spread:
         return expand(gradient.value, gradient.shape)
+    if type(gradient) is Placed:
+        value = gradient.value
+        total = Tensor.full(gradient.shape, 0, value.dtype, value.device)
+        add_at(total, gradient.geometry, value, first=True)
+        return total
     return gradient  # type: ignore[no-any-return]  # a Tensor
+
+
+#: What a gradient is where nothing is recorded.
+_KINDS: Final = frozenset({Tensor, View, Spread, Placed})
 
 
 def is_one(gradient: Any) -> bool:
@@ -89,6 +111,12 @@ def add(held: Any, own: bool, term: Any) -> Any:
         return Spread(accumulate(held.value, term.value, in_place=own), held.shape)
     if type(held) is Spread:
         held, term, own = term, held, False
+    if type(held) is Placed:
+        held, own = whole(held), True
+    if type(term) is Placed:
+        total: Tensor = held if own and type(held) is Tensor else whole(held).duplicate()
+        add_at(total, term.geometry, term.value)
+        return total
     return accumulate(whole(held), whole(term), in_place=own and type(held) is Tensor)
 
 
@@ -132,8 +160,8 @@ def no_second_derivative(op: str, reason: str) -> GradientError:
 
 
 def _fitting(op: str, part: Any, x: Any, recorded: bool) -> Any:
-    """One gradient as a Tensor or Spread (or a Node) for the operand x."""
-    if type(part) is not Tensor and type(part) is not View and type(part) is not Spread:
+    """One gradient as a Tensor, Spread or Placed (or a Node) for the operand x."""
+    if type(part) not in _KINDS:
         if not isinstance(part, Tensor):
             given = f"a {type(part).__name__} for a gradient"
             raise GradientError(message(f"backward of {op}", given, "a tensor or None"))
@@ -149,104 +177,9 @@ def _fitting(op: str, part: Any, x: Any, recorded: bool) -> Any:
 
 def _in_dtype(gradient: Any, dtype: str, recorded: bool) -> Any:
     """A gradient in another dtype: whoever reads it takes it to be its value's."""
-    held = gradient.value if type(gradient) is Spread else gradient
+    held = gradient.value if type(gradient) is Spread else whole(gradient)
     made = held.astype(dtype) if recorded else convert(held.value, dtype)
     return Spread(made, gradient.shape) if type(gradient) is Spread else made
-
-
-# -- computations ------------------------------------------------------------------------
-
-
-def run_plan(made: Plan, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> list[Tensor]:
-    """Fresh tensors with the results of a plan."""
-    buffers = allocate_results(made)
-    made.compute(inputs, scalars, buffers)
-    return [
-        Tensor(buffer, made.shape, dtype, made.device)
-        for buffer, dtype in zip(buffers, made.types.outputs, strict=True)
-    ]
-
-
-def accumulate(total: Tensor, term: Tensor, *, in_place: bool) -> Tensor:
-    """`total + term`, written into `total` (then no view) if that is allowed."""
-    in_place = in_place and total.geometry is None
-    term = convert(term, total.dtype)
-    tensors = ((total.shape, total.dtype), (term.shape, term.dtype))
-    made = plan(ACCUMULATE, total.device, Signature(tensors, ()))
-    if not in_place:
-        return run_plan(made, (total, term), ())[0]
-    made.compute((total, term), (), (total.buffer,))
-    return total
-
-
-@lru_cache(maxsize=len(DTYPES))
-def cast_region(dtype: str, rounds: bool = True) -> Region:
-    """The region of a conversion to a dtype."""
-    return Region(1, 0, (cast_step(("in", 0), dtype, rounds),), (("step", 0),))
-
-
-def cast_step(operand: Ref, dtype: str, rounds: bool = True) -> PrimitiveStep:
-    """The conversion of a value to a dtype; see `PrimitiveStep` for what does not round."""
-    return PrimitiveStep(SAME, (operand,), cast=dtype, rounds=rounds)
-
-
-def expand(tensor: Tensor, shape: Shape) -> Tensor:
-    """A tensor repeated along its dimensions of size 1; itself if it has that shape."""
-    if tensor.shape == shape:
-        return tensor
-    signature = Signature(((tensor.shape, tensor.dtype),), (), shape)
-    return run_plan(plan(COPY, tensor.device, signature), (tensor,), ())[0]
-
-
-def convert(tensor: Tensor, dtype: str) -> Tensor:
-    """A tensor in another dtype; itself if it has that dtype."""
-    if tensor.dtype == dtype:
-        return tensor
-    check_dtype(dtype, tensor.device)
-    signature = Signature(((tensor.shape, tensor.dtype),), ())
-    return run_plan(plan(cast_region(dtype), tensor.device, signature), (tensor,), ())[0]
-
-
-def move(tensor: Tensor, device: Device) -> Tensor:
-    """A tensor on another device, through the host; itself if it is there already."""
-    if tensor.device is device:
-        return tensor
-    return Tensor.from_host(tensor.to_host(), device)
-
-
-@lru_cache(maxsize=4096)
-def _sum_kernel(device: Device, shape: Shape, axes: tuple[int, ...], dtype: str) -> Bound:
-    out = tuple(size for axis, size in enumerate(shape) if axis not in axes)
-    inputs, outputs = (Spec(shape, dtype),), (Spec(out, dtype),)
-    return Bound(device, reduction_kernels(SUM, device, inputs[0], axes, dtype), inputs, outputs)
-
-
-def sum_to(gradient: Tensor, shape: Shape) -> Tensor:
-    """A gradient summed over the dimensions along which its input was broadcast."""
-    if gradient.shape == shape:
-        return gradient
-    lead = gradient.ndim - len(shape)
-    axes = tuple(
-        axis
-        for axis, size in enumerate(gradient.shape)
-        if axis < lead or (shape[axis - lead] == 1 and size != 1)
-    )
-    dtype, device = gradient.dtype, gradient.device
-    if not gradient.size:
-        return Tensor.full(shape, 0, dtype, device)
-    stream = stream_of(device)
-    buffer = stream.allocate(math.prod(shape), DTYPES[dtype])
-    if not device.has_kernels:
-        forms = [(gradient.shape, dtype), (shape, dtype)]
-        stream.host_call(partial(_sum_on_host, axes), [gradient.buffer], [buffer], forms)
-    else:
-        _sum_kernel(device, gradient.shape, axes, dtype)((gradient.buffer,), (buffer,))
-    return Tensor(buffer, shape, dtype, device)
-
-
-def _sum_on_host(axes: tuple[int, ...], arrays: Sequence[Any], target: Any) -> None:
-    (wide,) = arrays
-    target[...] = tree_sum(wide, axes, DTYPES[wide.dtype.name].wide).reshape(target.shape)
 
 
 # -- what a reverse pass computes with ----------------------------------------------------

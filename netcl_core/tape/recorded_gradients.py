@@ -15,8 +15,9 @@ from netcl_core.codegen.strided_copy import COPY
 from netcl_core.errors import ArgumentError, GradientError, message
 from netcl_core.hardware.device import Device
 from netcl_core.tape.apply import apply
+from netcl_core.tape.computations import ACCUMULATE
 from netcl_core.tape.function_call import apply_op
-from netcl_core.tape.gradients import ACCUMULATE, Spread, seed_of, whole
+from netcl_core.tape.gradients import Spread, seed_of, whole
 from netcl_core.tape.modes import enable_grad
 from netcl_core.tape.node import Node, target_of
 from netcl_core.tape.region_call import RegionCall

@@ -18,8 +18,9 @@ from netcl_core.hardware.device import Device
 from netcl_core.runtime.kernels import Spec
 from netcl_core.runtime.stream import own_stream, replaced, stream_of
 from netcl_core.tape.apply import apply
+from netcl_core.tape.computations import run_plan, sum_to
 from netcl_core.tape.function_call import apply_op
-from netcl_core.tape.gradients import Spread, run_plan, sum_to, whole
+from netcl_core.tape.gradients import Spread, whole
 from netcl_core.tensors.tensor import Tensor
 
 

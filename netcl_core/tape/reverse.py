@@ -17,14 +17,8 @@ from typing import Any, Final, TypeAlias, final
 from netcl_core.errors import ArgumentError, GradientError, MutationError, message
 from netcl_core.runtime.recording import note_gradient, on_replay, recordings
 from netcl_core.tape import anomaly, hooks
-from netcl_core.tape.gradients import (
-    PLAIN,
-    Arithmetic,
-    accumulate,
-    convert,
-    refuse_unrecorded,
-    whole,
-)
+from netcl_core.tape.computations import accumulate, convert
+from netcl_core.tape.gradients import PLAIN, Arithmetic, Placed, refuse_unrecorded, whole
 from netcl_core.tape.modes import anomaly_mode
 from netcl_core.tape.node import Node, Target, origin, target_of, walked_before
 from netcl_core.tape.state import thread
@@ -184,7 +178,7 @@ class _Walk:
         owner = place.owner
         if type(owner) is not Node:
             if place.sums[0] is not None:
-                self.leaves.append((owner, self._final(owner, 0, place.sums[0])))
+                self.leaves.append((owner, self._final(owner, 0, whole(place.sums[0]))))
         elif place.edges:
             heapq.heappush(self._ready, (-owner.number, place))
         else:  # it may be wanted itself, and nothing behind it is
@@ -193,6 +187,9 @@ class _Walk:
     def _take(self, place: _Place) -> list[Any]:
         """The gradients of a call's results; those that are wanted are kept."""
         grads, place.sums = place.sums, []
+        for index, gradient in enumerate(grads):
+            if type(gradient) is Placed:
+                grads[index] = whole(gradient)
         if hooks.rows or self.retain or self.wanted is not None:
             for index, gradient in enumerate(grads):
                 if gradient is not None:
@@ -277,7 +274,7 @@ def run_backward(
             walk.run(roots, seeds)
         if targets is None:
             for leaf, gradient in walk.leaves:
-                _deposit(leaf, whole(gradient), walk.taken)
+                _deposit(leaf, gradient, walk.taken)
     finally:
         thread.grad, thread.amp, thread.ones = outer, policy, ones
     if targets is None:
