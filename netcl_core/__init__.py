@@ -62,7 +62,6 @@ if TYPE_CHECKING:
         manual_seed,
         set_rng_state,
     )
-    from netcl_core.tensors.saving import load, save
     from netcl_core.tensors.sharing import from_buffer, from_dlpack
     from netcl_core.tensors.tensor import Tensor
     from netcl_core.version import API_VERSION
@@ -101,8 +100,6 @@ _NAMES: Final = {
     "hookimpl": ("hookspecs", "hookimpl"),
     "from_buffer": ("tensors.sharing", "from_buffer"),
     "from_dlpack": ("tensors.sharing", "from_dlpack"),
-    "load": ("tensors.saving", "load"),
-    "save": ("tensors.saving", "save"),
     **{
         name: ("tensors.random_state", name)
         for name in ("get_rng_state", "host_generator", "manual_seed", "set_rng_state")
@@ -169,7 +166,12 @@ _DTYPES: Final = {
 }
 
 #: Names of PyTorch's that stand in a namespace here, and are handed out by that.
-_SHORT: Final = {"_assert": "port", "autocast": "amp"}
+_SHORT: Final = {
+    "_assert": "port",
+    "autocast": "amp",
+    "load": "serialization",
+    "save": "serialization",
+}
 
 __all__ = [
     "API_VERSION",
@@ -215,7 +217,6 @@ __all__ = [
     "from_buffer",
     "from_dlpack",
     "linspace",
-    "load",
     "manual_seed",
     "no_grad",
     "on_host",
@@ -227,7 +228,6 @@ __all__ = [
     "promote",
     "random_state",
     "require_lock",
-    "save",
     "set_grad_enabled",
     "set_rng_state",
     "tensor",

@@ -11,7 +11,7 @@ from netcl_plugin_kit import testing
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import amp, autodiff, data, nn, optim
+from netcl_core import amp, autodiff, data, nn, optim, serialization
 from netcl_core.autograd import AutogradPrimitive, ops
 from netcl_core.codegen.primitives import REQUIRED
 from netcl_core.plugins.registry import registry
@@ -24,6 +24,7 @@ PLACES = {
     "netcl_core.nn": (nn, "Layers; `nn.functional` are the ops."),
     "netcl_core.nn.init": (nn.init, "First values of parameters."),
     "netcl_core.nn.utils.rnn": (nn.utils.rnn, "Sequences of several lengths."),
+    "netcl_core.serialization": (serialization, "Files: `nc.save` and `nc.load`."),
     "netcl_core.optim": (optim, "Optimizers."),
     "netcl_core.optim.lr_scheduler": (optim.lr_scheduler, "Schedules of learning rates."),
     "netcl_core.data": (data, "Data sets and loaders, `netcl_core.utils.data` as well."),

@@ -1,4 +1,7 @@
-"""The plugin nn: hands out `netcl_core.nn`, imported on first use, and has ops of its layers."""
+"""The plugin nn: hands out `netcl_core.nn` and `nc.save`, and has ops of its layers.
+
+The modules are imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,12 @@ from netcl_plugin_nn import gates, sequences
 
 
 class NnPlugin:
-    """Registers the namespace and the ops of recurrent steps, and says how they are tried."""
+    """Registers the namespaces and the ops of recurrent steps, and says how they are tried."""
 
     @hookimpl
     def netcl_register_namespaces(self, registry: Any) -> None:
         registry.add("nn", "netcl_plugin_nn.api")
+        registry.add("serialization", "netcl_plugin_nn.saving")
 
     @hookimpl
     def netcl_register_operators(self, registry: Any) -> None:

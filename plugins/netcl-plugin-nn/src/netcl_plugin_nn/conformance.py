@@ -6,6 +6,7 @@ parameters, settings, training and evaluation, state.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ from netcl_plugin_kit.testing import Case, Scenario, normal, uniform
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Device, Tensor
-from netcl_plugin_nn import api
+from netcl_plugin_nn import api, saving
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Reference: TypeAlias = Callable[[Array], Any]
@@ -159,6 +160,18 @@ def state(device: Device) -> None:
     np.testing.assert_array_equal(*results)
 
 
+def saved(device: Device) -> None:
+    """What `save` wrote, `load` reads on the device, with tensors that stood twice as one."""
+    file, x = io.BytesIO(), Tensor.from_host(_drawn(3, 2).astype("float32"), device)
+    saving.save({"state": [x, x], "epoch": 3}, file)
+    file.seek(0)
+    found = saving.load(file, device)
+    first, second = found["state"]
+    assert first is second, "a tensor that stood twice"
+    assert (first.device, found["epoch"]) == (device, 3)
+    np.testing.assert_array_equal(first.to_host(), x.to_host())
+
+
 # -- without parameters ----------------------------------------------------------------
 
 
@@ -297,7 +310,8 @@ CASES: Final = [
 
 def given_for(op: str) -> Sequence[Any]:
     """What tries a name of the plugin's."""
-    return SCENARIOS if op == "nn" else [case for case in CASES if case.op == op]
+    scenarios = [each for each in SCENARIOS if each.namespace == op]
+    return scenarios or [case for case in CASES if case.op == op]
 
 
 SCENARIOS: Final = [
@@ -310,4 +324,5 @@ SCENARIOS: Final = [
     Scenario("nn", "state_dict", state),
     Scenario("nn", "activations", activations),
     Scenario("nn", "losses", losses),
+    Scenario("serialization", "nest", saved),
 ]

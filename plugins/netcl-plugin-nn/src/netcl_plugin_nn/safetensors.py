@@ -10,13 +10,14 @@ import json
 import math
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES
 from netcl_core.errors import CheckpointError, message
-from netcl_core.tensors.host_data import Array
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 _HEADER_BYTES: Final = 100 << 20  # as the reference implementation bounds it
 _NUMPY: Final[dict[str, np.dtype[Any]]] = {

@@ -17,11 +17,9 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES, Device, Tensor
 from netcl_core.errors import CheckpointError, message
-from netcl_core.hardware.device import Device
-from netcl_core.tensors.host_data import Array
-from netcl_core.tensors.tensor import Tensor
+from netcl_plugin_nn.safetensors import Array
 
 _ZIP: Final = b"PK\x03\x04"
 #: How files of PyTorch before 1.6 begin: with a pickle of a number.

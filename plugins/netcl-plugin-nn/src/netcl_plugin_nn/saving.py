@@ -1,4 +1,4 @@
-"""Saving and loading: nests of dicts, lists, numbers, texts and tensors in one file.
+"""`nc.save` and `nc.load`: nests of dicts, lists, numbers, texts and tensors in one file.
 
 The tensors are those of a safetensors file; how they are put together, and all else, stands in its
 metadata as JSON. Reading such a file runs nothing of it.
@@ -15,13 +15,13 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from netcl_core import Device, Tensor, default_device, get_device
 from netcl_core.config import write_whole
 from netcl_core.errors import ArgumentError, CheckpointError, message
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import default_device, get_device
-from netcl_core.tensors import safetensors, torch_files
-from netcl_core.tensors.host_data import Array
-from netcl_core.tensors.tensor import Tensor
+from netcl_plugin_nn import safetensors, torch_files
+from netcl_plugin_nn.safetensors import Array
+
+__all__ = ["load", "save"]
 
 #: Where the structure stands in the metadata; without it the file is a dict of its tensors.
 _STRUCTURE: Final = "netcl.structure"
