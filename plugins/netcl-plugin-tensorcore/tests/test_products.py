@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from netcl_plugin_kit.testing import usable_devices
+from netcl_plugin_linalg import linear
 from netcl_plugin_linalg.gemm import Product
 from netcl_plugin_tensorcore import products
 from netcl_plugin_tensorcore.products import TILES, Tile, multiplied, unsuited
@@ -137,6 +138,36 @@ def test_a_bias_and_columns_that_are_odd(device: nc.Device, dtype: str) -> None:
 
 
 @pytest.mark.sample(1)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_lines_of_no_whole_chunks_are_copied(device: nc.Device, layout: Any) -> None:
+    m, n, k = 41, 33, 25
+    a, b = drawn((3, m, k), "float16"), drawn((k, n), "float16")
+    stored = np.swapaxes(a, 1, 2) if layout[0] else a, b.T if layout[1] else b
+    product = dataclasses.replace(product_of(m, n, k, layout), batch=((3, m * k, 0),))
+    found = run(device, product, *stored, (3, m, n), "float16")
+    check(found, a.astype("f8") @ b.astype("f8"), "float16")
+
+
+def test_gradients_of_a_weight_and_its_bias(device: nc.Device) -> None:
+    """Of a gradient whose lines have no whole chunks; it is a view."""
+    wide, x = nc.tensor(drawn((24, 50), "float16")), nc.tensor(drawn((24, 40), "float16"))
+    grad = wide[:, 3:36]
+    specs = tuple(nc.Spec(each.shape, "float16") for each in (grad, x))
+    outs = (nc.Spec((33, 40), "float16"), nc.Spec((33,), "float16"))
+    layouts = (grad.value.geometry, None)
+    request = ag.Request("linear", device, specs, outs, {}, layouts=layouts)
+    product = linear.product_of_gradients(request)
+    kernels = multiplied(request, product, SMALL["float16"], False, "emulated/emulated.j2")
+    kernels = products.with_row_sums(request, kernels)
+    results = [nc.Tensor.full(out.shape, np.nan, "float16") for out in outs]
+    buffers = [each.buffer for each in results]
+    nc.Bound(device, kernels, specs, outs)([grad.memory, x.buffer], buffers)
+    given, data = grad.to_host().astype("f8"), x.to_host().astype("f8")
+    check(results[0].to_host().astype("f8"), given.T @ data, "float16")
+    check(results[1].to_host().astype("f8"), given.sum(0), "float16")
+
+
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_batches(device: nc.Device, dtype: str) -> None:
     """One operand is the same for all of a dimension."""
@@ -194,7 +225,8 @@ NEEDED = {"float32": 49152, "float16": 32768, "bfloat16": 32768}
     ("sizes", "fields", "reason"),
     [
         ((4096, 4096, 4096), {}, None),
-        ((4096, 4096, 4098), {}, "no multiples of"),
+        ((4096, 4096, 4098), {}, None),
+        ((65536, 64, 4098), {}, "read rarely"),
         ((128, 512, 784), {}, "too few to occupy"),
         ((4096, 4096, 4096), {"max_work_group_size": 64}, "no work-groups of"),
         ((4096, 4096, 4096), {"local_mem_bytes": 16384}, NEEDED),
@@ -257,7 +289,7 @@ def test_on_the_tensor_cores_themselves() -> None:
     with nc.use_device(device), nc.prefer("netcl-plugin-tensorcore:matmul"):
         for dtype in DTYPES:
             for trans_a, trans_b in LAYOUTS:
-                for m, n, k in ((2048, 2048, 2048), (2040, 1992, 1048), (1400, 1432, 40)):
+                for m, n, k in ((2048, 2048, 2048), (2040, 1992, 1048), (1401, 1431, 1003)):
                     a = drawn((k, m) if trans_a else (m, k), dtype)
                     b = drawn((n, k) if trans_b else (k, n), dtype)
                     found = ag.matmul(nc.tensor(a), nc.tensor(b), trans_a, trans_b)
@@ -271,3 +303,11 @@ def test_on_the_tensor_cores_themselves() -> None:
             found = layer(nc.tensor(x), nc.tensor(w), nc.tensor(b)).to_host().astype("f8")
             right = x.astype("f8") @ w.T.astype("f8") + b.astype("f8")
             check(found, np.maximum(right, 0), dtype)
+            for out in (1040, 1001):
+                grad, rows = drawn((1500, out), dtype), drawn((1500, 1024), dtype)
+                found = linear.PARAMETER_GRADIENTS(nc.tensor(grad), nc.tensor(rows))
+                given = grad.astype("f8")
+                for part, exact in zip(
+                    found, (given.T @ rows.astype("f8"), given.sum(0)), strict=True
+                ):
+                    check(part.to_host().astype("f8"), exact, dtype)

@@ -82,7 +82,7 @@ def _infer_gradients(grad: Spec, x: Spec) -> tuple[Spec, Spec]:
     return Spec((out, inner), x.dtype), Spec((out,), x.dtype)
 
 
-def _product_of_gradients(request: Request) -> Product:
+def product_of_gradients(request: Request) -> Product:
     grad, x = places_of(request, 0), places_of(request, 1)
     (rows, out), inner = grad.shape, x.shape[1]
     (row, step), (row_of_x, step_of_x) = grad.strides, x.strides
@@ -99,9 +99,9 @@ PARAMETER_GRADIENTS: Final = ag.composite(
     results=("weight", "bias"),
     implementations=(
         on_cpus(
-            "linear_parameter_gradients", "register tiles", _product_of_gradients, row_sums=True
+            "linear_parameter_gradients", "register tiles", product_of_gradients, row_sums=True
         ),
-        on_gpus("linear_parameter_gradients", _product_of_gradients, row_sums=True),
+        on_gpus("linear_parameter_gradients", product_of_gradients, row_sums=True),
     ),
 )
 

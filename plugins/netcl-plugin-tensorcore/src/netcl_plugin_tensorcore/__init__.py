@@ -6,6 +6,7 @@ from typing import Any
 
 from netcl_plugin_conv.convolution import WEIGHTS
 from netcl_plugin_linalg.attention_gradients import BACKWARD
+from netcl_plugin_linalg.linear import PARAMETER_GRADIENTS
 
 from netcl_core import hookimpl
 from netcl_plugin_tensorcore import attention, convolutions, products
@@ -24,6 +25,8 @@ class TensorCorePlugin:
     def netcl_conformance_cases(self, op: str) -> Any:
         if op == BACKWARD:
             return "the gradients of scaled_dot_product_attention, whose cases take them"
+        if op == PARAMETER_GRADIENTS.name:
+            return "the gradients of linear, whose cases take them"
         if op in {each.name for each in WEIGHTS}:
             return "the gradients of convolutions, whose cases take them"
         return ()

@@ -1,18 +1,21 @@
-"""Matrix products by tensor cores: which requests they serve, and the launch."""
+"""Matrix products by tensor cores: which requests they serve, and the launches."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, final
 
 from netcl_plugin_linalg import linear, matmul
 from netcl_plugin_linalg.gemm import INT_MAX, Product, columns_of, reader
+from netcl_plugin_tensor import strided
+from netcl_plugin_tensor.views import whole
 
+import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Kernel, Kernels, Rewrite
-from netcl_core.autograd import Implementation, Request, Requirements, Space
+from netcl_core.autograd import Geometry, Implementation, Request, Requirements, Space
 
 TEMPLATE: Final = "tensorcore/products.cl.j2"
 #: The loop over the steps: by warps, or by groups of four of them.
@@ -24,6 +27,9 @@ TYPES: Final = {"float32": "tf32", "float16": "f16", "bfloat16": "bf16"}
 _FILLED: Final = 0.75
 #: Elements of 16 bits in the 16 bytes that are copied at once.
 _CHUNK: Final = 8
+#: How often an element of an operand has to be read for it to be worth a copy with whole chunks in
+#: its lines: kernels without tensor cores take such lines as they are.
+_READ: Final = 128
 
 
 def _unmarked(device: Device, binary: bytes) -> bytes:
@@ -134,18 +140,28 @@ def default_tile(request: Request, product: Product) -> Tile | None:
     return next((t for t in _enough(request, product) if t.misfit(request) is None), None)
 
 
-def on_tensor_cores(operator: str, product_of: Callable[[Request], Product]) -> Implementation:
-    """The implementation of an op that is a product; a third input is its bias."""
+def on_tensor_cores(
+    operator: str, product_of: Callable[[Request], Product], row_sums: bool = False
+) -> Implementation:
+    """The implementation of an op that is a product; a third input is its bias.
+
+    With `row_sums` output 1 gets the sum of each row of the first operand, which is stored so that
+    its rows are columns.
+    """
 
     def plan(request: Request) -> Kernels:
         tile = TILES[request.settings["tile"]]
-        return multiplied(request, product_of(request), tile, len(request.inputs) == 3)
+        made = multiplied(request, product_of(request), tile, len(request.inputs) == 3)
+        return with_row_sums(request, made) if row_sums else made
 
     def default(request: Request) -> dict[str, Any]:
         return {"tile": str(default_tile(request, product_of(request)))}
 
     def reject(request: Request) -> str | None:
-        return unsuited(request, product_of(request))
+        product = product_of(request)
+        if row_sums and not product.inner:
+            return "there is nothing to add up"
+        return unsuited(request, product)
 
     requires = Requirements(device_kinds=("gpu",), dtypes=tuple(TYPES), reject=reject,
                             compiles="tensorcore/probe.cl.j2")  # fmt: skip
@@ -154,20 +170,21 @@ def on_tensor_cores(operator: str, product_of: Callable[[Request], Product]) -> 
         default,
         lambda request, settings: TILES[settings["tile"]].misfit(request),
     )
-    return Implementation(operator, "tensor cores", plan, requires, priority=2, epilogue=True,
-                          stretch=columns_of, space=space,
+    return Implementation(operator, "tensor cores", plan, requires, priority=2,
+                          epilogue=not row_sums, stretch=None if row_sums else columns_of,
+                          space=space,
                           reads=reader(product_of, _CHUNK))  # fmt: skip
 
 
 def unsuited(request: Request, product: Product) -> str | None:
     """Why other kernels serve a product, or None."""
-    chunk = 16 // DTYPES[request.output.dtype].itemsize
     if default_tile(request, product) is None:
         misfits = [tile.misfit(request) for tile in _enough(request, product)]
         return misfits[-1] if misfits else "tiles are too few to occupy the device"
-    strides = [stride for _, *both in product.batch for stride in both]
-    if any(number % chunk for number in (*_lines(product), *strides)):
-        return f"the lines of an operand are no multiples of {chunk} elements"
+    size = DTYPES[request.output.dtype].itemsize
+    reads = product.columns, product.rows
+    if any(_in_chunks(product, i, size) and reads[i] < _READ for i in (0, 1)):
+        return f"the lines of an operand are no multiples of {16 // size} elements, and read rarely"
     if max(product.rows, product.columns, product.inner, *_lines(product)) > INT_MAX:
         return "the sizes are no ints"
     return None
@@ -184,10 +201,54 @@ def _lines(product: Product) -> tuple[int, int]:
     return (product.a_row if a else product.a_inner, product.b_column if b else product.b_inner)
 
 
+def _in_chunks(product: Product, i: int, size: int) -> tuple[Geometry, Geometry] | None:
+    """Where the lines of an operand lie, and where with whole chunks; None: they have such."""
+    along, line = _along(product)[i], _lines(product)[i]
+    extent = (product.rows, product.columns)[i]
+    lines, length = (extent, product.inner) if along else (product.inner, extent)
+    start = (product.a_start, product.b_start)[i]
+    batch = [(each[0], each[1 + i]) for each in product.batch if each[1 + i]]
+    chunk = 16 // size
+    if not any(number % chunk for number in (line, start, *(stride for _, stride in batch))):
+        return None
+    sizes = tuple([count for count, _ in batch])
+    shape, padded = (*sizes, lines, length), -(-length // chunk) * chunk
+    source = Geometry(shape, (*(stride for _, stride in batch), line, 1), start)
+    return source, whole((*sizes, lines, padded))._replace(shape=shape)
+
+
+def _copied(request: Request, product: Product) -> tuple[Product, Kernels, dict[Any, Any]]:
+    """A product whose lines have whole chunks, the copies that make them, and where these are."""
+    made, places = Kernels(()), {}
+    dtype = request.output.dtype
+    for i, name in enumerate("ab"):
+        found = _in_chunks(product, i, DTYPES[dtype].itemsize)
+        if found is None:
+            continue
+        source, target = found
+        *strides, line, _ = target.strides
+        along, left = _along(product)[i], iter(strides)
+        fields: dict[str, Any] = {f"{name}_start": 0}
+        inner, outer = f"{name}_inner", "a_row" if name == "a" else "b_column"
+        fields |= {outer: line, inner: 1} if along else {outer: 1, inner: line}
+        batch = []
+        for size, *steps in product.batch:
+            steps[i] = next(left) if steps[i] else 0
+            batch.append((size, steps[0], steps[1]))
+        nbytes = math.prod(target.shape[:-1]) * line * DTYPES[dtype].itemsize
+        places["in", i] = scratch = ("scratch", len(made.scratch))
+        made = replace(made, scratch=(*made.scratch, nbytes))
+        copy = strided.copy(request.device, dtype, source, target)
+        made = made.then(Kernels((copy,)), {("in", 0): ("in", i), ("out", 0): scratch})
+        product = replace(product, **fields, batch=tuple(batch))
+    return product, made, places
+
+
 def multiplied(
     request: Request, product: Product, tile: Tile, bias: bool, instructions: str = INSTRUCTIONS
 ) -> Kernels:
-    """The launch of a product that is not `unsuited`; `instructions` are a template's macros."""
+    """The launches of a product that is not `unsuited`; `instructions` are a template's macros."""
+    product, copies, places = _copied(request, product)
     dtype = DTYPES[request.output.dtype]
     a_along, b_along = _along(product)
     depth = max(tile.bk, 16 if dtype.name == "float32" else 32)  # of two products at least
@@ -219,11 +280,20 @@ def multiplied(
     kernel = Kernel(
         TEMPLATE, "tensor_products", args, groups, (tile.items,), context, rewrite=rewrite
     )
-    return Kernels((kernel,))
+    return copies.then(Kernels((kernel,)), places)
+
+
+def with_row_sums(request: Request, made: Kernels) -> Kernels:
+    """A product's launches, and those that add up the lines of its first operand in output 1."""
+    dtype, layout = request.outputs[1].dtype, request.layout(0)
+    grad, device = request.inputs[0], request.device
+    sums = ag.reduction_kernels(ag.SUM, device, grad, (0,), dtype, layout=layout)
+    return made.then(sums, {("out", 0): ("out", 1)})
 
 
 IMPLEMENTATIONS: Final = (
     on_tensor_cores("matmul", matmul.product_of),
     on_tensor_cores("bmm", matmul.product_of),
     on_tensor_cores("linear", linear.product_of),
+    on_tensor_cores(linear.PARAMETER_GRADIENTS.name, linear.product_of_gradients, row_sums=True),
 )
