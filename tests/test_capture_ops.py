@@ -28,11 +28,10 @@ LEFT_OUT = dict.fromkeys(
 ) | {
     "getitem-mask": "the host reads the mask",
     **dict.fromkeys(
-        ("rand", "randn", "randint", "rand_like", "randn_like", "randint_like"),
+        ("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like"),
         "its numbers are fresh ones, of no input",
     ),
     "masked_select": "the shape of its result depends on values, which the host reads",
-    "randperm": "the host makes the order",
     **dict.fromkeys(
         ("unique-return_inverse=True-return_counts=True", "bincount"),
         "the shape of its result depends on values, which the host reads",

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Final
 
+import numpy as np
+
 from netcl_core.codegen.primitives import AutogradPrimitive
 from netcl_core.errors import MissingOpError, message
 from netcl_core.hardware.device import Device
@@ -28,10 +30,13 @@ from netcl_core.plugins.registry import registry
 from netcl_core.tape.computations import move
 from netcl_core.tape.function_call import apply_op, set_fields
 from netcl_core.tape.hooks import register_hook, retain_grad
+from netcl_core.tape.modes import no_grad
+from netcl_core.tape.state import thread
 from netcl_core.tape.tape import backward
 from netcl_core.tensors.creation import full_like
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.sharing import dlpack_device, from_buffer, to_dlpack
+from netcl_core.tensors.tensor import Tensor
 
 
 def to_device(x: Any, device: Device) -> Any:
@@ -47,6 +52,18 @@ def to_device(x: Any, device: Device) -> Any:
         attrs={"device": str(device)},
         saves=(),
     )
+
+
+def extremes(x: Tensor) -> Any:
+    """The smallest and the largest element as an array, found on the device where ops can."""
+    if not {"amin", "amax"} <= set(functions.op_names()):
+        return x.to_host()
+    outer, thread.tracer = thread.tracer, None  # a trace looks at values, and does not find them
+    try:
+        with no_grad():
+            return np.array([functions[op](x).item() for op in ("amin", "amax")])
+    finally:
+        thread.tracer = outer
 
 
 CORE: Final[dict[str, Callable[..., Any]]] = {
@@ -68,6 +85,7 @@ _INTERNAL: Final[dict[str, Callable[..., Any]]] = {
     "from buffer": from_buffer,
     "to dlpack": to_dlpack,
     "dlpack device": dlpack_device,
+    "extremes": extremes,
 }
 
 

@@ -38,6 +38,8 @@ from netcl_core.tensors.storage import Storage, copy_elements
 
 #: What may stand after the sizes of a new tensor.
 _OPTIONS: Final = ("dtype", "device", "requires_grad")
+#: Elements from which on a GPU finds the smallest and the largest sooner than it sends all.
+_MANY: Final = 1 << 16
 
 
 class Tensor(Operand):
@@ -145,7 +147,8 @@ class Tensor(Operand):
         storage = self._storage if self.geometry is None else None
         known = self._range if storage is None else storage.range
         if known is None or known[0] != self.version:
-            known = self._remember_range(self.to_host())
+            gpu = self.device.kind == "gpu" and self.size >= _MANY
+            known = self._remember_range(functions["extremes"](self) if gpu else self.to_host())
         return known[1:]
 
     def _remember_range(self, array: Array) -> tuple[int, int, int]:

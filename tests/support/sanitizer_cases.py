@@ -291,7 +291,7 @@ COMPOSITES: Final = {
     **dict.fromkeys(
         ("rand", "randn", "randint", "rand_like", "randn_like", "randint_like"), "random_numbers"
     ),
-    "randperm": "the host's order",
+    "randperm": "random_numbers and argsort",
     "masked_fill": "where with a scalar",
     "var": "mean, square and sum",
     "std": "sqrt of var",
@@ -376,6 +376,7 @@ OF_THE_OTHER_KIND: Final = {
         "tensor/residual_norm_teams.cl.j2",
         "tensor/norm_rows.cl.j2",
         "tensor/lines_gpu.cl.j2",
+        "tensor/radix_sort.cl.j2",
         "tensor/scan_gpu.cl.j2",
         "tensor/strided_gpu.cl.j2",
         "tensor/softmax_columns.cl.j2",

@@ -65,6 +65,10 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
         call(T((5, 31)), T((31,)), T((5, 31)), T((31,)), T((5, 31)), STATE, 0.5, 1e-5),
         call(T((3, 64)), T((64,)), T((3, 64)), T((64,)), T((3, 64)), STATE, 0.25, 1e-5),
     ),
+    "compact": (
+        call(T((7,), "int64", (0, 1, 1, 2, 3, 3, 3)), 3),
+        call(T((300,), "int64", tuple(range(300))), 299),
+    ),
     "random_mask": (
         each(T((3, 31)), STATE, 0.5),
         call(T((1031,)), STATE, 1.0),

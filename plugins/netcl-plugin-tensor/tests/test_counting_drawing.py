@@ -37,6 +37,36 @@ def test_each_nan_is_unique() -> None:
     assert [part.shape for part in found] == [(3,), (3,)]
 
 
+@pytest.mark.parametrize("shape", [(4, 3, 2), (300,), (0, 3)])
+def test_gpus_find_places_themselves(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Masks that pick and put, and their gradients; nonzero; unique: the host reads a number."""
+    device = nc.default_device()
+    if device.backend == "numpy":
+        pytest.skip("there is no OpenCL device")
+    monkeypatch.setattr(device, "kind", "gpu")
+    x = RANDOM.integers(-2, 3, shape).astype("float32")
+    mask, rows = x > 0, x.sum(tuple(range(1, x.ndim))) > 0
+    ours, theirs = nc.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+    for picks in (mask, rows):
+        same(ours[nc.tensor(picks)].detach(), theirs[torch.tensor(picks)].detach())
+    (ours[nc.tensor(mask)] ** 2).sum().backward()
+    (theirs[torch.tensor(mask)] ** 2).sum().backward()
+    same(ours.grad, theirs.grad)
+    changed, copied = nc.tensor(x), torch.tensor(x)
+    for value in (7.0, RANDOM.normal(size=mask.sum()).astype("float32")):
+        changed[nc.tensor(mask)] = nc.tensor(value)
+        copied[torch.tensor(mask)] = torch.tensor(value)
+        same(changed, copied)
+    same(ag.nonzero(nc.tensor(x)), torch.tensor(x).nonzero())
+    options = {"return_inverse": True, "return_counts": True}
+    for mine, other in zip(
+        ag.unique(nc.tensor(x), **options), torch.unique(torch.tensor(x), **options), strict=True
+    ):
+        same(mine, other)
+
+
 @pytest.mark.parametrize("weights", [None, "float32", "float64", "int64"])
 @pytest.mark.parametrize("least", [0, 12])
 def test_bincount(weights: str | None, least: int) -> None:

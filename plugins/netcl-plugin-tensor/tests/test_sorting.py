@@ -9,6 +9,7 @@ import pytest
 from daily import examples
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from netcl_plugin_tensor import radix_sort
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -71,6 +72,28 @@ def test_the_form_of_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     x = numbers((3, 777), "float32", 2)
     wanted = torch.sort(torch.tensor(x), dim=-1, stable=True).indices.numpy()
     np.testing.assert_array_equal(ag.argsort(nc.tensor(x)), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64", "bool"])
+@pytest.mark.parametrize("descending", [False, True])
+def test_long_lines_by_digits(
+    dtype: str, descending: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on the NumPy path to the bit: NaN, both zeros, blocks that are not full, an inner axis."""
+    device = nc.default_device()
+    if device.backend == "numpy":
+        pytest.skip("there is no OpenCL device")
+    x = np.random.default_rng(3).normal(size=(2, 4100, 2)) * 50
+    if dtype.startswith("float"):
+        x.reshape(-1)[::37], x.reshape(-1)[1::41], x.reshape(-1)[2::11] = np.nan, -np.inf, -0.0
+        x.reshape(-1)[4::11] = 0.0
+    given = x.astype(dtype)
+    wanted = ag.sort(nc.tensor(given, "numpy"), 1, descending)
+    monkeypatch.setattr(device, "kind", "gpu")
+    monkeypatch.setattr(radix_sort, "_WIDE", radix_sort._LONG)
+    found = ag.sort(nc.tensor(given), 1, descending)
+    np.testing.assert_array_equal(found.indices, wanted.indices)
+    assert found.values.to_host().tobytes() == wanted.values.to_host().tobytes()
 
 
 def test_the_gradient_goes_back_where_it_came_from() -> None:

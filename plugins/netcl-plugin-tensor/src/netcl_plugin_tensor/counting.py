@@ -1,4 +1,4 @@
-"""Results whose size depends on the data: unique and bincount. The host reads the data for both."""
+"""Results whose size depends on the data, which the host has to ask for: unique and bincount."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from netcl_core import Tensor, widened
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, whole
+from netcl_plugin_tensor.compacting import COMPACT, is_on_host, true_places
+from netcl_plugin_tensor.elements import PUT
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX
 
 _INTEGERS: Final = ("uint8", "int8", "int16", "int32", "int64")
@@ -35,10 +37,12 @@ def unique(
         return_counts: Whether to give, too, how often each occurs (int64).
         dim: The axis of the slices; None: of single elements.
 
-    Returns the values alone, or a tuple. The host reads the data, so that this waits for the device
-    and ends a compiled region; no gradient flows through it.
+    Returns the values alone, or a tuple. The host reads the data, or on a GPU how many there are,
+    so that this waits for the device and ends a compiled region; no gradient flows through it.
     """
     x = ag.as_operand(input, nc.default_device())
+    if dim is None and x.size and not is_on_host(x):
+        return _unique(ag.reshape(x.detach(), (-1,)), x.shape, return_inverse, return_counts)
     place = None if dim is None else axis("unique", dim, x.ndim)
     if place is not None and not x.ndim:
         raise ShapeError(message("unique", "dim of a tensor without dimensions", "dim=None"))
@@ -51,6 +55,22 @@ def unique(
     parts += [_counted(found[1].reshape(shape), x)] if return_inverse else []
     parts += [_counted(found[2], x)] if return_counts else []
     return values if len(parts) == 1 else tuple(parts)
+
+
+def _unique(x: Any, shape: tuple[int, ...], inverse: bool, counts: bool) -> Any:
+    """`unique` of a vector on its device: where sorted values change, there is another one."""
+    ordered = ag.sort(x)
+    changes = ag.ne(ordered.values[1:], ordered.values[:-1])
+    starts = ag.cat([Tensor.ones((1,), "bool", x.device), changes])
+    places = true_places(starts)
+    parts = [ag.index_select(ordered.values, 0, places)]
+    if inverse:
+        number = ag.sub(ag.cumsum(starts, 0), 1)
+        parts.append(ag.reshape(PUT(number, ordered.indices, number), shape))
+    if counts:
+        ends = ag.cat([places[1:], Tensor.full((1,), x.size, "int64", x.device)])
+        parts.append(ag.sub(ends, places))
+    return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 def _counted(array: Any, x: Any) -> Tensor:
@@ -98,4 +118,4 @@ def _weights(x: Any, weights: Any) -> Any:
     return found.astype("float64" if exact else "float32")
 
 
-OPERATORS = (composite(unique), composite(bincount, parts=(ADD_AT_INDEX,)))
+OPERATORS = (composite(unique, parts=(COMPACT, PUT)), composite(bincount, parts=(ADD_AT_INDEX,)))

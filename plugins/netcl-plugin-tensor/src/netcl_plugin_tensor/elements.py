@@ -2,7 +2,7 @@
 
 An index of ints, arrays, masks and slices is turned into places by NumPy itself, so that it means
 what it means there. The places of what lies on the device are read by the host for that; one index
-tensor among slices stays there.
+tensor among slices stays there, and so does a mask, of which the host reads how many it picks.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import ArgumentError, DeviceError, ShapeError, message
 from netcl_plugin_tensor import geometry
+from netcl_plugin_tensor.compacting import COMPACT, masked_places
 from netcl_plugin_tensor.indexing import BASIC, is_basic
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX, TAKE
 from netcl_plugin_tensor.strided import copy
@@ -136,6 +137,10 @@ def getitem(x: Any, index: Any) -> Any:
     along = _single_tensor(operand, index)
     if along is not None:
         return _by_tensor(operand, *along)
+    masked = masked_places(operand, index)
+    if masked is not None:
+        chosen, shape = masked
+        return ag.reshape(PICK(operand, chosen, True), shape)
     places, unique = _places("getitem", operand.shape, index)
     flat = PICK(operand, Tensor.from_host(places.reshape(-1), operand.device), unique)
     return ag.reshape(flat, places.shape)
@@ -155,8 +160,12 @@ def index_put(x: Any, index: Any, value: Any) -> Any:
     """
     operand = ag.as_operand(x, nc.default_device())
     _check_device("index_put", operand, (index, value))
-    places, unique = _places("index_put", operand.shape, index)
     given = ag.as_operand(value, operand.device).astype(operand.dtype)
+    masked = masked_places(operand, index)
+    if masked is not None:
+        chosen, shape = masked
+        return PUT(operand, chosen, ag.reshape(_broadcast(given, shape), (-1,)))
+    places, unique = _places("index_put", operand.shape, index)
     values = _broadcast(given, places.shape)
     flat, chosen = places.reshape(-1), ag.reshape(values, (-1,))
     if not unique:
@@ -258,6 +267,6 @@ def _array_of(items: Sequence[Any]) -> Any:
 
 
 OPERATORS = (
-    composite(getitem, parts=(BASIC, PICK, TAKE)),
-    composite(index_put, parts=(PUT,)),
+    composite(getitem, parts=(BASIC, PICK, TAKE, COMPACT)),
+    composite(index_put, parts=(PUT, COMPACT)),
 )

@@ -15,7 +15,7 @@ from typing import Any, Final, final
 from netcl_core import DTYPES, Kernel, Kernels, Spec
 from netcl_core.autograd import Request
 from netcl_plugin_tensor import geometry
-from netcl_plugin_tensor.merge_sort import plan_sort
+from netcl_plugin_tensor.line_sort import plan_sort
 from netcl_plugin_tensor.views import BITS
 
 TEMPLATE: Final = "tensor/lines_gpu.cl.j2"
@@ -131,7 +131,8 @@ def _by_runs(request: Request, entry: str, picked: Spec, full: Spec, source: int
                    *geometry.groups(request.device, index.size), context)  # fmt: skip
     along = 0 if attrs["whole"] else attrs["dim"]
     order = {"dim": along, "k": index.shape[along], "largest": False, "nan_first": False}
-    sort = plan_sort(Request("sort", request.device, (places,), (places, places), order))
+    asked = Request("sort", request.device, (places,), (places, places), order)
+    sort = plan_sort(asked, full.shape[attrs["dim"]])
     args = (("in", source), ("scratch", 1), ("scratch", 2), ("out", 0),
             *_numbers(request, picked, full))  # fmt: skip
     last = Kernel(TEMPLATE, f"{entry}_runs", args,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from netcl_core import DTYPES, Device, Kernel, Kernels
+from netcl_core import DTYPES, Kernel, Kernels
 from netcl_core.autograd import Request
 
 TEMPLATE: Final = "tensor/sort.cl.j2"
@@ -15,15 +15,7 @@ _BLOCK: Final = 32
 #: Elements that an item merges at once, and that it has to do at least.
 _CHUNK: Final = {"cpu": 2048, "gpu": 16}
 _LEAST: Final = {"cpu": 4096, "gpu": 1}
-#: So few lines of so many elements are sorted sooner than walked by an item each, but on CPUs.
-_FEW_LINES: Final = 1 << 10
-_LONG_LINE: Final = 1 << 12
 Buffers = tuple[tuple[str, int], tuple[str, int]]
-
-
-def is_sorted_sooner(device: Device, lines: int, size: int) -> bool:
-    """Whether to sort whole lines, to find their best, takes less than an item for each line."""
-    return device.kind != "cpu" and lines <= _FEW_LINES and size >= _LONG_LINE
 
 
 def order_of(request: Request) -> dict[str, Any]:
@@ -38,7 +30,7 @@ def order_of(request: Request) -> dict[str, Any]:
     }
 
 
-def plan_sort(request: Request) -> Kernels:
+def plan_merges(request: Request) -> Kernels:
     """Blocks in order, then runs of twice the size until one is left; the last writes results.
 
     The runs lie in turn in two pairs of buffers, of which the results are one if they hold whole

@@ -11,6 +11,7 @@ import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import DtypeError, message
+from netcl_plugin_tensor.compacting import COMPACT, true_places
 
 
 def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
@@ -22,12 +23,15 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     int64. The host waits for the data, which alone tells how many there are.
     """
     x = ag.as_operand(input, nc.default_device())
-    array = x.to_host()
-    places = np.nonzero(array.reshape(array.shape or (1,)))
+    places, found = true_places(x), []
+    for size in reversed(x.shape or (1,)):
+        found.append(ag.remainder(places, max(size, 1)))
+        places = ag.floor_divide(places, max(size, 1))
     if as_tuple:
-        return tuple(Tensor.from_host(each, x.device) for each in places)
-    rows = np.stack(places, axis=1)[:, : array.ndim]
-    return Tensor.from_host(np.ascontiguousarray(rows), x.device)
+        return tuple(reversed(found))
+    return (
+        ag.stack(found[::-1], 1) if x.ndim else Tensor.zeros((found[0].size, 0), "int64", x.device)
+    )
 
 
 def argwhere(input: Any) -> Any:
@@ -89,7 +93,10 @@ def _everywhere(index: Any, source: Any, dim: int) -> Any:
     return ag.expand(ag.reshape(places, tuple(along)), source.shape)
 
 
-OPERATORS = tuple(
-    composite(function)
-    for function in (nonzero, argwhere, masked_select, index_add, index_copy, index_fill)
+OPERATORS = (
+    composite(nonzero, parts=(COMPACT,)),
+    *(
+        composite(function)
+        for function in (argwhere, masked_select, index_add, index_copy, index_fill)
+    ),
 )

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core as nc
+import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, message
@@ -96,12 +97,13 @@ def randint(
 def randperm(n: int, dtype: Any = None, device: Any = None, generator: Any = None) -> Any:
     """The numbers 0 to before n in random order, int64 by default.
 
-    The order is made by the host, so that a captured step cannot make one.
+    It is the order of as many random words of 64 bits.
     """
     (count,) = plain_shape("randperm", n)
-    state = _state("randperm", _device(device), generator).to_host()
-    order = np.argsort(_long_words(state, count), kind="stable")
-    return Tensor.from_host(order, device, "int64" if dtype is None else dtype)
+    words = -(2**63), 2**63 - 1
+    drawn = _drawn("integers", "randperm", (count,), "int64", device, False, words, generator)
+    order = ag.argsort(drawn)
+    return order if dtype is None else order.astype(dtype)
 
 
 def rand_like(

@@ -14,7 +14,8 @@ from netcl_core import Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, reduced, shape_of
-from netcl_plugin_tensor.merge_sort import is_sorted_sooner, order_of, plan_sort
+from netcl_plugin_tensor.line_sort import is_sorted_sooner, plan_sort
+from netcl_plugin_tensor.merge_sort import order_of
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX
 from netcl_plugin_tensor.sorting import RESULTS, best, ranked_backward
 
@@ -151,7 +152,7 @@ TOPK: Final = Operator(
     reference=best,
     backward=ranked_backward,
     saves=(),
-    implementations=(Implementation("topk", "line per item or merge sort", _plan),),
+    implementations=(Implementation("topk", "line per item, or lines sorted", _plan),),
     results=RESULTS,
     parts=(ADD_AT_INDEX,),
     doc="topk(x, k, dim=-1, largest=True, sorted=True): a named tuple of the k largest (or "

@@ -14,7 +14,7 @@ from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import ShapeError, message
 from netcl_plugin_tensor import scans_gpu
 from netcl_plugin_tensor.axes import axis, reduced, shape_of
-from netcl_plugin_tensor.merge_sort import is_sorted_sooner, plan_sort
+from netcl_plugin_tensor.line_sort import is_sorted_sooner, plan_sort
 from netcl_plugin_tensor.reductions import converted, widest
 
 TEMPLATE: Final = "tensor/scan.cl.j2"

@@ -1,4 +1,4 @@
-"""Elements in order: sort and argsort, by a stable merge sort of lines."""
+"""Elements in order: sort and argsort, by a stable sort of lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import netcl_core.autograd as ag
 from netcl_core import Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Saved, composite
 from netcl_plugin_tensor.axes import axis, shape_of
-from netcl_plugin_tensor.merge_sort import plan_sort
+from netcl_plugin_tensor.line_sort import plan_sort
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX
 
 RESULTS: Final = ("values", "indices")
@@ -63,7 +63,7 @@ OPERATORS = (
         reference=best,
         backward=ranked_backward,
         saves=(),
-        implementations=(Implementation("sort", "merge sort of lines", plan_sort),),
+        implementations=(Implementation("sort", "stable sort of lines", plan_sort),),
         results=RESULTS,
         parts=(ADD_AT_INDEX,),
         doc="sort(x, dim=-1, descending=False, stable=False): a named tuple of the `values` in "
