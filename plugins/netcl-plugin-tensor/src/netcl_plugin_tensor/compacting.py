@@ -53,13 +53,10 @@ def true_places(x: Any) -> Any:
 
 
 def masked_places(x: Any, index: Any) -> tuple[Any, tuple[int, ...]] | None:
-    """Of `x[mask]` the flat places that are picked, and its shape; None for any other index.
-
-    None, too, where the host finds them sooner.
-    """
+    """Of `x[mask]` the flat places that are picked, and its shape; None for any other index."""
     if isinstance(index, tuple):
         (index,) = index if len(index) == 1 else (None,)
-    if not isinstance(index, Tensor) or index.dtype != "bool" or not index.ndim or is_on_host(x):
+    if not isinstance(index, Tensor) or index.dtype != "bool" or not index.ndim:
         return None
     if index.shape != x.shape[: index.ndim]:
         return None
