@@ -375,6 +375,7 @@ OF_THE_OTHER_KIND: Final = {
         "losses/cross_entropy_teams.cl.j2",
         "tensor/residual_norm_teams.cl.j2",
         "tensor/norm_rows.cl.j2",
+        "tensor/extremes.cl.j2",
         "tensor/lines_gpu.cl.j2",
         "tensor/radix_sort.cl.j2",
         "tensor/scan_gpu.cl.j2",

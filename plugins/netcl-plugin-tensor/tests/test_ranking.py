@@ -277,3 +277,26 @@ def test_gradients_do_not_ask_the_device_for_places(
         patch.setattr(nc.Tensor, "int_range", read)
         ag.sum(values).backward()
     assert x.grad.to_host().sum() == values.size
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize("shape", [(5000,), (33, 500), (2, 4097, 3)])
+def test_extremes_by_many_items(
+    shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on the NumPy path: of equal ones the first, and NaN; slices of lines, and an inner axis."""
+    device = nc.default_device()
+    if device.backend == "numpy":
+        pytest.skip("there is no OpenCL device")
+    monkeypatch.setattr(device, "kind", "gpu")
+    x = np.random.default_rng(1).integers(-5, 6, shape).astype(dtype)
+    if dtype == "float32":
+        x.reshape(-1)[[999, 4777]] = np.nan
+    ours, theirs = nc.tensor(x), nc.tensor(x, "numpy")
+    for op in (ag.argmax, ag.argmin):
+        for dim in (None, *range(x.ndim)):
+            np.testing.assert_array_equal(op(ours, dim), op(theirs, dim))
+    for op in (ag.max, ag.min):
+        for dim in range(x.ndim):
+            for found, wanted in zip(op(ours, dim), op(theirs, dim), strict=True):
+                np.testing.assert_array_equal(found, wanted)

@@ -14,6 +14,7 @@ from netcl_core import Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, reduced, shape_of
+from netcl_plugin_tensor.extremes_gpu import is_divided, plan_extremes, shape_along
 from netcl_plugin_tensor.line_sort import is_sorted_sooner, plan_sort
 from netcl_plugin_tensor.merge_sort import order_of
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX
@@ -25,9 +26,12 @@ _FEW: Final = 32
 
 
 def _plan(request: Request) -> Kernels:
-    """An item per line keeps the best so far, if few; else lines are sorted."""
+    """The best by many items a line, few by one item that keeps them; else lines are sorted."""
     (x,), dim, attrs = request.inputs, request.attrs["dim"], request.attrs
     size = x.shape[dim] if x.shape else 1
+    if attrs["k"] == 1 and is_divided(request, size):
+        along = shape_along(x, dim)
+        return plan_extremes(request, along, attrs["largest"], True, attrs["nan_first"])
     if attrs["k"] > _FEW or is_sorted_sooner(request.device, x.size // size, size):
         return plan_sort(request)
     inner = math.prod(x.shape[dim + 1 :])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import ShapeError, message
 from netcl_plugin_tensor import scans_gpu
 from netcl_plugin_tensor.axes import axis, reduced, shape_of
-from netcl_plugin_tensor.line_sort import is_sorted_sooner, plan_sort
+from netcl_plugin_tensor.extremes_gpu import is_divided, plan_extremes, shape_along
 from netcl_plugin_tensor.reductions import converted, widest
 
 TEMPLATE: Final = "tensor/scan.cl.j2"
@@ -23,11 +22,10 @@ TEMPLATE: Final = "tensor/scan.cl.j2"
 def _plan(entry: str) -> Callable[[Request], Kernels]:
     def plan(request: Request) -> Kernels:
         (x,), dim = request.inputs, request.attrs["dim"]
-        size = x.shape[dim] if dim is not None and x.shape else x.size
-        inner = math.prod(x.shape[dim + 1 :]) if dim is not None else 1
-        lines = x.size // max(size, 1)
-        if entry.startswith("arg") and is_sorted_sooner(request.device, lines, size):
-            return _best_of(x, request, entry == "argmax", (lines // inner, size, inner))
+        outer, size, inner = shape_along(x, dim)
+        lines = outer * inner
+        if entry.startswith("arg") and is_divided(request, size):
+            return plan_extremes(request, (outer, size, inner), entry == "argmax", values=False)
         given, out = DTYPES[x.dtype], DTYPES[request.output.dtype]
         exact = out.floating and request.device.supports_fp64
         widest = "double" if exact else out.compute
@@ -45,16 +43,6 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
         return Kernels((Kernel(TEMPLATE, entry, args, (lines,), None, context),))
 
     return plan
-
-
-def _best_of(x: Spec, request: Request, largest: bool, shape: tuple[int, ...]) -> Kernels:
-    """The places alone of the first elements of sorted lines."""
-    given, lines = Spec(shape, x.dtype), request.output.size
-    order = {"dim": 1, "k": 1, "largest": largest, "nan_first": True}
-    found = (Spec((lines,), x.dtype), request.output)
-    launches = plan_sort(Request("sort", request.device, (given,), found, order))
-    values = Kernels((), (lines * DTYPES[x.dtype].itemsize,))
-    return values.then(launches, {("out", 0): ("scratch", 0), ("out", 1): ("out", 0)})
 
 
 def _bind_arg(name: str) -> Callable[..., Any]:
