@@ -284,7 +284,7 @@ def test_gradients_do_not_ask_the_device_for_places(
 def test_extremes_by_many_items(
     shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on the NumPy path: of equal ones the first, and NaN; slices of lines, and an inner axis."""
+    """As on the NumPy path: of equal ones the first, NaN, slices of lines, an inner axis."""
     device = nc.default_device()
     if device.backend == "numpy":
         pytest.skip("there is no OpenCL device")
