@@ -236,12 +236,17 @@ class OperatorCall:
 
     def run(self, inputs: Sequence[Tensor], scalars: Sequence[Any] = ()) -> Any:
         """The result, or a list of several; raises if the values of an input cannot be used."""
-        found = self._viewed(inputs[0]) if self.view else self._computed(inputs, False)
+        if self.view:
+            return self._viewed(inputs[0])
+        found = self._computed(inputs, False)
         return found if len(self.results) > 1 else found[0]
 
     def run_keeping(self, inputs: Sequence[Tensor], scalars: Sequence[Any]) -> tuple[Any, Any]:
         """The same, and all results with the residuals behind them."""
-        found = self._viewed(inputs[0]) if self.view else self._computed(inputs, True)
+        if self.view:
+            found = self._viewed(inputs[0])
+            return found, found if type(found) is list else [found]
+        found = self._computed(inputs, True)
         count = len(self.results)
         return (found[:count] if count > 1 else found[0]), found
 
@@ -275,18 +280,21 @@ class OperatorCall:
             for buffer, spec in zip(buffers, specs, strict=True)
         ]
 
-    def _viewed(self, x: Tensor) -> list[Tensor]:
-        """The results as views, or a copy where the one can be none."""
+    def _viewed(self, x: Tensor) -> Any:
+        """The result as a view, or a list of several; a copy where it can be none."""
         given, last = x.geometry, self._places
         if last is None or last[0] != given:
             assert self.operator.view is not None  # else it has kernels
             found = self.operator.view(given or dense(x.shape), **self.attrs)
-            views = None if found is None else [(y, y == dense(y.shape)) for y in listed(found)]
-            last = self._places = given, views
-        if last[1] is not None:
-            return [x.viewed(place, in_order) for place, in_order in last[1]]
-        (spec,) = self.results
-        return [Tensor(x.duplicate().memory, spec.shape, spec.dtype, self.device)]
+            places = None if found is None else [(y, y == dense(y.shape)) for y in listed(found)]
+            last = self._places = given, places
+        views = last[1]
+        if views is None:
+            (spec,) = self.results
+            return Tensor(x.duplicate().memory, spec.shape, spec.dtype, self.device)
+        if len(views) == 1:
+            return x.viewed(*views[0])
+        return [x.viewed(place, in_order) for place, in_order in views]
 
     # -- gradients -----------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any, Final, final
 
 #: The room above that says how functions are made, once one is needed.
@@ -37,6 +38,7 @@ class OpFunctions(dict[str, Callable[..., Any]]):
         super().__init__()
         self._methods: dict[str, Callable[..., Any] | None] = {}
         self._of_records: dict[int, tuple[Any, Callable[..., Any]]] = {}
+        self._bound: list[tuple[type, str]] = []
 
     def __missing__(self, name: str) -> Callable[..., Any]:
         function, kept = self._wired().build(name)
@@ -67,6 +69,12 @@ class OpFunctions(dict[str, Callable[..., Any]]):
             self._methods[name] = self._wired().build_method(name)
         return self._methods[name]
 
+    def bound_to(self, owner: type, name: str, method: Any) -> None:
+        """Make a method, if it is a plain function, an attribute until an op comes or goes."""
+        if type(method) is FunctionType:
+            self._bound.append((owner, name))
+            setattr(owner, name, method)
+
     def methods(self) -> Sequence[str]:
         """The names of the ops that are methods."""
         return [name for name in self.op_names() if self.method(name) is not None]
@@ -84,6 +92,10 @@ class OpFunctions(dict[str, Callable[..., Any]]):
         super().clear()
         self._methods.clear()
         self._of_records.clear()
+        while self._bound:
+            owner, name = self._bound.pop()
+            if name in vars(owner):
+                delattr(owner, name)
 
 
 functions: Final = OpFunctions()

@@ -139,6 +139,7 @@ class Operand(metaclass=OperandType):
             if isinstance(method, property):
                 return method.__get__(self)
             if method is not None:
+                functions.bound_to(Operand, name, method)  # where it is found at once from now on
                 return MethodType(method, self)
             why = functions.why_no_method(name)
             if why:

@@ -15,6 +15,7 @@ from netcl_core import amp, autodiff, data, nn, optim, serialization
 from netcl_core.autograd import AutogradPrimitive, ops
 from netcl_core.codegen.primitives import REQUIRED
 from netcl_core.plugins.registry import registry
+from netcl_core.tensors.functions import functions
 from netcl_core.tensors.methods import METHODS
 
 #: Heading -> the module and what it is for.
@@ -47,11 +48,19 @@ def page() -> Iterator[str]:
         yield from _section(name, what, _names(module), module)
     own = [
         each
-        for each in ("shape", "dtype", "device", *vars(nc.Tensor.__base__), *METHODS)
+        for each in ("shape", "dtype", "device", *_FACE, *METHODS)
         if not each.startswith("_")
     ]
     yield from _section("Tensor", "What a tensor has beside the ops.", own, _Methods)
     yield from _section("Ops", "Functions of `ag`, of `nn.functional`, and methods.", dir(ops), ops)
+
+
+#: What is written down for all tensors: methods of ops become attributes once they are used.
+_FACE = [
+    name
+    for name, value in vars(nc.Tensor.__base__).items()
+    if name.startswith("_") or value is not functions.method(name)
+]
 
 
 class _Methods(nc.Tensor):
