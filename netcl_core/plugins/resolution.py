@@ -96,8 +96,11 @@ def decide(
     # Each a function from the op and the offers that fit to those that it leaves and the text
     # that names it, or None.
     by_lock = functools.partial(_locked, locked)
-    settings = (by_lock, _ranked) if lock_is_strict() else (_ranked, by_lock)
-    for narrow in (*settings, _highest):
+    rules: tuple[Any, ...] = ()
+    if len(picked) > 1:
+        rules = (by_lock, _ranked) if lock_is_strict() else (_ranked, by_lock)
+        rules += (_highest,)
+    for narrow in rules:
         narrowed = narrow(op, picked) if len(picked) > 1 else None
         if narrowed is not None:
             picked, reason = narrowed
