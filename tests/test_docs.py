@@ -23,6 +23,7 @@ from netcl_core import config, errors, hookspecs, version
 from netcl_core.jit import jit
 
 ROOT = Path(__file__).resolve().parent.parent
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 _FENCE = re.compile(r"^```(python|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 #: The modules whose names are for everybody, and what their examples are run by.
@@ -105,7 +106,7 @@ def test_every_method_of_a_compiled_function_is_documented(name: str) -> None:
     assert inspect.getdoc(getattr(jit.Jitted, name))
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*PAGES, *TUTORIALS], ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
     for target in _LINK.findall(path.read_text(encoding="utf-8")):
         assert (path.parent / target).exists(), target
@@ -131,6 +132,16 @@ def test_code_blocks_run(python: Callable[..., str], tmp_path: Path, path: Path)
     blocks = tmp_path / "blocks.json"
     blocks.write_text(json.dumps(_blocks(path)), encoding="utf-8")
     python(f"import examples; examples.check_blocks({str(blocks)!r})", PYTHONPATH=HELP)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in TUTORIALS if _blocks(path)], ids=lambda path: path.stem
+)
+def test_tutorials_print_what_they_say(python: Callable[..., str], path: Path) -> None:
+    """From top to bottom in one process, as the notebook that is made of the page."""
+    if path.stem == "keep-pytorch":
+        pytest.importorskip("torch")
+    python(f"import examples; examples.check_tutorial({str(path)!r})", PYTHONPATH=HELP)
 
 
 @pytest.mark.parametrize("face", FACES)
