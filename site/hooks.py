@@ -55,7 +55,9 @@ def on_config(config: Any) -> Any:
     }
     config.nav = json.loads(
         re.sub(
-            r'"(MODULES|PLUGINS)"', lambda found: json.dumps(lists[found[1]]), json.dumps(config.nav)
+            r'"(MODULES|PLUGINS)"',
+            lambda found: json.dumps(lists[found[1]]),
+            json.dumps(config.nav),
         )
     )
     return config

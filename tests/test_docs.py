@@ -203,6 +203,52 @@ def test_every_warning_is_documented() -> None:
             assert f"`{name}`" in page("errors.md")
 
 
+# -- prose -----------------------------------------------------------------------------
+
+#: What makes a sentence hard to read or says nothing -> what to write.
+PROSE = {
+    r"\b(that|those) of\b": "name the thing again",
+    r"\bof which\b": "two sentences",
+    r"\b(by|of|from|to|with) whom\b": "two sentences",
+    r"(?:^|[.:;] )Who(ever)? (?!are|is|has|does)[a-z]+ ": "'if you ...', or 'authors who ...'",
+    r"\bis what [a-z]+s\b": "say who does it",
+    r"\bbut for\b": "'except'",
+    r"\b(utili[sz]e|leverage|facilitate)s?\b": "'use', 'help'",
+    r"\b(simply|obviously|of course|easily|basically)\b": "leave it out",
+    r"\b(e\.g\.|i\.e\.|etc\.)": "'for example', 'that is', or the whole list",
+    r"\b(hereby|herein|thereof|whereby|therein)\b": "plain words",
+    r"\bin order to\b": "'to'",
+    r"\bkin\b": "'similar ...'",
+}
+#: Pages that have not been rewritten by these rules yet; the others are clean and stay so.
+UNREAD = set(
+    """CONTRIBUTING api architecture benchmarks changelog check-findings configuration conformance
+    distributed gradients jit lock market matrix mutants operators ops patterns plugin-errors
+    publishing torch tuning writing-kernels""".split()
+)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in (*PAGES, *TUTORIALS) if path.stem not in UNREAD],
+    ids=lambda path: path.name,
+)
+def test_prose_is_plain(path: Path) -> None:
+    """Outside code and generated parts."""
+    text = re.sub(
+        r"<!-- generated.*?<!-- end -->|^```.*?^```|`[^`]*`",
+        lambda match: "\n" * match[0].count("\n"),
+        path.read_text(encoding="utf-8"),
+        flags=re.DOTALL | re.MULTILINE,
+    )
+    found = [
+        f"{path.name}:{text[: match.start()].count(chr(10)) + 1}: {match[0].strip()!r}: {advice}"
+        for pattern, advice in PROSE.items()
+        for match in re.finditer(pattern, text, re.IGNORECASE | re.MULTILINE)
+    ]
+    assert found == []
+
+
 # -- the published matrix --------------------------------------------------------------
 
 

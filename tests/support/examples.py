@@ -55,7 +55,11 @@ def check_blocks(path: str) -> None:
 
 def check_tutorial(path: str) -> None:
     """Run a page as the notebook that it becomes, and compare what its cells print."""
-    text, names, checker = Path(path).read_text(encoding="utf-8"), {"__name__": "__main__"}, doctest.OutputChecker()
+    text, names, checker = (
+        Path(path).read_text(encoding="utf-8"),
+        {"__name__": "__main__"},
+        doctest.OutputChecker(),
+    )
     for cell in _CELL.finditer(text):
         line = text[: cell.start(1)].count("\n")
         with redirect_stdout(io.StringIO()) as printed:

@@ -38,7 +38,7 @@ def run_digits(
         nn.save(run.model, model, about)
         files.save_curves(run.history, curves, f"digits, {run.device} ({run.device.name})")
         again = _reloaded_accuracy(model)
-        report.print_table(shown, _facts(run, again, model, curves))
+        report.print_facts(_facts(run, again, model, curves))
     return 0 if again == run.accuracy else 1
 
 
