@@ -31,7 +31,7 @@ MODULES = {
 }
 _FENCE = re.compile(r"^```(\w+) (.+)$", re.MULTILINE)
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)")
-_CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
 
 
 def _beyond_docs() -> dict[str, Path]:
@@ -80,8 +80,6 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Rewrite links and fences, outside code; name a tutorial's notebook under its title."""
     uri = page.file.src_uri
-    markdown = _FENCE.sub(_fence, markdown)
-    parts = _CODE.split(markdown)
     pages = {path.relative_to(ROOT).as_posix(): at for at, path in _beyond_docs().items()}
     origin = {at: path for path, at in pages.items()}.get(uri, f"docs/{uri}")
 
@@ -96,14 +94,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         at = "index.md" if at == "README.md" else at
         return f"{mark}[{text}]({posixpath.relpath(at, posixpath.dirname(uri) or '.')}{anchor})"
 
-    # A link's text may hold code, so that code within a line is put back before.
-    blocks = [part if part.startswith("```") else None for part in parts]
+    parts = _BLOCK.split(_FENCE.sub(_fence, markdown))  # every second one is code
     text = "".join(
-        f"\0{number}\0" if block is not None else part
-        for number, (part, block) in enumerate(zip(parts, blocks, strict=True))
+        part if number % 2 else _LINK.sub(link, part) for number, part in enumerate(parts)
     )
-    text = _LINK.sub(link, text)
-    text = re.sub(r"\0(\d+)\0", lambda found: parts[int(found[1])], text)
     if _is_tutorial(uri):
         name = Path(uri).with_suffix(".ipynb").name
         title, _, rest = text.partition("\n")
