@@ -16,9 +16,9 @@ from netcl_plugin_train.loop import History
 _LINES = 10  # that a run prints where there is no terminal
 
 
-def console() -> Console:
+def console(stderr: bool) -> Console:
     """As wide as the terminal; 80 columns in a pipe."""
-    return Console(highlight=False, markup=False)
+    return Console(highlight=False, markup=False, stderr=stderr)
 
 
 @final
