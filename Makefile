@@ -24,8 +24,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # With it in the environment, each process would compile all of Python's sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-fast nightly packages lint format bench docs manifests \
-        op-table mutants fuzz sizes clean
+.PHONY: help setup demo test test-fast nightly packages lint format bench docs site \
+        manifests op-table mutants fuzz sizes clean
 .DEFAULT_GOAL := help
 
 help:
@@ -37,6 +37,7 @@ help:
 	@echo "make lint      ruff, the format, and mypy --strict on core and plugins"
 	@echo "make format    let ruff format the code and repair what it can"
 	@echo "make docs      write what is generated, then check and run the documentation"
+	@echo "make site      build the site of the documentation in build/site (strict)"
 	@echo "make manifests write every plugin's netcl_plugin.toml from what it registers (part of docs)"
 	@echo "make op-table  run every op's cases on every runtime here and write docs/ops.md (minutes)"
 	@echo "make mutants   break every op and the engine and write docs/mutants.md (12 minutes)"
@@ -105,6 +106,18 @@ manifests: $(STAMPS)/dev
 docs: manifests
 	PYTHONPATH=benchmarks $(BIN)/python tests/support/generate.py
 	$(PYTEST) tests/test_docs.py $(ARGS)
+
+# In an environment of its own: what builds pages is no part of what runs netcl.
+build/site-tools: $(STAMPS)/python pyproject.toml
+	$(PYTHON) -m venv $@
+	@$@/bin/python -m pip install --quiet --no-compile --retries 1 $(shell $(PYTHON) -c 'import tomllib; \
+	    print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["site"])') \
+	    || { rm -rf $@; echo "make: mkdocs could not be installed; the site was not built"; exit 1; }
+	@touch $@
+
+site: build/site-tools
+	NO_MKDOCS_2_WARNING=1 build/site-tools/bin/mkdocs build --quiet --config-file site/mkdocs.yml
+	@echo "look at it: $(PYTHON) -m http.server --directory build/site"
 
 op-table: $(STAMPS)/reference
 	$(BIN)/python tests/support/op_table.py

@@ -23,6 +23,7 @@ from netcl_core import config, errors, hookspecs, version
 from netcl_core.jit import jit
 
 ROOT = Path(__file__).resolve().parent.parent
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 _FENCE = re.compile(r"^```(python|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 #: The modules whose names are for everybody, and what their examples are run by.
@@ -105,7 +106,7 @@ def test_every_method_of_a_compiled_function_is_documented(name: str) -> None:
     assert inspect.getdoc(getattr(jit.Jitted, name))
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*PAGES, *TUTORIALS], ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
     for target in _LINK.findall(path.read_text(encoding="utf-8")):
         assert (path.parent / target).exists(), target
@@ -131,6 +132,16 @@ def test_code_blocks_run(python: Callable[..., str], tmp_path: Path, path: Path)
     blocks = tmp_path / "blocks.json"
     blocks.write_text(json.dumps(_blocks(path)), encoding="utf-8")
     python(f"import examples; examples.check_blocks({str(blocks)!r})", PYTHONPATH=HELP)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in TUTORIALS if _blocks(path)], ids=lambda path: path.stem
+)
+def test_tutorials_print_what_they_say(python: Callable[..., str], path: Path) -> None:
+    """From top to bottom in one process, as the notebook that is made of the page."""
+    if path.stem == "keep-pytorch":
+        pytest.importorskip("torch")
+    python(f"import examples; examples.check_tutorial({str(path)!r})", PYTHONPATH=HELP)
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -190,6 +201,72 @@ def test_every_warning_is_documented() -> None:
     for name, value in vars(errors).items():
         if inspect.isclass(value) and issubclass(value, Warning) and name != "FusionSkipped":
             assert f"`{name}`" in page("errors.md")
+
+
+# -- prose -----------------------------------------------------------------------------
+
+#: What makes a sentence hard to read or says nothing -> what to write.
+PROSE = {
+    r"\b(that|those) of\b": "name the thing again",
+    r"\bof which\b": "two sentences",
+    r"\b(by|of|from|to|with) whom\b": "two sentences",
+    r"(?:^|[.:;] )Who(ever)? (?!are|is|has|does)[a-z]+ ": "'if you ...', or 'authors who ...'",
+    r"\bis what [a-z]+s\b": "say who does it",
+    r"\bbut for\b": "'except'",
+    r"\b(utili[sz]e|leverage|facilitate)s?\b": "'use', 'help'",
+    r"\b(simply|obviously|of course|easily|basically)\b": "leave it out",
+    r"\b(e\.g\.|i\.e\.|etc\.)": "'for example', 'that is', or the whole list",
+    r"\b(hereby|herein|thereof|whereby|therein)\b": "plain words",
+    r"\bin order to\b": "'to'",
+    r"\bkin\b": "'similar ...'",
+}
+#: Pages that have not been rewritten by these rules yet; the others are clean and stay so.
+UNREAD = {
+    "CONTRIBUTING",
+    "api",
+    "architecture",
+    "benchmarks",
+    "changelog",
+    "check-findings",
+    "configuration",
+    "conformance",
+    "distributed",
+    "gradients",
+    "jit",
+    "lock",
+    "market",
+    "matrix",
+    "mutants",
+    "operators",
+    "ops",
+    "patterns",
+    "plugin-errors",
+    "publishing",
+    "torch",
+    "tuning",
+    "writing-kernels",
+}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in (*PAGES, *TUTORIALS) if path.stem not in UNREAD],
+    ids=lambda path: path.name,
+)
+def test_prose_is_plain(path: Path) -> None:
+    """Outside code and generated parts."""
+    text = re.sub(
+        r"<!-- generated.*?<!-- end -->|^```.*?^```|`[^`]*`",
+        lambda match: "\n" * match[0].count("\n"),
+        path.read_text(encoding="utf-8"),
+        flags=re.DOTALL | re.MULTILINE,
+    )
+    found = [
+        f"{path.name}:{text[: match.start()].count(chr(10)) + 1}: {match[0].strip()!r}: {advice}"
+        for pattern, advice in PROSE.items()
+        for match in re.finditer(pattern, text, re.IGNORECASE | re.MULTILINE)
+    ]
+    assert found == []
 
 
 # -- the published matrix --------------------------------------------------------------

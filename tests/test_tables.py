@@ -64,8 +64,8 @@ def test_the_widest_gives_way_and_nothing_below_the_least(
         "fixed-and-long  01234567",
         "                89abcdef",
     ]
-    assert tables._fitting([4, 30, 20], [False, True, True], 40) == [4, 16, 16]
-    assert tables._fitting([4, 30], [False, False], 10) == [4, 30]
+    assert tables._fitting([4, 30, 20], [False, True, True], [8, 8, 8], 40) == [4, 16, 16]
+    assert tables._fitting([4, 30], [False, False], [8, 8], 10) == [4, 30]
 
 
 def test_control_characters_do_not_reach_a_terminal(
@@ -121,11 +121,11 @@ def test_the_header_is_bold_where_that_is_wanted(variables: dict[str, str], bold
 
 
 def test_in_a_pipe_a_long_cell_is_a_paragraph(capsys: pytest.CaptureFixture[str]) -> None:
-    """It was one line of 600 columns; a word, such as a path, stays whole."""
+    """80 columns; a word, such as a path, stays whole and widens its own line alone."""
     words, path = "word " * 120, "/a" * 60
     tables.print_table(("plugin", "why", "n"), [("one", words, "1"), ("two", path, "2")], ("why",))
     lines = capsys.readouterr().out.splitlines()
-    assert max(len(line) for line in lines if path not in line) <= 90
+    assert max(len(line) for line in lines if path not in line) <= 80
     assert sum("word" in line for line in lines) > 5 and path in lines[-1]
     assert lines[1].startswith("one     word word") and lines[1].endswith("  1")
     tables.print_table(("plugin", "why"), [("one", words)])  # which does not fold at all

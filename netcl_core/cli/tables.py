@@ -1,4 +1,4 @@
-"""Tables and JSON on stdout: made to fit a terminal, and readable lines in a pipe.
+"""Tables and JSON on stdout: made to fit a terminal, and 80 columns in a pipe.
 
 Rich would do the same and takes longer to import than a whole `netcl plugins list`.
 """
@@ -16,27 +16,25 @@ from netcl_core import config
 
 _GAP: Final = "  "
 _USUAL_WIDTH: Final = 80
-_PARAGRAPH: Final = 72  # how wide a folding column may be in a pipe
 _NARROWEST: Final = 8  # what a folded column keeps at least
+_LONG_NAME: Final = 30  # up to this a word widens its column in a pipe; longer ones stick out
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 def print_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], cut: Sequence[str] = ()
 ) -> None:
-    """Print rows below a header, if it has names; on a terminal those in `cut` fold to fit.
+    """Print rows below a header, if it has names; the columns in `cut` fold to fit.
 
-    In a pipe there is no width to fit: there each of them is a paragraph, folded between words.
+    In a pipe they fold between words only: a name or a path stays whole, and may be searched for.
     """
     flat = [[_clean(cell) for cell in row] for row in (header, *rows)]
     widths = [max(_width(row[i]) for row in flat) for i in range(len(header))]
     terminal = sys.stdout.isatty()
     folds = [name in cut for name in header]
-    if terminal:
-        widths = _fitting(widths, folds, _columns())
-    else:
-        pairs = zip(widths, folds, strict=True)
-        widths = [min(width, _PARAGRAPH) if may else width for width, may in pairs]
+    columns = zip(*flat, strict=True)
+    least = [_NARROWEST if terminal else _longest_word(column) for column in columns]
+    widths = _fitting(widths, folds, least, _columns())
     bold = terminal and config.takes_styles()
     for number, row in enumerate(flat):
         for line in _lines(row, widths, terminal) if number or any(header) else ():
@@ -56,12 +54,19 @@ def _columns() -> int:
         return _USUAL_WIDTH
 
 
-def _fitting(widths: Sequence[int], cut: Sequence[bool], columns: int) -> list[int]:
+def _longest_word(column: Sequence[str]) -> int:
+    longest = max(_width(word) for cell in column for word in cell.split(" "))
+    return max(_NARROWEST, min(longest, _LONG_NAME))
+
+
+def _fitting(
+    widths: Sequence[int], cut: Sequence[bool], least: Sequence[int], columns: int
+) -> list[int]:
     """Widths that fit: of the columns that may fold, the widest give way first."""
     made = list(widths)
     over = sum(made) + len(_GAP) * (len(made) - 1) - columns
     while over > 0:
-        folding = [i for i, may in enumerate(cut) if may and made[i] > _NARROWEST]
+        folding = [i for i, may in enumerate(cut) if may and made[i] > least[i]]
         if not folding:
             break
         widest = max(folding, key=lambda i: made[i])

@@ -9,8 +9,11 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import io
 import json
+import re
 from collections.abc import Iterable, Iterator
+from contextlib import redirect_stdout
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ import numpy as np
 import netcl_core as nc
 import netcl_core.autograd as ag
 
+_CELL = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 KIT = "netcl_plugin_kit.testing"
 
 
@@ -47,6 +51,23 @@ def check_blocks(path: str) -> None:
             _run([doctest.DocTestParser().get_doctest(text, {}, name, name, 0)], {})
         else:
             exec(compile(text, name, "exec"), {"__name__": "__main__"})
+
+
+def check_tutorial(path: str) -> None:
+    """Run a page as the notebook that it becomes, and compare what its cells print."""
+    text, names, checker = (
+        Path(path).read_text(encoding="utf-8"),
+        {"__name__": "__main__"},
+        doctest.OutputChecker(),
+    )
+    for cell in _CELL.finditer(text):
+        line = text[: cell.start(1)].count("\n")
+        with redirect_stdout(io.StringIO()) as printed:
+            exec(compile("\n" * line + cell[1], path, "exec"), names)
+        if not checker.check_output(cell[2] or "", printed.getvalue(), doctest.ELLIPSIS):
+            raise SystemExit(
+                f"{path}:{line + 1} prints\n{printed.getvalue()}\nand the page says\n{cell[2]}"
+            )
 
 
 def _run(tests: Iterable[doctest.DocTest], names: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import api_reference
 import beside_pytorch
+import drawings
 import manifests
 import renewal
 from broken import BROKEN, DEADLY
@@ -268,6 +269,7 @@ def wanted() -> dict[Path, str]:
         ROOT / SCHEMA: json.dumps(manifest_schema(), indent=1) + "\n",
         ROOT / "docs" / "pytorch-names.json": json.dumps(beside_pytorch.listed(nc), indent=1)
         + "\n",
+        **drawings.wanted(),
         **{RECORDS / f"{name}.svg": svg(each) for name, each in last_records(RECORDS).items()},
     }
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:

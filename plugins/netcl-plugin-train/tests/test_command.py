@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,14 @@ def test_a_run_leaves_model_and_curves(tmp_path: Path, monkeypatch: pytest.Monke
         assert text in result.output
     assert f"{model} (loads back, same accuracy)" in result.output
     assert str(curves) in result.output and "\x1b" not in result.output
+
+
+def test_json_alone_is_on_stdout(tmp_path: Path) -> None:
+    result = call("digits", "--device", "numpy", "--epochs", "1", "--out", str(tmp_path), "--json")
+    data = json.loads(result.stdout)
+    assert data["device"] == "numpy" and data["model"] == str(tmp_path / "model.safetensors")
+    assert 0 < data["test_accuracy"] == data["test_accuracy_reloaded"]
+    assert "epoch 1/1" in result.stderr
 
 
 @pytest.mark.parametrize(

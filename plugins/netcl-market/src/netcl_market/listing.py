@@ -31,6 +31,7 @@ def show_list(as_json: bool) -> int:
     if as_json:
         print_json({"plugins": [_data(plugin) for plugin in found], "notes": notes})
     elif found:
+        whys = any(_why(each) for each in found)
         rows = [
             (
                 each.name,
@@ -39,11 +40,11 @@ def show_list(as_json: bool) -> int:
                 each.kind,
                 each.state,
                 _brings(each),
-                _why(each),
+                *([_why(each)] if whys else []),
             )
             for each in found
         ]
-        header = ("plugin", "distribution", "version", "kind", "state", "brings", "why")
+        header = ("plugin", "distribution", "version", "kind", "state", "brings", "why")[: 6 + whys]
         print_table(header, rows, ("distribution", "brings", "why"))
     else:
         print("No plugin is installed. `netcl plugins search WORD` says which package brings what.")

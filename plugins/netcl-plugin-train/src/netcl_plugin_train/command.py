@@ -27,6 +27,7 @@ _DATASETS = ("digits",)
     type=click.Path(file_okay=False, path_type=Path),
     help="Where model and curves go.  [default: runs/<dataset>]",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; progress goes to stderr.")
 @click.pass_context
 def train(ctx: click.Context, /, dataset: str, out: Path | None, **options: Any) -> None:
     """Train a reference model and report its speed and accuracy.

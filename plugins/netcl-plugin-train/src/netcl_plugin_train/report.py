@@ -9,18 +9,16 @@ from typing import Any, final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-from rich.table import Table
 
+from netcl_core.cli import print_table
 from netcl_plugin_train.loop import History
 
-_PIPE_WIDTH = 4000  # wide enough that a pipe gets one line per row
 _LINES = 10  # that a run prints where there is no terminal
 
 
-def console() -> Console:
-    """As wide as the terminal; in a pipe, lines are never wrapped."""
-    shown = Console(highlight=False, markup=False)
-    return shown if shown.is_terminal else Console(width=_PIPE_WIDTH, highlight=False, markup=False)
+def console(stderr: bool) -> Console:
+    """As wide as the terminal; 80 columns in a pipe."""
+    return Console(highlight=False, markup=False, stderr=stderr)
 
 
 @final
@@ -70,12 +68,7 @@ class Display:
         self._bar.stop()
 
 
-def print_table(shown: Console, rows: Iterable[tuple[str, Any]]) -> None:
-    """The facts of a run."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        table.add_row(name, str(value))
-    shown.print()
-    shown.print(table)
+def print_facts(rows: Iterable[tuple[str, Any]]) -> None:
+    """The facts of a run, below an empty line."""
+    print()
+    print_table(("", ""), [(name, str(value)) for name, value in rows], ("",))

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from netcl_core import default_device, nn, use_device
+from netcl_core.cli import print_json
 from netcl_core.errors import NetclError, message
 from netcl_plugin_train import digits, files, report
 from netcl_plugin_train.loop import TrainingError
@@ -19,13 +20,19 @@ class OutputError(NetclError, OSError):
 
 
 def run_digits(
-    folder: Path, device: str | None, epochs: int, batch_size: int, lr: float, seed: int
+    folder: Path,
+    device: str | None,
+    epochs: int,
+    batch_size: int,
+    lr: float,
+    seed: int,
+    as_json: bool,
 ) -> int:
     """Train, save and show; returns the exit code. Raises DeviceError and OutputError."""
     settings = digits.Settings(epochs, batch_size, lr, seed)
     with use_device(device) if device else nullcontext():
         _prepare(folder)
-        shown = report.console()
+        shown = report.console(stderr=as_json)
         title = f"digits on {default_device()}"
         try:
             with report.Display(shown, title, epochs) as display:
@@ -38,7 +45,10 @@ def run_digits(
         nn.save(run.model, model, about)
         files.save_curves(run.history, curves, f"digits, {run.device} ({run.device.name})")
         again = _reloaded_accuracy(model)
-        report.print_table(shown, _facts(run, again, model, curves))
+        if as_json:
+            print_json(_data(run, again, model, curves))
+        else:
+            report.print_facts(_facts(run, again, model, curves))
     return 0 if again == run.accuracy else 1
 
 
@@ -62,6 +72,20 @@ def _reloaded_accuracy(path: Path) -> float:
     model = digits.mlp()
     nn.load(model, path)
     return digits.test_accuracy(model)
+
+
+def _data(run: digits.Run, again: float, model: Path, curves: Path) -> dict[str, Any]:
+    return {
+        "device": str(run.device),
+        "device_name": run.device.name,
+        "platform": run.device.platform,
+        "plugins": dict(run.plugins),
+        "steps_per_second": run.history.steps_per_second,
+        "test_accuracy": run.accuracy,
+        "test_accuracy_reloaded": again,
+        "model": str(model),
+        "curves": str(curves),
+    }
 
 
 def _facts(run: digits.Run, again: float, model: Path, curves: Path) -> list[tuple[str, Any]]:
