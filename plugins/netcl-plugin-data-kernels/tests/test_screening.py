@@ -98,6 +98,8 @@ OUTSIDE = {
     "a row": "float t[2][3]; t[1] + 1;",
     "aligned": "vloada_half4(0, x);",
     "an index that changes": "vload4(n++, x);",
+    "an index out of memory": "vload4((int)x[0], x);",
+    "a value that changes it": "int j = 0; vstore4((float4)(j = 99), j, x);",
     "another type in a call": "halved(x);",
     "another type in vstore": "vstore_half(1, 0, x);",
     "another type in an atomic": "uchar c[4]; atomic_inc(&c[0]);",
@@ -172,6 +174,46 @@ def test_a_kernel_stays_in_its_buffers() -> None:
         cl.enqueue_copy(queue, array, buffer)
     assert (arrays[1][:2] != 99).any() and (arrays[1][8:] == 99).all()
     assert arrays[2][0] == 99 + 2 and (arrays[2][1:] == 99).all()
+
+
+#: Indices that are another one when they are looked at again.
+MOVING = {
+    "a function": "y[moved(at)] = 7;",
+    "an atomic": "at[0] = 0; y[atomic_xchg(&at[0], 2000)] = 7;",
+    "the value": "int j = 0; y[j] = (j = 2000);",
+    "a pointer's value": "int j = 0; y[j] = (int)(100 * frexp(ldexp(1.0f, 100), &j));",
+}
+#: Indices that another work-item can change between two looks: each may be written once.
+RACING = {
+    "a buffer": "y[at[0]] = 7;",
+    "local memory": "__local int j; j = 0; y[j] = 7;",
+    "volatile": "volatile int j = 0; y[j] = 7;",
+}
+MOVED = "int moved(__global int *at) { at[0] = 2000 - at[0]; return at[0]; }"
+
+
+def moving(body: str) -> str:
+    return f"{MOVED} {KERNEL} void odd(__global int *at, __global int *y) {{ {body} }}"
+
+
+@pytest.mark.parametrize("body", MOVING.values(), ids=MOVING)
+def test_what_is_checked_is_what_is_used(body: str) -> None:
+    device = nc.default_device()
+    if not device.has_kernels:
+        pytest.skip("needs a device with kernels")
+    cl = pytest.importorskip("pyopencl")
+    both = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    arrays = [np.full(1, 2000, np.int32), np.full(4096, 99, np.int32)]
+    held = [cl.Buffer(device.context, both, hostbuf=each) for each in arrays]
+    kernel = cl.Kernel(programs.build(device, bounded(moving(body)), "odd"), "odd")
+    kernel(device.queue, (1,), (1,), *held, *map(np.uint64, (4, 64)))
+    cl.enqueue_copy(device.queue, arrays[1], held[1])
+    assert (arrays[1][16:] == 99).all()
+
+
+@pytest.mark.parametrize("body", RACING.values(), ids=RACING)
+def test_an_index_that_others_can_change_is_looked_at_once(body: str) -> None:
+    assert "y[netcl_at(" in bounded(moving(body))
 
 
 @pytest.mark.parametrize("bounds", BOTH)

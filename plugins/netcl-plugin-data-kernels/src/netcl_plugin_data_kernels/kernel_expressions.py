@@ -38,11 +38,15 @@ CHECKED: Final = "buffers and arrays as NAME[index], vload or vstore at NAME + i
 @final
 @dataclass(frozen=True, slots=True)
 class Name:
-    """What a name stands for: a value; a pointer or an array of `type`, with its sizes as C."""
+    """What a name stands for: a value; a pointer or an array of `type`, with its sizes as C.
+
+    Another work-item may change a `shared` value between two looks at it.
+    """
 
     type: str
     pointer: bool = False
     sizes: tuple[str, ...] = ()
+    shared: bool = False
 
 
 class ExpressionReader(Cursor):
@@ -60,7 +64,8 @@ class ExpressionReader(Cursor):
         self.bounds = bounds
         self.functions: dict[str, tuple[str, ...]] = {}
         self.scopes: list[dict[str, Name]] = [{}]
-        self._effects = 0
+        self._changes = 0  # of variables
+        self._looks = 0  # at memory, which may hold something else when it is looked at again
 
     # -- types ----
 
@@ -116,7 +121,7 @@ class ExpressionReader(Cursor):
         pointer = start is not None and start.pointer and self.peek(after) in _ASSIGNING
         self.ternary()
         if self.text in _ASSIGNING:
-            self._effects += 1
+            self._changes += 1
             if self.take() == "=" and pointer:
                 self.pointing()
             self.assignment()
@@ -135,8 +140,9 @@ class ExpressionReader(Cursor):
             self.back(mark)
             return False
         self.take()
+        changes = self._changes
         value = self.apart(self.assignment)
-        if self.text != ";":
+        if self.text != ";" or self._changes != changes:  # perhaps of what the index is made of
             self.back(mark)
             return False
         self.skip()
@@ -167,7 +173,7 @@ class ExpressionReader(Cursor):
                 if self.bounds and text == "&":
                     self.refuse(CHECKED)
                 changed = text in ("++", "--")
-                self._effects += changed
+                self._changes += changed
                 self.take()
                 held = self.found(self.text) if text == "&" else None
                 if held is not None and held.pointer and self.peek() != "[":
@@ -181,7 +187,7 @@ class ExpressionReader(Cursor):
                 self.refuse("parts of a vector")
             if text == "[":
                 self.refuse("an index after the name of a buffer or an array")
-            self._effects += text in ("++", "--")
+            self._changes += text in ("++", "--")
 
     def cast(self) -> None:
         self.want("(")
@@ -244,6 +250,7 @@ class ExpressionReader(Cursor):
         held = self.found(token.text)
         if held is None:
             self.refuse("a name that is declared")
+        self._looks += held.shared
         sizes = (f"netcl_count_{token.text}",) if held.pointer else held.sizes
         if sizes and self.bounds:
             self.checked(held, sizes, changed)
@@ -257,6 +264,7 @@ class ExpressionReader(Cursor):
     def checked(self, held: Name, sizes: tuple[str, ...], changed: bool) -> None:
         """An element: zero if it is outside; one that is changed, or costly to find, the first."""
         inside, element, first = self.element(sizes)
+        self._looks += 1
         after = self.peek(2 if self.text == "." else 0)
         if not inside or changed or after in _ASSIGNING or after in ("++", "--"):
             self.say(first)
@@ -268,7 +276,7 @@ class ExpressionReader(Cursor):
         token = self.now
         self.say("")
         self.take()
-        effects = self._effects
+        steady = self._changes, self._looks
         if self.text != "[":
             self.refuse(CHECKED, token)
         indices = []
@@ -279,7 +287,8 @@ class ExpressionReader(Cursor):
         self.skip()
         pairs = [*zip(indices, sizes, strict=True)]
         first = token.text + "".join(f"[netcl_at({each}, {size})]" for each, size in pairs)
-        if self._effects != effects or len(first) > _LONG:  # to be written once
+        once = len(first) > _LONG or (self._changes, self._looks) != steady
+        if once:  # what is written twice may be another index when it is used
             return "", first, first
         inside = " && ".join(f"(ulong)({each}) < {size}" for each, size in pairs)
         return inside, token.text + "".join(f"[{each}]" for each in indices), first
@@ -310,6 +319,7 @@ class ExpressionReader(Cursor):
     def own_call(self, name: str) -> None:
         """A call of one of the source's functions: pointers bring the number of their elements."""
         counts = ""
+        self._looks += any(self.functions[name])
         for number, pointer in enumerate(self.functions[name]):
             if number:
                 self.want(",")
@@ -342,6 +352,7 @@ class ExpressionReader(Cursor):
                 self.want(",")
             if self.text == "&" and (which == -1 or number == which):
                 self.take()
+                self._changes += 1
                 token = self.now
                 held = self.found(token.text)
                 if held is None or (which == 0 and held.type not in _ATOMIC):
@@ -364,11 +375,11 @@ class ExpressionReader(Cursor):
         self.say("")
         self.take()
         self.take()
-        value = ""
+        value, changes = "", self._changes
         if kind == "store":
             value = self.apart(self.assignment) + ", "
             self.want(",")
-        effects = self._effects
+        looks = self._looks
         offset = self.apart(self.assignment)
         self.want(",")
         pointer = self.text
@@ -376,8 +387,8 @@ class ExpressionReader(Cursor):
         rest = ""
         if self.given("+"):
             rest = f" + (ulong)({self.apart(lambda: self.joined(_ADDING))})"
-        if self.text != ")" or self._effects != effects:
-            self.refuse("NAME, or NAME + index, that changes nothing")
+        if self.text != ")" or (self._changes, self._looks) != (changes, looks):
+            self.refuse("NAME, or NAME + index, of variables that nothing here changes")
         self.take()
         self.skip()
         at = f"(ulong)({offset}) * {width}{rest}"

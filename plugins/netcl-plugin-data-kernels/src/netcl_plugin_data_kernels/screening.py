@@ -25,6 +25,8 @@ from netcl_plugin_data_kernels.vocabulary import (
     is_function,
 )
 
+#: How a value is declared that may change between two looks at it.
+_SHARED: Final = frozenset({"local", "__local", "volatile"})
 #: Bytes of the arrays of one source.
 _PRIVATE: Final = 4096
 _HELPERS: Final = (
@@ -117,7 +119,7 @@ class _Reader(ExpressionReader):
             self.scopes[-1][found[-1][0]] = found[-1][1]
         return found
 
-    def declarators(self, type_: str) -> None:
+    def declarators(self, type_: str, shared: bool = False) -> None:
         """Names with their sizes and first values."""
         while True:
             pointer = self.text == "*"
@@ -135,7 +137,7 @@ class _Reader(ExpressionReader):
                 sizes.append(self.size())
             if self.bounds and sizes:
                 self.hold(BYTES.get(type_, 8) * math.prod(sizes))
-            self.scopes[-1][name] = Name(type_, pointer, tuple(map(str, sizes)))
+            self.scopes[-1][name] = Name(type_, pointer, tuple(map(str, sizes)), shared)
             if self.given("="):
                 self.pointing() if pointer else None
                 self.initial()
@@ -193,8 +195,8 @@ class _Reader(ExpressionReader):
             self.take()
             getattr(self, f"_{text}")()
         elif self.declares():
-            _, type_ = self.specifiers()
-            self.declarators(type_)
+            words, type_ = self.specifiers()
+            self.declarators(type_, not _SHARED.isdisjoint(words))
             self.want(";")
         else:
             if not self.store():
@@ -271,8 +273,9 @@ def screened(source: str, bounds: bool = False, who: str = "a kernel of data") -
     """The source of a kernel of data, if nothing in it leaves OpenCL C.
 
     With `bounds` indices of buffers and arrays are checked where they are used: what lies outside
-    is read as zeros, and not stored; an element that an expression changes is the first then. Each
-    kernel takes one more number for each buffer, after all other arguments: its bytes.
+    is read as zeros, and not stored. An element that an expression changes, or whose index comes
+    out of memory or changes something, is the first then. Each kernel takes one more number for
+    each buffer, after all other arguments: its bytes.
 
     Raises TemplateError NP320 with the line and the word of what is refused.
     """

@@ -130,3 +130,15 @@ def test_pip_notices_a_changed_wheel(inputs: Path, tmp_path: Path) -> None:
     wheel.write_bytes(wheel.read_bytes() + b"\0")
     done = pip(tmp_path / "there", f"{(tmp_path / 'out').as_uri()}/simple/", "sample-helper")
     assert done.returncode != 0 and "HASHES" in done.stderr
+
+
+def test_each_wheel_has_an_sbom(site: Path) -> None:
+    """Its own digest, and what it needs without extras."""
+    wheel = "netcl_plugin_swiglu-0.10.post1-py3-none-any.whl"
+    made = json.loads((site / "wheels" / f"{wheel}.cdx.json").read_text(encoding="utf-8"))
+    this = made["metadata"]["component"]
+    assert this["hashes"] == [{"alg": "SHA-256", "content": samples.digest()}]
+    assert this["licenses"] == [{"license": {"name": "MIT"}}]
+    assert [each["name"] for each in made["components"]] == ["sample-helper"]
+    page = (site / "plugins" / "netcl-plugin-swiglu.html").read_text(encoding="utf-8")
+    assert f"wheels/{wheel}.cdx.json" in page

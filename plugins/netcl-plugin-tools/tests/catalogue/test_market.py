@@ -111,3 +111,30 @@ def test_the_index_is_asked_alone_where_it_has_everything(tmp_path: Path) -> Non
     said = page(tmp_path / "out", "plugins/netcl-plugin-gate.html")
     assert "pip install --extra-index-url http://localhost:1/simple/ netcl-plugin-gate" in said
     assert "for every name: far-away." in said
+
+
+def test_versions_are_shown_side_by_side(tmp_path: Path) -> None:
+    """Ops by manifest; kernels, checks and speed where both versions have records."""
+    (tmp_path / "records").mkdir()
+    for version, ops, fraction in (("1.0", ["swiglu", "geglu"], 0.9), ("1.1", ["swiglu"], 0.5)):
+        text = samples.manifest("swiglu", ops)
+        wheel = samples.wheel(
+            tmp_path / "wheels", "netcl-plugin-swiglu", version, text=text, plugin="swiglu"
+        )
+        made = samples.record(
+            version=version,
+            outcomes=(samples.Outcome("values", "passed", "swiglu", "opencl:0", "float32"),),
+            kernels=(samples.KernelSource(
+                "swiglu", "opencl:0", "float32", "forward", "opencl", f"// {version}"),),
+            roofline=(samples.Roofline("swiglu", "opencl:0", "float32", 1 << 20, fraction),),
+        )  # fmt: skip
+        (tmp_path / "records" / f"{version}.json").write_text(
+            samples.text_of(made.as_json(), wheel)
+        )
+    samples.build(tmp_path / "wheels", tmp_path / "out", "--records", str(tmp_path / "records"))
+    page = (tmp_path / "out" / "plugins" / "netcl-plugin-swiglu.html").read_text()
+    row = page[page.index("1.1 beside 1.0") :]
+    row = row[: row.index("</tr>")]
+    assert "geglu: gone" in row and "swiglu: changed" not in row
+    assert "swiglu forward, float32, Intel(R) OpenCL: " in row and "<td>as before</td>" in row
+    assert "0.90 of a copy, then 0.50 of a copy" in row

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.progress import track
 
 from netcl_core.errors import PluginError, RecordError, message
+from netcl_plugin_tools.catalogue import sbom
 from netcl_plugin_tools.catalogue.admission import Admission
 from netcl_plugin_tools.catalogue.badges import badges
 from netcl_plugin_tools.catalogue.evidence import load
@@ -74,6 +75,7 @@ def run(
             if wheel.name in held_back:
                 continue
             write(folder, f"wheels/{wheel.file}.metadata", wheel.raw_metadata)
+            write(folder, f"wheels/{wheel.file}{sbom.SUFFIX}", sbom.sbom(wheel))
             shutil.copyfile(wheel.path, folder / "wheels" / wheel.file)
             if wheel.file in door.signers:
                 envelope = wheel.path.with_name(wheel.file + SUFFIX)

@@ -13,6 +13,7 @@ from netcl_plugin_kit.testing.records import Roofline
 from netcl_core.plugins.protocol import KINDS
 from netcl_plugin_tools.catalogue.badges import BADGES
 from netcl_plugin_tools.catalogue.beside import beside, slowest
+from netcl_plugin_tools.catalogue.changes import changes
 from netcl_plugin_tools.catalogue.code import highlight
 from netcl_plugin_tools.catalogue.filters import (
     choices,
@@ -227,6 +228,7 @@ def _plugin(market: Market, plugin: Project, verdicts: dict[str, str]) -> str:
         caught=sum(one.caught for one in findings.mutants),
         matrix=matrix(latest.cells),
         badges=BADGES,
+        changes=[*changes(plugin)],
     )
 
 
