@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import torch
@@ -27,25 +27,39 @@ from torch.utils._pytree import tree_leaves
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import NetclError
+from netcl_plugin_torch.attention import attention
 from netcl_plugin_torch.dispatch import Unfit, decompositions, name_of_op
 from netcl_plugin_torch.graph_rows import row_of
+from netcl_plugin_torch.layers import recording
+from netcl_plugin_torch.registration import loading
 from netcl_plugin_torch.tensor import NAMES, NetclTensor, to_device, wrap, write
 
 aten = torch.ops.aten
-#: Ops of which netcl's kernels keep a record; without one they are made of others.
-_TAKEN_APART: Final = (
-    aten.native_layer_norm, aten.native_group_norm, aten.native_batch_norm,
+#: Norms: on netcl fused kernels that keep a record for their gradients, elsewhere made of others.
+_NORMS: Final = (
+    aten.native_layer_norm, aten.native_layer_norm_backward, aten.native_group_norm,
+    aten.native_group_norm_backward, aten.native_batch_norm, aten.native_batch_norm_backward,
     aten._native_batch_norm_legit, aten._native_batch_norm_legit_functional,
-    aten.native_dropout, aten.native_dropout_backward, aten.native_batch_norm_backward,
-    aten.nll_loss_forward, aten.nll_loss_backward, aten.addmv, aten.var_mean,
 )  # fmt: skip
+_TAKEN_APART: Final = (
+    aten.native_dropout, aten.native_dropout_backward, aten.nll_loss_forward,
+    aten.nll_loss_backward, aten.addmv,
+)  # fmt: skip
+#: Ops that PyTorch would make of others, for which netcl has one.
+_KEPT: Final = (aten.embedding_dense_backward,)
+#: Ops whose result depends on no tensor.
+_CONSTANTS: Final = ("full", "arange.start_step", "scalar_tensor", "arange", "arange.start")
 #: Ops that copy without computing.
 _COPIES: Final = ("clone", "_to_copy", "lift_fresh_copy")
 
 
-@cache
-def _decompositions() -> dict[Any, Any]:
-    return {**core_aten_decompositions(), **get_decompositions(list(_TAKEN_APART))}
+def _decompositions(device: str) -> dict[Any, Any]:
+    """What a graph for a device is not to have, with what to make of it."""
+    found = {**core_aten_decompositions(), **get_decompositions(list(_TAKEN_APART))}
+    if device != "netcl":
+        return {**found, **get_decompositions(list(_NORMS))}
+    kept = {*_NORMS, *_KEPT}
+    return {func: way for func, way in found.items() if func.overloadpacket not in kept}
 
 
 def _introduce() -> None:
@@ -53,7 +67,9 @@ def _introduce() -> None:
     for numpy in (True, False):
         VariableBuilder._type_dispatch_impl(numpy)[NetclTensor] = VariableBuilder.wrap_tensor
     skip = FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP)
-    set_code_exec_strategy(NetclTensor.__torch_dispatch__.__func__.__code__, skip)
+    for entry in (NetclTensor.__torch_dispatch__.__func__, NetclTensor.__repr__, attention,
+                  loading("empty_strided")):  # fmt: skip
+        set_code_exec_strategy(entry.__code__, skip)
 
 
 # -- a part of a graph -----------------------------------------------------------------------
@@ -97,11 +113,11 @@ class Part(torch.nn.Module):
             found.append(raw)
         results = [_host(raw) if host else wrap(raw) for raw in found]
         if host:
-            torch_wait()
+            _wait()
         return tuple(results) if self._several else results[0]
 
 
-def torch_wait() -> None:
+def _wait() -> None:
     """Wait for the device: PyTorch's CPU may write to the memory that kernels read."""
     queue = nc.default_device().queue
     if queue is not None:
@@ -201,10 +217,48 @@ class _Fit(OperatorSupportBase):
         )
 
 
-def compiled(graph: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    """What runs a graph of AOTAutograd's."""
+class _Once:
+    """An op whose result is always the same, and is computed once."""
+
+    def __init__(self, func: Any) -> None:
+        self._func = func
+        self.__name__ = name_of_op(func).replace(".", "_")
+        self._made: Any = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._made is None:
+            self._made = self._func(*args, **kwargs)
+        return self._made
+
+
+def _settle_constants(graph: GraphModule) -> None:
+    """Numbers in the place of tensors of one number; other constants are computed once."""
+    (output,) = [node for node in graph.graph.nodes if node.op == "output"]
+    for node in list(graph.graph.nodes):
+        if node.op != "call_function" or node.all_input_nodes:
+            continue
+        if not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        if name_of_op(node.target) not in _CONSTANTS:
+            continue
+        number = node.args[-1]
+        if not node.meta["val"].dim() and isinstance(number, (int, float)):
+            for user in list(node.users):
+                if user.target is aten.where.self and sum(x is node for x in user.args) == 1:
+                    others = [x for x in user.args[1:] if x is not node]
+                    if isinstance(others[0], Node):
+                        user.args = tuple([number if x is node else x for x in user.args])
+        if not node.users:
+            graph.graph.erase_node(node)
+        elif output not in node.users:
+            node.target = _Once(node.target)
+
+
+def compiled(graph: GraphModule, inputs: Sequence[Any], *, records: bool = False) -> Any:
+    """What runs a graph of AOTAutograd's; with `records` the norms keep some for their gradients."""
     kinds = {x.device.type for x in inputs if isinstance(x, torch.Tensor)}
     device = "netcl" if "netcl" in kinds else "cpu"
+    _settle_constants(graph)
     partitioner = CapabilityBasedPartitioner(graph, _Fit(device), allows_single_node_partition=True)
     fused = partitioner.fuse_partitions(partitioner.propose_partitions())
     for name, child in list(fused.named_children()):
@@ -219,7 +273,8 @@ def compiled(graph: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     def boxed(args: list[Any]) -> Any:
         given = list(args)
         args.clear()
-        return run(*given)
+        with recording(records):
+            return run(*given)
 
     boxed._boxed_call = True  # type: ignore[attr-defined]
     return boxed
@@ -235,14 +290,17 @@ def take(target: Any, made: Any) -> Any:
 
 def netcl(graph: GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
     """The backend that `torch.compile(..., backend="netcl")` finds."""
-    return _backend()(graph, inputs, **options)
+    tensors = [*inputs, *graph.parameters(), *graph.buffers()]
+    kinds = {x.device.type for x in tensors if isinstance(x, torch.Tensor)}
+    return _backend("netcl" if "netcl" in kinds else "cpu")(graph, inputs, **options)
 
 
 @cache
-def _backend() -> Any:
+def _backend(device: str) -> Any:
     decompositions()
     return aot_autograd(
-        fw_compiler=compiled, bw_compiler=compiled, decompositions=_decompositions(),
+        fw_compiler=partial(compiled, records=True), bw_compiler=compiled,
+        inference_compiler=compiled, decompositions=_decompositions(device),
         keep_inference_input_mutations=True,
     )  # fmt: skip
 

@@ -42,7 +42,8 @@ def row_of(func: Any) -> Callable[..., Any] | None:
         return _for_each(name.removeprefix("_foreach_").partition(".")[0])
     if name in _NEEDS_DATA or name.endswith("_backward") and "upsample" in name:
         return None
-    return ROWS.get(name)
+    packet, _, kind = name.partition(".")
+    return ROWS.get(name) or (ROWS.get(f"{packet}.Tensor") if kind == "Scalar" else None)
 
 
 def _for_each(packet: str) -> Callable[..., Any] | None:
@@ -106,6 +107,11 @@ def slice_(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int =
 def select(x: Any, dim: int, index: int) -> Any:
     lead = dim + x.ndim if dim < 0 else dim
     return x[(*(slice(None),) * lead, index)]
+
+
+@_graph_row("split_with_sizes")
+def split(x: Any, sizes: Sequence[int], dim: int = 0) -> list[Any]:
+    return list(ag.split(x, tuple(sizes), dim))
 
 
 @_graph_row("alias", "detach", "clone", "lift_fresh_copy")
