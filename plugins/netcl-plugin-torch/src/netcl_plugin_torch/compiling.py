@@ -67,8 +67,8 @@ def _introduce() -> None:
     for numpy in (True, False):
         VariableBuilder._type_dispatch_impl(numpy)[NetclTensor] = VariableBuilder.wrap_tensor
     skip = FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP)
-    for entry in (NetclTensor.__torch_dispatch__.__func__, NetclTensor.__repr__, attention,
-                  loading("empty_strided")):  # fmt: skip
+    dispatch = NetclTensor.__dict__["__torch_dispatch__"].__func__
+    for entry in (dispatch, NetclTensor.__repr__, attention, loading("empty_strided")):
         set_code_exec_strategy(entry.__code__, skip)
 
 
@@ -175,7 +175,8 @@ def _step(node: Node) -> Callable[..., Any]:
     """An op by its row, with results of the dtypes that PyTorch says."""
     if node.target is operator.getitem:
         return operator.getitem
-    function, expected = row_of(node.target), _dtypes(node.meta["val"])
+    function: Any = row_of(node.target)
+    expected = _dtypes(node.meta["val"])
 
     def step(*args: Any, **kwargs: Any) -> Any:
         made = function(*args, **kwargs)
@@ -255,7 +256,7 @@ def _settle_constants(graph: GraphModule) -> None:
 
 
 def compiled(graph: GraphModule, inputs: Sequence[Any], *, records: bool = False) -> Any:
-    """What runs a graph of AOTAutograd's; with `records` the norms keep some for their gradients."""
+    """What runs a graph; with `records` the norms keep some for their gradients."""
     kinds = {x.device.type for x in inputs if isinstance(x, torch.Tensor)}
     device = "netcl" if "netcl" in kinds else "cpu"
     _settle_constants(graph)

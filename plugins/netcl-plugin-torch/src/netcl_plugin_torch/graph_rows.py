@@ -11,11 +11,12 @@ from netcl_plugin_torch.dispatch import ROWS, name_of_op
 from netcl_plugin_torch.registration import load
 
 #: Rows that look at data, or that differentiate.
-_NEEDS_DATA: Final = frozenset(
-    "nonzero masked_select _unique2 nll_loss_backward nll_loss2d_backward index_fill.int_Scalar "
-    "gelu_backward silu_backward mish_backward leaky_relu_backward hardsigmoid_backward "
-    "hardswish_backward avg_pool1d_backward avg_pool2d_backward avg_pool3d_backward".split()
-)
+_NEEDS_DATA: Final = (
+    "nonzero", "masked_select", "_unique2", "nll_loss_backward", "nll_loss2d_backward",
+    "index_fill.int_Scalar", "gelu_backward", "silu_backward", "mish_backward",
+    "leaky_relu_backward", "hardsigmoid_backward", "hardswish_backward", "avg_pool1d_backward",
+    "avg_pool2d_backward", "avg_pool3d_backward",
+)  # fmt: skip
 #: The names under which ops of lists of tensors have a row for one.
 _KINDS: Final = (".Tensor", "", ".Tensor_Scalar", ".Scalar")
 
@@ -40,7 +41,7 @@ def row_of(func: Any) -> Callable[..., Any] | None:
         return _VIEWS[name]
     if name.startswith("_foreach_"):
         return _for_each(name.removeprefix("_foreach_").partition(".")[0])
-    if name in _NEEDS_DATA or name.endswith("_backward") and "upsample" in name:
+    if name in _NEEDS_DATA or (name.endswith("_backward") and "upsample" in name):
         return None
     packet, _, kind = name.partition(".")
     return ROWS.get(name) or (ROWS.get(f"{packet}.Tensor") if kind == "Scalar" else None)
