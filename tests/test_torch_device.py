@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLUGINS = ["--disable-plugin-autoload", "-p", "netcl-kit", "-p", "hypothesispytest"]
 
 
-@pytest.mark.parametrize("name", ["device", "operators", "programs"])
+@pytest.mark.parametrize("name", ["device", "operators", "programs", "compiling"])
 def test_in_its_own_process(name: str) -> None:
     path = ROOT / "plugins" / "netcl-plugin-torch" / "tests" / f"test_{name}.py"
     done = subprocess.run(

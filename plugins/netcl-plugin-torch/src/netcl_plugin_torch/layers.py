@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -87,7 +89,25 @@ def recorded(
 
 def needs_record(*tensors: Any) -> bool:
     """Whether PyTorch may ask for a gradient of these."""
+    if getattr(_GRAPH, "records", False):
+        return True
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+
+
+@contextlib.contextmanager
+def recording(records: bool) -> Iterator[None]:
+    """Whether ops in here are a compiled forward pass, in which no tensor says that it needs a
+    gradient.
+    """
+    before = getattr(_GRAPH, "records", False)
+    _GRAPH.records = records
+    try:
+        yield
+    finally:
+        _GRAPH.records = before
+
+
+_GRAPH: Final = threading.local()
 
 
 def _plain(*tensors: Any) -> list[Any]:

@@ -44,7 +44,7 @@ def register() -> None:
     # so that `model.to("netcl")` keeps tied weights tied, and optimizers their parameters
     torch.__future__.set_swap_module_params_on_conversion(True)
     for kernel in _KERNELS:
-        library().impl(kernel, _loading(kernel), "PrivateUse1")
+        library().impl(kernel, loading(kernel), "PrivateUse1")
     device.prepare = load
 
 
@@ -65,7 +65,9 @@ def load() -> dict[str, Callable[..., Any]]:
     return kernels
 
 
-def _loading(kernel: str) -> Callable[..., Any]:
+def loading(kernel: str) -> Callable[..., Any]:
+    """A kernel that loads the tables at its first call."""
+
     def run(*args: Any, **kwargs: Any) -> Any:
         return load()[kernel](*args, **kwargs)
 

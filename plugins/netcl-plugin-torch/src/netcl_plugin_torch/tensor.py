@@ -51,6 +51,10 @@ class NetclTensor(torch.Tensor):
             return self.raw
         raise AttributeError(f"'Tensor' object has no attribute '{name}'")
 
+    def __coerce_same_metadata_as_tangent__(self, meta: Any, kind: Any = None) -> NetclTensor:
+        """As AOTAutograd asks for it: its graphs take such tensors for plain ones."""
+        return self
+
     @property
     def data(self) -> Any:
         """The tensor without its history; another one may be assigned."""

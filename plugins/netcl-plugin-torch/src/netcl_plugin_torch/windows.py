@@ -9,9 +9,8 @@ from netcl_plugin_conv.convolution import WEIGHTS
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_plugin_torch.dispatch import Unfit, direct, row
+from netcl_plugin_torch.dispatch import Unfit, row
 from netcl_plugin_torch.elements import gradients
-from netcl_plugin_torch.tensor import wrap
 
 # -- convolutions --------------------------------------------------------------------------------
 
@@ -37,33 +36,31 @@ def _each(value: Any, dims: int) -> tuple[int, ...]:
     return tuple(value) if len(value) == dims else tuple(value) * dims
 
 
-@direct("convolution_backward", "convolution_backward_overrideable")
+@row("convolution_backward", "convolution_backward_overrideable")
 def convolution_backward(grad: Any, x: Any, weight: Any, bias_sizes: Any, stride: Any = None,
                          padding: Any = None, dilation: Any = None, transposed: bool = False,
                          output_padding: Any = None, groups: int = 1,
                          mask: Any = None) -> Any:  # fmt: skip
-    dims = weight.dim() - 2
+    dims = weight.ndim - 2
     stride, padding, dilation = (_each(v, dims) for v in (stride, padding, dilation))
-    upstream, source, kernel = grad.raw, x.raw, weight.raw
     attrs = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     found: list[Any] = [None, None, None]
-    with ag.no_grad():
-        if mask[0] and transposed:
-            made = _conv("conv", dims)(upstream, kernel, None, **attrs)
-            found[0] = made[(..., *(slice(0, n) for n in x.shape[2:]))]
-        elif mask[0]:
-            sizes = zip(x.shape[2:], grad.shape[2:], weight.shape[2:], stride, padding, dilation,
-                        strict=True)  # fmt: skip
-            left = [n - ((m - 1) * s - 2 * p + d * (k - 1) + 1) for n, m, k, s, p, d in sizes]
-            found[0] = _conv("conv_transpose", dims)(
-                upstream, kernel, None, output_padding=tuple(left), **attrs
-            )
-        if mask[1]:
-            first, second = (upstream, source) if transposed else (source, upstream)
-            found[1] = WEIGHTS[dims - 1](first, second, tuple(weight.shape[2:]), **attrs)
-        if mask[2]:
-            found[2] = ag.sum(upstream, tuple(i for i in range(grad.dim()) if i != 1))
-    return tuple([None if each is None else wrap(each) for each in found])
+    if mask[0] and transposed:
+        made = _conv("conv", dims)(grad, weight, None, **attrs)
+        found[0] = made[(..., *(slice(0, n) for n in x.shape[2:]))]
+    elif mask[0]:
+        sizes = zip(x.shape[2:], grad.shape[2:], weight.shape[2:], stride, padding, dilation,
+                    strict=True)  # fmt: skip
+        left = [n - ((m - 1) * s - 2 * p + d * (k - 1) + 1) for n, m, k, s, p, d in sizes]
+        found[0] = _conv("conv_transpose", dims)(
+            grad, weight, None, output_padding=tuple(left), **attrs
+        )
+    if mask[1]:
+        first, second = (grad, x) if transposed else (x, grad)
+        found[1] = WEIGHTS[dims - 1](first, second, tuple(weight.shape[2:]), **attrs)
+    if mask[2]:
+        found[2] = ag.sum(grad, tuple(i for i in range(grad.ndim) if i != 1))
+    return tuple(found)
 
 
 # -- pooling -----------------------------------------------------------------------------
