@@ -47,9 +47,7 @@ def page() -> Iterator[str]:
     for name, (module, what) in PLACES.items():
         yield from _section(name, what, _names(module), module)
     own = [
-        each
-        for each in ("shape", "dtype", "device", *_FACE, *METHODS)
-        if not each.startswith("_")
+        each for each in ("shape", "dtype", "device", *_FACE, *METHODS) if not each.startswith("_")
     ]
     yield from _section("Tensor", "What a tensor has beside the ops.", own, _Methods)
     yield from _section("Ops", "Functions of `ag`, of `nn.functional`, and methods.", dir(ops), ops)
