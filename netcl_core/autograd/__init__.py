@@ -54,6 +54,7 @@ from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.recording import check_data
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread, is_one
+from netcl_core.tape.hooks import after_backward
 from netcl_core.tape.modes import (
     detect_anomaly,
     enable_grad,
@@ -117,6 +118,7 @@ __all__ = [
     "TrainingGraphCompiler",
     "TrainingPattern",
     "accumulate_grad",
+    "after_backward",
     "amp_policy",
     "apply_op",
     "arange",
