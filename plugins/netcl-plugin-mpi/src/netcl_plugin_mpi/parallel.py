@@ -137,7 +137,7 @@ class _Bucket:
             start = end
 
     def fill(self, gradients: dict[int, Tensor]) -> None:
-        """Gather this pass' gradients, and what was in `grad` before it."""
+        """Gather gradients that this pass has not yet added to `grad`, and what is there."""
         for p, part, n in self.places():
             own, before = gradients.pop(id(p), None), p.grad
             self.flat[n] = own is not None or before is not None
@@ -151,6 +151,10 @@ class _Bucket:
             if self.flat[n]:
                 array = part.reshape(p.shape).astype(DTYPES[p.dtype].numpy)
                 p.grad = Tensor.from_host(array, p.device)
+
+
+def _bytes_of(p: Tensor) -> int:
+    return p.size * DTYPES[p.dtype].itemsize
 
 
 def _seen(x: Any) -> Any:
@@ -199,15 +203,19 @@ class _Reducer:
         """Buckets of parameters of one dtype and device, in an order, the last one small."""
         groups: list[list[Tensor]] = []
         room, kind = 0.0, None
-        left = sum(p.nbytes for p in params)
+        left = sum(_bytes_of(p) for p in params)
         for p in params:
             now: tuple[str, Device] = (p.dtype, p.device)
-            if kind != now or room < p.nbytes or (room < self.cap and left <= _LAST_BYTES < room):
+            if (
+                kind != now
+                or room < _bytes_of(p)
+                or (room < self.cap and left <= _LAST_BYTES < room)
+            ):
                 groups.append([])
                 room, kind = self.cap, now
             groups[-1].append(p)
-            room -= p.nbytes
-            left -= p.nbytes
+            room -= _bytes_of(p)
+            left -= _bytes_of(p)
         return [_Bucket(group, DTYPES[group[0].dtype].wide) for group in groups]
 
     def _forget(self) -> None:
@@ -257,6 +265,7 @@ class _Reducer:
 
     def _finish(self) -> None:
         """The pass has ended: send the rest, and leave the means in `grad`."""
+        self._gradients = {}  # they have been added to `grad`
         while len(self._sent) < len(self._buckets):
             self._send()
         for future, bucket in zip(self._sent, self._buckets, strict=True):

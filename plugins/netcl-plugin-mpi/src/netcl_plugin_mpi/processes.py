@@ -109,7 +109,9 @@ def _load() -> Any:
             "libmpi.so.12 (where Debian's MPICH is, it is called libmpich.so.12: link it)"
         )
         given = f"no MPI library can be loaded ({said})"
-        raise DistributedError(message(_WHO, given, "MPICH, Open MPI or Intel MPI", remedy)) from error
+        raise DistributedError(
+            message(_WHO, given, "MPICH, Open MPI or Intel MPI", remedy)
+        ) from error
     return MPI
 
 
@@ -127,7 +129,7 @@ def _ending(before: Callable[..., Any]) -> Callable[..., None]:
 
     def ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         before(kind, error, trace)
-        _jobs[0].watch.fail(f"this process ended with {kind.__name__}: {error}")
+        _jobs[0].watch.ended(f"{kind.__name__}: {error}")
 
     return ended
 

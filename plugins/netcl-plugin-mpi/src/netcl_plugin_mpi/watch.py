@@ -14,6 +14,8 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, final
@@ -40,19 +42,21 @@ class Watch:
         self._main = threading.main_thread().ident
         self._count, self._doing, self._since = 0, "", 0.0
         self._closed = threading.Event()
+        self._link: socket.socket | None = None  # to rank 0
         self._peers: dict[socket.socket, int] = {}
         self._heard: dict[int, tuple[float, dict[str, Any]]] = {}
         self._who = world.allgather((host, os.getpid()))
         self._rank: int = world.rank
         if world.size > 1:
             self._connect(host, one_host)
-            work = self._lead if self._rank == 0 else self._follow
+            link = self._link
+            work = self._lead if link is None else partial(self._follow, link)
             threading.Thread(target=work, name="netcl-watch", daemon=True).start()
 
     def _connect(self, host: str, one_host: bool) -> None:
         """Connect each process with rank 0, which knows the others by a secret."""
         listener, place = None, None
-        if self._rank == 0:
+        if not self._rank:
             listener = socket.create_server(("127.0.0.1" if one_host else "", 0))
             place = (host, listener.getsockname()[1], secrets.token_hex(16))
         host, port, secret = self._world.bcast(place)
@@ -97,12 +101,16 @@ class Watch:
         checked = now
         while not self._closed.is_set():
             for key, _ in selector.select(_EVERY):
-                link: Any = key.fileobj
-                *lines, rests[link] = (rests[link] + _received(link)).split(b"\n")
+                peer: Any = key.fileobj
+                rank, given = self._peers[peer], _received(peer)
+                *lines, rests[peer] = (rests[peer] + given).split(b"\n")
                 if lines:
-                    self._heard[self._peers[link]] = (time.monotonic(), json.loads(lines[-1]))
-                elif not rests[link] and not self._closed.is_set():
-                    self._gone(self._peers[link])
+                    self._heard[rank] = (time.monotonic(), json.loads(lines[-1]))
+                elif not given:
+                    selector.unregister(peer)
+                    if not (self._heard[rank][1].get("over") or self._closed.is_set()):
+                        self._gone(rank)
+                    del self._heard[rank]
             if self._timeout is not None and time.monotonic() - checked > _EVERY:
                 checked = time.monotonic()
                 self._compare(checked, self._timeout)
@@ -126,21 +134,19 @@ class Watch:
         said += "how long it may) for "
         self.fail(said + "; ".join(self._named(r, states[r]) for r in sorted({*late, *ended})))
 
-    def _follow(self) -> None:
+    def _follow(self, link: socket.socket) -> None:
         """Other ranks: tell rank 0, until it has gone."""
-        self._link.settimeout(_EVERY)
-        while True:
+        link.settimeout(_EVERY)
+        while not self._closed.is_set():
             try:
-                self._link.sendall(json.dumps(self._state()).encode() + b"\n")
-                if self._link.recv(1):
+                link.sendall(json.dumps(self._state()).encode() + b"\n")
+                if link.recv(1):
                     return  # rank 0 has said that it ends, or what failed
             except TimeoutError:
                 continue
             except OSError:
                 pass
-            if self._closed.is_set():
-                return
-            if self._rank == 1:
+            if self._rank == 1 and not self._closed.is_set():
                 self._gone(0)
             return
 
@@ -153,6 +159,10 @@ class Watch:
         at = (state or (known[1] if known else {})).get("at")
         place = f", last seen at {at}" if at else ""
         return f"rank {rank} (process {process} on {host}{place})"
+
+    def ended(self, error: str) -> None:
+        """This process ends with an error, of which Python has printed the rest."""
+        self.fail(f"{self._named(self._rank)} ended with {error}")
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -167,11 +177,10 @@ class Watch:
     def close(self) -> None:
         """Watch no more, and let the others know."""
         self._closed.set()
-        for link in self._peers:
-            try:
-                link.sendall(b".")
-            except OSError:
-                continue
+        said = json.dumps({**self._state(), "over": True}).encode() + b"\n"
+        for link in [*self._peers, *([] if self._link is None else [self._link])]:
+            with suppress(OSError):  # it has gone, too
+                link.sendall(said)
 
 
 def _received(link: socket.socket) -> bytes:
