@@ -138,7 +138,11 @@ def _finish(job: Job) -> None:
     """Wait for the others, watching: one may be killed when this one is done."""
     job.watch.enter("")
     job.world.Barrier()
-    job.watch.close()
+    if job.rank == 0:
+        job.watch.close()
+    job.world.Barrier()  # nobody goes while rank 0 is watching
+    if job.rank:
+        job.watch.close()
 
 
 def current(who: str) -> Job:

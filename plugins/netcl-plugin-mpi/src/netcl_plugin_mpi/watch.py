@@ -11,6 +11,7 @@ import os
 import secrets
 import selectors
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -43,12 +44,14 @@ class Watch:
         self._count, self._doing, self._since = 0, "", 0.0
         self._closed = threading.Event()
         self._link: socket.socket | None = None  # to rank 0
+        self._witness: subprocess.Popen[bytes] | None = None
         self._peers: dict[socket.socket, int] = {}
         self._heard: dict[int, tuple[float, dict[str, Any]]] = {}
         self._who = world.allgather((host, os.getpid()))
         self._rank: int = world.rank
         if world.size > 1:
             self._connect(host, one_host)
+            self._start_witness()
             link = self._link
             work = self._lead if link is None else partial(self._follow, link)
             threading.Thread(target=work, name="netcl-watch", daemon=True).start()
@@ -73,6 +76,26 @@ class Watch:
                 if secrets.compare_digest(said[:32].encode(), secret.encode()):
                     self._peers[link] = int(said[32:])
 
+    def _start_witness(self) -> None:
+        """Rank 0: start the process that outlives a killed job for a moment; Linux has epoll."""
+        if not self._peers or not sys.platform.startswith("linux"):
+            return
+        numbers = [link.fileno() for link in self._peers]
+        pairs = [f"{link.fileno()},{rank}" for link, rank in self._peers.items()]
+        command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("witness.py")), *pairs]
+        self._witness = subprocess.Popen(
+            command, stdin=subprocess.PIPE, pass_fds=numbers, start_new_session=True
+        )
+        for rank in range(self._world.size):
+            self._tell("is", rank, self._named(rank))
+
+    def _tell(self, *said: Any) -> None:
+        """Tell the witness."""
+        if self._witness is not None and self._witness.stdin is not None:
+            with suppress(OSError, ValueError):  # it has gone
+                self._witness.stdin.write(json.dumps(said).encode() + b"\n")
+                self._witness.stdin.flush()
+
     # -- what the program does ---------------------------------------------------------------
 
     def enter(self, doing: str) -> None:
@@ -94,6 +117,7 @@ class Watch:
     def _lead(self) -> None:
         """Rank 0: hear what the others do until one has gone."""
         selector, rests = selectors.DefaultSelector(), dict.fromkeys(self._peers, b"")
+        self._tell("is", 0, self._named(0, self._state()))
         now = time.monotonic()
         self._heard = {rank: (now, {"count": 0, "waits": 0.0}) for rank in self._peers.values()}
         for link in self._peers:
@@ -105,15 +129,19 @@ class Watch:
                 rank, given = self._peers[peer], _received(peer)
                 *lines, rests[peer] = (rests[peer] + given).split(b"\n")
                 if lines:
-                    self._heard[rank] = (time.monotonic(), json.loads(lines[-1]))
+                    state = json.loads(lines[-1])
+                    self._heard[rank] = (time.monotonic(), state)
+                    self._tell(*(("over", rank) if state.get("over") else self._called(rank)))
                 elif not given:
                     selector.unregister(peer)
                     if not (self._heard[rank][1].get("over") or self._closed.is_set()):
                         self._gone(rank)
                     del self._heard[rank]
-            if self._timeout is not None and time.monotonic() - checked > _EVERY:
+            if time.monotonic() - checked > _EVERY:
                 checked = time.monotonic()
-                self._compare(checked, self._timeout)
+                self._tell("is", 0, self._named(0, self._state()))
+                if self._timeout is not None:
+                    self._compare(checked, self._timeout)
 
     def _compare(self, now: float, timeout: float) -> None:
         """Find who keeps the others waiting, or is not heard."""
@@ -151,7 +179,14 @@ class Watch:
             return
 
     def _gone(self, rank: int) -> None:
-        self.fail(f"{self._named(rank)} was killed or has ended without a word")
+        """A process has gone: the witness says so, unless it has gone with it or there is none."""
+        near = self._who[0][0] == self._who[self._rank][0] and sys.platform.startswith("linux")
+        if near:
+            time.sleep(1.0)
+        self.fail("" if near else f"{self._named(rank)} was killed or has ended without a word")
+
+    def _called(self, rank: int) -> tuple[str, int, str]:
+        return "is", rank, self._named(rank)
 
     def _named(self, rank: int, state: dict[str, Any] | None = None) -> str:
         host, process = self._who[rank]
@@ -167,16 +202,21 @@ class Watch:
     # -- the end -----------------------------------------------------------------------------
 
     def fail(self, said: str) -> None:
-        """Say what happened and end all processes."""
+        """Say what happened, if somebody does not know it yet, and end all processes."""
         host, _ = self._who[self._rank]
-        print(f"netcl: {said}. Rank {self._rank} on {host} ends the job.", file=sys.stderr)
-        sys.stderr.flush()
+        if said:
+            print(f"netcl: {said}. Rank {self._rank} on {host} ends the job.", file=sys.stderr)
+            sys.stderr.flush()
         self.close()
         self._world.Abort(1)
 
     def close(self) -> None:
         """Watch no more, and let the others know."""
         self._closed.set()
+        self._tell("over", 0)
+        if self._witness is not None and self._witness.stdin is not None:
+            self._witness.stdin.close()
+            self._witness.wait()
         said = json.dumps({**self._state(), "over": True}).encode() + b"\n"
         for link in [*self._peers, *([] if self._link is None else [self._link])]:
             with suppress(OSError):  # it has gone, too
