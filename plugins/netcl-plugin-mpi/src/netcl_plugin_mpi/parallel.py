@@ -203,19 +203,15 @@ class _Reducer:
         """Buckets of parameters of one dtype and device, in an order, the last one small."""
         groups: list[list[Tensor]] = []
         room, kind = 0.0, None
-        left = sum(_bytes_of(p) for p in params)
+        left = before = sum(_bytes_of(p) for p in params)
         for p in params:
             now: tuple[str, Device] = (p.dtype, p.device)
-            if (
-                kind != now
-                or room < _bytes_of(p)
-                or (room < self.cap and left <= _LAST_BYTES < room)
-            ):
+            if kind != now or room < _bytes_of(p) or left <= _LAST_BYTES < before:
                 groups.append([])
                 room, kind = self.cap, now
             groups[-1].append(p)
             room -= _bytes_of(p)
-            left -= _bytes_of(p)
+            before, left = left, left - _bytes_of(p)
         return [_Bucket(group, DTYPES[group[0].dtype].wide) for group in groups]
 
     def _forget(self) -> None:
