@@ -78,12 +78,12 @@ def register_hook(x: Tensor, hook: Hook) -> HookHandle:
     return HookHandle(row, number)
 
 
-def after_backward(function: Callable[[], None]) -> bool:
+def when_backward_ends(function: Callable[[], None]) -> bool:
     """Call a function once, when the `backward` that runs in this thread has ended.
 
     >>> x = ag.tensor([1.0], requires_grad=True)
     >>> said = lambda: print("x.grad is", x.grad.numpy())
-    >>> handle = x.register_hook(lambda grad: print(ag.after_backward(said)))
+    >>> handle = x.register_hook(lambda grad: print(ag.when_backward_ends(said)))
     >>> ag.sum(x * 2).backward()
     True
     x.grad is [2.]

@@ -229,7 +229,7 @@ class _Reducer:
             remedy = "Transfers are no part of what is replayed: run the step eagerly"
             raise ReplayError(message(_WHO, given, expected, remedy))
         if not self._running:
-            if not ag.after_backward(self._finish):
+            if not ag.when_backward_ends(self._finish):
                 return
             self._forget()  # of a pass that failed, too
             self._running = True
