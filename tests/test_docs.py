@@ -31,6 +31,7 @@ FACES = ("netcl_core", "netcl_core.autograd", "netcl_core.plugins", "netcl_plugi
 HELP = os.pathsep.join(map(str, (ROOT / "tests" / "support", ROOT / "benchmarks")))
 #: Plugins of which nothing runs on a device: commands, what reads others. Their cells are grey.
 NO_DEVICE = {
+    "netcl-plugin-mpi",
     "netcl-plugin-port",
     "netcl-plugin-torch",
     "netcl-plugin-train",

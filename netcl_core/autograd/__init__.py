@@ -54,6 +54,7 @@ from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.recording import check_data
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Spread, is_one
+from netcl_core.tape.hooks import when_backward_ends
 from netcl_core.tape.modes import (
     detect_anomaly,
     enable_grad,
@@ -164,6 +165,7 @@ __all__ = [
     "set_grad_enabled",
     "tensor",
     "tree_sum",
+    "when_backward_ends",
     "written_back",
     "zeros",
     "zeros_like",

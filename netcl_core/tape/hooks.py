@@ -78,6 +78,30 @@ def register_hook(x: Tensor, hook: Hook) -> HookHandle:
     return HookHandle(row, number)
 
 
+def when_backward_ends(function: Callable[[], None]) -> bool:
+    """Call a function once, when the `backward` that runs in this thread has ended.
+
+    >>> x = ag.tensor([1.0], requires_grad=True)
+    >>> said = lambda: print("x.grad is", x.grad.numpy())
+    >>> handle = x.register_hook(lambda grad: print(ag.when_backward_ends(said)))
+    >>> ag.sum(x * 2).backward()
+    True
+    x.grad is [2.]
+
+    It is for hooks that begin something of which all gradients are the end. All leaves have
+    their `grad` by then. It is not called if the pass fails; one inside another, as checkpoints
+    have it, ends with the outer one.
+
+    Returns:
+        Whether it will be called: False outside of a `backward`, and in `ag.grad`, which leaves
+        nothing in `grad`.
+    """
+    if thread.ending is None:
+        return False
+    thread.ending.append(function)
+    return True
+
+
 def has_hooks(x: Any) -> bool:
     """Whether a value has hooks, or is to keep its gradient."""
     return bool(rows) and target_of(x) in rows

@@ -265,7 +265,9 @@ def run_backward(
     walk = _Walk(roots, wanted, retain, receive, since, sums, frees)
     outer, thread.grad = thread.grad, sums.records
     policy, thread.amp = thread.amp, None  # gradients have the dtypes of the forward pass
-    ones = thread.ones
+    ones, ending = thread.ones, thread.ending
+    if targets is None and ending is None:
+        thread.ending = []
     try:
         if anomaly_mode()[0]:
             with anomaly.watched(walk.nodes()):
@@ -275,8 +277,11 @@ def run_backward(
         if targets is None:
             for leaf, gradient in walk.leaves:
                 _deposit(leaf, gradient, walk.taken)
+        if ending is None:
+            for function in thread.ending or ():
+                function()
     finally:
-        thread.grad, thread.amp, thread.ones = outer, policy, ones
+        thread.grad, thread.amp, thread.ones, thread.ending = outer, policy, ones, ending
     if targets is None:
         return []
     return [walk.found.get(target_of(target)) for target in targets]

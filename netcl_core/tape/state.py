@@ -6,7 +6,7 @@ One object, so that an op finds everything that concerns it in one place.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
 from typing import Any, Final, final
@@ -28,6 +28,7 @@ class ThreadState(threading.local):
         seeds: Those that the thread has made, by shape, dtype and device, to be used again.
         tracer: The tracing context that takes the ops instead of running them.
         amp: The amp policy in force with what it has cast (see `ops.casting`); None: there is none.
+        ending: What is called when the `backward` under way has ended; None: none is under way.
         chosen: The explicit choices of `prefer` in force, the innermost first.
     """
 
@@ -40,6 +41,7 @@ class ThreadState(threading.local):
     seeds: dict[Any, Any]
     tracer: Any = None
     amp: Any = None
+    ending: list[Callable[[], None]] | None = None
     chosen: tuple[tuple[str, str], ...] = ()
 
     def __init__(self) -> None:  # called in each thread

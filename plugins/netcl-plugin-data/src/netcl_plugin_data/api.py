@@ -16,6 +16,7 @@ from netcl_plugin_data.datasets import (
     TensorDataset,
 )
 from netcl_plugin_data.digits import digits
+from netcl_plugin_data.distributed_sampler import DistributedSampler
 from netcl_plugin_data.idx import DataFormatError, MissingDataError, read_idx
 from netcl_plugin_data.loader import DataLoader
 from netcl_plugin_data.mnist import mnist
@@ -48,6 +49,7 @@ __all__ = [
     "SubsetRandomSampler",
     "WeightedRandomSampler",
     "BatchSampler",
+    "DistributedSampler",
     "WorkerInfo",
     "get_worker_info",
     "WorkerError",
