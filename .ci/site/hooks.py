@@ -15,7 +15,7 @@ from typing import Any
 import jupytext
 from mkdocs.structure.files import File, Files
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 #: Modules whose reference is made of their docstrings, by the names under which they are imported.
 MODULES = {
     "netcl_core": "netcl_core",
