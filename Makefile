@@ -113,7 +113,7 @@ build/site-tools: $(STAMPS)/python pyproject.toml
 	@$@/bin/python -m pip install --quiet --no-compile --retries 1 $(shell $(PYTHON) -c 'import tomllib; \
 	    print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["site"])') \
 	    || rm -rf $@
-	@touch $@
+	@[ ! -d $@ ] || touch $@
 
 site: build/site-tools
 	@if [ -x build/site-tools/bin/mkdocs ]; then \
