@@ -31,7 +31,7 @@ from netcl_core.tape.computations import move
 from netcl_core.tape.function_call import apply_op, set_fields
 from netcl_core.tape.hooks import register_hook, retain_grad
 from netcl_core.tape.modes import no_grad
-from netcl_core.tape.state import thread
+from netcl_core.tape.state import apart
 from netcl_core.tape.tape import backward
 from netcl_core.tensors.creation import full_like
 from netcl_core.tensors.functions import functions
@@ -58,12 +58,8 @@ def extremes(x: Tensor) -> Any:
     """The smallest and the largest element as an array, found on the device where ops can."""
     if not {"amin", "amax"} <= set(functions.op_names()):
         return x.to_host()
-    outer, thread.tracer = thread.tracer, None  # a trace looks at values, and does not find them
-    try:
-        with no_grad():
-            return np.array([functions[op](x).item() for op in ("amin", "amax")])
-    finally:
-        thread.tracer = outer
+    with apart(), no_grad():  # a trace looks at values, and does not take down how
+        return np.array([functions[op](x).item() for op in ("amin", "amax")])
 
 
 CORE: Final[dict[str, Callable[..., Any]]] = {

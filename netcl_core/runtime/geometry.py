@@ -68,6 +68,16 @@ class Geometry(NamedTuple):
             reach += stride * (size - 1)
         return False
 
+    @property
+    def once(self) -> Geometry:
+        """The same without repetitions: an expanded dimension has size 1."""
+        pairs = zip(self.shape, self.strides, strict=True)
+        return self._replace(shape=tuple([size if stride else 1 for size, stride in pairs]))
+
+    def covers(self, size: int) -> bool:
+        """Whether a buffer of so many elements has none that is not among these."""
+        return self.once.size == size and not self.once.overlaps_itself
+
     def meets(self, other: Geometry) -> bool:
         """Whether elements of two views of one buffer may lie at one place."""
         return bool(self.size and other.size) and (

@@ -20,7 +20,7 @@ from netcl_core.hardware.device import Device
 from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.apply import Needs, apply, pack_by
-from netcl_core.tape.computations import axis_apart, once, picked, sum_to
+from netcl_core.tape.computations import axis_apart, picked, sum_to
 from netcl_core.tape.function_call import apply_op
 from netcl_core.tape.gradients import Placed, whole
 from netcl_core.tape.modes import is_grad_enabled
@@ -73,7 +73,7 @@ class ReadCall:
         """The same by a recorded call."""
         geometry, grad = self.geometry, whole(grads[0])
         if geometry.overlaps_itself:
-            geometry = once(geometry)
+            geometry = geometry.once
             shape, wide = geometry.shape, grad.shape
             grad = apply_op(
                 lambda value: sum_to(value, shape),
@@ -173,6 +173,7 @@ def contiguous(x: Any) -> Any:
         signature = Signature(((value.shape, value.dtype),), ())
         call = RegionCall(plan(COPY, value.device, signature), "contiguous")
         made = apply(call, [x])
+        made.value.inherit_range(value)
         value.packed = value.version, weakref.ref(made)
     return made
 

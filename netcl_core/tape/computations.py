@@ -59,18 +59,12 @@ def accumulate(total: Tensor, term: Tensor, *, in_place: bool) -> Tensor:
     return total
 
 
-def once(geometry: Geometry) -> Geometry:
-    """A geometry without its repetitions: an expanded dimension has size 1."""
-    pairs = zip(geometry.shape, geometry.strides, strict=True)
-    return geometry._replace(shape=tuple([size if stride else 1 for size, stride in pairs]))
-
-
 def add_at(total: Tensor, geometry: Geometry, term: Tensor, first: bool = False) -> None:
     """Add elements to a tensor that is no view, at the places of a geometry, which may coincide.
 
     `first` says that there are zeros.
     """
-    single = once(geometry)
+    single = geometry.once
     if single.shape != geometry.shape:
         term = sum_to(term, single.shape)
     if not single.overlaps_itself:

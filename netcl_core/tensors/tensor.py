@@ -144,12 +144,25 @@ class Tensor(Operand):
         told()
         if recordings:
             refuse_reading("the host asks for the range of a tensor's values")
-        storage = self._storage if self.geometry is None else None
-        known = self._range if storage is None else storage.range
-        if known is None or known[0] != self.version:
+        known = self._known_range()
+        if known is None:
             gpu = self.device.kind == "gpu" and self.size >= _MANY
             known = self._remember_range(functions["extremes"](self) if gpu else self.to_host())
         return known[1:]
+
+    def _known_range(self) -> tuple[int, int, int] | None:
+        """The range with its version, as far as it is known of these elements or of all."""
+        storage = self._storage
+        if storage is not None and self.geometry and not self.geometry.covers(storage.size):
+            storage = None
+        known = self._range if storage is None else storage.range
+        return known if known is not None and known[0] == self.version else None
+
+    def inherit_range(self, source: Tensor) -> None:
+        """Know the range of a tensor of which this is a copy."""
+        known = source._known_range()
+        if known is not None:
+            self._range = self.version, *known[1:]
 
     def _remember_range(self, array: Array) -> tuple[int, int, int]:
         known = self._range = self.version, int(array.min()), int(array.max())

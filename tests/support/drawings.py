@@ -50,7 +50,7 @@ def kernel() -> str | None:
     finally:
         nc.use_device(before)
     loop = re.search(r"^ *for \(; i < end.*?^ *\}\n", source, re.DOTALL | re.MULTILINE)
-    name = re.search(r"__kernel void \w+", source)
+    name = re.search("__" + r"kernel void \w+", source)
     assert loop and name
     shown = f"{name[0]}(...)\n{{\n    ...\n{loop[0]}}}\n"
     left, right = _PROGRAM.splitlines(), shown.splitlines()

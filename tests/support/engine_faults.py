@@ -169,8 +169,8 @@ unlocked-for-good lock netcl_market/locking.py
 - registry.hold_to(choices)
 + registry.hold_to(None)
 setting-before-lock lock plugins/resolution.py
-- settings = (by_lock, _ranked) if lock_is_strict() else (_ranked, by_lock)
-+ settings = (_ranked, by_lock)
+- rules = (by_lock, _ranked) if lock_is_strict() else (_ranked, by_lock)
++ rules = (_ranked, by_lock)
 other-files-same-version loading netcl_market/states.py
 - if (found.version, found.record) == (distribution.version, distribution.fingerprint()):
 + if found.version == distribution.version:
