@@ -478,7 +478,9 @@ def test_a_hook_that_is_wrong_about_a_namespace_is_one_failure(
 @pytest.mark.parametrize("name", ["data", "nn", "optim"])
 def test_every_namespace_of_ours_has_scenarios(name: str) -> None:
     table = table_of(name)
-    assert {each.namespace for each in table.scenarios} == {name} and table.problems == {}
+    others = {"nn": {"serialization"}}.get(name, set())
+    assert {each.namespace for each in table.scenarios} == {name} | others
+    assert table.problems == {}
 
 
 def test_a_plugin_that_is_not_there() -> None:

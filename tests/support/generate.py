@@ -18,8 +18,8 @@ from typing import Any
 
 import api_reference
 import beside_pytorch
-import drawings
 import manifests
+import readme_drawings
 import renewal
 from broken import BROKEN, DEADLY
 from faulty import FAULTY
@@ -269,7 +269,7 @@ def wanted() -> dict[Path, str]:
         ROOT / SCHEMA: json.dumps(manifest_schema(), indent=1) + "\n",
         ROOT / "docs" / "pytorch-names.json": json.dumps(beside_pytorch.listed(nc), indent=1)
         + "\n",
-        **drawings.wanted(),
+        **readme_drawings.wanted(),
         **{RECORDS / f"{name}.svg": svg(each) for name, each in last_records(RECORDS).items()},
     }
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:

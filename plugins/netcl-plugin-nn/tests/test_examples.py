@@ -21,4 +21,4 @@ NAMES = {"nn": nn, "nc": nc, "ag": ag, "np": np}
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name: str) -> None:
     module = import_module(f"netcl_plugin_nn.{name}")
-    assert doctest.testmod(module, extraglobs=NAMES).failed == 0
+    assert doctest.testmod(module, extraglobs=NAMES, optionflags=doctest.ELLIPSIS).failed == 0
