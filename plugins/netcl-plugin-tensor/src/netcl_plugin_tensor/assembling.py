@@ -73,6 +73,8 @@ def sum_to_size(input: Any, *size: Any) -> Any:
     if lead < 0 or any(b not in (1, a) for a, b in zip(x.shape[lead:], wanted, strict=True)):
         raise ShapeError(message("sum_to_size", f"{x.shape} to {wanted}", "equal sizes, or 1"))
     over = [*range(lead), *(lead + i for i, n in enumerate(wanted) if n != x.shape[lead + i])]
+    if x.dtype == "bool":
+        return ag.reshape(ag.any(x, over, True), wanted) if over else x
     return ag.reshape(ag.sum(x, over, True), wanted) if over else x
 
 
@@ -133,7 +135,7 @@ def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = np.array(list(choose(range(x.size), r)), np.int64).reshape(-1, r)
     if not r or not rows.size:
-        return Tensor.empty((0, r) if r else (0,), x.dtype, x.device)
+        return ag.reshape(ag.narrow(x, 0, 0, 0), (0, r) if r else (0,))
     index = nc.tensor(rows.reshape(-1), device=x.device)
     return ag.reshape(ag.index_select(x, 0, index), rows.shape)
 
@@ -284,7 +286,7 @@ def take(input: Any, index: Any) -> Any:
     flat = ag.reshape(x, (-1,))
     _check_places("take", places)
     if not places.size:
-        return Tensor.empty(places.shape, x.dtype, x.device)
+        return ag.reshape(ag.narrow(flat, 0, 0, 0), places.shape)
     where = ag.where(ag.lt(places, 0), ag.add(places, x.size), places)
     return ag.reshape(ag.index_select(flat, 0, ag.reshape(where, (-1,))), places.shape)
 

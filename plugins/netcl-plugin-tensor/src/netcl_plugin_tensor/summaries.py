@@ -35,13 +35,13 @@ def _choice(who: str, name: str, given: Any, choices: tuple[str, ...]) -> None:
 # -- moments and extremes ----------------------------------------------------------------
 
 
-def std_mean(x: Any, dim: Any = None, correction: float = 1, keepdim: bool = False, *,
+def std_mean(x: Any, dim: Any = None, correction: float | None = 1, keepdim: bool = False, *,
              unbiased: bool | None = None) -> tuple[Any, Any]:  # fmt: skip
     """The standard deviation and the mean over axes; arguments as of `std`."""
     return ag.std(x, dim, correction, keepdim, unbiased=unbiased), ag.mean(x, _all(dim), keepdim)
 
 
-def var_mean(x: Any, dim: Any = None, correction: float = 1, keepdim: bool = False, *,
+def var_mean(x: Any, dim: Any = None, correction: float | None = 1, keepdim: bool = False, *,
              unbiased: bool | None = None) -> tuple[Any, Any]:  # fmt: skip
     """The variance and the mean over axes; arguments as of `var`."""
     return ag.var(x, dim, correction, keepdim, unbiased=unbiased), ag.mean(x, _all(dim), keepdim)
@@ -484,6 +484,11 @@ def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *,
     if values.shape != places.shape:
         values = ag.getitem(values, tuple([slice(size) for size in places.shape]))
     place = axis("scatter_reduce", dim, x.ndim)
+    if x.dtype == "bool":
+        whole_numbers = [each.astype("int64") for each in (x, values)]
+        found = ag.scatter_reduce(whole_numbers[0], dim, places, whole_numbers[1], reduce,
+                                  include_self=include_self)  # fmt: skip
+        return ag.ne(found, 0)
     start = x if include_self else ag.scatter(x, place, places, value=_NEUTRAL[reduce](x.dtype))
     if reduce == "sum":
         return ag.scatter_add(start, place, places, values)
