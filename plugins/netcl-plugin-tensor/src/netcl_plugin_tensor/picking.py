@@ -75,13 +75,16 @@ def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
     return ag.scatter(x, dim, _everywhere(index, copied, dim), copied)
 
 
-def index_fill(input: Any, dim: int, index: Any, value: float) -> Any:
-    """`input` with one value at places along a dimension."""
+def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
+    """`input` with one value, a number or a tensor without dimensions, at places of an axis."""
     x = ag.as_operand(input, nc.default_device())
     places = ag.as_operand(index, x.device)
     shape = [places.size if i == dim % max(x.ndim, 1) else n for i, n in enumerate(x.shape)]
     like = Tensor.empty(tuple(shape), device=x.device)
-    return ag.scatter(x, dim, _everywhere(places, like, dim), value=value)
+    everywhere = _everywhere(places, like, dim)
+    if isinstance(value, Tensor):
+        return ag.scatter(x, dim, everywhere, ag.expand(value.astype(x.dtype), everywhere.shape))
+    return ag.scatter(x, dim, everywhere, value=value)
 
 
 def _everywhere(index: Any, source: Any, dim: int) -> Any:

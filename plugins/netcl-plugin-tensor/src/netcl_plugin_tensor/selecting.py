@@ -80,6 +80,8 @@ def _infer(x: Spec, index: Spec, dim: int, who: str, whole: bool, wraps: bool = 
         raise ShapeError(message(who, given, "x with dimensions and an index with one"))
     if whole:
         return Spec((*x.shape[:dim], index.shape[0], *x.shape[dim + 1 :]), x.dtype)
+    if not index.size and index.ndim:
+        return Spec(index.shape, x.dtype)
     fits = index.ndim == x.ndim and all(
         i == dim or size <= x.shape[i] for i, size in enumerate(index.shape)
     )
