@@ -101,7 +101,9 @@ def _fft(name: str) -> Any:
 def dense() -> list[Any]:
     """The operators that computing on dense tensors of real numbers is about."""
     # What is left out is another layout, PyTorch's own test of itself, or a copy of a view.
-    left_out = re.compile(r"^(ops\.|_refs|sparse|masked\.|torch\.ops|jiterator|_|__)|\.sparse|_copy$")
+    left_out = re.compile(
+        r"^(ops\.|_refs|sparse|masked\.|torch\.ops|jiterator|_|__)|\.sparse|_copy$"
+    )
     return [op for op in op_db if not left_out.search(op.name) and op.name not in STORAGE]
 
 
@@ -186,8 +188,9 @@ def _gradients(op: Any, sample: Any, made: Any, given: Any, expected: Any) -> st
                 if isinstance(x, torch.Tensor)]  # fmt: skip
     if sample.output_process_fn_grad is not None:
         try:
-            made, expected = sample.output_process_fn_grad(made), sample.output_process_fn_grad(
-                expected
+            made, expected = (
+                sample.output_process_fn_grad(made),
+                sample.output_process_fn_grad(expected),
             )
         except Exception:
             return ""

@@ -353,6 +353,7 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
     lead = list(_together("take_along_dim", [np.empty(one), np.empty(
         [1 if i == place else n for i, n in enumerate(places.shape)])]))  # fmt: skip
     if x.ndim:
+
         def sized(size: int) -> list[int]:
             return [size if i == place else n for i, n in enumerate(lead)]
 
