@@ -100,8 +100,8 @@ SECOND: Sequence[Case] = [
 ENDS = {"non-finite": "PyTorch's slope there is inf * 0"}
 SPECIAL: Sequence[Case] = [
     Case("lgamma", (uniform(0.2, 9),), "lgamma", skip=ENDS),
-    Case("lgamma", (uniform(-5.8, -5.2),), "lgamma", note="below", shapes=COMPOSED, dtypes=FLOATS[2:],
-         skip=ENDS),
+    Case("lgamma", (uniform(-5.8, -5.2),), "lgamma", note="below", shapes=COMPOSED,
+         dtypes=FLOATS[2:], skip=ENDS),
     Case("digamma", (uniform(0.2, 9),), "digamma", skip=ENDS),
     Case("erfinv", (INSIDE,), "erfinv"),
     Case("ndtri", (uniform(0.05, 0.95),), "special.ndtri"),

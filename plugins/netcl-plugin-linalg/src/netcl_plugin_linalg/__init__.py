@@ -1,4 +1,4 @@
-"""Matrix products, linear, attention; factorizations (nc.linalg) and Fourier transforms (nc.fft)."""
+"""Products, linear, attention; factorizations (nc.linalg), Fourier transforms (nc.fft)."""
 
 from __future__ import annotations
 

@@ -143,6 +143,8 @@ def _det_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     """The cofactors, by the singular values: right of singular matrices too."""
     u, s, vh = SVD(saved.inputs[0], full_matrices=False)
     count = s.shape[-1]
+    if not count:
+        return [ag.full_like(saved.inputs[0], 0)]
     others = [ag.prod(ag.cat([ag.narrow(s, -1, 0, i), ag.narrow(s, -1, i + 1, count - i - 1)], -1),
                       -1) for i in range(count)]  # fmt: skip
     sign = ag.mul(DET(u), DET(vh))
@@ -185,14 +187,20 @@ def _infer_qr(x: Spec, mode: str) -> tuple[Spec, Spec]:
 def _qr_backward(saved: Saved, grad_q: Any, grad_r: Any) -> Sequence[Any]:
     """(G_Q + Q copyltu(R G_R^T - G_Q^T Q)) R^-T (Walter, Lehmann 2010, arXiv:1001.1654)."""
     q, r = saved.outputs
-    if r.shape[-1] != r.shape[-2]:
+    count = r.shape[-2]
+    if q.shape[-1] != count or q.shape[-1] > min(saved.inputs[0].shape[-2:]):
         given = f"a gradient of {saved.inputs[0].shape}, mode {saved.attrs['mode']!r}"
-        raise GradientError(message("linalg_qr", given, "as many rows as columns at least"))
+        raise GradientError(message("linalg_qr", given, "mode 'reduced'"))
     grad_q = ag.full_like(q, 0) if grad_q is None else grad_q
     grad_r = ag.full_like(r, 0) if grad_r is None else grad_r
+    more = r.shape[-1] - count  # columns that the first ones span: Q^T of them is all
+    rest, grad_rest = (ag.narrow(x, -1, count, more) for x in (saved.inputs[0], grad_r))
+    grad_q = ag.add(grad_q, ag.matmul(rest, _t(grad_rest)))
+    r, grad_r = ag.narrow(r, -1, 0, count), ag.narrow(grad_r, -1, 0, count)
     m = ag.sub(ag.matmul(r, _t(grad_r)), ag.matmul(_t(grad_q), q))
     both = ag.add(ag.tril(m), _t(ag.tril(m, -1)))
-    return [_t(SOLVE(r, _t(ag.add(grad_q, ag.matmul(q, both)))))]
+    first = _t(SOLVE(r, _t(ag.add(grad_q, ag.matmul(q, both)))))
+    return [ag.cat([first, ag.matmul(q, grad_rest)], -1)]
 
 
 QR: Final = _operator(
@@ -223,8 +231,8 @@ def _eigh_backward(saved: Saved, grad_l: Any, grad_v: Any) -> Sequence[Any]:
 
 EIGH: Final = _operator(
     "linalg_eigh", lambda x: tuple(np.linalg.eigh(x)), _infer_eigh, _eigh_backward,
-    "linalg_eigh(x): eigenvalues, the least first, and eigenvectors of symmetric matrices, of which "
-    "the lower triangle is read.",
+    "linalg_eigh(x): eigenvalues, the least first, and eigenvectors of symmetric matrices, of "
+    "which the lower triangle is read.",
 )  # fmt: skip
 
 
@@ -270,6 +278,23 @@ SVD: Final = _operator(
     _svd_backward, "linalg_svd(x, full_matrices): U, S and Vh with U diag(S) Vh = x.",
 )  # fmt: skip
 
+
+def _pinv_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
+    """The gradient of a pseudoinverse P of A where its rank stays (Golub, Pereyra 1973)."""
+    a, p = saved.inputs
+    first = ag.neg(ag.matmul(ag.matmul(_t(p), grad), _t(p)))
+    rows, across = ag.matmul(_t(p), p), ag.matmul(p, _t(p))
+    left = ag.matmul(rows, ag.sub(_t(grad), ag.matmul(ag.matmul(_t(grad), p), a)))
+    turned = ag.matmul(_t(grad), across)
+    right = ag.sub(turned, ag.matmul(a, ag.matmul(p, turned)))
+    return [ag.add(ag.add(first, left), right), None]
+
+
+PINV: Final = _operator(
+    "linalg_pinv", lambda a, p: p, lambda a, p: p, _pinv_backward,
+    "linalg_pinv(a, p): p, the pseudoinverse of a, as a function of a.",
+)  # fmt: skip
+
 # -- Fourier transforms ------------------------------------------------------------------
 
 
@@ -293,4 +318,4 @@ FFT: Final = _operator(
     "pairs in the last dimension, along dims, times scale.",
 )  # fmt: skip
 
-OPERATORS: Final = (CHOLESKY, INV, SOLVE, DET, SLOGDET, QR, EIGH, SVD, FFT)
+OPERATORS: Final = (CHOLESKY, INV, SOLVE, DET, SLOGDET, QR, EIGH, SVD, PINV, FFT)

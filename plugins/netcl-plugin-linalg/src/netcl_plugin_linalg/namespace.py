@@ -6,6 +6,8 @@
 Names and arguments are PyTorch's. The host's LAPACK computes, by NumPy, in float32 or float64.
 """
 
+# ruff: noqa: N803 - PyTorch's names of arguments
+
 from __future__ import annotations
 
 import math
@@ -64,7 +66,7 @@ def qr(A: Any, mode: str = "reduced") -> Any:
 
 
 def eigh(A: Any, UPLO: str = "L") -> Any:
-    """A named tuple of the `eigenvalues`, the least first, and the `eigenvectors` of symmetric A."""
+    """A named tuple of `eigenvalues`, the least first, and `eigenvectors` of symmetric A."""
     (x,) = matrices("linalg.eigh", A, square=True)
     if UPLO not in ("L", "U"):
         raise AttributeValueError(message("linalg.eigh", f"UPLO={UPLO!r}", "'L' or 'U'"))
@@ -98,7 +100,7 @@ def inv_ex(A: Any, *, check_errors: bool = False) -> Any:
 
 
 def _is_vector(A: Any, B: Any) -> bool:
-    return B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1])
+    return bool(B.ndim == 1 or (A.ndim - 1 == B.ndim and B.shape == A.shape[:-1]))
 
 
 def _aligned(a: Any, b: Any) -> tuple[Any, Any]:
@@ -145,7 +147,7 @@ def slogdet(A: Any) -> Any:
     return _Slogdet(*host.SLOGDET(*matrices("linalg.slogdet", A, square=True)))
 
 
-def _kept(who: str, s: Any, shape: Sequence[int], atol: Any, rtol: Any, ndim: int) -> Any:
+def _kept(s: Any, shape: Sequence[int], atol: Any, rtol: Any) -> Any:
     """Which singular values are more than what rounding makes of 0."""
     wide = max(*shape, 1)
     if rtol is None:
@@ -163,18 +165,22 @@ def _kept(who: str, s: Any, shape: Sequence[int], atol: Any, rtol: Any, ndim: in
 
 def pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None,
          rtol: Any = None) -> Any:  # fmt: skip
-    """The pseudoinverse (Moore, Penrose), by the singular values above max(atol, rtol * largest)."""
+    """The pseudoinverse (Moore, Penrose) by singular values above max(atol, rtol * largest)."""
     (x,) = matrices("linalg.pinv", A)
     if not x.size:
         return _t(x)
-    u, s, vh = svd(_symmetric(x) if hermitian else x, False)
-    kept = _kept("linalg.pinv", s, x.shape[-2:], atol, rcond if rtol is None else rtol, x.ndim)
-    scale = ag.where(kept, ag.div(1.0, ag.where(kept, s, 1.0)), 0.0)
-    return ag.matmul(ag.mul(_t(vh), ag.unsqueeze(scale, -2)), _t(u))
+    x = _symmetric(x) if hermitian else x
+    with ag.no_grad():
+        u, s, vh = svd(x, False)
+        kept = _kept(s, x.shape[-2:], atol, rcond if rtol is None else rtol)
+        scale = ag.where(kept, ag.div(1.0, ag.where(kept, s, 1.0)), 0.0)
+        found = ag.matmul(ag.mul(_t(vh), ag.unsqueeze(scale, -2)), _t(u))
+    return host.PINV(x, found)
 
 
 def _symmetric(x: Any) -> Any:
-    return ag.add(ag.tril(x), _t(ag.tril(x, -1)))
+    """The symmetric part, so that the gradient is symmetric too."""
+    return ag.mul(ag.add(x, _t(x)), 0.5)
 
 
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None,
@@ -186,11 +192,14 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any =
     s = svdvals(_symmetric(x) if hermitian else x)
     if tol is not None:
         atol, rtol = tol, 0.0
-    return ag.sum(_kept("linalg.matrix_rank", s, x.shape[-2:], atol, rtol, x.ndim), -1)
+    return ag.sum(_kept(s, x.shape[-2:], atol, rtol), -1)
 
 
 def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: Any = None) -> Any:
     """A named tuple of the `solution` X of least squares |A X - B|, by `pinv`, and what follows it.
+
+    As in PyTorch the `driver` decides what else there is: `singular_values` of 'gelsd' and 'gelss',
+    `rank` of all but 'gels'.
 
     `residuals` are empty unless there are more rows than columns, and A has its full rank.
     """
@@ -198,8 +207,12 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: Any = None) -> Any:
     vector = _is_vector(a, b)
     right = ag.unsqueeze(b, -1) if vector else b
     found = ag.matmul(pinv(a, rtol=rcond), right)
-    s, rank = svdvals(a), matrix_rank(a, rtol=rcond)
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        expected = "'gels', 'gelsy', 'gelsd' or 'gelss'"
+        raise AttributeValueError(message("linalg.lstsq", f"driver={driver!r}", expected))
     rest = Tensor.empty((0,), a.dtype, a.device)
+    s = svdvals(a) if driver in ("gelsd", "gelss") else rest
+    rank = matrix_rank(a, rtol=rcond) if driver != "gels" else rest.astype("int64")
     if a.shape[-2] > a.shape[-1]:
         rest = ag.sum(ag.square(ag.sub(ag.matmul(a, found), right)), -2)
     return _Lstsq(ag.squeeze(found, -1) if vector else found, rest, rank, s)
@@ -284,7 +297,7 @@ def matrix_norm(A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = F
 
 def norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *,
          dtype: Any = None) -> Any:  # fmt: skip
-    """`matrix_norm` of two axes, else `vector_norm`; without `ord` the square root of the squares."""
+    """`matrix_norm` of two axes, else `vector_norm`; without `ord` the root of the squares."""
     x = ag.as_operand(A, nc.default_device())
     pair = dim is not None and not isinstance(dim, int) and len(dim) == 2
     if ord is not None and (pair or (dim is None and x.ndim == 2)):
@@ -324,7 +337,7 @@ def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
 
 def vander(x: Any, N: int | None = None) -> Any:
     """The powers 0 to N - 1 of each element, in a new last dimension; N is the last size."""
-    given = ag.as_operand(x, nc.default_device())
+    given = ag.atleast_1d(ag.as_operand(x, nc.default_device()))
     count = given.shape[-1] if N is None else N
     powers = [ag.full_like(given, 1)]
     for _ in range(count - 1):

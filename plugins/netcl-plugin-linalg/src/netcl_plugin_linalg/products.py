@@ -137,12 +137,15 @@ def kron(input: Any, other: Any) -> Any:
 
 def _plus(input: Any, product: Any, beta: float, alpha: float) -> Any:
     """beta * input + alpha * product; of beta 0 the input does not count."""
+    if not DTYPES[product.dtype].floating:
+        beta, alpha = int(beta), int(alpha)
     scaled = product if alpha == 1 else ag.mul(product, alpha)
     if beta == 0:
         added = operands(product, input)[1]
         shape = np.broadcast_shapes(added.shape, product.shape)
         return ag.expand(scaled, shape)
-    return ag.add(input if beta == 1 else ag.mul(input, beta), scaled)
+    found = ag.add(input if beta == 1 else ag.mul(input, beta), scaled)
+    return found.astype("bool") if product.dtype == "bool" else found
 
 
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:

@@ -14,6 +14,7 @@ from netcl_core import Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, shape_of, whole
+from netcl_plugin_tensor.selecting import GATHER, TAKE
 
 
 def _operand(x: Any) -> Any:
@@ -47,8 +48,9 @@ def _at_least(count: int) -> Callable[..., Any]:
 def _raised(x: Any, count: int) -> Any:
     if x.ndim >= count:
         return x
-    return ag.reshape(x, (*[1] * (count - x.ndim - (count == 3)), *x.shape, 1)
-                      if count == 3 and x.ndim else (*[1] * (count - x.ndim), *x.shape))  # fmt: skip
+    if count == 3 and x.ndim:
+        return ag.reshape(x, (*[1] * (2 - x.ndim), *x.shape, 1))
+    return ag.reshape(x, (*[1] * (count - x.ndim), *x.shape))
 
 
 def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
@@ -73,8 +75,6 @@ def sum_to_size(input: Any, *size: Any) -> Any:
     if lead < 0 or any(b not in (1, a) for a, b in zip(x.shape[lead:], wanted, strict=True)):
         raise ShapeError(message("sum_to_size", f"{x.shape} to {wanted}", "equal sizes, or 1"))
     over = [*range(lead), *(lead + i for i, n in enumerate(wanted) if n != x.shape[lead + i])]
-    if x.dtype == "bool":
-        return ag.reshape(ag.any(x, over, True), wanted) if over else x
     return ag.reshape(ag.sum(x, over, True), wanted) if over else x
 
 
@@ -287,8 +287,7 @@ def take(input: Any, index: Any) -> Any:
     _check_places("take", places)
     if not places.size:
         return ag.reshape(ag.narrow(flat, 0, 0, 0), places.shape)
-    where = ag.where(ag.lt(places, 0), ag.add(places, x.size), places)
-    return ag.reshape(ag.index_select(flat, 0, ag.reshape(where, (-1,))), places.shape)
+    return ag.reshape(TAKE(flat, 0, ag.reshape(places, (-1,))), places.shape)
 
 
 def _check_places(who: str, places: Any) -> None:
@@ -304,7 +303,9 @@ def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     if places.size != values.size:
         given = f"{places.size} places for {values.size} elements"
         raise ShapeError(message("put", given, "as many of one as of the other"))
-    where = ag.reshape(ag.where(ag.lt(places, 0), ag.add(places, x.size), places), (-1,))
+    where = ag.reshape(places, (-1,))
+    if places.size and places.int_range()[0] < 0:
+        where = ag.where(ag.lt(where, 0), ag.add(where, x.size), where)
     change = ag.scatter_add if accumulate else ag.scatter
     flat = change(ag.reshape(x, (-1,)), 0, where, ag.reshape(values, (-1,)))
     return ag.reshape(flat, x.shape)
@@ -323,12 +324,13 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
     shape = _together("masked_scatter", [x, chosen])
     if not values.size:
         return ag.expand(x, shape)
+    count = int(np.broadcast_to(chosen.to_host(), shape).sum())
+    if count > values.size:
+        given = f"{values.size} elements for {count} places"
+        raise ShapeError(message("masked_scatter", given, "as many at least"))
     chosen = ag.expand(chosen, shape)
     order = ag.sub(ag.cumsum(ag.reshape(chosen, (-1,)), 0), 1)
-    if order.size and int(order[-1].item()) >= values.size:
-        given = f"{values.size} elements for {int(order[-1].item()) + 1} places"
-        raise ShapeError(message("masked_scatter", given, "as many at least"))
-    picked = ag.take(values, ag.reshape(ag.clamp(order, 0), shape))
+    picked = ag.reshape(GATHER(ag.reshape(values, (-1,)), 0, ag.clamp(order, 0)), shape)
     return ag.where(chosen, picked, x)
 
 
@@ -359,7 +361,6 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
 
         x = ag.expand(x, sized(x.shape[place]))
         places = ag.expand(places, sized(places.shape[place]))
-        places = ag.where(ag.lt(places, 0), ag.add(places, x.shape[place]), places)
     return ag.gather(x, place, places)
 
 
@@ -430,7 +431,7 @@ OPERATORS: Final = (
     composite(as_strided_scatter, ("input", "src")),
     composite(take, ("input", "index")),
     composite(put, ("input", "index", "source")),
-    composite(masked_scatter, ("input", "mask", "source")),
+    composite(masked_scatter, ("input", "mask", "source"), parts=(GATHER,)),
     composite(take_along_dim, ("input", "indices")),
     composite(unravel_index, ("indices",), method=False),
     composite(_triangle("tril_indices", np.tril_indices), method=False),

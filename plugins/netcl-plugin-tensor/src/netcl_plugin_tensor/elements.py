@@ -170,8 +170,8 @@ def index_put(x: Any, index: Any, value: Any, accumulate: bool = False) -> Any:
     values = _broadcast(given, places.shape)
     flat, chosen = places.reshape(-1), ag.reshape(values, (-1,))
     if accumulate:
-        added = ag.scatter_add(ag.reshape(operand, (-1,)), 0, Tensor.from_host(flat, operand.device),
-                               chosen)  # fmt: skip
+        index = Tensor.from_host(flat, operand.device)
+        added = ag.scatter_add(ag.reshape(operand, (-1,)), 0, index, chosen)
         return ag.reshape(added, operand.shape)
     if not unique:
         last = flat.size - 1 - np.unique(flat[::-1], return_index=True)[1]

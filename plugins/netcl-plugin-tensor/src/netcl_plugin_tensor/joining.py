@@ -343,6 +343,12 @@ def _padded_places(size: int, pair: tuple[int, ...], mode: str) -> Any:
         given = f"padding {pair} of an axis of {size}"
         raise ShapeError(message("pad", given, "an axis that is longer"))
     before, after = (max(each, 0) for each in pair)
+    if mode == "circular":  # what is cut off does not come back
+        kept = np.arange(size)[max(-pair[0], 0) : size - max(-pair[1], 0)]
+        if max(before, after) > kept.size:
+            given = f"padding {pair} of an axis of {size}"
+            raise ShapeError(message("pad", given, "an axis that is longer"))
+        return np.pad(kept, (before, after), mode="wrap").astype(np.int64)
     places = np.pad(np.arange(size), (before, after), mode=name)  # type: ignore[call-overload]  # it is one
     return places[max(-pair[0], 0) : len(places) - max(-pair[1], 0)].astype(np.int64)
 

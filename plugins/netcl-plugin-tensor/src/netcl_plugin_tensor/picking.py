@@ -65,14 +65,14 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
     x = ag.as_operand(input, nc.default_device())
     added = ag.as_operand(source, x.device)
     added = added if alpha == 1 else ag.mul(added, alpha)
-    return ag.scatter_add(x, dim, _everywhere(index, added, dim), added)
+    return ag.scatter_add(x, dim, everywhere(index, added, dim), added)
 
 
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
     """`input` with the slices of `source` at places along a dimension."""
     x = ag.as_operand(input, nc.default_device())
     copied = ag.as_operand(source, x.device)
-    return ag.scatter(x, dim, _everywhere(index, copied, dim), copied)
+    return ag.scatter(x, dim, everywhere(index, copied, dim), copied)
 
 
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
@@ -81,13 +81,12 @@ def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     places = ag.as_operand(index, x.device)
     shape = [places.size if i == dim % max(x.ndim, 1) else n for i, n in enumerate(x.shape)]
     like = Tensor.empty(tuple(shape), device=x.device)
-    everywhere = _everywhere(places, like, dim)
-    if isinstance(value, Tensor):
-        return ag.scatter(x, dim, everywhere, ag.expand(value.astype(x.dtype), everywhere.shape))
-    return ag.scatter(x, dim, everywhere, value=value)
+    nowhere = Tensor.zeros(x.shape, "bool", x.device)
+    chosen = ag.scatter(nowhere, dim, everywhere(places, like, dim), value=True)
+    return ag.masked_fill(x, chosen, value)
 
 
-def _everywhere(index: Any, source: Any, dim: int) -> Any:
+def everywhere(index: Any, source: Any, dim: int) -> Any:
     """An index along one dimension, for every element of a source."""
     places = ag.as_operand(index, source.device)
     if not source.ndim:

@@ -14,8 +14,9 @@ from netcl_core import DTYPES, Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor.axes import axis, whole
-from netcl_plugin_tensor.order_statistics import _line
-from netcl_plugin_tensor.picking import _everywhere
+from netcl_plugin_tensor.order_statistics import line_of
+from netcl_plugin_tensor.picking import everywhere
+from netcl_plugin_tensor.selecting import ADD_AT_INDEX, GATHER
 
 _MinMax = namedtuple("_MinMax", ("min", "max"))
 _Mode = namedtuple("_Mode", ("values", "indices"))
@@ -199,7 +200,7 @@ def _quantile(who: str, input: Any, q: Any, dim: Any, keepdim: bool, how: str) -
     if given.dtype not in ("float32", "float64"):
         raise DtypeError(message(who, f"a {given.dtype} tensor", "float32 or float64"))
     flat = ag.reshape(given, (-1,)) if dim is None else given
-    x, place, size = _line(who, ag.reshape(flat, (1,)) if not flat.ndim else flat, dim or 0)
+    x, place, size = line_of(who, ag.reshape(flat, (1,)) if not flat.ndim else flat, dim or 0)
     levels = ag.as_operand(q, x.device).astype(x.dtype)
     if levels.ndim > 1:
         raise ShapeError(message(who, f"q of shape {levels.shape}", "a number or a vector"))
@@ -212,11 +213,11 @@ def _quantile(who: str, input: Any, q: Any, dim: Any, keepdim: bool, how: str) -
         ranks = ag.where(ag.lt(known, size), float(size - 1), ranks)
     if how in ("lower", "higher", "nearest"):
         rounded = {"lower": ag.floor, "higher": ag.ceil, "nearest": ag.round}[how](ranks)
-        found = ag.gather(lines, -1, rounded.astype("int64"))
+        found = GATHER(lines, -1, rounded.astype("int64"))
     else:
         low = ag.floor(ranks)
-        below = ag.gather(lines, -1, low.astype("int64"))
-        above = ag.gather(lines, -1, ag.ceil(ranks).astype("int64"))
+        below = GATHER(lines, -1, low.astype("int64"))
+        above = GATHER(lines, -1, ag.ceil(ranks).astype("int64"))
         found = ag.lerp(below, above, 0.5 if how == "midpoint" else ag.sub(ranks, low))
         if how == "midpoint":
             found = ag.where(ag.eq(low, ranks), below, found)
@@ -234,13 +235,13 @@ def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     """The middle element of what is not NaN; arguments and results as of `median`."""
     if dim is None:
         return nanmedian(ag.reshape(input, (-1,)), 0).values
-    x, place, _ = _line("nanmedian", input, dim)
+    x, place, _ = line_of("nanmedian", input, dim)
     if not x.ndim or not DTYPES[x.dtype].floating:
         return ag.median(x, dim, keepdim)
     ranked = ag.sort(x, place)
     known = ag.sum(ag.logical_not(ag.isnan(x)), place, True)
     middle = ag.clamp(ag.floor_divide(ag.sub(known, 1), 2), 0)
-    found = [ag.gather(each, place, middle) for each in ranked]
+    found = [GATHER(each, place, middle) for each in ranked]
     return _Mode(*(found if keepdim else [ag.squeeze(each, place) for each in found]))
 
 
@@ -249,7 +250,7 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
 
     Of values that are as frequent the smallest is taken.
     """
-    x, place, size = _line("mode", input, dim)
+    x, place, size = line_of("mode", input, dim)
     if not x.ndim:
         return _Mode(x, ag.full_like(x, 0).astype("int64"))
     ranked = ag.sort(x, place)
@@ -262,7 +263,7 @@ def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
     starts = ag.cat([first, ag.where(fresh, ag.narrow(steps, place, 1, size - 1), 0)], place)
     lengths = ag.sub(steps, _scanned(starts, place, ag.maximum))
     best = ag.argmax(lengths, place, True)
-    found = [ag.gather(each, place, best) for each in ranked]
+    found = [GATHER(each, place, best) for each in ranked]
     return _Mode(*(found if keepdim else [ag.squeeze(each, place) for each in found]))
 
 
@@ -306,7 +307,7 @@ def _running(who: str, input: Any, dim: int, better: Callable[[Any, Any], Any]) 
         values, places = (ag.cat([ag.narrow(each, place, 0, step), part], place)
                           for each, part in zip((values, places), found, strict=True))  # fmt: skip
         step *= 2
-    return _Running(ag.gather(x, place, places), places)
+    return _Running(GATHER(x, place, places), places)
 
 
 def logcumsumexp(input: Any, dim: int) -> Any:
@@ -350,7 +351,7 @@ def searchsorted(sorted_sequence: Any, input: Any, *, out_int32: bool = False, r
     step = 1 << max(size.bit_length() - 1, 0)
     while step and size and rows.size:
         next_places = ag.add(found, step)
-        there = ag.gather(lines, -1, ag.sub(ag.clamp(next_places, None, size), 1))
+        there = GATHER(lines, -1, ag.sub(ag.clamp(next_places, None, size), 1))
         # NaN counts as the largest.
         before = ag.logical_not(ag.gt(there, rows) if behind else ag.ge(there, rows))
         if DTYPES[there.dtype].floating or DTYPES[rows.dtype].floating:
@@ -386,7 +387,8 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False,
         return Tensor.full(x.shape, bool(invert), "bool", device)
     row = ag.sort(ag.reshape(others, (-1,))).values
     places = ag.clamp(ag.searchsorted(row, x), None, row.size - 1)
-    found = ag.eq(ag.take(row, places), x)
+    there = GATHER(row, 0, ag.reshape(places, (-1,)))
+    found = ag.eq(ag.reshape(there, x.shape), x)
     return ag.logical_not(found) if invert else found
 
 
@@ -406,9 +408,8 @@ def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     if not DTYPES[x.dtype].floating:
         raise DtypeError(message("histc", f"a {x.dtype} tensor", "a floating dtype"))
     flat = ag.reshape(x.detach(), (-1,))
-    zeros = Tensor.zeros((bins,), x.dtype, x.device)
     if not flat.size:
-        return zeros
+        return Tensor.zeros((bins,), x.dtype, x.device)
     low: Any = ag.amin(flat) if min == max else min
     high: Any = ag.amax(flat) if min == max else max
     if min == max:
@@ -417,7 +418,7 @@ def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     inside = ag.logical_and(ag.ge(flat, low), ag.le(flat, high))
     part = ag.floor(ag.mul(ag.div(ag.sub(flat, low), ag.sub(high, low)), float(bins)))
     place = ag.clamp(ag.where(inside, part, 0.0), 0, bins - 1).astype("int64")
-    return ag.scatter_add(zeros, 0, place, inside.astype(x.dtype))
+    return ADD_AT_INDEX(inside.astype(x.dtype), place, 0, "found", False, False, (bins,))
 
 
 def unique_consecutive(input: Any, return_inverse: bool = False, return_counts: bool = False,
@@ -502,7 +503,7 @@ def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *,
             return ag.floor_divide(total, count.astype(x.dtype))
         return ag.div(total, count.astype(x.dtype))
     order = ag.argsort(places, place, stable=True)
-    where, parts = ag.gather(places, place, order), ag.gather(values, place, order)
+    where, parts = GATHER(places, place, order), GATHER(values, place, order)
     join = getattr(ag, _JOINS[reduce])
     if reduce == "prod":
         return join(start, _last_of_runs(start, place, where, parts, join, 1))
@@ -527,10 +528,10 @@ def _last_of_runs(start: Any, place: int, where: Any, parts: Any, join: Any, neu
     ends = ag.ne(ag.narrow(where, place, 1, size - 1), ag.narrow(where, place, 0, size - 1))
     final = ag.full_like(ag.narrow(where, place, 0, 1), 1).astype("bool")
     last = ag.cat([ends, final], place)
-    base = Tensor.full(start.shape, 0, start.dtype, start.device)
-    total = ag.scatter_add(base, place, where, ag.where(last, parts, _zero(parts.dtype)))
-    hit = ag.scatter(base.astype("bool"), place, where, value=True)
-    return ag.where(hit, total, neutral)
+    ones = last.astype("int64")
+    total, hits = (ADD_AT_INDEX(each, where, place, "found", False, False, start.shape)
+                   for each in (ag.where(last, parts, 0), ones))  # fmt: skip
+    return ag.where(ag.gt(hits, 0), total, neutral)
 
 
 def _zero(dtype: str) -> Any:
@@ -582,7 +583,7 @@ def index_reduce(input: Any, dim: int, index: Any, source: Any, reduce: str, *,
     _choice("index_reduce", "reduce", reduce, ("prod", "mean", "amax", "amin"))
     x = _operand(input)
     values = ag.as_operand(source, x.device)
-    places = _everywhere(index, values, dim)
+    places = everywhere(index, values, dim)
     return ag.scatter_reduce(x, dim, places, values, reduce, include_self=include_self)
 
 
