@@ -61,7 +61,6 @@ IGNORED: Final = frozenset(
 )
 #: What is refused unless it is None or False -> what to do instead.
 REFUSED: Final = {
-    "accumulate": "Add with ag.index_add(x, dim, index, source)",
     "create_graph": "Use ag.grad(outputs, inputs, create_graph=True)",
     "differentiable": "Steps of optimizers are not recorded; write the update with ops",
     "generator": "nc.manual_seed(n) makes random numbers repeatable",

@@ -26,13 +26,21 @@ STRUCTURED: Final[dict[str, tuple[Call, ...]]] = {
         call(T((3, 31), "float16"), "bool"),
         call(T((31,), "int64"), "uint8"),
     ),
+    # the host's
+    **{f"linalg_{op}": (call(T((3, 3))),) for op in ("inv", "det", "slogdet", "eigh")},
+    "linalg_cholesky": (call(T((1, 1))),),
+    "linalg_solve": (call(T((3, 3)), T((3, 2))),),
+    "linalg_pinv": (call(T((3, 2)), T((2, 3))),),
+    "linalg_qr": (call(T((3, 2)), mode="reduced"),),
+    "linalg_svd": (call(T((3, 2)), full_matrices=False),),
+    "fft_c2c": (call(T((3, 2)), dims=(0,), inverse=False, scale=1.0),),
     # shapes and strided copies
     "cat": (
         each((T((3, 5)), T((3, 0)), T((3, 19))), 1),
         call((T((1, 2, 3), "bool"), T((4, 2, 3), "bool"))),
     ),
     "flip": (call(T((5, 7)), (0, 1)), call(T((3, 5), "float64"), 1)),
-    "pad": (
+    "constant_pad_nd": (
         each(T((3, 5)), (1, 2, 0, 3)),
         call(T((3, 5)), (-1, 2, -2, -1), value=1.5),
         call(T((2, 3, 4), "int32"), (0, 1)),
@@ -272,6 +280,46 @@ COMPOSITES: Final = {
     **dict.fromkeys(("select", "narrow", "unbind", "as_strided"), "no kernel: they are views"),
     "argwhere": "the host's search",
     "nonzero": "the host's search",
+    "pad": "constant_pad_nd or index_select",
+    **dict.fromkeys(
+        ("atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors"), "no kernel: views"
+    ),
+    **dict.fromkeys(("tensor_split", "hsplit", "vsplit", "dsplit"), "no kernel: they are views"),
+    "sum_to_size": "sum",
+    "rot90": "flip and a view",
+    **dict.fromkeys(("column_stack", "dstack", "block_diag"), "constant_pad_nd and cat"),
+    "cartesian_prod": "a copy of a view, and cat",
+    "combinations": "index_select",
+    **dict.fromkeys(("diag_embed", "diagflat"), "constant_pad_nd, sub, eq and where"),
+    **dict.fromkeys(
+        ("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter"), "put_lines"
+    ),
+    "take": "take_along",
+    "put": "lt, add, where and scatter or scatter_add",
+    "masked_scatter": "cumsum, take and where",
+    "take_along_dim": "gather",
+    "unravel_index": "remainder and floor_divide",
+    **dict.fromkeys(("tril_indices", "triu_indices", "logspace"), "no kernel: the host makes them"),
+    "channel_shuffle": "a copy of a view",
+    **dict.fromkeys(("std_mean", "var_mean"), "var and mean"),
+    "aminmax": "amin and amax",
+    "dist": "sub and norm",
+    "renorm": "norm, add, div, gt, where and mul",
+    **dict.fromkeys(("cov", "corrcoef"), "mean, sub, matmul and div"),
+    **dict.fromkeys(("trapezoid", "trapz"), "add, mul and sum"),
+    "cumulative_trapezoid": "add, mul and cumsum",
+    **dict.fromkeys(("msort", "quantile", "nanquantile", "nanmedian", "mode"), "sort and gather"),
+    **dict.fromkeys(("cummax", "cummin"), "comparisons, where, cat and gather"),
+    "logcumsumexp": "logaddexp and cat",
+    **dict.fromkeys(("searchsorted", "bucketize", "isin"), "gather, comparisons and where"),
+    "histc": "floor, comparisons, where and scatter_add",
+    "unique_consecutive": "the host's search",
+    **dict.fromkeys(("scatter_reduce", "index_reduce"), "sort, gather, where and scatter_add"),
+    "inner": "tensordot",
+    "vdot": "dot",
+    "tensordot": "matmul",
+    "kron": "mul",
+    **dict.fromkeys(("baddbmm", "addbmm", "addmv", "addr"), "matmul or mul, mul and add"),
     "masked_select": "the host's search and index_select",
     **dict.fromkeys(("index_add", "index_copy", "index_fill"), "add_at_index, where and scatter"),
     **dict.fromkeys(("concat", "concatenate", "hstack", "vstack"), "cat"),
@@ -343,6 +391,7 @@ COMPOSITES: Final = {
 #: Implementations that launch no kernel, or that no simulator runs, with the reason.
 NOT_SIMULATED: Final = {
     "host BLAS": "NumPy's product on mapped buffers",
+    "host LAPACK": "NumPy's functions on mapped buffers",
     "tensor cores": "NVIDIA's instructions, which the simulator does not know",
 }
 

@@ -20,6 +20,7 @@ PARTS: Final[dict[str, tuple[Call, ...]]] = {
         call(T((0, 7)), index(0), 0, "gather", True, False, (5, 7)),
         call(T((2100, 16)), index(2100, *[3] * 2099, 0), 0, "gather", True, False, (5, 16)),
     ),
+    "gather_found": (each(T((5, 7)), 1, T((3, 2), "int64", (6, 0, 1, 1, 6, 6))),),
     "take_along": (each(T((5, 7)), 0, index(4, -1, 0, -5, 4)),),
     "pick_elements": (
         each(T((5, 7)), index(4, 34, 0, 4, 2), False),

@@ -94,6 +94,10 @@ class ElementwisePlugin:
             )
 
     @hookimpl
+    def netcl_register_namespaces(self, registry: Any) -> None:
+        registry.add("special", "netcl_plugin_elementwise.special")
+
+    @hookimpl
     def netcl_register_operators(self, registry: Any) -> None:
         for record in composed.operators():
             registry.add(record)

@@ -179,6 +179,8 @@ CASES: Sequence[Case] = [
 ]  # fmt: skip
 
 
-def cases(op: str) -> Sequence[Case]:
-    """The cases of an op."""
+def cases(op: str) -> Sequence[Case] | str:
+    """The cases of an op, or why a namespace has none."""
+    if op == "special":
+        return "its names are those of ops, which have cases"
     return [case for case in CASES if case.op == op]

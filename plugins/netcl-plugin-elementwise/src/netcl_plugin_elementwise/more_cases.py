@@ -96,4 +96,27 @@ SECOND: Sequence[Case] = [
       for op in ("greater", "greater_equal", "less", "less_equal", "not_equal")
       for note, inputs in (("", TWO), ("ties", SIGNS))),
 ]  # fmt: skip
-MORE = (*ANGLES, *POWERS, *PARTS, *ACTIVATIONS, *SECOND)
+#: Special functions; PyTorch's own of integers are those of their floats.
+ENDS = {"non-finite": "PyTorch's slope there is inf * 0"}
+OUTSIDE = {"derivative": "NaN where the function is none, as PyTorch's; the symbolic one is 0"}
+SPECIAL: Sequence[Case] = [
+    Case("lgamma", (uniform(0.2, 9),), "lgamma", skip=ENDS),
+    Case("lgamma", (uniform(-5.8, -5.2),), "lgamma", note="below", shapes=COMPOSED,
+         dtypes=FLOATS[2:], skip=ENDS | {"refusal": "the case above is of these dtypes"}),
+    Case("digamma", (uniform(0.2, 9),), "digamma", skip=ENDS, tolerance=20,
+         because="PyTorch's own trigamma has 11 digits in float64"),
+    Case("erfinv", (INSIDE,), "erfinv", skip=OUTSIDE),
+    Case("ndtri", (uniform(0.05, 0.95),), "special.ndtri", skip=OUTSIDE),
+    Case("ndtr", (ALL,), "special.ndtr"),
+    Case("log_ndtr", (WIDE,), "special.log_ndtr", skip=ENDS),
+    Case("entr", (uniform(0.1, 4),), "special.entr", skip=OUTSIDE),
+    Case("xlogy", (ALL, uniform(0.1, 4)), "xlogy",
+         skip=ENDS | {"derivative": "at (0, 0) it is NaN, as PyTorch's"}),
+    Case("xlog1py", (ALL, uniform(-0.9, 3)), "special.xlog1py", skip=ENDS),
+    Case("sinc", (ALL,), "sinc", skip=ENDS),
+    Case("heaviside", SIGNS, "heaviside", differentiable=False),
+    Case("logaddexp2", TWO, "logaddexp2", skip=ENDS),
+    *(Case(op, (WIDE,), op if op == "i0" else f"special.{op}", skip=ENDS)
+      for op in ("i0", "i0e", "i1", "i1e")),
+]  # fmt: skip
+MORE = (*SPECIAL, *ANGLES, *POWERS, *PARTS, *ACTIVATIONS, *SECOND)

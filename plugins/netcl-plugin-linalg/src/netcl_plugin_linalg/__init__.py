@@ -1,19 +1,24 @@
-"""Matrix products: matmul by NumPy's rules, linear, attention, and what is made of them."""
+"""Products, linear, attention; factorizations (nc.linalg), Fourier transforms (nc.fft)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from netcl_core import hookimpl
-from netcl_plugin_linalg import attention, einsum, linear, matmul, products
+from netcl_plugin_linalg import attention, einsum, host, linear, matmul, products
 
 
 class LinalgPlugin:
     """Registers the operators of this package's modules."""
 
     @hookimpl
+    def netcl_register_namespaces(self, registry: Any) -> None:
+        registry.add("linalg", "netcl_plugin_linalg.namespace")
+        registry.add("fft", "netcl_plugin_linalg.fft")
+
+    @hookimpl
     def netcl_register_operators(self, registry: Any) -> None:
-        for module in (matmul, linear, attention, products, einsum):
+        for module in (matmul, linear, attention, products, einsum, host):
             for record in module.OPERATORS:
                 registry.add(record)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from netcl_plugin_kit.testing import FLOATS, INTEGERS, Case, normal
 
+import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_plugin_linalg.attention_cases import ATTENTION
 
@@ -83,9 +84,72 @@ PRODUCTS: Sequence[Case] = [
          shapes=[[(4, 3, 5), (3,)], [(0, 2, 3), (2,)]]),
 ]  # fmt: skip
 
+FULL = {"refusal": "it takes what its parts take"}
+SUMS: Sequence[Case] = [
+    Case("inner", (X, X), "inner", shapes=[[(4, 5), (3, 5)], [(7,), (7,)]], skip=FULL),
+    Case("vdot", (X, X), "vdot", shapes=[[(17,)] * 2], skip=FULL),
+    Case("tensordot", (X, X), "tensordot", shapes=[[(2, 3, 4), (3, 4, 5)]], skip=FULL),
+    Case("kron", (X, X), "kron", shapes=[[(2, 3), (3, 2)], [(3,), (2, 2)]], skip=FULL),
+    Case("baddbmm", (X, X, X), "baddbmm", {"beta": 0.5, "alpha": 2.0}, skip=FULL,
+         shapes=[[(2, 5, 3), (2, 5, 7), (2, 7, 3)]]),
+    Case("addbmm", (X, X, X), "addbmm", shapes=[[(5, 3), (2, 5, 7), (2, 7, 3)]], skip=FULL),
+    Case("addmv", (X, X, X), "addmv", shapes=[[(5,), (5, 7), (7,)]], skip=FULL),
+    Case("addr", (X, X, X), "addr", shapes=[[(5, 7), (5,), (7,)]], skip=FULL),
+]  # fmt: skip
+WIDE = ("float32", "float64")
+SQUARE: Sequence[Sequence[tuple[int, ...]]] = [[(3, 3)], [(2, 4, 4)], [(1, 1)]]
+#: What is unique up to signs, rounded by a library that differs, or not there for NaN.
+HOST = {
+    "non-finite": "LAPACK refuses them, or not, as its version has it",
+    "refusal": "float32 and float64 alone",
+}
+
+
+def at_host(op: str, torch: Any, call: Any, shapes: Any = SQUARE, **rest: Any) -> Case:
+    """A case of an op that the host computes."""
+    return Case(op, (X,), torch, call=call, shapes=shapes, dtypes=WIDE, skip=HOST, **rest)
+
+
+def _near(x: Any) -> Any:
+    return ag.add(x, ag.mul(nc.eye(x.shape[-1], dtype=x.dtype, device=x.device), 3))
+
+
+def _spd(x: Any) -> Any:
+    return _near(ag.matmul(x, ag.transpose(x, -1, -2)))
+
+
+def _even(t: Any, x: Any) -> Any:
+    return x + 3 * t.eye(x.shape[-1], dtype=x.dtype)
+
+
+FACTORS: Sequence[Case] = [
+    at_host("linalg_cholesky", lambda t, x: t.linalg.cholesky(_even(t, x @ x.mT)),
+            lambda x: ag.linalg_cholesky(_spd(x))),
+    at_host("linalg_inv", lambda t, x: t.linalg.inv(_even(t, x)),
+            lambda x: ag.linalg_inv(_near(x))),
+    at_host("linalg_solve", lambda t, x: t.linalg.solve(_even(t, x), x),
+            lambda x: ag.linalg_solve(_near(x), x)),
+    at_host("linalg_det", lambda t, x: t.linalg.det(_even(t, x)),
+            lambda x: ag.linalg_det(_near(x))),
+    at_host("linalg_slogdet", lambda t, x: t.linalg.slogdet(_even(t, x))[1],
+            lambda x: ag.linalg_slogdet(_near(x))[1]),
+    at_host("linalg_pinv", lambda t, x: t.linalg.pinv(_even(t, x)),
+            lambda x: ag.linalg_pinv(_near(x), ag.linalg_inv(_near(x).detach()))),
+    at_host("linalg_qr", lambda t, x: t.linalg.qr(x)[1].abs(),
+            lambda x: ag.abs(ag.linalg_qr(x, mode="reduced")[1]), [[(3, 3)], [(5, 3)]]),
+    at_host("linalg_eigh", lambda t, x: t.linalg.eigh(x @ x.mT)[0],
+            lambda x: ag.linalg_eigh(ag.matmul(x, ag.transpose(x, -1, -2)))[0]),
+    at_host("linalg_svd", lambda t, x: t.linalg.svd(x)[1],
+            lambda x: ag.linalg_svd(x, full_matrices=False)[1], [[(3, 3)], [(2, 5, 3)]]),
+    at_host("fft_c2c", lambda t, x: t.view_as_real(t.fft.fftn(t.view_as_complex(x), dim=(0, 1))),
+            lambda x: ag.fft_c2c(x, dims=(0, 1), inverse=False, scale=1.0), [[(3, 5, 2)]]),
+]  # fmt: skip
+
 CASES: Sequence[Case] = [
     *EINSUM,
     *PRODUCTS,
+    *SUMS,
+    *FACTORS,
     Case("matmul", (X, X), "matmul", shapes=SHAPES, dtypes=("float32",), note="shapes",
          skip={"refusal": "the other dtypes are in another case"}),
     Case("matmul", (X, X), "matmul", shapes=[SHAPES[2], SHAPES[9], SHAPES[14]],
@@ -106,6 +170,8 @@ CASES: Sequence[Case] = [
 ]  # fmt: skip
 
 
-def cases(op: str) -> Sequence[Case]:
-    """The cases of an op."""
+def cases(op: str) -> Sequence[Case] | str:
+    """The cases of an op, or why a namespace has none."""
+    if op in ("linalg", "fft"):
+        return "its functions are made of ops that have cases, such as linalg_svd and fft_c2c"
     return [case for case in CASES if case.op == op]

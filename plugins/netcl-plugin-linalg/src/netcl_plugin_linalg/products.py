@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from typing import Any
+
+import numpy as np
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -83,6 +87,108 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1
     return ag.add(added, product) if alpha == 1 else ag.add(added, product, alpha=alpha)
 
 
+def inner(input: Any, other: Any) -> Any:
+    """The sums of products along the last axes: (..., n) and (..., n); numbers are multiplied."""
+    x, y = operands(input, other)
+    if not x.ndim or not y.ndim:
+        return ag.mul(x, y)
+    return tensordot(x, y, ([-1], [-1]))
+
+
+def vdot(input: Any, other: Any) -> Any:
+    """The sum of the products of two vectors of one size: `dot`, of real numbers."""
+    return ag.dot(input, other)
+
+
+def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
+    """The sums of products over axes of two tensors.
+
+    Args:
+        a: A tensor.
+        b: Another one of its dtype.
+        dims: How many, the last of `a` with the first of `b`; or two lists of axes.
+    """
+    x, y = operands(a, b)
+    if isinstance(dims, int):
+        dims = list(range(-dims, 0)), list(range(dims))
+    first, second = _contracted(dims, x, y)
+    sizes = [(x.shape[i], y.shape[k]) for i, k in zip(first, second, strict=True)]
+    if any(n != m and 1 not in (n, m) for n, m in sizes):
+        given = f"{x.shape} and {y.shape} over {dims}"
+        raise ShapeError(message("tensordot", given, "axes of equal sizes, or of 1"))
+    # Along an axis of 1 the other tensor is summed.
+    for place, other, (n, m) in zip(first, second, sizes, strict=True):
+        x = ag.sum(x, place, True) if m == 1 < n else x
+        y = ag.sum(y, other, True) if n == 1 < m else y
+    left = [i for i in range(x.ndim) if i not in first]
+    right = [i for i in range(y.ndim) if i not in second]
+    over = math.prod(x.shape[i] for i in first)
+    rows = math.prod(x.shape[i] for i in left)
+    product = ag.matmul(ag.reshape(ag.permute(x, (*left, *first)), (rows, over)),
+                        ag.reshape(ag.permute(y, (*second, *right)), (over, -1 if over else
+                                   math.prod(y.shape[i] for i in right))))  # fmt: skip
+    return ag.reshape(product, (*[x.shape[i] for i in left], *[y.shape[i] for i in right]))
+
+
+def _contracted(dims: Any, x: Any, y: Any) -> tuple[list[int], list[int]]:
+    """The axes of two tensors that tensordot sums over."""
+    try:
+        pair = [[operator.index(d) for d in ([given] if isinstance(given, int) else given)]
+                for given in dims]  # fmt: skip
+        first, second = ([range(each.ndim)[d] for d in given]
+                         for each, given in zip((x, y), pair, strict=True))  # fmt: skip
+        if len(first) != len(second) or len({*first}) != len(first) or len({*second}) != len(first):
+            raise ValueError(dims)
+    except (TypeError, ValueError, IndexError):
+        given = f"dims={dims!r} of {x.ndim} and {y.ndim} dimensions"
+        expected = "a number, or two lists of as many axes, each once"
+        raise AttributeValueError(message("tensordot", given, expected)) from None
+    return first, second
+
+
+def kron(input: Any, other: Any) -> Any:
+    """The Kronecker product: each element of `input` times all of `other`, as a block."""
+    x, y = operands(input, other)
+    ndim = max(x.ndim, y.ndim)
+    first, second = ((1,) * (ndim - each.ndim) + tuple(each.shape) for each in (x, y))
+    wide = [size for n in first for size in (n, 1)], [size for n in second for size in (1, n)]
+    product = ag.mul(ag.reshape(x, wide[0]), ag.reshape(y, wide[1]))
+    return ag.reshape(product, [a * b for a, b in zip(first, second, strict=True)])
+
+
+def _plus(input: Any, product: Any, beta: float, alpha: float) -> Any:
+    """beta * input + alpha * product; of beta 0 the input does not count."""
+    if not DTYPES[product.dtype].floating:
+        beta, alpha = int(beta), int(alpha)
+    scaled = product if alpha == 1 else ag.mul(product, alpha)
+    if beta == 0:
+        added = operands(product, input)[1]
+        shape = np.broadcast_shapes(added.shape, product.shape)
+        return ag.expand(scaled, shape)
+    found = ag.add(input if beta == 1 else ag.mul(input, beta), scaled)
+    return found.astype("bool") if product.dtype == "bool" else found
+
+
+def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """beta * input + alpha * (batch1 @ batch2), of batches of matrices; arguments as of `addmm`."""
+    return _plus(input, ag.bmm(*operands(batch1, batch2)), beta, alpha)
+
+
+def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """beta * input + alpha * the sum of the products of batches; arguments as of `addmm`."""
+    return _plus(input, ag.sum(ag.bmm(*operands(batch1, batch2)), 0), beta, alpha)
+
+
+def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """beta * input + alpha * (mat @ vec), of a matrix and a vector; arguments as of `addmm`."""
+    return _plus(input, ag.mv(mat, vec), beta, alpha)
+
+
+def addr(input: Any, vec1: Any, vec2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    """beta * input + alpha * the outer product of two vectors; arguments as of `addmm`."""
+    return _plus(input, ag.outer(vec1, vec2), beta, alpha)
+
+
 def cross(input: Any, other: Any, dim: int | None = None) -> Any:
     """The cross product of vectors of three elements along an axis.
 
@@ -137,6 +243,14 @@ OPERATORS = (
     composite(outer, ("input", "vec2")),
     composite(dot, ("input", "tensor")),
     composite(addmm, ("input", "mat1", "mat2")),
+    composite(inner, ("input", "other")),
+    composite(vdot, ("input", "other")),
+    composite(tensordot, ("a", "b"), method=False),
+    composite(kron, ("input", "other")),
+    composite(baddbmm, ("input", "batch1", "batch2")),
+    composite(addbmm, ("input", "batch1", "batch2")),
+    composite(addmv, ("input", "mat", "vec")),
+    composite(addr, ("input", "vec1", "vec2")),
     composite(cross, ("input", "other")),
     composite(linear_relu, ("input", "weight", "bias")),
     composite(bias_add, ("input", "bias")),

@@ -11,7 +11,7 @@ from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, message
 from netcl_plugin_nn import init
 from netcl_plugin_nn.module import Module
-from netcl_plugin_nn.padding import MODES, copied
+from netcl_plugin_nn.padding import MODES
 from netcl_plugin_nn.parameters import owned
 
 
@@ -122,7 +122,7 @@ class _Conv(_Convolution):
         """`input` of shape (N, in_channels, ...) or without N; see `ag.conv2d`."""
         convolve, padding = getattr(ag, f"conv{self.dims}d"), self.padding
         if self.padding_mode != "zeros":
-            input = copied(type(self).__name__, input, self._around(), self.padding_mode)
+            input = ag.pad(input, self._around(), self.padding_mode)
             padding = 0
         return convolve(
             input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-import numpy as np
-
 import netcl_core.autograd as ag
-from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_nn.module import Module
 
@@ -113,37 +110,10 @@ class _CopyPad(_Pad):
     def forward(self, input: Any) -> Any:
         """`input` of shape (N, C, ...) or (C, ...) with larger last axes."""
         self._check(input)
-        return copied(type(self).__name__, input, self.padding, self.mode)
+        return ag.pad(input, self.padding, self.mode)
 
 
-#: NumPy's name of a mode, and how much less than an axis its padding is at most.
-_MODES: Final = {"reflect": ("reflect", 1), "replicate": ("edge", None), "circular": ("wrap", 0)}
-MODES: Final = tuple(_MODES)
-
-
-def copied(who: str, x: Any, padding: Sequence[int], mode: str) -> Any:
-    """A tensor whose last axes are padded with elements of its own, one axis after the other.
-
-    `padding` is (before, after) of each axis, the last one first; less than 0 cuts off. Raises
-    ShapeError, as from `who`, for an axis that is too short.
-    """
-    for i in range(len(padding) // 2):
-        axis, pair = x.ndim - 1 - i, tuple(padding[2 * i : 2 * i + 2])
-        if any(pair):
-            places = _places(who, x.shape[axis], pair, mode)
-            x = ag.index_select(x, axis, Tensor.from_host(places, x.device))
-    return x
-
-
-def _places(who: str, size: int, pair: tuple[int, ...], mode: str) -> Any:
-    """Which elements stand where along an axis."""
-    name, least = _MODES[mode]
-    if not size or (least is not None and max(pair) > size - least):
-        given = f"padding {pair} of an axis of {size}"
-        raise ShapeError(message(who, given, "an axis that is longer"))
-    before, after = (max(each, 0) for each in pair)
-    places = np.pad(np.arange(size), (before, after), mode=name)  # type: ignore[call-overload]  # it is one
-    return places[max(-pair[0], 0) : len(places) - max(-pair[1], 0)].astype(np.int64)
+MODES: Final = ("reflect", "replicate", "circular")
 
 
 class ReflectionPad1d(_CopyPad):

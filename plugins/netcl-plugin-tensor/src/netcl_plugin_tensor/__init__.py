@@ -7,6 +7,7 @@ from typing import Any
 from netcl_core import hookimpl
 from netcl_plugin_tensor import (
     arranging,
+    assembling,
     channel_norms,
     closeness,
     compositions,
@@ -33,6 +34,7 @@ from netcl_plugin_tensor import (
     softmax,
     sorting,
     statistics,
+    summaries,
 )
 
 _MODULES = (
@@ -60,6 +62,8 @@ _MODULES = (
     compositions,
     arranging,
     picking,
+    assembling,
+    summaries,
 )
 
 

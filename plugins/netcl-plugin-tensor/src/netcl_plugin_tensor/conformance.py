@@ -10,6 +10,7 @@ from netcl_plugin_kit.testing import FLOATS, INTEGERS, Case, indices, masks, nor
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_plugin_tensor.composed_cases import COMPOSED
+from netcl_plugin_tensor.further_cases import FURTHER
 from netcl_plugin_tensor.more_cases import MORE
 
 X = normal()
@@ -334,6 +335,7 @@ CASES = [
     *PATTERNS,
     *MORE,
     *COMPOSED,
+    *FURTHER,
     *SHAPES,
     *INDEXING,
     *JOINING,

@@ -146,7 +146,7 @@ def getitem(x: Any, index: Any) -> Any:
     return ag.reshape(flat, places.shape)
 
 
-def index_put(x: Any, index: Any, value: Any) -> Any:
+def index_put(x: Any, index: Any, value: Any, accumulate: bool = False) -> Any:
     """`x` with `value` at `x[index]`: what `x[index] = value` makes of it.
 
     Args:
@@ -154,6 +154,7 @@ def index_put(x: Any, index: Any, value: Any) -> Any:
         index: As `x[index]` takes it. Of a place that it names twice the last value stays.
         value: A number or a tensor that broadcasts to the shape of `x[index]`; converted to x's
             dtype.
+        accumulate: Whether values are added to what is there, also where a place is named twice.
 
     Raises what `x[index]` raises, ShapeError for a value that does not broadcast, and DeviceError
     for one on another device.
@@ -168,6 +169,10 @@ def index_put(x: Any, index: Any, value: Any) -> Any:
     places, unique = _places("index_put", operand.shape, index)
     values = _broadcast(given, places.shape)
     flat, chosen = places.reshape(-1), ag.reshape(values, (-1,))
+    if accumulate:
+        index = Tensor.from_host(flat, operand.device)
+        added = ag.scatter_add(ag.reshape(operand, (-1,)), 0, index, chosen)
+        return ag.reshape(added, operand.shape)
     if not unique:
         last = flat.size - 1 - np.unique(flat[::-1], return_index=True)[1]
         chosen = PICK(chosen, Tensor.from_host(last, operand.device), True)

@@ -17,7 +17,7 @@ _KthValue = namedtuple("_KthValue", ("values", "indices"))
 _Median = namedtuple("_Median", ("values", "indices"))
 
 
-def _line(who: str, input: Any, dim: int) -> tuple[Any, int, int]:
+def line_of(who: str, input: Any, dim: int) -> tuple[Any, int, int]:
     """The operand, the axis, and how many elements stand along it: at least one."""
     x = ag.as_operand(input, nc.default_device())
     place = axis(who, dim, x.ndim)
@@ -47,7 +47,7 @@ def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
         dim: The axis.
         keepdim: Whether the axis stays, with size 1.
     """
-    x, place, size = _line("kthvalue", input, dim)
+    x, place, size = line_of("kthvalue", input, dim)
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= size:
         raise AttributeValueError(message("kthvalue", f"k={k!r}", f"1 to {size}"))
     return _KthValue(*_picked(ag.sort(x, place), place, k - 1, keepdim))
@@ -68,7 +68,7 @@ def median(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     """
     if dim is None:
         return median(ag.reshape(input, (-1,)), 0).values
-    x, place, size = _line("median", input, dim)
+    x, place, size = line_of("median", input, dim)
     ranked = ag.sort(x, place)
     middle = _picked(ranked, place, (size - 1) // 2, keepdim)
     if not DTYPES[x.dtype].floating:

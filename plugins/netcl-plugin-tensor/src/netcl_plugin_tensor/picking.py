@@ -10,7 +10,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import composite
-from netcl_core.errors import DtypeError, message
+from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_tensor.compacting import COMPACT, true_places
 
 
@@ -49,7 +49,11 @@ def masked_select(input: Any, mask: Any) -> Any:
     if chosen.dtype != "bool":
         remedy = "Compare: mask != 0"
         raise DtypeError(message("masked_select", f"a {chosen.dtype} mask", "bool", remedy))
-    shape = np.broadcast_shapes(x.shape, chosen.shape) or (1,)
+    try:
+        shape = np.broadcast_shapes(x.shape, chosen.shape) or (1,)
+    except ValueError:
+        given = f"a mask of shape {chosen.shape} for {x.shape}"
+        raise ShapeError(message("masked_select", given, "shapes that broadcast")) from None
     return ag.getitem(ag.expand(x, shape), ag.expand(chosen, shape))
 
 
@@ -65,26 +69,28 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
     x = ag.as_operand(input, nc.default_device())
     added = ag.as_operand(source, x.device)
     added = added if alpha == 1 else ag.mul(added, alpha)
-    return ag.scatter_add(x, dim, _everywhere(index, added, dim), added)
+    return ag.scatter_add(x, dim, everywhere(index, added, dim), added)
 
 
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
     """`input` with the slices of `source` at places along a dimension."""
     x = ag.as_operand(input, nc.default_device())
     copied = ag.as_operand(source, x.device)
-    return ag.scatter(x, dim, _everywhere(index, copied, dim), copied)
+    return ag.scatter(x, dim, everywhere(index, copied, dim), copied)
 
 
-def index_fill(input: Any, dim: int, index: Any, value: float) -> Any:
-    """`input` with one value at places along a dimension."""
+def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
+    """`input` with one value, a number or a tensor without dimensions, at places of an axis."""
     x = ag.as_operand(input, nc.default_device())
     places = ag.as_operand(index, x.device)
     shape = [places.size if i == dim % max(x.ndim, 1) else n for i, n in enumerate(x.shape)]
     like = Tensor.empty(tuple(shape), device=x.device)
-    return ag.scatter(x, dim, _everywhere(places, like, dim), value=value)
+    nowhere = Tensor.zeros(x.shape, "bool", x.device)
+    chosen = ag.scatter(nowhere, dim, everywhere(places, like, dim), value=True)
+    return ag.masked_fill(x, chosen, value)
 
 
-def _everywhere(index: Any, source: Any, dim: int) -> Any:
+def everywhere(index: Any, source: Any, dim: int) -> Any:
     """An index along one dimension, for every element of a source."""
     places = ag.as_operand(index, source.device)
     if not source.ndim:

@@ -27,13 +27,15 @@ from netcl_plugin_tensor.strided import fill
 TEMPLATE: Final = "tensor/lines.cl.j2"
 _INDICES: Final = ("uint8", "int8", "int16", "int32", "int64")
 #: Ops that found the places themselves: none is out of range, and no device is asked for them.
-_FOUND: Final = ("max", "sort")
+_FOUND: Final = ("max", "sort", "found")
 #: More classes than any memory holds are a mistake.
 _MOST_CLASSES: Final = 1 << 31
 
 
 def check_index(inputs: Sequence[Any], attrs: Any) -> None:
     """Raise AttributeValueError if an index is out of range."""
+    if attrs["who"] in _FOUND:
+        return
     _check_range(inputs[1], inputs[0].shape[attrs["dim"]], attrs)
 
 
@@ -65,6 +67,11 @@ def _bind_index_select(x: Any, dim: int, index: Any) -> Any:
 
 def _bind_take(x: Any, dim: int, index: Any) -> Any:
     return (x, index), {"dim": dim, "who": "getitem", "whole": True, "wraps": True}
+
+
+def _bind_found(x: Any, dim: int, index: Any) -> Any:
+    attrs = {"dim": axis("gather", dim, len(shape_of(x))), "who": "found"}
+    return (x, index), {**attrs, "whole": False, "wraps": False}
 
 
 def _bind_gather(x: Any, dim: int, index: Any) -> Any:
@@ -221,6 +228,11 @@ def _operator(name: str, bind: Any, doc: str) -> Operator:
 #: What `x[..., index, ...]` is: a negative index counts from the end.
 TAKE: Final = _operator(
     "take_along", _bind_take, "take_along(x, dim, index): index_select that counts back from 0."
+)
+
+#: `gather` at places that an op found itself, of which none is out of range.
+GATHER: Final = _operator(
+    "gather_found", _bind_found, "gather_found(x, dim, index): gather without a look at the index."
 )
 
 # -- composites ------------------------------------------------------------------------------

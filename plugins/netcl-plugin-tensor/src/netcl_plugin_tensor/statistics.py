@@ -92,7 +92,7 @@ def _tree_product(x: Any, dim: Sequence[int], shape: Sequence[int]) -> Any:
 def var(
     x: Any,
     dim: Dims = None,
-    correction: float = 1,
+    correction: float | None = 1,
     keepdim: bool = False,
     *,
     unbiased: bool | None = None,
@@ -113,14 +113,16 @@ def variance(
     who: str,
     x: Any,
     dim: Any,
-    correction: float = 1,
+    correction: float | None = 1,
     keepdim: bool = False,
     unbiased: bool | None = None,
 ) -> Any:
     """The variance in the dtype in which x is added up: float32 for 16-bit floats."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    correction = correction if unbiased is None else int(bool(unbiased))
+    if unbiased is not None:
+        correction = int(bool(unbiased))
+    correction = 1 if correction is None else correction
     shape = shape_of(x)
     over = axes(who, dim, len(shape))
     count = math.prod(shape[i] for i in over)
@@ -150,7 +152,7 @@ def _inverse(count: float) -> float:
 def std(
     x: Any,
     dim: Dims = None,
-    correction: float = 1,
+    correction: float | None = 1,
     keepdim: bool = False,
     *,
     unbiased: bool | None = None,

@@ -1,0 +1,485 @@
+"""Tensors put together, taken apart and turned, and tensors written into parts of others."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core import Tensor
+from netcl_core.autograd import composite
+from netcl_core.errors import (
+    ArgumentError,
+    AttributeValueError,
+    DeviceError,
+    DtypeError,
+    ShapeError,
+    message,
+)
+from netcl_plugin_tensor.axes import axis, plain_shape, shape_of, whole
+from netcl_plugin_tensor.selecting import GATHER, TAKE
+
+
+def _operand(x: Any) -> Any:
+    return ag.as_operand(x, nc.default_device())
+
+
+def _listed(who: str, given: Sequence[Any]) -> list[Any]:
+    """Tensors that were given one by one or in a list."""
+    first = given[0] if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
+    if not first:
+        raise ArgumentError(message(who, "no tensors", "at least one"))
+    return [_operand(each) for each in first]
+
+
+def _ints(who: str, what: str, given: Any) -> list[int]:
+    """Several ints; raises AttributeValueError for anything else."""
+    found = [whole(each) for each in given] if np.iterable(given) else [None]
+    if None in found:
+        raise AttributeValueError(message(who, f"{what} {given!r}", "an int or several"))
+    return found  # type: ignore[return-value]  # without None
+
+
+# -- dimensions --------------------------------------------------------------------------
+
+
+def _at_least(count: int) -> Callable[..., Any]:
+    def at_least(*tensors: Any) -> Any:
+        many = len(tensors) != 1 or isinstance(tensors[0], (list, tuple))
+        found = [_raised(x, count) for x in _listed(f"atleast_{count}d", tensors)]
+        return tuple(found) if many else found[0]
+
+    at_least.__name__ = f"atleast_{count}d"
+    at_least.__doc__ = (
+        f"Views with at least {count} dimensions, of one tensor or of each of several.\n\n"
+        "Missing dimensions have size 1; in three, a vector (n,) is (1, n, 1) and a matrix (n, m) "
+        "is (n, m, 1), as in NumPy."
+    )
+    return at_least
+
+
+def _raised(x: Any, count: int) -> Any:
+    if x.ndim >= count:
+        return x
+    if count == 3 and x.ndim:
+        return ag.reshape(x, (*[1] * (2 - x.ndim), *x.shape, 1))
+    return ag.reshape(x, (*[1] * (count - x.ndim), *x.shape))
+
+
+def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
+    """Views of all tensors in the shape that they have together; raises ShapeError for none."""
+    given = _listed("broadcast_tensors", tensors)
+    if len({x.device for x in given}) > 1:
+        devices = " and ".join(dict.fromkeys(x.device.name for x in given))
+        raise DeviceError(message("broadcast_tensors", f"tensors on {devices}", "one device"))
+    return tuple(ag.expand(x, _together("broadcast_tensors", given)) for x in given)
+
+
+def _together(who: str, given: Sequence[Any]) -> tuple[int, ...]:
+    shapes = [shape_of(x) for x in given]
+    try:
+        return tuple(np.broadcast_shapes(*shapes))
+    except ValueError:
+        raise ShapeError(message(who, f"shapes {shapes}", "sizes that are equal or 1")) from None
+
+
+def sum_to_size(input: Any, *size: Any) -> Any:
+    """The sum over those dimensions that broadcasting `size` would make the input's shape."""
+    x = _operand(input)
+    wanted = plain_shape("sum_to_size", size[0] if len(size) == 1 else size)
+    lead = x.ndim - len(wanted)
+    if lead < 0 or any(b not in (1, a) for a, b in zip(x.shape[lead:], wanted, strict=True)):
+        raise ShapeError(message("sum_to_size", f"{x.shape} to {wanted}", "equal sizes, or 1"))
+    over = [*range(lead), *(lead + i for i, n in enumerate(wanted) if n != x.shape[lead + i])]
+    if over:
+        return ag.reshape(ag.sum(x, over, True), wanted)
+    return x.astype("int64") if x.dtype == "bool" else x
+
+
+def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
+    """The plane of two dimensions turned by k times 90 degrees, from the first to the second."""
+    x = _operand(input)
+    places = [axis("rot90", each, x.ndim) for each in dims]
+    if len(set(places)) != 2 or len(places) != 2 or whole(k) is None or x.ndim < 2:
+        raise AttributeValueError(message("rot90", f"k={k!r}, dims={dims!r}", "two dimensions"))
+    turns, (a, b) = k % 4, places
+    if turns == 2:
+        return ag.flip(x, (a, b))
+    if not turns:
+        return ag.clone(x)
+    return ag.flip(ag.transpose(x, a, b), (a if turns == 1 else b,))
+
+
+# -- joined ------------------------------------------------------------------------------
+
+
+def column_stack(tensors: Sequence[Any]) -> Any:
+    """Tensors side by side along axis 1; numbers and vectors are columns."""
+    return ag.cat(
+        [ag.reshape(x, (-1, 1)) if x.ndim < 2 else x for x in _listed("column_stack", tensors)], 1
+    )
+
+
+def dstack(tensors: Sequence[Any]) -> Any:
+    """Tensors one behind the other along axis 2, each with three dimensions at least."""
+    return ag.cat([_raised(x, 3) for x in _listed("dstack", tensors)], 2)
+
+
+def block_diag(*tensors: Any) -> Any:
+    """A matrix with matrices along its diagonal and zeros elsewhere; vectors are rows."""
+    parts = [_raised(x, 2) for x in _listed("block_diag", tensors)]
+    if any(x.ndim > 2 for x in parts):
+        shapes = [x.shape for x in parts]
+        raise ShapeError(message("block_diag", f"shapes {shapes}", "at most two dimensions each"))
+    width, rows, before = sum(x.shape[1] for x in parts), [], 0
+    for x in parts:
+        rows.append(ag.pad(x, (before, width - before - x.shape[1])))
+        before += x.shape[1]
+    return ag.cat(rows, 0)
+
+
+def cartesian_prod(*tensors: Any) -> Any:
+    """All combinations of one element of each vector, a row each, the last changing fastest."""
+    given = _listed("cartesian_prod", tensors)
+    if len(given) == 1:
+        return given[0]
+    return ag.stack([ag.reshape(x, (-1,)) for x in ag.meshgrid(*given, indexing="ij")], 1)
+
+
+def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
+    """All combinations of r elements of a vector, a row each, in the order of itertools."""
+    x = _operand(input)
+    r = -1 if whole(r) is None or r > max(x.size, 1) << 5 else int(r)
+    if x.ndim != 1 or r < 0:
+        given = f"r={r!r} of shape {x.shape}"
+        raise AttributeValueError(message("combinations", given, "r of 0 or more, of a vector"))
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    rows = np.array(list(choose(range(x.size), r)), np.int64).reshape(-1, r)
+    if not r or not rows.size:
+        return ag.reshape(ag.narrow(x, 0, 0, 0), (0, r) if r else (0,))
+    index = nc.tensor(rows.reshape(-1), device=x.device)
+    return ag.reshape(ag.index_select(x, 0, index), rows.shape)
+
+
+# -- taken apart -------------------------------------------------------------------------
+
+
+def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[Any, ...]:
+    """Views of so many parts of an axis, whose sizes differ by one at most, or of parts that end at
+    places.
+
+    >>> [part.tolist() for part in nc.arange(5).tensor_split(2)]
+    [[0, 1, 2], [3, 4]]
+    """
+    x = _operand(input)
+    place = axis("tensor_split", dim, x.ndim)
+    if not x.ndim:
+        raise ShapeError(message("tensor_split", "a tensor without dimensions", "at least one"))
+    if isinstance(indices_or_sections, Tensor):
+        indices_or_sections = indices_or_sections.to_host().tolist()
+    size, parts = x.shape[place], whole(indices_or_sections)
+    if parts is not None and parts < 1:
+        raise AttributeValueError(message("tensor_split", f"{parts} parts", "at least one"))
+    if parts is not None and parts > max(size, 1) + 2**16:
+        # More parts than places are empty, and each is a tensor of Python's memory.
+        given = f"{parts} parts of {size} places"
+        raise AttributeValueError(message("tensor_split", given, "no more parts than places"))
+    if parts is None:
+        places = _ints("tensor_split", "parts", indices_or_sections)
+        ends = [slice(0, each).indices(size)[1] for each in places]
+    else:
+        ends = [i * (size // parts) + min(i, size % parts) for i in range(1, parts)]
+    bounds = zip([0, *ends], [*ends, size], strict=True)
+    return tuple(ag.narrow(x, place, a, max(b - a, 0)) for a, b in bounds)
+
+
+def _split_along(name: str, least: int, dim: int) -> Callable[..., Any]:
+    def split(input: Any, indices_or_sections: Any) -> tuple[Any, ...]:
+        x = _operand(input)
+        if x.ndim < least:
+            raise ShapeError(message(name, f"shape {x.shape}", f"at least {least} dimensions"))
+        along, parts = 0 if x.ndim == 1 else dim, whole(indices_or_sections)
+        if parts is not None and (parts < 1 or x.shape[along] % parts):
+            given = f"{parts} parts of {x.shape[along]} places"
+            raise AttributeValueError(message(name, given, "equal parts", "Use tensor_split"))
+        if parts is None:
+            indices_or_sections = _ints(name, "parts", indices_or_sections)
+        return ag.tensor_split(x, indices_or_sections, along)  # type: ignore[no-any-return]
+
+    split.__name__ = name
+    split.__doc__ = f"Parts of equal size, or ending at places, along axis {dim}: `tensor_split`."
+    return split
+
+
+# -- diagonals and parts that are replaced -----------------------------------------------
+
+
+def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    """Matrices whose diagonals are the last dimension, and which are 0 elsewhere.
+
+    Args:
+        input: (..., n).
+        offset: Which diagonal: above the main one from 1 on, below it from -1 on.
+        dim1: Where the rows stand in the result, which has a dimension more.
+        dim2: Where the columns stand.
+    """
+    x = _operand(input)
+    if not x.ndim or whole(offset) is None:
+        given = f"shape {x.shape}, offset={offset!r}"
+        raise AttributeValueError(message("diag_embed", given, "a dimension, and an int"))
+    first, second = (axis("diag_embed", each, x.ndim + 1) for each in (dim1, dim2))
+    if first == second:
+        raise AttributeValueError(message("diag_embed", f"dims {dim1}, {dim2}", "two dimensions"))
+    plain_shape("diag_embed", (x.shape[-1] + abs(offset),) * 2)
+    row = ag.pad(x, (max(offset, 0), max(-offset, 0)))
+    places = nc.arange(row.shape[-1], device=row.device)
+    here = ag.eq(ag.sub(places, ag.reshape(places, (-1, 1))), offset)
+    zero = False if row.dtype == "bool" else 0
+    made = ag.where(here, ag.unsqueeze(row, -2), zero)
+    return ag.movedim(made, (-2, -1), (first, second))
+
+
+def diagflat(input: Any, offset: int = 0) -> Any:
+    """A matrix with all elements along a diagonal: `diag` of the flattened tensor."""
+    return ag.diag(ag.reshape(input, (-1,)), offset)
+
+
+def _written(who: str, x: Any, src: Any, places: Any) -> Any:
+    """x with src at flat places of it, where src has their shape."""
+    source = ag.as_operand(src, x.device)
+    if source.shape != places.shape:
+        given = f"src of shape {source.shape} for a part of shape {places.shape}"
+        raise ShapeError(message(who, given, "one shape"))
+    if not source.size:
+        return ag.clone(x)
+    index = nc.tensor(np.ascontiguousarray(places).reshape(-1), device=x.device)
+    flat = ag.scatter(ag.reshape(x, (-1,)), 0, index, ag.reshape(source.astype(x.dtype), (-1,)))
+    return ag.reshape(flat, x.shape)
+
+
+def _grid(x: Any) -> Any:
+    return np.arange(x.size, dtype=np.int64).reshape(x.shape)
+
+
+def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
+    """`input` with `src` in the place of `input.select(dim, index)`."""
+    x = _operand(input)
+    place, number = axis("select_scatter", dim, x.ndim), whole(index)
+    size = x.shape[place] if x.ndim else 0
+    if number is None or not -size <= number < size:
+        raise IndexError(message("select_scatter", f"index={index!r}", f"-{size} to {size - 1}"))
+    return _written("select_scatter", x, src, _grid(x).take(number, place))
+
+
+def slice_scatter(
+    input: Any, src: Any, dim: int = 0, start: int | None = None, end: int | None = None,
+    step: int = 1,
+) -> Any:  # fmt: skip
+    """`input` with `src` in the place of the slice `start:end:step` along a dimension."""
+    x = _operand(input)
+    place = axis("slice_scatter", dim, x.ndim)
+    if whole(step) is None or step < 1 or not x.ndim:
+        given = f"step={step!r} of shape {x.shape}"
+        raise AttributeValueError(message("slice_scatter", given, "at least 1, and a dimension"))
+    part = _grid(x)[(*[slice(None)] * place, slice(start, end, step))]
+    return _written("slice_scatter", x, src, part)
+
+
+def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """`input` with `src` in the place of `input.diagonal(offset, dim1, dim2)`."""
+    x = _operand(input)
+    first, second = (axis("diagonal_scatter", each, x.ndim) for each in (dim1, dim2))
+    if x.ndim < 2 or first == second or whole(offset) is None:
+        given = f"shape {x.shape}, offset={offset!r}, dims {dim1}, {dim2}"
+        raise AttributeValueError(message("diagonal_scatter", given, "two dimensions, and an int"))
+    return _written(
+        "diagonal_scatter", x, src, _grid(x).diagonal(_near(offset, x.size), first, second)
+    )
+
+
+def _near(offset: int, size: int) -> int:
+    """A diagonal as far off as NumPy takes it; beyond `size` there is none."""
+    return max(min(int(offset), size), -size)
+
+
+def as_strided_scatter(
+    input: Any, src: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int = 0
+) -> Any:
+    """`input` with `src` in the place of `input.as_strided(size, stride, storage_offset)`."""
+    x = _operand(input)
+    numbers = Tensor.from_host(_grid(x).reshape(-1), "numpy")
+    part = ag.as_strided(numbers, size, stride, storage_offset or 0).numpy()
+    return _written("as_strided_scatter", x, src, part)
+
+
+# -- flat places -------------------------------------------------------------------------
+
+
+def take(input: Any, index: Any) -> Any:
+    """Elements of the flattened tensor at places, in the shape of these: `x.flatten()[index]`."""
+    x = _operand(input)
+    places = ag.as_operand(index, x.device)
+    flat = ag.reshape(x, (-1,))
+    _check_places("take", places)
+    if not places.size:
+        return ag.reshape(ag.narrow(flat, 0, 0, 0), places.shape)
+    low, high = places.int_range()
+    if low < -x.size or high >= x.size:
+        given = f"places from {low} to {high} of {x.size} elements"
+        raise IndexError(message("take", given, f"{-x.size} to {x.size - 1}"))
+    return ag.reshape(TAKE(flat, 0, ag.reshape(places, (-1,))), places.shape)
+
+
+def _check_places(who: str, places: Any) -> None:
+    if "int" not in places.dtype:
+        raise DtypeError(message(who, f"an index of dtype {places.dtype}", "an integer dtype"))
+
+
+def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """`input` with elements of `source` at places of the flattened tensor, or added to these."""
+    x = _operand(input)
+    places, values = ag.as_operand(index, x.device), ag.as_operand(source, x.device)
+    _check_places("put", places)
+    if places.size != values.size:
+        given = f"{places.size} places for {values.size} elements"
+        raise ShapeError(message("put", given, "as many of one as of the other"))
+    where = ag.reshape(places, (-1,))
+    if places.size and places.int_range()[0] < 0:
+        where = ag.where(ag.lt(where, 0), ag.add(where, x.size), where)
+    change = ag.scatter_add if accumulate else ag.scatter
+    flat = change(ag.reshape(x, (-1,)), 0, where, ag.reshape(values, (-1,)))
+    return ag.reshape(flat, x.shape)
+
+
+def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
+    """`input` with elements of `source`, one after the other, where a mask of bool holds.
+
+    The mask is broadcast to the input; there are at least as many elements as it has places.
+    """
+    x = _operand(input)
+    chosen, values = ag.as_operand(mask, x.device), ag.as_operand(source, x.device)
+    if chosen.dtype != "bool" or values.dtype != x.dtype:
+        given = f"a {chosen.dtype} mask, and {values.dtype} for {x.dtype}"
+        raise DtypeError(message("masked_scatter", given, "a bool mask, and one dtype"))
+    shape = _together("masked_scatter", [x, chosen])
+    if not values.size:
+        return ag.expand(x, shape)
+    count = int(np.broadcast_to(chosen.to_host(), shape).sum())
+    if count > values.size:
+        given = f"{values.size} elements for {count} places"
+        raise ShapeError(message("masked_scatter", given, "as many at least"))
+    chosen = ag.expand(chosen, shape)
+    order = ag.sub(ag.cumsum(ag.reshape(chosen, (-1,)), 0), 1)
+    picked = ag.reshape(GATHER(ag.reshape(values, (-1,)), 0, ag.clamp(order, 0)), shape)
+    return ag.where(chosen, picked, x)
+
+
+def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
+    """Elements at places along an axis, where the index and the tensor are broadcast.
+
+    Args:
+        input: A tensor of any dtype.
+        indices: int64, as many dimensions as the input.
+        dim: The axis; None: of the flattened tensor.
+    """
+    x = _operand(input)
+    places = ag.as_operand(indices, x.device)
+    if dim is None:
+        return ag.take(x, ag.reshape(places, (-1,)))
+    _check_places("take_along_dim", places)
+    place = axis("take_along_dim", dim, x.ndim)
+    if x.ndim != places.ndim:
+        given = f"shapes {x.shape} and {places.shape}"
+        raise ShapeError(message("take_along_dim", given, "as many dimensions"))
+    one = [1 if i == place else n for i, n in enumerate(x.shape)]
+    lead = list(_together("take_along_dim", [np.empty(one), np.empty(
+        [1 if i == place else n for i, n in enumerate(places.shape)])]))  # fmt: skip
+    if x.ndim:
+
+        def sized(size: int) -> list[int]:
+            return [size if i == place else n for i, n in enumerate(lead)]
+
+        x = ag.expand(x, sized(x.shape[place]))
+        places = ag.expand(places, sized(places.shape[place]))
+    return ag.gather(x, place, places)
+
+
+def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+    """Flat places as one tensor of places for each dimension of a shape."""
+    places = _operand(indices)
+    sizes = plain_shape("unravel_index", shape, 1)
+    _check_places("unravel_index", places)
+    found = []
+    for size in reversed(sizes):
+        found.append(ag.remainder(places, size))
+        places = ag.floor_divide(places, size)
+    return tuple(reversed(found))
+
+
+def _triangle(name: str, places: Callable[..., Any]) -> Callable[..., Any]:
+    def indices(
+        row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None
+    ) -> Any:
+        rows, columns = plain_shape(name, (row, col))
+        if whole(offset) is None:
+            raise AttributeValueError(message(name, f"offset={offset!r}", "an int"))
+        found = np.stack(places(rows, _near(offset, rows + columns), columns)).astype(np.int64)
+        return nc.tensor(found, dtype="int64" if dtype is None else dtype, device=device)
+
+    indices.__name__ = name
+    indices.__doc__ = (
+        f"The places of the {'lower' if name[2] == 'i' else 'upper'} triangle of a matrix: its "
+        "rows and its columns, as a tensor (2, n).\n\n"
+        "Args:\n    row: How many rows the matrix has.\n    col: How many columns.\n"
+        "    offset: The diagonal at which the triangle ends.\n"
+        "    dtype: int64 if it is not given.\n    device: Where."
+    )
+    return indices
+
+
+def channel_shuffle(input: Any, groups: int) -> Any:
+    """Channels (axis 1) of groups in turn: the first of each group, then the second of each.
+
+    (Zhang, Zhou, Lin, Sun 2018, arXiv:1707.01083)
+    """
+    x, count = _operand(input), whole(groups)
+    if count is None or count < 1 or x.ndim < 3 or x.shape[1] % count:
+        given = f"{groups!r} groups of shape {x.shape}"
+        raise AttributeValueError(message("channel_shuffle", given, "(N, C, ...), equal groups"))
+    n, channels, *rest = x.shape
+    parts = ag.reshape(x, (n, count, channels // count, *rest))
+    return ag.reshape(ag.transpose(parts, 1, 2), x.shape)
+
+
+OPERATORS: Final = (
+    *(composite(_at_least(count), method=False) for count in (1, 2, 3)),
+    composite(broadcast_tensors, method=False),
+    composite(sum_to_size),
+    composite(rot90, ("input",)),
+    composite(column_stack, method=False),
+    composite(dstack, method=False),
+    composite(block_diag, method=False),
+    composite(cartesian_prod, method=False),
+    composite(combinations, ("input",), method=False),
+    composite(tensor_split, ("input",)),
+    *(composite(_split_along(name, least, dim), ("input",))
+      for name, least, dim in (("hsplit", 1, 1), ("vsplit", 2, 0), ("dsplit", 3, 2))),
+    composite(diag_embed, ("input",)),
+    composite(diagflat, ("input",)),
+    composite(select_scatter, ("input", "src")),
+    composite(slice_scatter, ("input", "src")),
+    composite(diagonal_scatter, ("input", "src")),
+    composite(as_strided_scatter, ("input", "src")),
+    composite(take, ("input", "index")),
+    composite(put, ("input", "index", "source")),
+    composite(masked_scatter, ("input", "mask", "source"), parts=(GATHER,)),
+    composite(take_along_dim, ("input", "indices")),
+    composite(unravel_index, ("indices",), method=False),
+    composite(_triangle("tril_indices", np.tril_indices), method=False),
+    composite(_triangle("triu_indices", np.triu_indices), method=False),
+    composite(channel_shuffle, ("input",), method=False),
+)  # fmt: skip
