@@ -1,14 +1,16 @@
-"""Ops of elements that are made of other ops: celu, positive, nan_to_num."""
+"""Ops of elements that are made of other ops: of bits, of whole numbers, of parts of floats."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections import namedtuple
+from typing import Any, Final
 
 import numpy as np
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import DTYPES
+from netcl_core import DTYPES, Tensor
 from netcl_core.autograd import Operator, composite
 from netcl_core.errors import AttributeValueError, DtypeError, message
 from netcl_plugin_elementwise.forms import part
@@ -69,6 +71,206 @@ def largest(dtype: str) -> float:
     return float(np.finfo(dtype).max)
 
 
+def _operands(*given: Any) -> list[Any]:
+    device = next((x.device for x in given if isinstance(x, Tensor)), None) or nc.default_device()
+    return [ag.as_operand(x, device) for x in given]
+
+
+def _whole_numbers(who: str, *given: Any) -> list[Any]:
+    """Operands of integer dtypes; raises DtypeError for others."""
+    found = _operands(*given)
+    wrong = [x.dtype for x in found if DTYPES[x.dtype].floating or x.dtype == "bool"]
+    if wrong:
+        raise DtypeError(message(who, f"a {wrong[0]} tensor", "integers"))
+    return found
+
+
+def _shifted(who: str, x: Any, by: Any) -> tuple[Any, Any, Any]:
+    x, by = _whole_numbers(who, x, by)
+    bits = int(np.dtype(x.dtype).itemsize) * 8
+    outside = ag.logical_or(ag.lt(by, 0), ag.ge(by, bits))
+    # One bit less, so that the power of two is a number of the dtype.
+    return x, ag.clamp(by, 0, bits - 2), ag.logical_or(outside, ag.ge(by, bits - 1))
+
+
+def bitwise_left_shift(input: Any, other: Any) -> Any:
+    """The bits of integers moved up by as many places; 0 if none is left.
+
+    >>> nc.tensor([1, 3]).bitwise_left_shift(2).tolist()
+    [4, 12]
+    """
+    x, by, far = _shifted("bitwise_left_shift", input, other)
+    moved = ag.mul(x, _power_of_two(by))
+    _, given = _whole_numbers("bitwise_left_shift", input, other)
+    top = ag.mul(ag.mul(x, 2), _power_of_two(by))  # by bits - 1
+    last = ag.eq(given, int(np.dtype(x.dtype).itemsize) * 8 - 1)
+    return ag.where(far, ag.where(last, top, 0), moved)
+
+
+def bitwise_right_shift(input: Any, other: Any) -> Any:
+    """The bits of integers moved down by as many places, the sign kept: x // 2^other."""
+    x, by, far = _shifted("bitwise_right_shift", input, other)
+    return ag.where(far, ag.neg(ag.lt(x, 0).astype(x.dtype)), ag.floor_divide(x, _power_of_two(by)))
+
+
+def _power_of_two(by: Any) -> Any:
+    """2^by in the dtype of `by`, exactly."""
+    found = ag.full_like(by, 1)
+    for step in (1, 2, 4, 8, 16, 32):
+        if step < int(np.dtype(by.dtype).itemsize) * 8 - 1:
+            found = ag.where(ag.eq(ag.bitwise_and(by, step), step), ag.mul(found, 1 << step), found)
+    return found
+
+
+#: No two int64 numbers take more steps: the worst are neighbours of Fibonacci's (Lamé 1844).
+_EUCLID: Final = 92
+
+
+def gcd(input: Any, other: Any) -> Any:
+    """The greatest common divisor of integers, not below 0, by Euclid's algorithm.
+
+    The host waits for the data, whose size tells how many steps there are.
+    """
+    x, y = (ag.abs(each) for each in _whole_numbers("gcd", input, other))
+    x, y = ag.broadcast_tensors(x, y)
+    for _ in range(_EUCLID):
+        if not y.size or not y.int_range()[1]:
+            break
+        safe = ag.where(ag.eq(y, 0), 1, y)
+        x, y = ag.where(ag.eq(y, 0), x, y), ag.where(ag.eq(y, 0), 0, ag.remainder(x, safe))
+    return ag.clone(x)
+
+
+def lcm(input: Any, other: Any) -> Any:
+    """The least common multiple of integers, not below 0; 0 of 0."""
+    x, y = _whole_numbers("lcm", input, other)
+    common = ag.gcd(x, y)
+    part = ag.floor_divide(x, ag.where(ag.eq(common, 0), 1, common))
+    return ag.abs(ag.mul(part, y))
+
+
+def ldexp(input: Any, other: Any) -> Any:
+    """input * 2^other."""
+    x, by = _operands(input, other)
+    x = x if DTYPES[x.dtype].floating else x.astype("float32")
+    by = by.astype(x.dtype)
+    half = ag.trunc(ag.mul(by, 0.5))  # 2^other alone may be no number
+    return ag.mul(ag.mul(x, ag.exp2(half)), ag.exp2(ag.sub(by, half)))
+
+
+_Frexp = namedtuple("_Frexp", ("mantissa", "exponent"))
+
+
+def frexp(input: Any) -> Any:
+    """A named tuple of the `mantissa`, from 0.5 to 1, and the int32 `exponent`, with
+    mantissa * 2^exponent = input.
+
+    >>> [part.tolist() for part in nc.tensor([3.0]).frexp()]
+    [[0.75], [2]]
+    """
+    x = ag.as_operand(input, nc.default_device())
+    if not DTYPES[x.dtype].floating:
+        raise DtypeError(message("frexp", f"a {x.dtype} tensor", "a floating dtype"))
+    with ag.no_grad():
+        wide = x if x.dtype in ("float32", "float64") else x.astype("float32")
+        small = ag.lt(ag.abs(wide), 2.0**-100)
+        size = ag.abs(ag.where(small, ag.mul(wide, 2.0**100), wide))
+        number = ag.logical_and(ag.gt(size, 0), ag.isfinite(size))
+        power = ag.add(ag.floor(ag.log2(ag.where(number, size, 0.5))), 1)
+        found = ldexp(size, ag.neg(power))
+        # The logarithm is rounded, so that it may be one off.
+        power = ag.add(power, ag.sub(ag.ge(found, 1), ag.lt(found, 0.5).astype("int64")))
+        power = ag.where(number, ag.sub(power, ag.mul(small, 100.0)), 0.0)
+    mantissa = ag.where(number, ldexp(wide if wide is x else x.astype(wide.dtype), ag.neg(power)),
+                        x.astype(wide.dtype))  # fmt: skip
+    return _Frexp(mantissa.astype(x.dtype), power.astype("int32"))
+
+
+def float_power(input: Any, exponent: Any) -> Any:
+    """The power in float64, whatever the dtypes are."""
+    x, y = _operands(input, exponent)
+    return ag.pow(x.astype("float64"), y.astype("float64"))
+
+
+def angle(input: Any) -> Any:
+    """The angle of real numbers as complex ones: 0, or pi below 0; NaN of NaN."""
+    x = ag.as_operand(input, nc.default_device())
+    x = x if DTYPES[x.dtype].floating else x.astype("float32")
+    below = ag.relu(ag.neg(ag.sign(x)))
+    return ag.where(ag.isnan(x), math.nan, ag.mul(below, math.pi))
+
+
+def isreal(input: Any) -> Any:
+    """Whether elements are real numbers, as all are: True."""
+    x = ag.as_operand(input, nc.default_device())
+    return ag.full_like(x, 1, dtype="bool")
+
+
+def rsub(input: Any, other: Any, *, alpha: float = 1) -> Any:
+    """other - alpha * input."""
+    return ag.sub(other, input if alpha == 1 else ag.mul(input, alpha))
+
+
+def polygamma(n: int, input: Any) -> Any:
+    """The derivative of order n of digamma: (-1)^(n + 1) n! zeta(n + 1, x) (DLMF 5.15.1, 25.11.12).
+
+    Args:
+        n: 0 or more.
+        input: A floating tensor, or integers, which become float32.
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise AttributeValueError(message("polygamma", f"n={n!r}", "an int of at least 0"))
+    x = ag.as_operand(input, nc.default_device())
+    x = x if DTYPES[x.dtype].floating else x.astype("float32")
+    if n == 0:
+        return ag.digamma(x)
+    if n > 150:
+        raise AttributeValueError(message("polygamma", f"n={n!r}", "at most 150"))
+    return ag.mul(hurwitz(n + 1, x), float((-1) ** (n + 1) * math.factorial(n)))
+
+
+def hurwitz(s: Any, q: Any) -> Any:
+    """zeta(s, q), the sum of (q + k)^-s over k from 0 on, by Euler and Maclaurin (DLMF 25.11.28).
+
+    The host waits for q, which tells how many terms are added before the series.
+    """
+    low = float(ag.amin(ag.where(ag.isfinite(q), q, 0.0)).item()) if q.size else 0.0
+    terms = 10 + min(max(-math.floor(low), 0), 10_000)
+    pole = ag.logical_and(ag.le(q, 0), ag.eq(q, ag.floor(q)))
+    q = ag.where(pole, 1.0, q)
+    total = ag.full_like(q, 0.0)
+    for k in range(terms):
+        total = ag.add(
+            total, ag.pow(ag.add(q, float(k)), ag.neg(s) if isinstance(s, Tensor) else -s)
+        )
+    far = ag.add(q, float(terms))
+    power = ag.pow(far, ag.neg(s) if isinstance(s, Tensor) else -s)
+    total = ag.add(total, ag.mul(power, ag.add(ag.div(far, ag.sub(s, 1.0)), 0.5)))
+    factor, squared = ag.div(ag.mul(power, s), far), ag.square(far)
+    for j, number in enumerate(_BERNOULLI):
+        total = ag.add(total, ag.mul(factor, number))
+        grown = ag.mul(ag.add(s, 2.0 * j + 1), ag.add(s, 2.0 * j + 2))
+        factor = ag.div(ag.mul(factor, grown), squared)
+    return ag.where(pole, float("inf"), total)
+
+
+#: B(2j) / (2j)! of Bernoulli's numbers (DLMF 24.2.1), j from 1 on.
+_BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000,
+              1 / 74724249600, -3617 / 10670622842880000)  # fmt: skip
+
+
+def mvlgamma(input: Any, p: int) -> Any:
+    """The logarithm of the multivariate gamma function of dimension p (DLMF 35.3.4)."""
+    if isinstance(p, bool) or not isinstance(p, int) or not 1 <= p <= 1000:
+        raise AttributeValueError(message("mvlgamma", f"p={p!r}", "an int from 1 to 1000"))
+    x = ag.as_operand(input, nc.default_device())
+    x = x if DTYPES[x.dtype].floating else x.astype("float32")
+    found = ag.lgamma(x)
+    for j in range(1, p):
+        found = ag.add(found, ag.lgamma(ag.sub(x, j / 2)))
+    return ag.add(found, p * (p - 1) / 4 * math.log(math.pi))
+
+
 def operators() -> tuple[Operator, ...]:
     """The records of these ops."""
     return (
@@ -76,4 +278,16 @@ def operators() -> tuple[Operator, ...]:
         composite(celu, ("input",), parts=(part("continuous_elu"),)),
         composite(positive, ("input",)),
         composite(nan_to_num, ("input",)),
+        composite(bitwise_left_shift, ("input", "other")),
+        composite(bitwise_right_shift, ("input", "other")),
+        composite(gcd, ("input", "other")),
+        composite(lcm, ("input", "other")),
+        composite(ldexp, ("input", "other")),
+        composite(frexp, ("input",)),
+        composite(float_power, ("input", "exponent")),
+        composite(angle, ("input",)),
+        composite(isreal, ("input",)),
+        composite(rsub, ("input", "other"), method=False),
+        composite(polygamma, ("input",), method=False),
+        composite(mvlgamma, ("input",)),
     )

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from netcl_plugin_kit.testing import FLOATS, INTEGERS, MILD, Case, uniform, whole
 
+import netcl_core.autograd as ag
+
 WIDE = uniform(-6, 6)
 ALL = uniform(-3, 3)
 AWAY = uniform(0.5, 3)
@@ -119,4 +121,33 @@ SPECIAL: Sequence[Case] = [
     *(Case(op, (WIDE,), op if op == "i0" else f"special.{op}", skip=ENDS)
       for op in ("i0", "i0e", "i1", "i1e")),
 ]  # fmt: skip
-MORE = (*SPECIAL, *ANGLES, *POWERS, *PARTS, *ACTIVATIONS, *SECOND)
+#: Made of other ops; PyTorch takes integers alone, floats alone, or all as float64.
+BITS = whole(-9, 9)
+COMPOSED_PAIRS: Sequence[Sequence[tuple[int, ...]]] = [[(4, 3), (4, 3)], [(2, 5), (1,)]]
+ROUNDED = {"refusal": "whole numbers become float32"}
+MADE: Sequence[Case] = [
+    *(Case(op, (BITS, whole(0, 6)), op, shapes=COMPOSED_PAIRS, dtypes=INTEGERS,
+           differentiable=False)
+      for op in ("bitwise_left_shift", "bitwise_right_shift")),
+    *(Case(op, (BITS, BITS), op, shapes=COMPOSED_PAIRS, dtypes=INTEGERS, differentiable=False)
+      for op in ("gcd", "lcm")),
+    Case("ldexp", (ALL, whole(-3, 3)), "ldexp", shapes=COMPOSED_PAIRS, dtypes=FLOATS[2:],
+         gradients=[0], skip={"refusal": "16 bits and integers are rounded otherwise"}),
+    Case("frexp", (ALL,), lambda t, x: t.frexp(x)[0], call=lambda x: ag.frexp(x)[0],
+         shapes=COMPOSED, dtypes=FLOATS, skip={"gradient": "it jumps at powers of two",
+                                               "non-finite": "PyTorch's slope there is another"}),
+    Case("float_power", (uniform(0.1, 4), ALL), "float_power", shapes=COMPOSED_PAIRS,
+         dtypes=("float64",), skip={"refusal": "all become float64", "non-finite": "as pow"}),
+    Case("angle", (ALL,), "angle", shapes=COMPOSED, dtypes=FLOATS, skip=ROUNDED),
+    Case("isreal", (ALL,), "isreal", shapes=COMPOSED, differentiable=False,
+         dtypes=("bool", *INTEGERS, *FLOATS)),
+    Case("rsub", (ALL, ALL), "rsub", {"alpha": 2}, shapes=COMPOSED_PAIRS,
+         dtypes=(*INTEGERS, *FLOATS), skip={"refusal": "alpha makes integers of bools"}),
+    *(Case("polygamma", (uniform(0.2, 9),), lambda t, x, n=n: t.polygamma(n, x), note=str(n),
+           call=lambda x, n=n: ag.polygamma(n, x), shapes=COMPOSED, dtypes=FLOATS[2:],
+           tolerance=100, because="PyTorch's own trigamma has 10 digits",
+           skip=ROUNDED | {"non-finite": "the host reads it"}) for n in (1, 3)),
+    Case("mvlgamma", (uniform(2.2, 9),), "mvlgamma", {"p": 3}, shapes=COMPOSED, dtypes=FLOATS[2:],
+         skip=ROUNDED | ENDS),
+]  # fmt: skip
+MORE = (*MADE, *SPECIAL, *ANGLES, *POWERS, *PARTS, *ACTIVATIONS, *SECOND)

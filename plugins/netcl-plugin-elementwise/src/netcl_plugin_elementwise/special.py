@@ -8,10 +8,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
+import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.errors import missing_name
+from netcl_core import DTYPES, Tensor
+from netcl_core.errors import AttributeValueError, message, missing_name
+from netcl_plugin_elementwise.composed import hurwitz
 
 #: PyTorch's name in this namespace: the op's, where it is another.
 _NAMES: Final = {
@@ -25,8 +29,107 @@ _NAMES: Final = {
     },
     "expit": "sigmoid",
     "gammaln": "lgamma",
+    "modified_bessel_i0": "i0",
+    "modified_bessel_i1": "i1",
+    "multigammaln": "mvlgamma",
     "psi": "digamma",
 }  # fmt: skip
+
+
+def zeta(input: Any, other: Any) -> Any:
+    """The zeta function of Hurwitz, the sum of (other + k)^-input over k from 0 on.
+
+    Infinite where `input` is 1, NaN below. Gradients of both.
+    """
+    device = next((x.device for x in (input, other) if isinstance(x, Tensor)), nc.default_device())
+    s, q = (ag.as_operand(x, device) for x in (input, other))
+    s, q = (x if DTYPES[x.dtype].floating else x.astype("float32") for x in (s, q))
+    s, q = ag.broadcast_tensors(s, q)
+    # A negative number has real powers of whole numbers alone.
+    lost = ag.logical_or(ag.lt(s, 1), ag.logical_and(ag.lt(q, 0), ag.ne(s, ag.floor(s))))
+    pole = ag.eq(s, 1)
+    safe = ag.where(ag.logical_or(lost, pole), 2.0, s)
+    return ag.where(lost, math.nan, ag.where(pole, math.inf, hurwitz(safe, q)))
+
+
+def polygamma(n: int, input: Any) -> Any:
+    """The derivative of order n of digamma."""
+    return ag.polygamma(n, input)
+
+
+def spherical_bessel_j0(input: Any) -> Any:
+    """sin(x) / x, 1 at 0 (DLMF 10.49.3)."""
+    x = ag.as_operand(input, nc.default_device())
+    x = x if DTYPES[x.dtype].floating else x.astype("float32")
+    zero = ag.eq(x, 0)
+    return ag.where(zero, 1.0, ag.div(ag.sin(x), ag.where(zero, 1.0, x)))
+
+
+def _polynomial(name: str, first: Any, following: Any, shifted: bool, doc: str) -> Any:
+    """A family of orthogonal polynomials by its recurrence in the degree (DLMF 18.9.1)."""
+
+    def polynomial(input: Any, n: Any) -> Any:
+        device = next((x.device for x in (input, n) if isinstance(x, Tensor)), nc.default_device())
+        x = ag.as_operand(input, device).detach()
+        x = x if DTYPES[x.dtype].floating else x.astype("float32")
+        x = ag.sub(ag.mul(x, 2.0), 1.0) if shifted else x
+        degree = ag.as_operand(n, device).astype("int64").detach()
+        x, degree = ag.broadcast_tensors(x, degree)
+        most = degree.int_range()[1] if degree.size else 0
+        if most > _MOST:
+            raise AttributeValueError(message(name, f"a degree of {most}", f"at most {_MOST}"))
+        before, now = ag.full_like(x, 1.0), first(x)
+        found = ag.where(ag.eq(degree, 0), 1.0, 0.0).astype(x.dtype)
+        for k in range(1, most + 1):
+            found = ag.where(ag.eq(degree, k), now, found)
+            before, now = now, following(k, x, now, before)
+        return found
+
+    polynomial.__name__ = name
+    polynomial.__doc__ = f"{doc} of degree n, a number or integers; 0 below degree 0."
+    return polynomial
+
+
+#: The degree up to which the recurrences go.
+_MOST: Final = 10_000
+
+
+def _doubled(k: int, x: Any, now: Any, before: Any) -> Any:
+    return ag.sub(ag.mul(ag.mul(x, 2.0), now), before)
+
+
+for _kind, _first in {
+    "t": lambda x: x,
+    "u": lambda x: ag.mul(x, 2.0),
+    "v": lambda x: ag.sub(ag.mul(x, 2.0), 1.0),
+    "w": lambda x: ag.add(ag.mul(x, 2.0), 1.0),
+}.items():
+    for _shift in ("", "shifted_"):
+        _name = f"{_shift}chebyshev_polynomial_{_kind}"
+        _doc = f"Chebyshev's polynomial {_kind.upper()}{' of 2x - 1' if _shift else ''}"
+        globals()[_name] = _polynomial(_name, _first, _doubled, bool(_shift), _doc)
+hermite_polynomial_h = _polynomial(
+    "hermite_polynomial_h", lambda x: ag.mul(x, 2.0),
+    lambda k, x, now, before: ag.sub(ag.mul(ag.mul(x, 2.0), now), ag.mul(before, 2.0 * k)),
+    False, "Hermite's polynomial of the physicists",
+)  # fmt: skip
+hermite_polynomial_he = _polynomial(
+    "hermite_polynomial_he", lambda x: x,
+    lambda k, x, now, before: ag.sub(ag.mul(x, now), ag.mul(before, float(k))),
+    False, "Hermite's polynomial of probability",
+)  # fmt: skip
+laguerre_polynomial_l = _polynomial(
+    "laguerre_polynomial_l", lambda x: ag.sub(1.0, x),
+    lambda k, x, now, before: ag.div(
+        ag.sub(ag.mul(ag.sub(2.0 * k + 1, x), now), ag.mul(before, float(k))), k + 1.0),
+    False, "Laguerre's polynomial",
+)  # fmt: skip
+legendre_polynomial_p = _polynomial(
+    "legendre_polynomial_p", lambda x: x,
+    lambda k, x, now, before: ag.div(
+        ag.sub(ag.mul(ag.mul(x, 2.0 * k + 1), now), ag.mul(before, float(k))), k + 1.0),
+    False, "Legendre's polynomial",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -36,4 +139,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(_NAMES)
+    own = [name for name in globals() if name[0].islower() and callable(globals()[name])]
+    return sorted({*_NAMES, *own} - {"hurwitz", "message", "missing_name"})

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from netcl_core import hookimpl
-from netcl_plugin_linalg import attention, einsum, host, linear, matmul, products
+from netcl_plugin_linalg import (
+    attention,
+    einsum,
+    host,
+    linear,
+    matmul,
+    older_names,
+    products,
+    spectra,
+    triangular,
+)
 
 
 class LinalgPlugin:
@@ -15,10 +25,21 @@ class LinalgPlugin:
     def netcl_register_namespaces(self, registry: Any) -> None:
         registry.add("linalg", "netcl_plugin_linalg.namespace")
         registry.add("fft", "netcl_plugin_linalg.fft")
+        registry.add("signal", "netcl_plugin_linalg.signal")
 
     @hookimpl
     def netcl_register_operators(self, registry: Any) -> None:
-        for module in (matmul, linear, attention, products, einsum, host):
+        for module in (
+            matmul,
+            linear,
+            attention,
+            products,
+            einsum,
+            host,
+            triangular,
+            older_names,
+            spectra,
+        ):
             for record in module.OPERATORS:
                 registry.add(record)
 

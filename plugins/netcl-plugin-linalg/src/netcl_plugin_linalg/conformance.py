@@ -145,7 +145,57 @@ FACTORS: Sequence[Case] = [
             lambda x: ag.fft_c2c(x, dims=(0, 1), inverse=False, scale=1.0), [[(3, 5, 2)]]),
 ]  # fmt: skip
 
+
+def _lower(x: Any) -> Any:
+    return ag.linalg_cholesky(_spd(x))
+
+
+NAMED: Sequence[Case] = [
+    at_host("linalg_lu", lambda t, x: t.linalg.lu_factor(_even(t, x))[0],
+            lambda x: ag.linalg_lu(_near(x))[0], [*SQUARE, [(0, 0)]]),
+    at_host("lu", lambda t, x: t.linalg.lu_factor(_even(t, x))[0], lambda x: ag.lu(_near(x))[0]),
+    at_host("lu_unpack", lambda t, x: t.linalg.lu(_even(t, x))[2],
+            lambda x: ag.lu_unpack(*ag.lu(_near(x)))[2]),
+    at_host("lu_solve", lambda t, x: t.linalg.solve(_even(t, x), x),
+            lambda x: ag.lu_solve(x, *ag.lu(_near(x)))),
+    at_host("cholesky", lambda t, x: t.linalg.cholesky(_even(t, x @ x.mT)),
+            lambda x: ag.cholesky(_spd(x))),
+    at_host("cholesky_inverse", lambda t, x: t.linalg.inv(_even(t, x @ x.mT)),
+            lambda x: ag.cholesky_inverse(_lower(x))),
+    at_host("cholesky_solve", lambda t, x: t.linalg.solve(_even(t, x @ x.mT), x),
+            lambda x: ag.cholesky_solve(x, _lower(x))),
+    at_host("triangular_solve", lambda t, x: t.triangular_solve(x, _even(t, x))[0],
+            lambda x: ag.triangular_solve(x, _near(x))[0]),
+    at_host("inverse", lambda t, x: t.inverse(_even(t, x)), lambda x: ag.inverse(_near(x))),
+    at_host("pinverse", lambda t, x: t.pinverse(_even(t, x)), lambda x: ag.pinverse(_near(x))),
+    at_host("det", lambda t, x: t.det(_even(t, x)), lambda x: ag.det(_near(x))),
+    at_host("logdet", lambda t, x: t.logdet(_even(t, x @ x.mT)), lambda x: ag.logdet(_spd(x))),
+    at_host("slogdet", lambda t, x: t.slogdet(_even(t, x))[1],
+            lambda x: ag.slogdet(_near(x))[1]),
+    at_host("matrix_power", lambda t, x: t.matrix_power(x, 3), lambda x: ag.matrix_power(x, 3)),
+    at_host("matrix_exp", lambda t, x: t.matrix_exp(x), lambda x: ag.matrix_exp(x)),
+    at_host("qr", lambda t, x: t.qr(x)[1].abs(), lambda x: ag.abs(ag.qr(x)[1])),
+    at_host("svd", lambda t, x: t.svd(x)[1], lambda x: ag.svd(x)[1], [[(3, 3)], [(2, 5, 3)]]),
+    at_host("stft", lambda t, x: t.view_as_real(t.stft(x, 8, window=t.hann_window(8, dtype=x.dtype),
+                                                       return_complex=True)),
+            lambda x: ag.stft(x, 8, window=ag.hann_window(8, dtype=x.dtype, device=x.device)),
+            [[(31,)], [(2, 16)]]),
+    at_host("istft", lambda t, x: x,
+            lambda x: ag.istft(ag.stft(x, 8, window=ag.hann_window(8, dtype=x.dtype,
+                                                                   device=x.device)), 8,
+                               window=ag.hann_window(8, dtype=x.dtype, device=x.device)),
+            [[(32,)], [(2, 16)]]),
+]  # fmt: skip
+WITHOUT = {
+    "svd_lowrank": "its subspace is drawn at random",
+    "pca_lowrank": "its subspace is drawn at random",
+    **dict.fromkeys(
+        (f"{name}_window" for name in ("bartlett", "blackman", "hamming", "hann", "kaiser")),
+        "it makes numbers on the host",
+    ),
+}
 CASES: Sequence[Case] = [
+    *NAMED,
     *EINSUM,
     *PRODUCTS,
     *SUMS,
@@ -172,6 +222,6 @@ CASES: Sequence[Case] = [
 
 def cases(op: str) -> Sequence[Case] | str:
     """The cases of an op, or why a namespace has none."""
-    if op in ("linalg", "fft"):
+    if op in ("linalg", "fft", "signal"):
         return "its functions are made of ops that have cases, such as linalg_svd and fft_c2c"
-    return [case for case in CASES if case.op == op]
+    return WITHOUT.get(op) or [case for case in CASES if case.op == op]

@@ -34,7 +34,7 @@ def matrices(who: str, *given: Any, square: bool = False) -> list[Any]:
     return found
 
 
-def _operator(
+def operator(
     name: str,
     bind: Callable[..., Any],
     run: Callable[..., Any],
@@ -105,7 +105,7 @@ def _cholesky_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     return [ag.mul(ag.add(found, _t(found)), 0.5)]
 
 
-CHOLESKY: Final = _operator(
+CHOLESKY: Final = operator(
     "linalg_cholesky", _square("linalg_cholesky"), np.linalg.cholesky, _same, _cholesky_backward,
     "linalg_cholesky(x): the lower triangle L with L L^T = x, of symmetric positive matrices.",
 )  # fmt: skip
@@ -116,7 +116,7 @@ def _inv_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     return [ag.neg(ag.matmul(ag.matmul(inverse, grad), inverse))]
 
 
-INV: Final = _operator(
+INV: Final = operator(
     "linalg_inv", _square("linalg_inv"), np.linalg.inv, _same, _inv_backward,
     "linalg_inv(x): the inverses of matrices (..., n, n).",
 )  # fmt: skip
@@ -135,7 +135,7 @@ def _solve_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     return [ag.neg(ag.matmul(found, _t(saved.outputs[0]))), found]
 
 
-SOLVE: Final = _operator(
+SOLVE: Final = operator(
     "linalg_solve", _bind_solve, np.linalg.solve, lambda a, b: b, _solve_backward,
     "linalg_solve(a, b): x with a x = b, of matrices (..., n, n) and (..., n, k).",
 )  # fmt: skip
@@ -154,7 +154,7 @@ def _det_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     return [ag.matmul(_scaled(u, scale), vh)]
 
 
-DET: Final = _operator(
+DET: Final = operator(
     "linalg_det", _square("linalg_det"), np.linalg.det, lambda x: Spec(x.shape[:-2], x.dtype),
     _det_backward, "linalg_det(x): the determinants of matrices (..., n, n).",
 )  # fmt: skip
@@ -172,7 +172,7 @@ def _slogdet_backward(saved: Saved, _: Any, grad: Any) -> Sequence[Any]:
     return [ag.mul(_t(INV(saved.inputs[0])), across)]
 
 
-SLOGDET: Final = _operator(
+SLOGDET: Final = operator(
     "linalg_slogdet", _square("linalg_slogdet"), lambda x: tuple(np.linalg.slogdet(x)),
     _infer_slogdet, _slogdet_backward,
     "linalg_slogdet(x): the sign of the determinant and the logarithm of its absolute value.",
@@ -213,7 +213,7 @@ def _qr_backward(saved: Saved, grad_q: Any, grad_r: Any) -> Sequence[Any]:
     return [ag.cat([first, ag.matmul(q, grad_rest)], -1)]
 
 
-QR: Final = _operator(
+QR: Final = operator(
     "linalg_qr", _bind_qr, lambda x, mode: tuple(np.linalg.qr(x, mode)), _infer_qr, _qr_backward,
     "linalg_qr(x, mode): Q and R with Q R = x; mode 'reduced' or 'complete'.",
 )  # fmt: skip
@@ -231,15 +231,16 @@ def _gaps(values: Any) -> Any:
 
 
 def _eigh_backward(saved: Saved, grad_l: Any, grad_v: Any) -> Sequence[Any]:
-    """V (diag(G_L) + (V^T G_V) / (l_j - l_i)) V^T (Giles 2008, section 3.1)."""
+    """V (diag(G_L) + (V^T G_V) / (l_j - l_i)) V^T (Giles 2008, section 3.1), made symmetric."""
     values, v = saved.outputs
     inner: Any = ag.full_like(v, 0) if grad_l is None else _diagonal(grad_l)
     if grad_v is not None:
         inner = ag.add(inner, ag.mul(ag.matmul(_t(v), grad_v), _gaps(values)))
-    return [ag.matmul(ag.matmul(v, inner), _t(v))]
+    found = ag.matmul(ag.matmul(v, inner), _t(v))
+    return [ag.mul(ag.add(found, _t(found)), 0.5)]
 
 
-EIGH: Final = _operator(
+EIGH: Final = operator(
     "linalg_eigh", _square("linalg_eigh"), lambda x: tuple(np.linalg.eigh(x)),
     _infer_eigh, _eigh_backward,
     "linalg_eigh(x): eigenvalues, the least first, and eigenvectors of symmetric matrices, of "
@@ -291,7 +292,7 @@ def _svd_backward(saved: Saved, grad_u: Any, grad_s: Any, grad_vh: Any) -> Seque
     return [found]
 
 
-SVD: Final = _operator(
+SVD: Final = operator(
     "linalg_svd", _bind_svd, lambda x, full_matrices: tuple(np.linalg.svd(x, full_matrices)),
     _infer_svd, _svd_backward, "linalg_svd(x, full_matrices): U, S and Vh with U diag(S) Vh = x.",
 )  # fmt: skip
@@ -316,7 +317,7 @@ def _pinv_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     return [ag.add(ag.add(first, left), right), None]
 
 
-PINV: Final = _operator(
+PINV: Final = operator(
     "linalg_pinv", _bind_pinv, lambda a, p: p, lambda a, p: p, _pinv_backward,
     "linalg_pinv(a, p): p, the pseudoinverse of a, as a function of a.",
 )  # fmt: skip
@@ -350,7 +351,7 @@ def _fft_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     return [FFT(grad, dims=attrs["dims"], inverse=inverse, scale=attrs["scale"])]
 
 
-FFT: Final = _operator(
+FFT: Final = operator(
     "fft_c2c", _bind_fft, _run_fft, lambda x, **attrs: x, _fft_backward,
     "fft_c2c(x, dims, inverse, scale): the discrete Fourier transform of complex numbers, given as "
     "pairs in the last dimension, along dims, times scale.",

@@ -23,6 +23,14 @@ from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_linalg import host
 from netcl_plugin_linalg.host import matrices
+from netcl_plugin_linalg.triangular import (
+    householder_product as householder_product,
+)
+from netcl_plugin_linalg.triangular import lu as lu
+from netcl_plugin_linalg.triangular import lu_factor as lu_factor
+from netcl_plugin_linalg.triangular import lu_factor_ex as lu_factor_ex
+from netcl_plugin_linalg.triangular import lu_solve as lu_solve
+from netcl_plugin_linalg.triangular import matrix_exp as matrix_exp
 
 _QR = namedtuple("_QR", ("Q", "R"))
 _Eigh = namedtuple("_Eigh", ("eigenvalues", "eigenvectors"))

@@ -44,9 +44,9 @@ def whole(given: Any) -> int | None:
 
 def axis(who: str, given: Any, ndim: int) -> int:
     """One axis as a non-negative int; raises AttributeValueError if it is out of range."""
-    if isinstance(given, (bool, float)) or not hasattr(given, "__index__"):
+    number = None if isinstance(given, bool) else whole(given)
+    if number is None:
         raise AttributeValueError(message(who, f"the axis {given!r}", "an int"))
-    number = int(given)
     bound = max(ndim, 1)
     if not -bound <= number < bound:
         raise AttributeValueError(
@@ -86,3 +86,17 @@ def target_shape(who: str, shape: Sequence[int], given: Any) -> tuple[int, ...]:
     if -1 in wanted or math.prod(wanted) != total:
         raise ShapeError(message(who, f"{tuple(shape)} to {sizes}", f"a shape of {total} elements"))
     return tuple(wanted)
+
+
+def together(who: str, *given: Any) -> tuple[int, ...]:
+    """The shape that tensors or shapes broadcast to; raises ShapeError if there is none."""
+    shapes = [x if isinstance(x, tuple) else shape_of(x) for x in given]
+    try:
+        return tuple(np.broadcast_shapes(*shapes))
+    except ValueError:
+        raise ShapeError(message(who, f"shapes {shapes}", "sizes that are equal or 1")) from None
+
+
+def near(offset: int, size: int) -> int:
+    """A diagonal as far off as NumPy takes it; beyond `size` there is none."""
+    return max(min(int(offset), size), -size)

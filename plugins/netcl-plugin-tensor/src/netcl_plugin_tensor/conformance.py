@@ -10,7 +10,7 @@ from netcl_plugin_kit.testing import FLOATS, INTEGERS, Case, indices, masks, nor
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_plugin_tensor.composed_cases import COMPOSED
-from netcl_plugin_tensor.further_cases import FURTHER
+from netcl_plugin_tensor.further_cases import FURTHER, WITHOUT
 from netcl_plugin_tensor.more_cases import MORE
 
 X = normal()
@@ -347,6 +347,6 @@ CASES = [
 ]
 
 
-def cases(op: str) -> Sequence[Case]:
-    """The cases of an op."""
-    return [case for case in CASES if case.op == op]
+def cases(op: str) -> Sequence[Case] | str:
+    """The cases of an op, or why it has none."""
+    return WITHOUT.get(op) or [case for case in CASES if case.op == op]

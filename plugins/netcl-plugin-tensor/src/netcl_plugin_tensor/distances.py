@@ -69,7 +69,9 @@ def _of_wide(x: Any, p: float, over: tuple[int, ...], keepdim: bool) -> Any:
     if math.isinf(p):
         return (ag.amax if p > 0 else ag.amin)(sizes, over, keepdim)
     if p == 0:
-        return ag.sum(ag.ne(x, 0), over, keepdim).astype(x.dtype)
+        # The sign has a gradient, which is 0.
+        one = ag.where(ag.isnan(x), 1.0, ag.square(ag.sign(x)))
+        return ag.sum(one, over, keepdim)
     if p == 1:
         return ag.sum(sizes, over, keepdim)
     if p < 1:  # the slope at 0 is infinite, and counts as 0

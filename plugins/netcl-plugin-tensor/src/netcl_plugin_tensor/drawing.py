@@ -8,12 +8,12 @@ import numpy as np
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Kernel, Kernels, Spec, widened
+from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, composite
-from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
+from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor import geometry
 from netcl_plugin_tensor.axes import whole
-from netcl_plugin_tensor.random import RANDOM_NUMBERS, rand
+from netcl_plugin_tensor.random import RANDOM_NUMBERS, rand, randn
 
 _CHUNK: Final = 256
 
@@ -47,6 +47,41 @@ def multinomial(input: Any, num_samples: int, replacement: bool = False) -> Any:
     rows = ag.reshape(wide, (-1, x.shape[-1]))
     drawn = _with_replacement(rows, count) if replacement else _distinct(rows, count)
     return ag.reshape(drawn, (*x.shape[:-1], count))
+
+
+def bernoulli(input: Any, p: float | None = None, *, generator: Any = None) -> Any:
+    """1 with the probability that each element is, or p, and 0 otherwise, in the input's dtype."""
+    x = ag.as_operand(input, nc.default_device()).detach()
+    drawn = rand(x.shape, device=x.device, generator=generator)
+    return ag.lt(drawn, x if p is None else float(p)).astype(x.dtype)
+
+
+def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None,
+           dtype: Any = None, device: Any = None) -> Any:  # fmt: skip
+    """Normal numbers, each with its own mean and standard deviation.
+
+    Args:
+        mean: A number or a tensor.
+        std: A number or a tensor, of at least 0.
+        size: The shape, where both are numbers.
+        generator: What draws, else the device's own.
+        dtype: Where both are numbers: the dtype.
+        device: Where both are numbers: the device.
+    """
+    given = [x for x in (mean, std) if isinstance(x, Tensor)]
+    if not given:
+        if size is None:
+            raise ShapeError(message("normal", "two numbers without size", "size=(...)"))
+        if not isinstance(mean, (int, float)) or not isinstance(std, (int, float)):
+            what = f"mean={mean!r}, std={std!r}"
+            raise ArgumentError(message("normal", what, "tensors or numbers"))
+        drawn = randn(size, dtype=dtype, device=device, generator=generator)
+        return ag.add(ag.mul(drawn, float(std)), float(mean))
+    shape = np.broadcast_shapes(*(x.shape for x in given))
+    kind = next((x.dtype for x in given if DTYPES[x.dtype].floating), "float32")
+    drawn = randn(shape, dtype=kind, device=given[0].device, generator=generator)
+    parts = [x.detach() if isinstance(x, Tensor) else float(x) for x in (mean, std)]
+    return ag.add(ag.mul(drawn, parts[1]), parts[0])
 
 
 def _check(operands: Any, distinct: int | None) -> None:
@@ -113,4 +148,8 @@ DRAW: Final = Operator(
     doc="draw(sums, parts): where the running sums of each row exceed parts of the last one.",
 )
 
-OPERATORS = (composite(multinomial, parts=(DRAW, RANDOM_NUMBERS)),)
+OPERATORS = (
+    composite(multinomial, parts=(DRAW, RANDOM_NUMBERS)),
+    composite(bernoulli, ("input",)),
+    composite(normal, method=False),
+)

@@ -143,4 +143,33 @@ TOLD: Sequence[Case] = [
          skip={**NO_BOOL, "gradient": "PyTorch's has none of a second order",
                "non-finite": "0 * inf"}),
 ]  # fmt: skip
-FURTHER = (*PUT_TOGETHER, *TOLD)
+NAMED: Sequence[Case] = [
+    *(of(op, dtypes=ALL, shapes=ONE)
+      for op in ("conj", "conj_physical", "resolve_conj", "resolve_neg")),
+    *(Case(op, (X,), lambda t, x, op=op, given=given: getattr(t, op)(x, given, 1)[-1],
+           call=lambda x, op=op, given=given: getattr(ag, op)(x, given, 1)[-1], dtypes=ALL,
+           shapes=[[(4, 3)]])
+      for op, given in (("split_with_sizes", (2, 1)), ("unsafe_split", 2), ("unsafe_chunk", 2))),
+    of("fill", 2, dtypes=ALL, shapes=ONE),
+    Case("fill", (X, X), "fill", shapes=[[(4, 3), ()]], note="a tensor", dtypes=ALL),
+    *(Case("gradient", (X,), lambda t, x, k=k: t.gradient(x, spacing=0.5, edge_order=k)[0],
+           call=lambda x, k=k: ag.gradient(x, spacing=0.5, edge_order=k)[0], note=str(k),
+           shapes=[[(5, 3)], [(4, 3, 5)]], dtypes=WIDE,
+           skip=ROUNDED | {"non-finite": "differences of infinities"}) for k in (1, 2)),
+    Case("histogram", (X,), lambda t, x: t.histogram(x, 4, range=(-2.0, 2.0)).hist, dtypes=WIDE,
+         call=lambda x: ag.histogram(x, 4, range=(-2.0, 2.0)).hist, shapes=[[(4, 3)], [(31,)]],
+         differentiable=False, skip={"non-finite": "PyTorch counts NaN in the last part",
+                                     "refusal": "and 16 bits"}),
+    Case("nonzero_static", (FEW,), lambda t, x: t.nonzero_static(x, size=5), dtypes=ALL,
+         call=lambda x: ag.nonzero_static(x, size=5), shapes=[[(4, 3)], [(2,)]],
+         differentiable=False, skip=READ),
+]  # fmt: skip
+FURTHER = (*PUT_TOGETHER, *TOLD, *NAMED)
+WITHOUT = {
+    "bernoulli": "drawn by rand, which has cases",
+    "normal": "drawn by randn, which has cases",
+    "scalar_tensor": "it makes a tensor on the host",
+    "broadcast_shapes": "it computes with shapes alone",
+    "empty_permuted": "its numbers are any",
+    "empty_strided": "its numbers are any",
+}

@@ -17,7 +17,7 @@ from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Geometry, Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import geometry, strided, strided_gpu
-from netcl_plugin_tensor.axes import axes, axis, shape_of
+from netcl_plugin_tensor.axes import axes, axis, plain_shape, shape_of
 from netcl_plugin_tensor.views import BITS, strides_of, whole
 
 JOINED: Final = "tensor/joined.cl.j2"
@@ -123,6 +123,8 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
 
 def split(x: Any, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
     """Pieces along an axis: of one size (the last may be smaller), or of the given sizes."""
+    if not shape_of(x):
+        raise ShapeError(message("split", "a tensor without dimensions", "at least one"))
     place = axis("split", dim, len(shape_of(x)))
     total = shape_of(x)[place]
     given = split_size_or_sections
@@ -131,8 +133,8 @@ def split(x: Any, split_size_or_sections: int | Sequence[int], dim: int = 0) -> 
             raise AttributeValueError(message("split", f"pieces of {given}", "1 or more"))
         sizes = [min(given, total - start) for start in range(0, max(total, 1), given)]
     else:
-        sizes = list(given)
-        if sum(sizes) != total or min(sizes, default=0) < 0:
+        sizes = list(plain_shape("split", given))
+        if sum(sizes) != total:
             raise ShapeError(message("split", f"sections {sizes}", f"sizes that sum to {total}"))
     pieces = SPLIT(x, tuple(sizes), place)
     return pieces if isinstance(pieces, tuple) else (pieces,)
@@ -159,11 +161,11 @@ def _split_backward(saved: Saved, *grads: Any) -> Sequence[Any]:
 
 
 SPLIT: Final = Operator(
-    "split_with_sizes",
+    "split_views",
     lambda x, sizes, dim: ((x,), {"sizes": sizes, "dim": dim}),
     view=_split_view,
     backward=_split_backward,
-    doc="split_with_sizes(x, sizes, dim): pieces along an axis.",
+    doc="split_views(x, sizes, dim): pieces along an axis.",
 )
 
 
@@ -205,6 +207,8 @@ def chunk(x: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
     """At most `chunks` pieces of nearly equal size along an axis."""
     if not hasattr(chunks, "__index__") or int(chunks) < 1:
         raise AttributeValueError(message("chunk", f"chunks={chunks!r}", "an int, 1 or more"))
+    if not shape_of(x):
+        raise ShapeError(message("chunk", "a tensor without dimensions", "at least one"))
     total = shape_of(x)[axis("chunk", dim, len(shape_of(x)))]
     return split(x, max(1, -(-total // int(chunks))), dim)
 

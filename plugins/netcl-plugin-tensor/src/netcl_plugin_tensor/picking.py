@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import composite
-from netcl_core.errors import DtypeError, ShapeError, message
+from netcl_core.errors import AttributeValueError, DtypeError, message
+from netcl_plugin_tensor.axes import plain_shape, together
 from netcl_plugin_tensor.compacting import COMPACT, true_places
 
 
@@ -34,6 +33,16 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
     )
 
 
+def nonzero_static(input: Any, *, size: int, fill_value: int = -1) -> Any:
+    """The first `size` places that are not 0, one per row; `fill_value` where there are fewer."""
+    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+        raise AttributeValueError(message("nonzero_static", f"size={size!r}", "an int from 0 on"))
+    plain_shape("nonzero_static", (size, 8))
+    found = nonzero(input)
+    count = min(found.shape[0], size)
+    return ag.pad(ag.narrow(found, 0, 0, count), (0, 0, 0, size - count), value=fill_value)
+
+
 def argwhere(input: Any) -> Any:
     """`nonzero`, under NumPy's name."""
     return nonzero(input)
@@ -49,11 +58,7 @@ def masked_select(input: Any, mask: Any) -> Any:
     if chosen.dtype != "bool":
         remedy = "Compare: mask != 0"
         raise DtypeError(message("masked_select", f"a {chosen.dtype} mask", "bool", remedy))
-    try:
-        shape = np.broadcast_shapes(x.shape, chosen.shape) or (1,)
-    except ValueError:
-        given = f"a mask of shape {chosen.shape} for {x.shape}"
-        raise ShapeError(message("masked_select", given, "shapes that broadcast")) from None
+    shape = together("masked_select", x, chosen) or (1,)
     return ag.getitem(ag.expand(x, shape), ag.expand(chosen, shape))
 
 
@@ -103,6 +108,6 @@ OPERATORS = (
     composite(nonzero, parts=(COMPACT,)),
     *(
         composite(function)
-        for function in (argwhere, masked_select, index_add, index_copy, index_fill)
+        for function in (argwhere, nonzero_static, masked_select, index_add, index_copy, index_fill)
     ),
 )

@@ -1,0 +1,220 @@
+"""Means, spreads, extremes, distances and integrals of samples."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any, Final
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core import DTYPES, Tensor
+from netcl_core.autograd import composite
+from netcl_core.errors import AttributeValueError, ShapeError, message
+from netcl_plugin_tensor.axes import axis
+
+_MinMax = namedtuple("_MinMax", ("min", "max"))
+
+
+def _operand(x: Any) -> Any:
+    return ag.as_operand(x, nc.default_device())
+
+
+def std_mean(x: Any, dim: Any = None, correction: float | None = 1, keepdim: bool = False, *,
+             unbiased: bool | None = None) -> tuple[Any, Any]:  # fmt: skip
+    """The standard deviation and the mean over axes; arguments as of `std`."""
+    return ag.std(x, dim, correction, keepdim, unbiased=unbiased), ag.mean(x, _all(dim), keepdim)
+
+
+def var_mean(x: Any, dim: Any = None, correction: float | None = 1, keepdim: bool = False, *,
+             unbiased: bool | None = None) -> tuple[Any, Any]:  # fmt: skip
+    """The variance and the mean over axes; arguments as of `var`."""
+    return ag.var(x, dim, correction, keepdim, unbiased=unbiased), ag.mean(x, _all(dim), keepdim)
+
+
+def _all(dim: Any) -> Any:
+    """No axes are all, and so is a bool, which is the older way to say `unbiased`."""
+    return None if isinstance(dim, bool) or dim == () or dim == [] else dim
+
+
+def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    """A named tuple of the `min` and the `max` of all elements or along an axis."""
+    return _MinMax(ag.amin(input, dim, keepdim), ag.amax(input, dim, keepdim))
+
+
+def dist(input: Any, other: Any, p: float = 2) -> Any:
+    """The p-norm of the difference of two tensors, which are broadcast."""
+    return ag.norm(ag.sub(input, other), p)
+
+
+def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
+    """The slices along an axis, each scaled down so that its p-norm is at most `maxnorm`."""
+    x = _operand(input)
+    place = axis("renorm", dim, x.ndim)
+    if x.ndim < 2 or not p > 0 or not maxnorm >= 0:
+        given = f"shape {x.shape}, p={p!r}, maxnorm={maxnorm!r}"
+        raise AttributeValueError(message("renorm", given, "two dimensions, p > 0, maxnorm >= 0"))
+    size = ag.norm(x, p, [i for i in range(x.ndim) if i != place], True)
+    few = ag.div(maxnorm, ag.add(size, 1e-7))
+    return ag.mul(x, ag.where(ag.gt(size, maxnorm), few, 1.0))
+
+
+def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+    """The covariance of variables, a row of `input` each, over observations, its columns.
+
+    Args:
+        input: (variables, observations) or a vector, which is one variable.
+        correction: What is subtracted from the number of observations.
+        fweights: How often each observation was made: integers, or None.
+        aweights: How much each observation counts, or None.
+    """
+    x = _operand(input)
+    if x.ndim > 2:
+        raise ShapeError(message("cov", f"shape {x.shape}", "at most two dimensions"))
+    rows = ag.reshape(x, (-1, x.shape[-1])) if x.ndim else ag.reshape(x, (1, 1))
+    rows = rows if DTYPES[rows.dtype].floating else rows.astype("float32")
+    given = [ag.as_operand(w, x.device) for w in (fweights, aweights) if w is not None]
+    weights = [w.astype(rows.dtype) for w in given]
+    if not weights:
+        count: Any = rows.shape[1]
+        centered = ag.sub(rows, ag.mean(rows, 1, True))
+        product, left = ag.matmul(centered, ag.t(centered)), max(count - correction, 0)
+        found = ag.mul(product, 1 / left) if left else ag.div(product, 0.0)
+    else:
+        weight = weights[0] if len(weights) == 1 else ag.mul(*weights)
+        total = ag.sum(weight)
+        centered = ag.sub(rows, ag.div(ag.sum(ag.mul(rows, weight), 1, True), total))
+        less: Any = correction
+        if aweights is not None and correction:
+            less = ag.mul(ag.div(ag.sum(ag.mul(weight, weights[-1])), total), correction)
+        left = ag.clamp(ag.sub(total, less), 0)
+        found = ag.div(ag.matmul(centered, ag.t(ag.mul(centered, weight))), left)
+    return found if x.ndim == 2 and x.shape[0] != 1 else ag.squeeze(found)
+
+
+def corrcoef(input: Any) -> Any:
+    """The correlation coefficients of variables, a row of `input` each; between -1 and 1."""
+    found = cov(input)
+    if not found.ndim:
+        return ag.div(found, found)
+    spread = ag.sqrt(ag.diag(found))
+    return ag.clamp(ag.div(ag.div(found, ag.unsqueeze(spread, 1)), spread), -1, 1)
+
+
+def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+    """The integral of samples along an axis by the trapezoidal rule.
+
+    Args:
+        y: The samples.
+        x: Where they stand, as they are or along the axis; None: `dx` apart.
+        dx: How far apart.
+        dim: The axis.
+    """
+    parts, place = _areas("trapezoid", y, x, dx, dim)
+    return ag.sum(parts, place)
+
+
+def cumulative_trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+    """The running integral by the trapezoidal rule; arguments as of `trapezoid`."""
+    parts, place = _areas("cumulative_trapezoid", y, x, dx, dim)
+    return ag.cumsum(parts, place)
+
+
+def trapz(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
+    """The integral by the trapezoidal rule: `trapezoid`."""
+    return ag.trapezoid(y, x, dx=dx, dim=dim)
+
+
+def _areas(who: str, y: Any, x: Any, dx: float, dim: int) -> tuple[Any, int]:
+    samples = _operand(y)
+    place = axis(who, dim, samples.ndim)
+    if not samples.ndim:
+        raise ShapeError(message(who, "a tensor without dimensions", "at least one"))
+    size = samples.shape[place]
+    if not size:
+        return samples, place
+
+    def pair(of: Any, at: int) -> tuple[Any, Any]:
+        return ag.narrow(of, at, 1, of.shape[at] - 1), ag.narrow(of, at, 0, of.shape[at] - 1)
+
+    later, before = pair(samples, place)
+    if x is None:
+        return ag.mul(ag.add(later, before), dx / 2), place
+    where = ag.as_operand(x, samples.device)
+    if not where.ndim:
+        raise ShapeError(message(who, "x without dimensions", "a place for each sample"))
+    if where.ndim == 1:
+        where = ag.reshape(where, [-1 if i == place else 1 for i in range(samples.ndim)])
+    widths = ag.sub(*pair(where, place - samples.ndim + where.ndim))
+    return ag.mul(ag.mul(ag.add(later, before), widths), 0.5), place
+
+
+def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> list[Any]:
+    """Slopes of samples along axes, by differences of second order inside (Fornberg 1988).
+
+    >>> nc.gradient(nc.tensor([0.0, 1.0, 4.0, 9.0]))[0].tolist()
+    [1.0, 2.0, 4.0, 5.0]
+
+    Args:
+        input: Samples.
+        spacing: How far apart they stand: a number, one for each axis, or vectors of places.
+        dim: The axes; None: all.
+        edge_order: 1 or 2, of the differences at the ends.
+    """
+    x = _operand(input)
+    x = x if DTYPES[x.dtype].floating else x.astype("float32")
+    given = range(x.ndim) if dim is None else dim if isinstance(dim, (list, tuple)) else [dim]
+    places = [axis("gradient", each, x.ndim) for each in given]
+    spacing = 1 if spacing is None else spacing
+    alone = not isinstance(spacing, (list, tuple))
+    steps = [spacing] * len(places) if alone else list(spacing)
+    if edge_order not in (1, 2) or len(steps) != len(places):
+        what = f"edge_order={edge_order!r}, {len(steps)} spacings for {len(places)} axes"
+        raise AttributeValueError(message("gradient", what, "1 or 2, and one spacing for each"))
+    return [_slope(x, place, step, edge_order) for place, step in zip(places, steps, strict=True)]
+
+
+def _slope(x: Any, place: int, step: Any, order: int) -> Any:
+    size = x.shape[place]
+    if size <= order:
+        raise ShapeError(message("gradient", f"{size} samples", f"at least {order + 1}"))
+    if isinstance(step, Tensor) and step.ndim:
+        gaps = ag.sub(step[1:], step[:-1])
+        if gaps.shape != (size - 1,):
+            raise ShapeError(message("gradient", f"places {step.shape}", f"({size},)"))
+    else:
+        gaps = ag.mul(nc.ones(size - 1, dtype=x.dtype, device=x.device), step)
+    gaps = ag.reshape(gaps, [-1 if i == place else 1 for i in range(x.ndim)])
+    rises = ag.div(ag.sub(ag.narrow(x, place, 1, size - 1), ag.narrow(x, place, 0, size - 1)), gaps)
+
+    def at(of: Any, start: int, count: int = 1) -> Any:
+        return ag.narrow(of, place, start % (size - 1), count)
+
+    parts = [at(rises, 0), at(rises, -1)]
+    if size > 2:
+        before, after = at(gaps, 0, size - 2), at(gaps, 1, size - 2)
+        weighted = ag.add(
+            ag.mul(at(rises, 0, size - 2), after), ag.mul(at(rises, 1, size - 2), before)
+        )
+        parts.insert(1, ag.div(weighted, ag.add(before, after)))
+        if order == 2:
+            for end, near, far in ((0, 0, 1), (-1, -1, -2)):
+                bend = ag.div(
+                    ag.sub(at(rises, near), at(rises, far)), ag.add(at(gaps, near), at(gaps, far))
+                )
+                parts[end] = ag.add(at(rises, near), ag.mul(bend, at(gaps, near)))
+    return ag.cat(parts, place)
+
+
+OPERATORS: Final = (
+    composite(gradient, ("input",), method=False),
+    composite(std_mean, ("x",)),
+    composite(var_mean, ("x",)),
+    composite(aminmax, ("input",)),
+    composite(dist, ("input", "other")),
+    composite(renorm, ("input",)),
+    composite(cov, ("input",)),
+    composite(corrcoef, ("input",)),
+    composite(trapezoid, ("y", "x"), method=False),
+    composite(trapz, ("y", "x"), method=False),
+    composite(cumulative_trapezoid, ("y", "x"), method=False),
+)

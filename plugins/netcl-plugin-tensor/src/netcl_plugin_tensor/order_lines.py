@@ -1,0 +1,196 @@
+"""What sorted lines say: quantiles, modes; running extremes."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core import DTYPES, Tensor
+from netcl_core.autograd import composite
+from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
+from netcl_plugin_tensor.axes import axis
+from netcl_plugin_tensor.order_statistics import line_of
+from netcl_plugin_tensor.selecting import GATHER
+
+_Mode = namedtuple("_Mode", ("values", "indices"))
+_Running = namedtuple("_Running", ("values", "indices"))
+
+
+def _operand(x: Any) -> Any:
+    return ag.as_operand(x, nc.default_device())
+
+
+def _choice(who: str, name: str, given: Any, choices: tuple[str, ...]) -> None:
+    if given not in choices:
+        expected = " or ".join(map(repr, choices))
+        raise AttributeValueError(message(who, f"{name}={given!r}", expected))
+
+
+def msort(input: Any) -> Any:
+    """The tensor in order along its first axis: `sort(x, 0).values`."""
+    return ag.sort(input, 0).values
+
+
+def quantile(input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *,
+             interpolation: str = "linear") -> Any:  # fmt: skip
+    """What so large a part of the elements lies below, along an axis or of all.
+
+    >>> nc.tensor([1.0, 2.0, 3.0, 4.0]).quantile(0.5).item()
+    2.5
+
+    Args:
+        input: A floating tensor; a line with NaN has NaN.
+        q: A number from 0 to 1, or a vector of them, whose axis is the first of the result.
+        dim: The axis; None: of the flattened tensor.
+        keepdim: Whether the axis stays, with size 1.
+        interpolation: `'linear'`, `'lower'`, `'higher'`, `'midpoint'` or `'nearest'`.
+    """
+    return _quantile("quantile", input, q, dim, keepdim, interpolation)
+
+
+def nanquantile(input: Any, q: Any, dim: int | None = None, keepdim: bool = False, *,
+                interpolation: str = "linear") -> Any:  # fmt: skip
+    """The quantile of what is not NaN; arguments as of `quantile`."""
+    return _quantile("nanquantile", input, q, dim, keepdim, interpolation)
+
+
+def _quantile(who: str, input: Any, q: Any, dim: Any, keepdim: bool, how: str) -> Any:
+    _choice(who, "interpolation", how, ("linear", "lower", "higher", "midpoint", "nearest"))
+    given = _operand(input)
+    if given.dtype not in ("float32", "float64"):
+        raise DtypeError(message(who, f"a {given.dtype} tensor", "float32 or float64"))
+    flat = ag.reshape(given, (-1,)) if dim is None else given
+    x, place, size = line_of(who, ag.reshape(flat, (1,)) if not flat.ndim else flat, dim or 0)
+    levels = nc.as_tensor(q, dtype=x.dtype, device=x.device)
+    if not isinstance(q, Tensor) and not all(0 <= each <= 1 for each in np.ravel(q)):
+        raise AttributeValueError(message(who, f"q={q!r}", "numbers from 0 to 1"))
+    if levels.ndim > 1:
+        raise ShapeError(message(who, f"q of shape {levels.shape}", "a number or a vector"))
+    lines = ag.movedim(ag.sort(x, place).values, place, -1)
+    spoilt = ag.isnan(lines)
+    known = ag.sum(ag.logical_not(spoilt), -1, True)
+    last = ag.clamp(ag.sub(known, 1), 0).astype(x.dtype)
+    ranks = ag.mul(ag.reshape(levels, (-1,)), last)
+    if who == "quantile":
+        ranks = ag.where(ag.lt(known, size), float(size - 1), ranks)
+    if how in ("lower", "higher", "nearest"):
+        rounded = {"lower": ag.floor, "higher": ag.ceil, "nearest": ag.round}[how](ranks)
+        found = GATHER(lines, -1, rounded.astype("int64"))
+    else:
+        low = ag.floor(ranks)
+        below = GATHER(lines, -1, low.astype("int64"))
+        above = GATHER(lines, -1, ag.ceil(ranks).astype("int64"))
+        found = ag.lerp(below, above, 0.5 if how == "midpoint" else ag.sub(ranks, low))
+        if how == "midpoint":
+            found = ag.where(ag.eq(low, ranks), below, found)
+    found = ag.movedim(found, -1, 0)
+    if keepdim and given.ndim:
+        found = ag.unsqueeze(found, place + 1)
+        if dim is None:
+            found = ag.reshape(found, (found.shape[0], *[1] * given.ndim))
+    elif not given.ndim:
+        found = ag.reshape(found, (-1,))
+    return found if levels.ndim else ag.squeeze(found, 0)
+
+
+def nanmedian(input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The middle element of what is not NaN; arguments and results as of `median`."""
+    if dim is None:
+        return nanmedian(ag.reshape(input, (-1,)), 0).values
+    x, place, _ = line_of("nanmedian", input, dim)
+    if not x.ndim or not DTYPES[x.dtype].floating:
+        return ag.median(x, dim, keepdim)
+    ranked = ag.sort(x, place)
+    known = ag.sum(ag.logical_not(ag.isnan(x)), place, True)
+    middle = ag.clamp(ag.floor_divide(ag.sub(known, 1), 2), 0)
+    found = [GATHER(each, place, middle) for each in ranked]
+    return _Mode(*(found if keepdim else [ag.squeeze(each, place) for each in found]))
+
+
+def mode(input: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    """A named tuple of the most frequent `values` along an axis, and the `indices` of their last.
+
+    Of values that are as frequent the smallest is taken.
+    """
+    x, place, size = line_of("mode", input, dim)
+    if not x.ndim:
+        return _Mode(x, ag.full_like(x, 0).astype("int64"))
+    ranked = ag.sort(x, place)
+    steps = ag.reshape(nc.arange(size, device=x.device),
+                       [-1 if i == place else 1 for i in range(x.ndim)])  # fmt: skip
+    values = ranked.values.detach()
+    fresh = ag.ne(ag.narrow(values, place, 1, size - 1), ag.narrow(values, place, 0, size - 1))
+    first = ag.expand(ag.narrow(steps, place, 0, 1), [1 if i == place else n for i, n in
+                                                      enumerate(x.shape)])  # fmt: skip
+    starts = ag.cat([first, ag.where(fresh, ag.narrow(steps, place, 1, size - 1), 0)], place)
+    lengths = ag.sub(steps, _scanned(starts, place, ag.maximum))
+    best = ag.argmax(lengths, place, True)
+    found = [GATHER(each, place, best) for each in ranked]
+    return _Mode(*(found if keepdim else [ag.squeeze(each, place) for each in found]))
+
+
+def _scanned(x: Any, place: int, join: Callable[[Any, Any], Any]) -> Any:
+    """Running results of an associative op, in steps that double (Hillis, Steele 1986)."""
+    size, step = x.shape[place], 1
+    while step < size:
+        later, before = ag.narrow(x, place, step, size - step), ag.narrow(x, place, 0, size - step)
+        x = ag.cat([ag.narrow(x, place, 0, step), join(before, later)], place)
+        step *= 2
+    return x
+
+
+def cummax(input: Any, dim: int) -> Any:
+    """A named tuple of the running maxima along an axis, `values`, and their last `indices`."""
+    return _running("cummax", input, dim, ag.ge)
+
+
+def cummin(input: Any, dim: int) -> Any:
+    """A named tuple of the running minima along an axis, `values`, and their last `indices`."""
+    return _running("cummin", input, dim, ag.le)
+
+
+def _running(who: str, input: Any, dim: int, better: Callable[[Any, Any], Any]) -> Any:
+    x = _operand(input)
+    place = axis(who, dim, x.ndim)
+    if not x.ndim or not x.size:
+        return _Running(ag.clone(x), ag.full_like(x, 0).astype("int64"))
+    size, step, values = x.shape[place], 1, x.detach()
+    along = ag.reshape(nc.arange(size, device=x.device),
+                       [-1 if i == place else 1 for i in range(x.ndim)])  # fmt: skip
+    places = ag.clone(ag.expand(along, x.shape))
+    while step < size:
+        rest = size - step
+        old, new = ag.narrow(values, place, 0, rest), ag.narrow(values, place, step, rest)
+        wins = better(new, old)
+        if DTYPES[x.dtype].floating:
+            wins = ag.logical_or(ag.isnan(new), ag.logical_and(ag.logical_not(ag.isnan(old)), wins))
+        found = [ag.where(wins, ag.narrow(each, place, step, rest), ag.narrow(each, place, 0, rest))
+                 for each in (values, places)]  # fmt: skip
+        values, places = (ag.cat([ag.narrow(each, place, 0, step), part], place)
+                          for each, part in zip((values, places), found, strict=True))  # fmt: skip
+        step *= 2
+    return _Running(GATHER(x, place, places), places)
+
+
+def logcumsumexp(input: Any, dim: int) -> Any:
+    """The logarithm of running sums of exp(x) along an axis, without overflow."""
+    x = _operand(input)
+    place = axis("logcumsumexp", dim, x.ndim)
+    return _scanned(x, place, ag.logaddexp) if x.ndim else ag.clone(x)
+
+
+OPERATORS: Final = (
+    composite(msort, ("input",)),
+    composite(quantile, ("input",)),
+    composite(nanquantile, ("input",)),
+    composite(nanmedian, ("input",)),
+    composite(mode, ("input",)),
+    composite(cummax, ("input",)),
+    composite(cummin, ("input",)),
+    composite(logcumsumexp, ("input",)),
+)

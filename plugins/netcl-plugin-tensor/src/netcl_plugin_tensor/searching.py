@@ -1,0 +1,214 @@
+"""Places of values in sorted lines, and what they tell: membership, counts, runs."""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core import DTYPES, Tensor
+from netcl_core.autograd import composite
+from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
+from netcl_plugin_tensor.axes import axis, whole
+from netcl_plugin_tensor.selecting import ADD_AT_INDEX, GATHER
+
+
+def _operand(x: Any) -> Any:
+    return ag.as_operand(x, nc.default_device())
+
+
+def _choice(who: str, name: str, given: Any, choices: tuple[str, ...]) -> None:
+    if given not in choices:
+        expected = " or ".join(map(repr, choices))
+        raise AttributeValueError(message(who, f"{name}={given!r}", expected))
+
+
+def searchsorted(sorted_sequence: Any, input: Any, *, out_int32: bool = False, right: bool = False,
+                 side: str | None = None, sorter: Any = None) -> Any:  # fmt: skip
+    """Where values would be put into sorted lines, which stay sorted: int64 places.
+
+    >>> nc.searchsorted(nc.tensor([1.0, 3.0, 5.0]), nc.tensor([3.0, 6.0])).tolist()
+    [1, 3]
+
+    Args:
+        sorted_sequence: Lines along the last axis: a vector, or one line for each of the input's.
+        input: The values, or a number.
+        out_int32: Whether places are int32.
+        right: Whether a value goes behind equal ones.
+        side: `'left'` or `'right'`, the other way to say it.
+        sorter: int64 places that sort the sequence, if it is not sorted.
+
+    It halves what is left, for all values at once.
+    """
+    _choice("searchsorted", "side", side or "left", ("left", "right"))
+    lines = _operand(sorted_sequence)
+    values = ag.as_operand(input, lines.device)
+    if not lines.ndim or (lines.ndim > 1 and lines.shape[:-1] != values.shape[:-1]):
+        given = f"lines of shape {lines.shape} for values of shape {values.shape}"
+        raise ShapeError(message("searchsorted", given, "a vector, or a line for each"))
+    if sorter is not None:
+        lines = ag.gather(lines, -1, ag.as_operand(sorter, lines.device))
+    size, behind = lines.shape[-1], right or side == "right"
+    rows = values if lines.ndim > 1 else ag.reshape(values, (-1,))
+    found = Tensor.zeros(rows.shape, "int64", lines.device)
+    step = 1 << max(size.bit_length() - 1, 0)
+    while step and size and rows.size:
+        next_places = ag.add(found, step)
+        there = GATHER(lines, -1, ag.sub(ag.clamp(next_places, None, size), 1))
+        # NaN counts as the largest.
+        before = ag.logical_not(ag.gt(there, rows) if behind else ag.ge(there, rows))
+        if DTYPES[there.dtype].floating or DTYPES[rows.dtype].floating:
+            lost, wild = ag.isnan(there), ag.isnan(rows)
+            before = ag.where(wild, ag.logical_not(lost) if not behind else True,
+                              ag.logical_and(before, ag.logical_not(lost)))  # fmt: skip
+        taken = ag.logical_and(ag.le(next_places, size), before)
+        found = ag.where(taken, next_places, found)
+        step //= 2
+    found = ag.reshape(found, values.shape)
+    return found.astype("int32") if out_int32 else found
+
+
+def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+    """In which of the parts between sorted boundaries each value lies: `searchsorted`, turned."""
+    return ag.searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False,
+         invert: bool = False) -> Any:  # fmt: skip
+    """Whether each element is one of others, by a search in these, sorted.
+
+    Args:
+        elements: A tensor of any dtype, or a number.
+        test_elements: The others.
+        assume_unique: Whether none comes twice; it changes nothing.
+        invert: Whether it is not.
+    """
+    tensors = [each for each in (elements, test_elements) if isinstance(each, Tensor)]
+    device = tensors[0].device if tensors else nc.default_device()
+    x, others = (ag.as_operand(each, device) for each in (elements, test_elements))
+    if not others.size:
+        return Tensor.full(x.shape, bool(invert), "bool", device)
+    row = ag.sort(ag.reshape(others, (-1,))).values
+    places = ag.clamp(ag.searchsorted(row, x), None, row.size - 1)
+    there = GATHER(row, 0, ag.reshape(places, (-1,)))
+    found = ag.eq(ag.reshape(there, x.shape), x)
+    return ag.logical_not(found) if invert else found
+
+
+def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    """How many elements lie in each of so many parts of equal width; others are not counted.
+
+    Args:
+        input: A floating tensor.
+        bins: How many parts.
+        min: Where the first begins.
+        max: Where the last ends, which belongs to it; if it is `min`, the input's own bounds.
+    """
+    x = _operand(input)
+    if whole(bins) is None or bins < 1 or not min <= max:
+        given = f"bins={bins!r}, min={min!r}, max={max!r}"
+        raise AttributeValueError(message("histc", given, "at least one, and bounds in order"))
+    if not DTYPES[x.dtype].floating:
+        raise DtypeError(message("histc", f"a {x.dtype} tensor", "a floating dtype"))
+    flat = ag.reshape(x.detach(), (-1,))
+    if not flat.size:
+        return Tensor.zeros((bins,), x.dtype, x.device)
+    low: Any = ag.amin(flat) if min == max else min
+    high: Any = ag.amax(flat) if min == max else max
+    if min == max:
+        same = ag.eq(low, high)
+        low, high = ag.sub(low, same), ag.add(high, same)
+    inside = ag.logical_and(ag.ge(flat, low), ag.le(flat, high))
+    part = ag.floor(ag.mul(ag.div(ag.sub(flat, low), ag.sub(high, low)), float(bins)))
+    place = ag.clamp(ag.where(inside, part, 0.0), 0, bins - 1).astype("int64")
+    return ADD_AT_INDEX(inside.astype(x.dtype), place, 0, "found", False, False, (bins,))
+
+
+def unique_consecutive(input: Any, return_inverse: bool = False, return_counts: bool = False,
+                       dim: int | None = None) -> Any:  # fmt: skip
+    """The elements, or slices along an axis, without those that equal the one before them.
+
+    Args:
+        input: A tensor of any dtype.
+        return_inverse: Whether the place of each element in the result follows.
+        return_counts: Whether it follows how many each stands for.
+        dim: The axis; None: of the flattened tensor.
+
+    The host waits for the data, which alone tells how many there are.
+    """
+    x = _operand(input)
+    array = x.to_host()
+    place = 0 if dim is None else axis("unique_consecutive", dim, x.ndim)
+    lines = array.reshape(-1) if dim is None else np.moveaxis(np.atleast_1d(array), place, 0)
+    rows = lines.reshape(lines.shape[0], math.prod(lines.shape[1:]))
+    fresh = np.ones(len(rows), np.bool_)
+    fresh[1:] = (rows[1:] != rows[:-1]).any(1)
+    inverse = np.cumsum(fresh) - 1
+    counts = np.diff(np.flatnonzero(np.append(fresh, True)))
+    if dim is None:
+        inverse = inverse.reshape(array.shape)
+    found = [np.ascontiguousarray(np.moveaxis(lines[fresh], 0, place))]
+    found += [inverse] * bool(return_inverse) + [counts] * bool(return_counts)
+    made = [Tensor.from_host(np.asarray(each), x.device) for each in found]
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+_Histogram = namedtuple("_Histogram", ("hist", "bin_edges"))
+
+
+def histogram(input: Any, bins: Any = 100, *, range: Any = None, weight: Any = None,
+              density: bool = False) -> Any:  # fmt: skip
+    """A named tuple of how many elements lie in each part, `hist`, and the bounds, `bin_edges`.
+
+    Args:
+        input: A floating tensor.
+        bins: How many parts of equal width, or a vector of bounds in order.
+        range: The first and the last bound; None: the least and the largest element.
+        weight: How much each element counts, of the input's shape.
+        density: Whether the result is divided by its integral.
+    """
+    x = _operand(input).detach()
+    if not DTYPES[x.dtype].floating:
+        raise DtypeError(message("histogram", f"a {x.dtype} tensor", "a floating dtype"))
+    flat = ag.reshape(x, (-1,))
+    if isinstance(bins, Tensor):
+        edges = bins.astype(x.dtype)
+    elif whole(bins) is None or bins < 1:
+        raise AttributeValueError(message("histogram", f"bins={bins!r}", "at least one"))
+    else:
+        if range is None:
+            ends = [ag.amin(flat).item(), ag.amax(flat).item()] if flat.size else [0.0, 0.0]
+        elif isinstance(range, (list, tuple)) and len(range) == 2:
+            ends = list(range)
+        else:
+            raise AttributeValueError(message("histogram", f"range={range!r}", "two bounds"))
+        if ends[0] == ends[1]:
+            ends = [ends[0] - 0.5, ends[1] + 0.5] if flat.size and range is None else [0.0, 1.0]
+        edges = nc.linspace(ends[0], ends[1], bins + 1, dtype=x.dtype, device=x.device)
+    if edges.ndim != 1 or edges.size < 2:
+        raise ShapeError(message("histogram", f"bounds {edges.shape}", "a vector of two or more"))
+    count = edges.size - 1
+    first, last = edges[0], edges[-1]
+    inside = ag.logical_and(ag.ge(flat, first), ag.le(flat, last))
+    place = ag.clamp(ag.sub(ag.searchsorted(edges, flat, right=True), 1), 0, count - 1)
+    counted = inside.astype(x.dtype)
+    if weight is not None:
+        counted = ag.mul(counted, ag.reshape(ag.as_operand(weight, x.device), (-1,)))
+    found = ADD_AT_INDEX(counted, place, 0, "found", False, False, (count,))
+    if density:
+        found = ag.div(ag.div(found, ag.sum(found)), ag.sub(edges[1:], edges[:-1]))
+    return _Histogram(found, edges)
+
+
+OPERATORS: Final = (
+    composite(histogram, ("input",)),
+    composite(searchsorted, method=False),
+    composite(bucketize, method=False),
+    composite(isin, method=False),
+    composite(histc, ("input",)),
+    composite(unique_consecutive, ("input",)),
+)

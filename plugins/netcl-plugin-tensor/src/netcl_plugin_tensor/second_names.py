@@ -1,0 +1,114 @@
+"""Ops that PyTorch has by other names, or of which nothing is left where numbers are real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core import Tensor
+from netcl_core.autograd import composite
+from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
+from netcl_plugin_tensor.axes import plain_shape, shape_of
+
+
+def _itself(name: str, doc: str) -> Callable[[Any], Any]:
+    def op(input: Any) -> Any:
+        return ag.as_operand(input, nc.default_device())
+
+    op.__name__, op.__doc__ = name, f"{doc}: the tensor itself, as all numbers are real."
+    return op
+
+
+def split_with_sizes(input: Any, split_sizes: Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+    """Pieces of the given sizes along an axis: `split`."""
+    return ag.split(input, plain_shape("split_with_sizes", split_sizes), dim)  # type: ignore[no-any-return]
+
+
+def unsafe_split(input: Any, split_size: Any, dim: int = 0) -> tuple[Any, ...]:
+    """Pieces along an axis: `split`."""
+    return ag.split(input, split_size, dim)  # type: ignore[no-any-return]
+
+
+def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
+    """At most `chunks` pieces along an axis: `chunk`."""
+    return ag.chunk(input, chunks, dim)  # type: ignore[no-any-return]
+
+
+def fill(input: Any, value: Any) -> Any:
+    """A tensor of the shape and dtype with one number everywhere, given as one or as a tensor."""
+    x = ag.as_operand(input, nc.default_device())
+    if shape_of(value):
+        raise ShapeError(message("fill", f"a value of shape {shape_of(value)}", "a number"))
+    everywhere = Tensor.ones(x.shape, "bool", x.device)
+    return ag.masked_fill(x, everywhere, value)
+
+
+def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None,
+                  requires_grad: bool = False) -> Any:  # fmt: skip
+    """A tensor without dimensions, by default float32."""
+    if shape_of(s):
+        raise ShapeError(message("scalar_tensor", f"shape {shape_of(s)}", "a number"))
+    kind = "float32" if dtype is None else dtype
+    return nc.tensor(s, dtype=kind, device=device, requires_grad=requires_grad)
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape that tensors of the given shapes broadcast to.
+
+    >>> nc.broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
+    if not shapes:
+        raise ArgumentError(message("broadcast_shapes", "no shapes", "at least one"))
+    given = [plain_shape("broadcast_shapes", shape) for shape in shapes]
+    try:
+        return tuple(np.broadcast_shapes(*given))
+    except ValueError:
+        expected = "sizes that are equal or 1"
+        raise ShapeError(message("broadcast_shapes", f"shapes {given}", expected)) from None
+
+
+def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], *, dtype: Any = None,
+                   device: Any = None, requires_grad: bool = False) -> Any:  # fmt: skip
+    """A tensor with any numbers, whose dimensions lie in memory in another order."""
+    shape = plain_shape("empty_permuted", size)
+    order = plain_shape("empty_permuted", physical_layout)
+    if sorted(order) != list(range(len(shape))):
+        given = f"physical_layout={physical_layout!r} of {len(shape)} dimensions"
+        raise AttributeValueError(message("empty_permuted", given, "each dimension once"))
+    made = nc.empty([shape[i] for i in order], dtype=dtype, device=device)
+    found = ag.permute(made, [order.index(i) for i in range(len(shape))])
+    return found.requires_grad_(True) if requires_grad else found
+
+
+def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: Any = None,
+                  device: Any = None, requires_grad: bool = False) -> Any:  # fmt: skip
+    """A tensor with any numbers, read by the given strides."""
+    shape, steps = (plain_shape("empty_strided", each) for each in (size, stride))
+    if len(shape) != len(steps):
+        given = f"{len(shape)} sizes and {len(steps)} strides"
+        raise ShapeError(message("empty_strided", given, "as many of one as of the other"))
+    span = 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) if shape else 1
+    flat = nc.empty(max(span, 1) if 0 not in shape else 0, dtype=dtype, device=device)
+    found = ag.as_strided(flat, shape, steps)
+    return found.requires_grad_(True) if requires_grad else found
+
+
+OPERATORS: Final = (
+    *(composite(_itself(name, doc), ("input",)) for name, doc in (
+        ("conj", "The complex conjugate"), ("conj_physical", "The complex conjugate"),
+        ("resolve_conj", "Without a pending conjugation"),
+        ("resolve_neg", "Without a pending negation"))),
+    composite(split_with_sizes, ("input",)),
+    composite(unsafe_split, ("input",)),
+    composite(unsafe_chunk, ("input",)),
+    composite(fill, ("input",), method=False),
+    composite(scalar_tensor, method=False),
+    composite(broadcast_shapes, method=False),
+    composite(empty_permuted, method=False),
+    composite(empty_strided, method=False),
+)  # fmt: skip
