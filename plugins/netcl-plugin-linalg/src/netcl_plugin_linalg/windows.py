@@ -44,7 +44,9 @@ def _window(formula: Callable[..., Any]) -> Callable[..., Any]:
             expected = ", ".join(["M", *[*given][2:], "sym", "dtype", "device", "requires_grad"])
             raise ArgumentError(message(formula.__name__, f"the argument {name!r}", expected))
 
-        numbers = [x for value in own.values() if value is not None for x in np.ravel(value)]
+        numbers: list[Any] = [
+            x for value in own.values() if value is not None for x in np.ravel(value)
+        ]
         if not all(isinstance(x, (int, float, np.number)) and abs(x) < 2**60 for x in numbers):
             raise AttributeValueError(message(formula.__name__, f"{own}", "numbers below 2**60"))
 
