@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -61,6 +61,7 @@ class ExpressionReader(Cursor):
             one that is a pointer, "" of others.
         scopes: What names stand for, in the blocks around.
         writes: What the source writes so far.
+        indices: The indices so far, where it is not known yet what is settled.
 
     Args:
         settled: The variables of which an index may be made and be written twice; None: all.
@@ -70,6 +71,7 @@ class ExpressionReader(Cursor):
         super().__init__(source)
         self.bounds = bounds
         self.writes = Writes()
+        self.indices: list[Sequence[str]] = []
         self._settled = settled
         self._threes = bounds and any(map(self.is_three, range(len(self._tokens))))
         self.functions: dict[str, tuple[tuple[str, str], ...]] = {}
@@ -329,7 +331,10 @@ class ExpressionReader(Cursor):
 
     def is_clean(self, place: int) -> bool:
         """Whether what was read from a place on is the same number wherever it stands."""
-        return self._settled is None or is_clean(self.texts(place), self._settled)
+        if self._settled is None:
+            self.indices.append(self.texts(place))
+            return True
+        return is_clean(self.texts(place), self._settled)
 
     # -- calls -----------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Final, final
 
 from netcl_core.errors import TemplateError, coded, message
 from netcl_plugin_data_kernels.kernel_expressions import CHECKED, ExpressionReader, Name
+from netcl_plugin_data_kernels.settled import is_clean
 from netcl_plugin_data_kernels.vocabulary import (
     BYTES,
     KERNEL,
@@ -321,7 +322,10 @@ def screened(source: str, bounds: bool = False, who: str = "a kernel of data") -
     try:
         reader = _Reader(source, bounds)
         written = reader.run()
-        return _Reader(source, True, reader.writes.settled()).run() if bounds else written
+        settled = reader.writes.settled() if bounds else frozenset()
+        if bounds and not all(is_clean(each, settled) for each in reader.indices):
+            written = _Reader(source, True, settled).run()
+        return written
     except RecursionError:
         error = Refused(0, "parentheses or blocks", "fewer in each other")
     except Refused as refused:
