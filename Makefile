@@ -127,7 +127,7 @@ site: build/site-tools
 market: $(STAMPS)/dev
 	rm -rf build/market
 	@mkdir -p build/market/records
-	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/market/wheels . $(addprefix ./,$(PLUGINS))
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/market/wheels . $(addprefix ./,$(PLUGINS))
 	for wheel in build/market/wheels/netcl_[!c]*.whl; do \
 	    $(BIN)/netcl plugins check $$wheel --level $(LEVEL) --out build/market/records/$${wheel##*/}.json || exit 1; done
 	$(BIN)/netcl catalogue build --wheels build/market/wheels --records build/market/records \
