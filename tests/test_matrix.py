@@ -28,7 +28,7 @@ for name, attempt in {{
     "marker": lambda: open({marker!r}, "w"),
     "itself": lambda: open(__file__, "a"),
     "secret": lambda: os.environ["DEPLOY_TOKEN"],
-    "neighbours": lambda: os.listdir({folder!r}),
+    "neighbours": lambda: os.listdir({folder!r} + "/cores"),
     "another process": lambda: os.kill({process}, 0),
     "network": lambda: socket.create_connection(("127.0.0.1", {port}), 5),
 }}.items():
@@ -36,7 +36,7 @@ for name, attempt in {{
         attempt()
     except (OSError, KeyError):
         continue
-    done.append(name)
+    done += [name] * (name != "marker")  # where it could, that was memory of its own
 raise ImportError(f"{{open('/proc/1/comm').read().strip()}}: {{done}}")
 """
 PROJECT = """
