@@ -150,6 +150,27 @@ def test_bounds_that_cannot_be_checked_are_refused(body: str) -> None:
         bounded(kernel(body, "void halved(__global half *y) {}"))
 
 
+#: More than a thread's stack holds: of a group that waits, all work-items have theirs at once.
+STACKS = {
+    "arrays of a group": ("", "float t[1000]; barrier(1); x[0] = t[1];"),
+    "numbers of a group": ("", "float16 " + ", ".join(f"v{i}" for i in range(9)) + "; barrier(1);"),
+    "functions that call each other": (
+        "void f0(int n) { float t[99]; t[n] = 1; } "
+        + "".join(f"void f{i}(int n) {{ {f'f{i - 1}(n); ' * 9} }} " for i in range(1, 6)),
+        "f5(1);",
+    ),
+}
+
+
+@pytest.mark.parametrize(("above", "body"), STACKS.values(), ids=STACKS)
+def test_a_stack_is_not_overrun(above: str, body: str) -> None:
+    source = f"{above} {KERNEL} void odd(__global float *x, ulong n) {{ {body} }}"
+    with pytest.raises(TemplateError, match="variables of at most 2097152 bytes"):
+        bounded(source)
+    if not above:
+        screen_of("odd/odd.cl.j2", True, 64)(source)
+
+
 FINE = """
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 __constant float table[2][2] = {{1, 2}, {3, 4}};

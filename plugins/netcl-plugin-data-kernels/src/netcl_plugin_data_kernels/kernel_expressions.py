@@ -34,6 +34,8 @@ _BEFORE: Final = TYPES | QUALIFIERS | {"(", "&", "*"}
 _ATOMIC: Final = ("int", "uint", "long", "ulong", "float")
 #: Characters of indices that are written twice, once to compare them.
 _LONG: Final = 200
+#: How functions begin at which the work-items of a group wait for each other.
+WAITING: Final = ("barrier", "work_group_", "sub_group_")
 #: What a kernel on a CPU may do with pointers.
 CHECKED: Final = "buffers and arrays as NAME[index], vload or vstore at NAME + index"
 
@@ -60,6 +62,9 @@ class ExpressionReader(Cursor):
         functions: The parameters of each function of the source so far: the name, and the type of
             one that is a pointer, "" of others.
         scopes: What names stand for, in the blocks around.
+        used: Bytes of the variables of the function at hand, and of those that it calls; `costs`
+            has those of the functions so far.
+        waits: Whether work-items wait for each other.
         writes: What the source writes so far.
         indices: The indices so far, where it is not known yet what is settled.
 
@@ -75,6 +80,8 @@ class ExpressionReader(Cursor):
         self._settled = settled
         self._threes = bounds and any(map(self.is_three, range(len(self._tokens))))
         self.functions: dict[str, tuple[tuple[str, str], ...]] = {}
+        self.used, self.costs = 0, dict[str, int]()
+        self.waits = False
         self.scopes: list[dict[str, Name]] = [{}]
         self._changes = 0  # of variables
         self._looks = 0  # at memory, which may hold something else when it is looked at again
@@ -350,6 +357,7 @@ class ExpressionReader(Cursor):
         elif (name in POINTING or ATOMIC.fullmatch(name)) and self.bounds:
             self.pointed(0 if ATOMIC.fullmatch(name) else -1)
         elif is_function(name):
+            self.waits |= name.startswith(WAITING)
             if self._threes and name.startswith("as_") and name[-1].isdigit():
                 self.refuse("no change of width beside vectors of three numbers", token)
             self.arguments()
@@ -364,6 +372,7 @@ class ExpressionReader(Cursor):
     def own_call(self, name: str) -> None:
         """A call of one of the source's functions: pointers bring the number of their elements."""
         counts = ""
+        self.used += self.costs[name]
         self._looks += any(pointer for _, pointer in self.functions[name])
         for number, (parameter, pointer) in enumerate(self.functions[name]):
             if number:

@@ -33,6 +33,11 @@ _LOCAL: Final = frozenset({"local", "__local"})
 _SHARED: Final = _LOCAL | {"volatile"}
 #: Bytes of the arrays of one source.
 _PRIVATE: Final = 4096
+#: Bytes of all variables on a thread's stack: where work-items wait for each other, those of a
+#: whole group are there at once.
+_STACK: Final = 2 << 20
+#: The most work-items of a group where the plugin leaves that to the driver.
+_ITEMS: Final = 4096
 _HELPERS: Final = (
     "static inline ulong netcl_in(ulong i, ulong n) { return i < n ? i : 0; } "
     "static inline ulong netcl_at(ulong i, ulong n) "
@@ -45,9 +50,12 @@ _HELPERS: Final = (
 class _Reader(ExpressionReader):
     """One source of a kernel; `bounds`: with each index checked."""
 
-    def __init__(self, source: str, bounds: bool, settled: Collection[str] | None = None) -> None:
+    def __init__(
+        self, source: str, bounds: bool, items: int, settled: Collection[str] | None = None
+    ) -> None:
         super().__init__(source, bounds, settled)
         self.private = 0
+        self._items = items
         self._outside = 0  # blocks around the innermost `switch`
 
     # -- declarations ----------------------------------------------------------------------
@@ -104,9 +112,16 @@ class _Reader(ExpressionReader):
                 count = f"netcl_bytes_{each} / {BYTES.get(of.type)}"
                 self.say(f" const ulong netcl_count_{each} = {count};" if of.pointer else "")
             self.say(f" if (!({' && '.join(f'netcl_count_{x}' for x in pointers)})) return;")
+        self.used = 0
         ends = self.bounds and type_ != "void"  # else the value would be any, or two
         self.block(f"return ({type_})(0); " if ends else "")
         self.scopes.pop()
+        if self.bounds and self.used * (self._items if self.waits else 1) > _STACK:
+            at = f" for each of {self._items} work-items" if self.waits else ""
+            self.refuse(
+                f"variables of at most {_STACK} bytes{at}, those of called functions too", token
+            )
+        self.costs[name] = self.used
         self.functions[name] = tuple((x, of.type if of.pointer else "") for x, of in parameters)
 
     def parameters(self, kernel: bool) -> list[tuple[str, Name]]:
@@ -146,8 +161,10 @@ class _Reader(ExpressionReader):
                 if pointer:
                     self.refuse("no arrays of pointers")
                 sizes.append(self.size())
+            bytes_ = BYTES.get(type_, 8) * math.prod(sizes)
+            self.used += bytes_
             if self.bounds and sizes:
-                self.hold(BYTES.get(type_, 8) * math.prod(sizes))
+                self.hold(bytes_)
             self.scopes[-1][name] = Name(type_, pointer, tuple(map(str, sizes)), shared)
             self.writes.declare(name, type_, not (pointer or sizes or shared))
             if self.given("="):
@@ -304,12 +321,14 @@ class _Reader(ExpressionReader):
 
 
 @lru_cache(maxsize=1024)
-def screen_of(template: str, bounds: bool) -> Callable[[str], str]:
+def screen_of(template: str, bounds: bool, items: int = _ITEMS) -> Callable[[str], str]:
     """`screened` for the kernels of a template, the same object each time."""
-    return partial(screened, bounds=bounds, who=f"the kernel of data {template!r}")
+    return partial(screened, bounds=bounds, who=f"the kernel of data {template!r}", items=items)
 
 
-def screened(source: str, bounds: bool = False, who: str = "a kernel of data") -> str:
+def screened(
+    source: str, bounds: bool = False, who: str = "a kernel of data", items: int = _ITEMS
+) -> str:
     """The source of a kernel of data, if nothing in it leaves OpenCL C.
 
     With `bounds` indices of buffers and arrays are checked where they are used: what lies outside
@@ -320,11 +339,11 @@ def screened(source: str, bounds: bool = False, who: str = "a kernel of data") -
     Raises TemplateError NP320 with the line and the word of what is refused.
     """
     try:
-        reader = _Reader(source, bounds)
+        reader = _Reader(source, bounds, items)
         written = reader.run()
         settled = reader.writes.settled() if bounds else frozenset()
         if bounds and not all(is_clean(each, settled) for each in reader.indices):
-            written = _Reader(source, True, settled).run()
+            written = _Reader(source, True, items, settled).run()
         return written
     except RecursionError:
         error = Refused(0, "parentheses or blocks", "fewer in each other")
