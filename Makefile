@@ -18,6 +18,7 @@ SHARD ?= 1/1
 WORKERS ?= 2
 COUNT ?= 10000
 DEVICE ?= numpy
+LEVEL ?= run
 ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -25,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-fast nightly packages lint format bench docs site \
-        manifests op-table mutants fuzz sizes clean
+        market manifests op-table mutants fuzz sizes clean
 .DEFAULT_GOAL := help
 
 help:
@@ -38,6 +39,7 @@ help:
 	@echo "make format    let ruff format the code and repair what it can"
 	@echo "make docs      write what is generated, then check and run the documentation"
 	@echo "make site      build the site of the documentation in build/site (strict)"
+	@echo "make market    build every wheel, the record of its check (LEVEL=run) and a catalogue of them"
 	@echo "make manifests write every plugin's netcl_plugin.toml from what it registers (part of docs)"
 	@echo "make op-table  run every op's cases on every runtime here and write docs/ops.md (minutes)"
 	@echo "make mutants   break every op and the engine and write docs/mutants.md (12 minutes)"
@@ -120,6 +122,16 @@ site: build/site-tools
 	    NO_MKDOCS_2_WARNING=1 build/site-tools/bin/mkdocs build --quiet --config-file .ci/site/mkdocs.yml \
 	    && echo "look at it: $(PYTHON) -m http.server --directory build/site"; \
 	 else echo "make: mkdocs could not be installed; the site was not built"; fi
+
+# What a release is: the wheels, and beside them what was checked of each.
+market: $(STAMPS)/dev
+	rm -rf build/market
+	@mkdir -p build/market/records
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/market/wheels . $(addprefix ./,$(PLUGINS))
+	for wheel in build/market/wheels/netcl_[!c]*.whl; do \
+	    $(BIN)/netcl plugins check $$wheel --level $(LEVEL) --out build/market/records/$${wheel##*/}.json || exit 1; done
+	$(BIN)/netcl catalogue build --wheels build/market/wheels --records build/market/records \
+	    --other netcl-core --out build/market/site
 
 op-table: $(STAMPS)/reference
 	$(BIN)/python tests/support/op_table.py

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from distributions import install_plugin
 from netcl_market import file_digests
 from netcl_market.finding import Distribution, distributions
-from netcl_market.installed import Installed, by_name, core
+from netcl_market.installed import Installed, Places, by_name, core
 from netcl_market.lock import DevicePart, Lock, Pin
 from netcl_market.lock_verification import compare, digest_now, verify
 from netcl_market.scanning import Folder
@@ -245,3 +246,20 @@ def test_a_broken_memory_costs_its_speed_only(
     memory.write_text(damaged if content == "stamps" else content)
     read.clear()
     assert verify(path, plugins_of(site))[1] == [] and read
+
+
+def test_folders_may_be_nested_deeper_than_functions(site: Path, tmp_path: Path) -> None:
+    """A path of that length has to be made and removed step by step."""
+    top = os.open(tmp_path, os.O_RDONLY)
+    here = top
+    try:
+        for _ in range(1500):
+            os.mkdir("d", dir_fd=here)
+            above, here = here, os.open("d", os.O_RDONLY, dir_fd=here)
+            if above != top:
+                os.close(above)
+        os.close(os.open("file", os.O_CREAT, dir_fd=here))
+        (found,) = Places((("deep", str(tmp_path / "d")),), ()).all()
+        assert found[0] == "deep" + "/d" * 1499 + "/file"
+    finally:
+        subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)

@@ -17,6 +17,7 @@ from netcl_market import journal
 from netcl_market.file_memory import FileMemory
 from netcl_market.finding import Distribution, distributions
 from netcl_market.manifests import Manifest, locate, parse, table_in
+from netcl_plugin_kit.check.registration import too_old
 
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import PluginError
@@ -40,6 +41,11 @@ def test_manifest_and_registration_agree(folder: Path) -> None:
     there = {(row["kind"], row["name"]): row for row in manifests.registered(folder.name)}
     assert promised == there
     assert promised
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_a_manifest_says_the_hook_api_that_it_needs(folder: Path) -> None:
+    assert [str(each) for each in too_old(folder.name)] == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)

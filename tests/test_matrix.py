@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
 import tomllib
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 from environments import build, run
+from netcl_market.child_processes import BUBBLEWRAP, held
 from repacking import repack, with_requirements
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,6 +20,36 @@ PLUGIN = ROOT / "plugins" / "examples" / "netcl-plugin-swiglu"
 #: They bring the command that a cell runs.
 KIT = [ROOT / "plugins" / name for name in ("netcl-plugin-kit", "netcl-market")]
 pytestmark = pytest.mark.packaging
+#: A stranger's plugin: it fails with the names of what it could do.
+SPY = """
+import os, socket
+done = []
+for name, attempt in {{
+    "marker": lambda: open({marker!r}, "w"),
+    "itself": lambda: open(__file__, "a"),
+    "secret": lambda: os.environ["DEPLOY_TOKEN"],
+    "neighbours": lambda: os.listdir({folder!r} + "/cores"),
+    "another process": lambda: os.kill({process}, 0),
+    "network": lambda: socket.create_connection(("127.0.0.1", {port}), 5),
+}}.items():
+    try:
+        attempt()
+    except (OSError, KeyError):
+        continue
+    done += [name] * (name != "marker")  # where it could, that was memory of its own
+raise ImportError(f"{{open('/proc/1/comm').read().strip()}}: {{done}}")
+"""
+PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "netcl-plugin-spy"
+version = "1.0"
+dependencies = ["netcl-core"]
+[project.entry-points."netcl_core.plugins"]
+spy = "netcl_plugin_spy:plugin"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +102,25 @@ def test_a_small_matrix(shelves: Path) -> None:
     assert record["check"]["devices"][0]["id"] == "numpy"
     installed = {name for name in record["packages"] if name.startswith("netcl")}
     assert installed == {"netcl-core", PLUGIN.name, *(each.name for each in KIT)}
+
+
+@pytest.mark.skipif(held() != BUBBLEWRAP, reason="bubblewrap cannot be used here")
+def test_a_cell_is_shut_in(shelves: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its plugin sees is neither the user's folders nor secrets, processes or the network."""
+    monkeypatch.setenv("DEPLOY_TOKEN", "a secret")
+    package, marker = shelves / "spy" / "netcl_plugin_spy", shelves / "marker"
+    package.mkdir(parents=True)
+    (package.parent / "pyproject.toml").write_text(PROJECT)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        facts = {"marker": str(marker), "folder": str(shelves), "process": os.getpid()}
+        code = SPY.format(port=server.getsockname()[1], **facts)
+        (package / "__init__.py").write_text(code)
+        build(package.parent, shelves / "plugins", "wheel")
+        said = "run --cores cores --plugins plugins --records spied --find-links links --json"
+        command = [*said.split(), "--only", "spy", "--level", "static", "--runtime", "numpy"]
+        assert netcl(shelves, *command).returncode == 1
+    (path,) = (shelves / "spied").glob("*.json")
+    check = json.loads(path.read_text(encoding="utf-8"))["check"]
+    reasons = [outcome["reason"] for outcome in check["outcomes"]]
+    assert any("ImportError: bwrap: []" in reason for reason in reasons), reasons
+    assert check["held"] == BUBBLEWRAP and not marker.exists()

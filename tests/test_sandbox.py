@@ -44,6 +44,7 @@ ENDLESS = {
     "many places": "{{ '%(a)s' * 100000 % {'a': 'b' * 900000} }}",
     "searches": "{% set s = 'a' * 3900000 %}{% for _ in range(9000) %}{{ 'b' in s }}{% endfor %}",
     "counts": "{% set s = 'a' * 3900000 %}{% for _ in range(9000) %}{{ s.count('b') }}{% endfor %}",
+    "parts": "{% set s = 'a' * 3900000 %}{% for _ in range(90000) %}{{ s[1:][0] }}{% endfor %}",
     "replace": "{% set a = 'a' * 900000 %}{{ a|replace('a', a) }}",
     "join": "{{ range(90000)|join('a' * 90000) }}",
     "range": "{{ range(10 ** 9)|list }}",

@@ -177,9 +177,10 @@ class _Watched(NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802 - the same
-        """The same in brackets."""
+        """The same in brackets; a part of a text or a list is made, and costs by its size."""
         _refuse_private(getattr(node.arg, "value", None), node)
-        return self.generic_visit(node)
+        self.generic_visit(node)
+        return _filtered(node, _MEASURED) if isinstance(node.arg, nodes.Slice) else node
 
 
 def _refuse_private(name: Any, node: nodes.Node) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from distributions import install, install_plugin
@@ -186,3 +189,38 @@ def _(place: Place) -> Variables:
             {"netcl_core.primitives": {"t_op": "aa:s_op"}})  # fmt: skip
     (site / "usercustomize.py").write_text("raise SystemExit('started')")
     return {"PYTHONUSERBASE": str(base), "PYTHONNOUSERSITE": ""}
+
+
+# -- files that do not end, or are none ------------------------------------------------------
+
+
+def _puts(code: str, name: str, make: Callable[[Path], object]) -> None:
+    """Something that lies in a plugin's package."""
+    way(code, name)(lambda place: make(place.folder / "c_rich_package") and None)
+
+
+_puts("NP505", "a pipe beside a module", lambda at: os.mkfifo(at / "pipe.py"))
+_puts("NP505", "a device without an end", lambda at: (at / "zero.cl.j2").symlink_to("/dev/zero"))
+_puts("NP505", "a service's socket", lambda at: os.mknod(at / "s", stat.S_IFSOCK | 0o600))
+_puts("NP505", "a folder that holds itself", lambda at: (at / "again").symlink_to(at))
+_puts("NP505", "a link that leads nowhere", lambda at: (at / "gone.py").symlink_to("/nowhere/x"))
+_puts("NP505", "a link that leads to itself", lambda at: (at / "turn.py").symlink_to("turn.py"))
+_puts(
+    "NP505",
+    "a name in no alphabet",
+    lambda at: Path(os.fsdecode(b"%b/\xff.py" % bytes(at))).touch(),
+)
+_adds("NP505", "a library in front of a package's own module", "c_rich_package/__init__.abi3.so")
+_sets("", "another encoding", PYTHONUTF8="0", LC_ALL="C", PYTHONIOENCODING="ascii")
+
+
+@way("", "the same folder by another spelling")
+def _(place: Place) -> Variables:
+    return {"in_front": f"{place.folder}/../{place.folder.name}"}
+
+
+@way("NP505", "rows of RECORD for files of the system")
+def _(place: Place) -> None:
+    with (place.folder / INFO / "RECORD").open("a") as record:
+        record.write("/etc/passwd,,\n../../../../../../../etc/passwd,,\n")
+    place.edit(CODE_FILE, "factor = 7", "factor = 8")

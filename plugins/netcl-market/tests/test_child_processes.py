@@ -113,6 +113,27 @@ def test_limits_hold_without_bubblewrap(
 
 
 @shut_in
+def test_the_callers_folder_is_not_seen(tmp_path: Path) -> None:
+    """Though `python -m` has put it on the import path."""
+    (tmp_path / "secret").write_text("a secret")
+    (tmp_path / "own").mkdir()
+    code = (
+        "import os, sys, netcl_market.child_processes as c\n"
+        "words = [sys.executable, '-c', 'import os; print(os.listdir(%r))' % os.getcwd()]\n"
+        "own = os.path.abspath('own')\n"
+        "print(c.run(words, 60, cwd=own, writable=[own], stdout=-1, text=True).stdout)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{code}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "['own']\n\n", done
+
+
+@shut_in
 def test_packages_that_are_links_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And of what lies beside them nothing."""
     own, site, far = (tmp_path / name for name in ("own", "site", "far"))

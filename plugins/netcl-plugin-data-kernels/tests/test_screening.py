@@ -86,6 +86,15 @@ MORE = {
     "a carriage return": ("// \rint system(int);", ""),
     "a pragma of two lines": ("#pragma unroll \\\nint system(int);", ""),
     "an atomic type": ("", "atomic_int a;"),
+    "eight elements that look like ten": ("", "float t[010];"),
+    "what compilers call": ("void memset(float *d, int c, ulong n) { d[n] = c; }", ""),
+    "what mathematics calls": ("float sinf(float a) { return 5; }", ""),
+    "a kernel of such a name": (f"{KERNEL} void memcpy(__global char *d) {{ d[9] = 65; }}", ""),
+    "a first value that is skipped": ("", "switch (n) { int j = 3; case 4: x[j] = 1; }"),
+    "and in a loop": ("", "switch (n) for (int j = 3; j < 5; ++j) { case 4: x[j] = 1; break; }"),
+    "a loop without an end": ("", "while (1) x[0] += 1;"),
+    "one of another kind": ("", "do { x[0] += 1; } while (true);"),
+    "one without a condition": ("", "for (int k = 0; ; ++k) { x[k] = 1; }"),
     "many parentheses": ("", f"x[0] = {'(' * 9999}1{')' * 9999};"),
 }
 #: Ways out of a buffer that no check of an index would see.
@@ -104,6 +113,10 @@ OUTSIDE = {
     "another type in vstore": "vstore_half(1, 0, x);",
     "another type in an atomic": "uchar c[4]; atomic_inc(&c[0]);",
     "a large array": "float t[64 * 1024];",
+    "a fourth of three": "x[as_int4((int3)(1)).w] = 1;",
+    "a fourth of three in memory": "int t[4]; x[as_int4(vload3(0, t)).w + 9] = 1;",
+    "another half of three": "float3 v = (float3)(1); x[(int)v.hi.y] = 1;",
+    "every other of three": "int4 v = (int4)(1); x[v.xyz.odd.y] = 1;",
 }
 
 
@@ -132,9 +145,30 @@ def test_nothing_but_the_small_grammar_is_read(bounds: bool, above: str, body: s
 @pytest.mark.parametrize("body", OUTSIDE.values(), ids=OUTSIDE)
 def test_bounds_that_cannot_be_checked_are_refused(body: str) -> None:
     with pytest.raises(
-        TemplateError, match=r"NAME|array of half|element of|'0'|bytes|alignment|expected '.'"
+        TemplateError, match=r"NAME|three|array of half|element of|'0'|bytes|alignment|expected '.'"
     ):
         bounded(kernel(body, "void halved(__global half *y) {}"))
+
+
+#: More than a thread's stack holds: of a group that waits, all work-items have theirs at once.
+STACKS = {
+    "arrays of a group": ("", "float t[1000]; barrier(1); x[0] = t[1];"),
+    "numbers of a group": ("", "float16 " + ", ".join(f"v{i}" for i in range(9)) + "; barrier(1);"),
+    "functions that call each other": (
+        "void f0(int n) { float t[99]; t[n] = 1; } "
+        + "".join(f"void f{i}(int n) {{ {f'f{i - 1}(n); ' * 9} }} " for i in range(1, 6)),
+        "f5(1);",
+    ),
+}
+
+
+@pytest.mark.parametrize(("above", "body"), STACKS.values(), ids=STACKS)
+def test_a_stack_is_not_overrun(above: str, body: str) -> None:
+    source = f"{above} {KERNEL} void odd(__global float *x, ulong n) {{ {body} }}"
+    with pytest.raises(TemplateError, match="variables of at most 2097152 bytes"):
+        bounded(source)
+    if not above:
+        screen_of("odd/odd.cl.j2", True, 64)(source)
 
 
 FINE = """
@@ -183,20 +217,38 @@ MOVING = {
     "the value": "int j = 0; y[j] = (j = 2000);",
     "a pointer's value": "int j = 0; y[j] = (int)(100 * frexp(ldexp(1.0f, 100), &j));",
 }
+#: Indices whose value C leaves open: it could be one when it is compared, another when it is used.
+OPEN = {
+    "no first value": "int j; y[same(j) + 2000] = 7;",
+    "no first value of a vector": "int4 v; v.x = 1; y[same(v.w) + 2000] = 7;",
+    "no first value in an array": "int t[4]; y[same(t[2]) + 2000] = 7;",
+    "nothing returned": "y[none(3) + 2000] = 7;",
+    "no number": "y[whole(NAN) + 2000] = 7;",
+    "a large number": "int j = whole(1e30f); vstore4((int4)(7), j + 500, y);",
+    "a division by zero": "y[by(1, 0) + 2000] = 7; y[by(1, 0) % 7 + 2001] = 7;",
+    "one more, much later": "int j = 0; do { y[j] = 7; j = whole(NAN) + 2000; } while (j < 9);",
+    "a function's name, too": "y[same(whole(NAN)) + 2000] = 7; int whole = 0; y[whole] = 7;",
+}
 #: Indices that another work-item can change between two looks: each may be written once.
 RACING = {
     "a buffer": "y[at[0]] = 7;",
     "local memory": "__local int j; j = 0; y[j] = 7;",
     "volatile": "volatile int j = 0; y[j] = 7;",
 }
-MOVED = "int moved(__global int *at) { at[0] = 2000 - at[0]; return at[0]; }"
+MOVED = """
+int moved(__global int *at) { at[0] = 2000 - at[0]; return at[0]; }
+int same(int a) { return a; }
+int none(int a) { }
+int whole(float a) { return (int)a; }
+int by(int a, int b) { return a / b; }
+"""
 
 
 def moving(body: str) -> str:
     return f"{MOVED} {KERNEL} void odd(__global int *at, __global int *y) {{ {body} }}"
 
 
-@pytest.mark.parametrize("body", MOVING.values(), ids=MOVING)
+@pytest.mark.parametrize("body", (MOVING | OPEN).values(), ids=MOVING | OPEN)
 def test_what_is_checked_is_what_is_used(body: str) -> None:
     device = nc.default_device()
     if not device.has_kernels:
@@ -214,6 +266,12 @@ def test_what_is_checked_is_what_is_used(body: str) -> None:
 @pytest.mark.parametrize("body", RACING.values(), ids=RACING)
 def test_an_index_that_others_can_change_is_looked_at_once(body: str) -> None:
     assert "y[netcl_at(" in bounded(moving(body))
+
+
+def test_an_index_of_whole_numbers_costs_a_comparison() -> None:
+    """What no compiler can take for another number is not written to memory first."""
+    body = "int i = get_global_id(0), r = i / 4; for (int k = 0; k < r; k += 2) y[r * 4 + k] = 7;"
+    assert "y[r * 4 + k] = 7" in bounded(moving(body))
 
 
 @pytest.mark.parametrize("bounds", BOTH)

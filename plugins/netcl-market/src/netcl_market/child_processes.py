@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import netcl_core
 from netcl_core import config
 from netcl_market import confined
 
@@ -169,7 +170,7 @@ def _bubblewrap(cwd: Path, readable: Sequence[Any], writable: Sequence[Any]) -> 
     for folder in hidden:
         words += ["--size", str(_SCRATCH), "--tmpfs", folder]
     settings = config.settings_file(str(cwd))[0]
-    python = [sys.prefix, sys.base_prefix, *sys.path, *_linked(), config.templates(), settings]
+    python = [sys.prefix, sys.base_prefix, *_path(), *_linked(), config.templates(), settings]
     for place in (*_DRIVERS, *python, *readable):
         words += _bound("--ro-bind", place, hidden)
     for place in writable:
@@ -177,9 +178,21 @@ def _bubblewrap(cwd: Path, readable: Sequence[Any], writable: Sequence[Any]) -> 
     return [*words, "--dir", str(cwd), "--chdir", str(cwd), "--"]
 
 
+def _path() -> list[str]:
+    """The import path without the working directory, which `python -m` put there.
+
+    It stays if netcl itself lies there.
+    """
+    here, own = (
+        os.path.realpath(os.curdir),
+        [str(Path(each).parent) for each in netcl_core.__path__],
+    )
+    return [each for each in sys.path if os.path.realpath(each) != here or each in own]
+
+
 def _linked() -> Iterator[str]:
     """What the links in the folders of the import path lead to: some installers make such."""
-    for folder in sys.path:
+    for folder in _path():
         with contextlib.suppress(OSError), os.scandir(folder or os.curdir) as entries:
             yield from (os.path.realpath(each.path) for each in entries if each.is_symlink())
 

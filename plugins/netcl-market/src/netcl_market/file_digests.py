@@ -84,12 +84,14 @@ def digest(path: str) -> str:
 
     try:
         file = Path(path)
-        if not file.is_file() and not file.is_symlink():
-            return MISSING  # a FIFO would be read for ever
-        data = os.fsencode(file.readlink()) if file.is_dir() else file.read_bytes()
+        if file.is_dir() and file.is_symlink():
+            return hashlib.sha256(os.fsencode(file.readlink())).hexdigest()
+        if not file.is_file():
+            return MISSING  # a FIFO or a device would be read for ever
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError:
         return MISSING
-    return hashlib.sha256(data).hexdigest()
 
 
 _NO_STAMP: Final[_Stamp] = (-1, -1, -1, -1)

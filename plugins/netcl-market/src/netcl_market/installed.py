@@ -79,22 +79,33 @@ def _found(module: str) -> list[str]:
     return [*(path or ()), *([spec.origin] if spec.origin else ())]
 
 
-def _inside(name: str, folder: str, within: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+def _inside(top: str, start: str) -> Iterator[tuple[str, str]]:
     """The files of a folder and those below it, but for byte code; links are followed once."""
+    waiting: list[tuple[str, str, tuple[str, ...]]] = [(top, start, ())]
+    while waiting:  # folders may be nested deeper than functions can be
+        name, folder, within = waiting.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            own = f"{name}/{entry.name}"
+            if _is_folder(entry):
+                real = os.path.realpath(entry.path) if entry.is_symlink() else ""
+                here = f"{os.path.realpath(folder)}/" if real else ""
+                if real and (real in within or here.startswith(f"{real}/")):
+                    yield own, entry.path  # it leads to where it lies itself
+                else:
+                    waiting.append((own, entry.path, (*within, real) if real else within))
+            elif not (entry.name.endswith(".pyc") and name.endswith("/__pycache__")):
+                yield own, entry.path
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
-        if entry.is_dir():
-            real = os.path.realpath(entry.path) if entry.is_symlink() else ""
-            if real and (real in within or f"{os.path.realpath(folder)}/".startswith(f"{real}/")):
-                yield f"{name}/{entry.name}", entry.path  # it leads to where it lies itself
-            else:
-                links = (*within, real) if real else within
-                yield from _inside(f"{name}/{entry.name}", entry.path, links)
-        elif not (entry.name.endswith(".pyc") and name.endswith("/__pycache__")):
-            yield f"{name}/{entry.name}", entry.path
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
 
 
 @final

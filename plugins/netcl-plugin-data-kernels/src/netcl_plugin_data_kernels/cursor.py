@@ -92,7 +92,11 @@ class Cursor:
 
     def since(self, place: int) -> str:
         """The tokens from a place on, without spaces."""
-        return "".join([each.text for each in self._tokens[place : self._place]])
+        return "".join(self.texts(place))
+
+    def texts(self, place: int) -> list[str]:
+        """The tokens from a place on."""
+        return [each.text for each in self._tokens[place : self._place]]
 
     @property
     def place(self) -> int:

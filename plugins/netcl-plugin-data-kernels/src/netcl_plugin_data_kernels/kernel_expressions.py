@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
 from netcl_plugin_data_kernels.cursor import Cursor
+from netcl_plugin_data_kernels.settled import Writes, is_clean
 from netcl_plugin_data_kernels.vocabulary import (
     ATOMIC,
     ATTRIBUTES,
@@ -15,6 +16,8 @@ from netcl_plugin_data_kernels.vocabulary import (
     QUALIFIERS,
     STATEMENTS,
     SWIZZLE,
+    THREE,
+    THREE_PARTS,
     TYPES,
     VECTOR,
     is_function,
@@ -31,6 +34,8 @@ _BEFORE: Final = TYPES | QUALIFIERS | {"(", "&", "*"}
 _ATOMIC: Final = ("int", "uint", "long", "ulong", "float")
 #: Characters of indices that are written twice, once to compare them.
 _LONG: Final = 200
+#: How functions begin at which the work-items of a group wait for each other.
+WAITING: Final = ("barrier", "work_group_", "sub_group_")
 #: What a kernel on a CPU may do with pointers.
 CHECKED: Final = "buffers and arrays as NAME[index], vload or vstore at NAME + index"
 
@@ -54,15 +59,29 @@ class ExpressionReader(Cursor):
 
     Attributes:
         bounds: Whether indices are checked.
-        functions: The types of the parameters that are pointers, of each function of the source so
-            far; "" of others.
+        functions: The parameters of each function of the source so far: the name, and the type of
+            one that is a pointer, "" of others.
         scopes: What names stand for, in the blocks around.
+        used: Bytes of the variables of the function at hand, and of those that it calls; `costs`
+            has those of the functions so far.
+        waits: Whether work-items wait for each other.
+        writes: What the source writes so far.
+        indices: The indices so far, where it is not known yet what is settled.
+
+    Args:
+        settled: The variables of which an index may be made and be written twice; None: all.
     """
 
-    def __init__(self, source: str, bounds: bool) -> None:
+    def __init__(self, source: str, bounds: bool, settled: Collection[str] | None = None) -> None:
         super().__init__(source)
         self.bounds = bounds
-        self.functions: dict[str, tuple[str, ...]] = {}
+        self.writes = Writes()
+        self.indices: list[Sequence[str]] = []
+        self._settled = settled
+        self._threes = bounds and any(map(self.is_three, range(len(self._tokens))))
+        self.functions: dict[str, tuple[tuple[str, str], ...]] = {}
+        self.used, self.costs = 0, dict[str, int]()
+        self.waits = False
         self.scopes: list[dict[str, Name]] = [{}]
         self._changes = 0  # of variables
         self._looks = 0  # at memory, which may hold something else when it is looked at again
@@ -115,16 +134,24 @@ class ExpressionReader(Cursor):
         depth = 0
         while self.peek(depth) == "(":
             depth += 1
-        start, after = self.found(self.peek(depth)), depth + 1
+        name, after = self.peek(depth), depth + 1
+        start = self.found(name)
         while depth and self.peek(after) == ")":
             after += 1
         pointer = start is not None and start.pointer and self.peek(after) in _ASSIGNING
         self.ternary()
         if self.text in _ASSIGNING:
             self._changes += 1
-            if self.take() == "=" and pointer:
+            sign = self.take()
+            if sign == "=" and pointer:
                 self.pointing()
-            self.assignment()
+            self.written_to(name, self.assignment, sign.rstrip("="))
+
+    def written_to(self, name: str, read: Callable[[], None], sign: str = "") -> None:
+        """Read what a variable gets, and remember it."""
+        place = self.place
+        read()
+        self.writes.write(name, [sign] * bool(sign) + self.texts(place))
 
     def store(self) -> bool:
         """A statement `NAME[index] = value`, left out where it is outside; False: it is none."""
@@ -134,7 +161,7 @@ class ExpressionReader(Cursor):
         name, mark = self.text, self.mark()
         inside, element, _ = self.element((f"netcl_count_{name}",) if held.pointer else held.sizes)
         if self.text == ".":
-            element += self.take() + self.take()
+            element += self.take() + self.part()
         sign = self.text
         if not inside or sign not in _ASSIGNING:
             self.back(mark)
@@ -183,11 +210,24 @@ class ExpressionReader(Cursor):
         self.primary(changed)
         while self.text in (".", "[", "++", "--"):
             text = self.take()
-            if text == "." and not SWIZZLE.fullmatch(self.take()):
-                self.refuse("parts of a vector")
+            if text == ".":
+                self.part()
             if text == "[":
                 self.refuse("an index after the name of a buffer or an array")
             self._changes += text in ("++", "--")
+
+    def is_three(self, place: int) -> bool:
+        """Whether a token is of vectors of three numbers."""
+        text, before = self._tokens[place].text, self._tokens[place - 1].text
+        return bool(THREE.fullmatch(text)) or (before == "." and bool(THREE_PARTS.fullmatch(text)))
+
+    def part(self) -> str:
+        """The parts of a vector; one of three has no fourth, which could be any number."""
+        if not SWIZZLE.fullmatch(self.text):
+            self.refuse("parts of a vector")
+        if self._threes and self.text in ("hi", "odd"):
+            self.refuse("x, y, z or lo beside vectors of three numbers")
+        return self.take()
 
     def cast(self) -> None:
         self.want("(")
@@ -279,19 +319,29 @@ class ExpressionReader(Cursor):
         steady = self._changes, self._looks
         if self.text != "[":
             self.refuse(CHECKED, token)
-        indices = []
+        indices, clean = [], True
         for _ in sizes:
             self.want("[")
+            place = self.place
             indices.append(self.apart(self.expression))
+            clean = clean and self.is_clean(place)
             self.want("]")
         self.skip()
         pairs = [*zip(indices, sizes, strict=True)]
-        first = token.text + "".join(f"[netcl_at({each}, {size})]" for each, size in pairs)
+        at = "netcl_in" if clean else "netcl_at"
+        first = token.text + "".join(f"[{at}({each}, {size})]" for each, size in pairs)
         once = len(first) > _LONG or (self._changes, self._looks) != steady
-        if once:  # what is written twice may be another index when it is used
+        if once or not clean:  # what is written twice may be another index when it is used
             return "", first, first
         inside = " && ".join(f"(ulong)({each}) < {size}" for each, size in pairs)
         return inside, token.text + "".join(f"[{each}]" for each in indices), first
+
+    def is_clean(self, place: int) -> bool:
+        """Whether what was read from a place on is the same number wherever it stands."""
+        if self._settled is None:
+            self.indices.append(self.texts(place))
+            return True
+        return is_clean(self.texts(place), self._settled)
 
     # -- calls -----------------------------------------------------------------------------
 
@@ -307,6 +357,9 @@ class ExpressionReader(Cursor):
         elif (name in POINTING or ATOMIC.fullmatch(name)) and self.bounds:
             self.pointed(0 if ATOMIC.fullmatch(name) else -1)
         elif is_function(name):
+            self.waits |= name.startswith(WAITING)
+            if self._threes and name.startswith("as_") and name[-1].isdigit():
+                self.refuse("no change of width beside vectors of three numbers", token)
             self.arguments()
         else:
             self.refuse("a function of OpenCL C, or one with its body above", token)
@@ -319,12 +372,13 @@ class ExpressionReader(Cursor):
     def own_call(self, name: str) -> None:
         """A call of one of the source's functions: pointers bring the number of their elements."""
         counts = ""
-        self._looks += any(self.functions[name])
-        for number, pointer in enumerate(self.functions[name]):
+        self.used += self.costs[name]
+        self._looks += any(pointer for _, pointer in self.functions[name])
+        for number, (parameter, pointer) in enumerate(self.functions[name]):
             if number:
                 self.want(",")
             if not pointer:
-                self.assignment()
+                self.written_to(parameter, self.assignment)
             elif self.bounds:
                 counts += f", {self.bare({pointer})[1]}"
             else:
@@ -354,6 +408,7 @@ class ExpressionReader(Cursor):
                 self.take()
                 self._changes += 1
                 token = self.now
+                self.writes.hand_out(token.text)
                 held = self.found(token.text)
                 if held is None or (which == 0 and held.type not in _ATOMIC):
                     self.refuse(f"an element of {' or '.join(_ATOMIC)}")
@@ -379,14 +434,17 @@ class ExpressionReader(Cursor):
         if kind == "store":
             value = self.apart(self.assignment) + ", "
             self.want(",")
-        looks = self._looks
+        looks, place = self._looks, self.place
         offset = self.apart(self.assignment)
+        clean = self.is_clean(place)
         self.want(",")
         pointer = self.text
         held, count = self.bare({"half"} if half else ())
         rest = ""
         if self.given("+"):
+            place = self.place
             rest = f" + (ulong)({self.apart(lambda: self.joined(_ADDING))})"
+            clean = clean and self.is_clean(place)
         if self.text != ")" or (self._changes, self._looks) != (changes, looks):
             self.refuse("NAME, or NAME + index, of variables that nothing here changes")
         self.take()
@@ -394,6 +452,7 @@ class ExpressionReader(Cursor):
         at = f"(ulong)({offset}) * {width}{rest}"
         type_ = ("float" if half else held.type) + (wide or "")
         other = "(void)0" if value else f"({type_})(0)"
-        self.say(
-            f"(netcl_has({at}, {width}, {count}) ? {name}({value}0, {pointer} + ({at})) : {other})"
-        )
+        inside = f"netcl_has({at}, {width}, {count})"
+        if not clean:
+            inside, at = f"{width} <= {count}", f"netcl_at({at}, {count} - {width - 1})"
+        self.say(f"({inside} ? {name}({value}0, {pointer} + ({at})) : {other})")

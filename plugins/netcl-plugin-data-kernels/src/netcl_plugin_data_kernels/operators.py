@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, final
@@ -238,18 +239,21 @@ class _Launch:
             buffers = [each for each in args if each in room]
             args = [empty if room.get(each) == 0 else each for each in args]
             args += [("ulong", room[each] or _SPARE) for each in buffers]
+        group = tuple(each(names) for each in self.group)
+        whole = group and all(type(each) is int for each in group)  # else the launch is refused
+        items = {"items": math.prod(group)} if whole else {}
         return Kernel(
             template,
             self.entry,
             tuple(args),
             tuple(each(names) for each in self.items),
-            tuple(each(names) for each in self.group) or None,
+            group or None,
             {
                 "storage": names["storage"],
                 "acc": names["acc"],
                 **{name: each(names) for name, each in self.variables.items()},
             },
-            screen=screen_of(template, room is not None),
+            screen=screen_of(template, room is not None, **items),
         )
 
 

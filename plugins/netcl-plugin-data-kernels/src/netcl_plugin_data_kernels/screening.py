@@ -9,28 +9,39 @@ only if OpenCL C or the source defines it. What the grammar does not have is ref
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache, partial
 from typing import Final, final
 
 from netcl_core.errors import TemplateError, coded, message
 from netcl_plugin_data_kernels.kernel_expressions import CHECKED, ExpressionReader, Name
+from netcl_plugin_data_kernels.settled import is_clean
 from netcl_plugin_data_kernels.vocabulary import (
     BYTES,
     KERNEL,
+    LIBRARY,
     QUALIFIERS,
     STATEMENTS,
     TYPES,
     Refused,
+    Token,
     is_function,
 )
 
 #: How a value is declared that may change between two looks at it.
-_SHARED: Final = frozenset({"local", "__local", "volatile"})
+_LOCAL: Final = frozenset({"local", "__local"})
+_SHARED: Final = _LOCAL | {"volatile"}
 #: Bytes of the arrays of one source.
 _PRIVATE: Final = 4096
+#: Bytes of all variables on a thread's stack: where work-items wait for each other, those of a
+#: whole group are there at once.
+_STACK: Final = 2 << 20
+#: The most work-items of a group where the plugin leaves that to the driver.
+_ITEMS: Final = 4096
 _HELPERS: Final = (
-    "static inline ulong netcl_at(ulong i, ulong n) { return i < n ? i : 0; } "
+    "static inline ulong netcl_in(ulong i, ulong n) { return i < n ? i : 0; } "
+    "static inline ulong netcl_at(ulong i, ulong n) "
+    "{ volatile ulong settled = i; return netcl_in(settled, n); } "
     "static inline bool netcl_has(ulong i, ulong w, ulong n) { return w <= n && i <= n - w; } "
 )
 
@@ -39,9 +50,13 @@ _HELPERS: Final = (
 class _Reader(ExpressionReader):
     """One source of a kernel; `bounds`: with each index checked."""
 
-    def __init__(self, source: str, bounds: bool) -> None:
-        super().__init__(source, bounds)
+    def __init__(
+        self, source: str, bounds: bool, items: int, settled: Collection[str] | None = None
+    ) -> None:
+        super().__init__(source, bounds, settled)
         self.private = 0
+        self._items = items
+        self._outside = 0  # blocks around the innermost `switch`
 
     # -- declarations ----------------------------------------------------------------------
 
@@ -59,9 +74,9 @@ class _Reader(ExpressionReader):
         if self.text == "*":
             self.refuse("functions that return values, and constants")
         if self.peek() == "(":
-            self.function("kernel" in words or KERNEL in words)
+            self.function("kernel" in words or KERNEL in words, type_)
         elif "constant" in words or "__constant" in words:
-            self.declarators(type_)
+            self.declarators(words, type_)
             self.want(";")
         else:
             self.take()
@@ -75,11 +90,12 @@ class _Reader(ExpressionReader):
             self.refuse("a name of its own", token)
         return text
 
-    def function(self, kernel: bool) -> None:
+    def function(self, kernel: bool, type_: str) -> None:
         token = self.now
         name = self.name()
-        if is_function(name) or name in self.functions:
+        if is_function(name) or name in self.functions or LIBRARY.fullmatch(name):
             self.refuse("a name that no other function has", token)
+        self.writes.hand_out(name)
         self.want("(")
         self.scopes.append({})
         parameters = self.parameters(kernel)
@@ -96,9 +112,17 @@ class _Reader(ExpressionReader):
                 count = f"netcl_bytes_{each} / {BYTES.get(of.type)}"
                 self.say(f" const ulong netcl_count_{each} = {count};" if of.pointer else "")
             self.say(f" if (!({' && '.join(f'netcl_count_{x}' for x in pointers)})) return;")
-        self.block()
+        self.used = 0
+        ends = self.bounds and type_ != "void"  # else the value would be any, or two
+        self.block(f"return ({type_})(0); " if ends else "")
         self.scopes.pop()
-        self.functions[name] = tuple(of.type if of.pointer else "" for _, of in parameters)
+        if self.bounds and self.used * (self._items if self.waits else 1) > _STACK:
+            at = f" for each of {self._items} work-items" if self.waits else ""
+            self.refuse(
+                f"variables of at most {_STACK} bytes{at}, those of called functions too", token
+            )
+        self.costs[name] = self.used
+        self.functions[name] = tuple((x, of.type if of.pointer else "") for x, of in parameters)
 
     def parameters(self, kernel: bool) -> list[tuple[str, Name]]:
         found: list[tuple[str, Name]] = []
@@ -116,11 +140,13 @@ class _Reader(ExpressionReader):
             if pointer and self.bounds and kernel and {"local", "__local"} & words:
                 self.refuse("local memory that the kernel declares")
             found.append((self.name(), Name(type_, pointer)))
+            self.writes.declare(found[-1][0], type_, not pointer)
             self.scopes[-1][found[-1][0]] = found[-1][1]
         return found
 
-    def declarators(self, type_: str, shared: bool = False) -> None:
-        """Names with their sizes and first values."""
+    def declarators(self, words: set[str], type_: str) -> None:
+        """Names with their sizes and first values; with `bounds` each has one."""
+        shared = not _SHARED.isdisjoint(words)
         while True:
             pointer = self.text == "*"
             if pointer and self.bounds:
@@ -135,12 +161,17 @@ class _Reader(ExpressionReader):
                 if pointer:
                     self.refuse("no arrays of pointers")
                 sizes.append(self.size())
+            bytes_ = BYTES.get(type_, 8) * math.prod(sizes)
+            self.used += bytes_
             if self.bounds and sizes:
-                self.hold(BYTES.get(type_, 8) * math.prod(sizes))
+                self.hold(bytes_)
             self.scopes[-1][name] = Name(type_, pointer, tuple(map(str, sizes)), shared)
+            self.writes.declare(name, type_, not (pointer or sizes or shared))
             if self.given("="):
                 self.pointing() if pointer else None
-                self.initial()
+                self.written_to(name, self.initial)
+            elif self.bounds and _LOCAL.isdisjoint(words):
+                self.say(f" = {'{' * len(sizes)}({type_})(0){'}' * len(sizes)}")
             if not self.given(","):
                 return
 
@@ -148,7 +179,7 @@ class _Reader(ExpressionReader):
         """A number of elements: whole numbers, their products and sums."""
         total, product = 0, 1
         while True:
-            if not self.text.isdecimal() or self.text == "0":
+            if not self.text.isdecimal() or self.text[0] == "0":  # 010 are eight
                 self.refuse("a whole number of elements")
             product *= int(self.take())
             if not self.given("*"):
@@ -174,11 +205,13 @@ class _Reader(ExpressionReader):
 
     # -- statements ------------------------------------------------------------------------
 
-    def block(self) -> None:
-        """The statements up to the `}` of an open block."""
+    def block(self, end: str = "") -> None:
+        """The statements up to the `}` of an open block, where `end` is written."""
         self.scopes.append({})
-        while not self.given("}"):
+        while self.text != "}":
             self.statement()
+        self.say(end)
+        self.take()
         self.scopes.pop()
 
     def statement(self) -> None:
@@ -196,7 +229,7 @@ class _Reader(ExpressionReader):
             getattr(self, f"_{text}")()
         elif self.declares():
             words, type_ = self.specifiers()
-            self.declarators(type_, not _SHARED.isdisjoint(words))
+            self.declarators(words, type_)
             self.want(";")
         else:
             if not self.store():
@@ -215,38 +248,62 @@ class _Reader(ExpressionReader):
             self.statement()
 
     def _while(self) -> None:
+        token, place = self.now, self.place
         self.condition()
+        condition = self.texts(place)
         self.statement()
+        self.ends(token, condition, place)
+
+    def ends(self, token: Token, condition: Sequence[str], place: int) -> None:
+        """Refuse a loop that nothing can end; whether another one does, nobody can tell."""
+        parts = {*condition} - {"(", ")"}
+        constant = all(not each[0].isalpha() or each == "true" for each in parts)
+        if constant and parts != {"0"} and not {"break", "return"}.intersection(self.texts(place)):
+            self.refuse("a loop that ends: a condition with a variable, `break` or `return`", token)
 
     def _switch(self) -> None:
-        self._while()
+        outside, self._outside = self._outside, len(self.scopes)
+        self.condition()
+        self.statement()
+        self._outside = outside
 
     def _do(self) -> None:
+        token, start = self.now, self.place
         self.statement()
         self.want("while")
+        place = self.place
         self.condition()
+        self.ends(token, self.texts(place), start)
         self.want(";")
 
     def _for(self) -> None:
+        token = self.now
         self.want("(")
         self.scopes.append({})
         if self.declares():
-            self.declarators(self.specifiers()[1])
+            self.declarators(*self.specifiers())
         elif self.text != ";":
             self.expression()
         self.want(";")
-        for end in (";", ")"):
-            if self.text != end:
-                self.expression()
-            self.want(end)
+        place = self.place
+        if self.text != ";":
+            self.expression()
+        condition = self.texts(place)
+        self.want(";")
+        if self.text != ")":
+            self.expression()
+        self.want(")")
         self.statement()
+        self.ends(token, condition, place)
         self.scopes.pop()
 
     def _case(self) -> None:
         self.ternary()
-        self.want(":")
+        self._default()
 
     def _default(self) -> None:
+        if any(self.scopes[self._outside :]):
+            self.refuse("no variable before it in its block, whose first value it would skip")
         self.want(":")
 
     def _break(self) -> None:
@@ -264,12 +321,14 @@ class _Reader(ExpressionReader):
 
 
 @lru_cache(maxsize=1024)
-def screen_of(template: str, bounds: bool) -> Callable[[str], str]:
+def screen_of(template: str, bounds: bool, items: int = _ITEMS) -> Callable[[str], str]:
     """`screened` for the kernels of a template, the same object each time."""
-    return partial(screened, bounds=bounds, who=f"the kernel of data {template!r}")
+    return partial(screened, bounds=bounds, who=f"the kernel of data {template!r}", items=items)
 
 
-def screened(source: str, bounds: bool = False, who: str = "a kernel of data") -> str:
+def screened(
+    source: str, bounds: bool = False, who: str = "a kernel of data", items: int = _ITEMS
+) -> str:
     """The source of a kernel of data, if nothing in it leaves OpenCL C.
 
     With `bounds` indices of buffers and arrays are checked where they are used: what lies outside
@@ -280,7 +339,12 @@ def screened(source: str, bounds: bool = False, who: str = "a kernel of data") -
     Raises TemplateError NP320 with the line and the word of what is refused.
     """
     try:
-        return _Reader(source, bounds).run()
+        reader = _Reader(source, bounds, items)
+        written = reader.run()
+        settled = reader.writes.settled() if bounds else frozenset()
+        if bounds and not all(is_clean(each, settled) for each in reader.indices):
+            written = _Reader(source, True, items, settled).run()
+        return written
     except RecursionError:
         error = Refused(0, "parentheses or blocks", "fewer in each other")
     except Refused as refused:

@@ -46,6 +46,11 @@ CONSTANT: Final = re.compile(
     r"|(FLT|DBL|HALF)_(DIG|MANT_DIG|MAX|MIN|EPSILON|RADIX|(MAX|MIN)(_10)?_EXP)"
 )
 SWIZZLE: Final = re.compile(r"[xyzw]{1,4}|[rgba]{1,4}|s[0-9a-fA-F]{1,16}|lo|hi|even|odd")
+#: What is of vectors of three numbers, and which parts of a vector are three.
+THREE: Final = re.compile(
+    rf"((as|convert)_)?({'|'.join(_SIZES)})3(_\w+)?|v(load|store)(a?_half)?3(_\w+)?"
+)
+THREE_PARTS: Final = re.compile(r"[xyzw]{3}|[rgba]{3}|s[0-9a-fA-F]{3}")
 #: Functions of OpenCL C whose last argument is where a second result goes.
 POINTING: Final = words("fract frexp lgamma_r modf remquo sincos")
 _MATH: Final = (
@@ -73,6 +78,14 @@ _FAMILIES: Final = (
     r"(sub|work)_group_((reduce|scan_inclusive|scan_exclusive)_(add|min|max)|broadcast|all|any)",
 )
 _FUNCTION: Final = re.compile("|".join([*f"{_MATH} {_OTHERS}".split(), *_FAMILIES]))
+#: What a work-item may ask of itself and its group.
+ASKING: Final = re.compile(_FAMILIES[4])
+#: What compilers and runtimes call by themselves; a kernel of this name would be called instead.
+LIBRARY: Final = re.compile(
+    rf"({_FUNCTION.pattern}|{'|'.join(POINTING)}|nearbyint|roundeven|l?l(round|rint)|sincos)[fl]?"
+    r"|f(minimum|maximum)(_num)?[fl]?|w?mem(cpy|move|set|cmp|chr|pcpy|ccpy)|(str|wcs)n?len"
+    r"|b(cmp|zero|copy)|abort|main|puts|putchar|(m|c|re)alloc|free|(p?ocl|llvm|sleef|svml)_\w*"
+)
 #: Functions that read or write where a pointer says.
 ATOMIC: Final = re.compile(r"atom(ic)?_(add|sub|xchg|inc|dec|cmpxchg|min|max|and|or|xor)")
 VECTOR: Final = re.compile(r"v(load|store)(a?_half)?(2|3|4|8|16)?(_rt[ezpn])?")

@@ -31,6 +31,8 @@ HOSTILE = (
     "a//up.py",
     "netcl_plugin_odd-1.0.data/purelib/../../../up.py",
     "netcl_plugin_odd-1.0.data/purelib//etc/up.py",
+    "netcl_plugin_odd/x.py.",
+    "netcl_plugin_odd/x.py ",
 )
 
 
@@ -99,6 +101,40 @@ def test_a_file_that_is_there_twice(tmp_path: Path) -> None:
     wrong = "its RECORD differs from what it holds: netcl_plugin_odd/__init__.py (there twice)"
     assert result.exit_code == 1 and f"NC102: {wrong}" in result.stdout
     with pytest.raises(PluginError, match="twice; expected each file once"):
+        read_wheel(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("netcl_plugin_odd/__INIT__.py", "names that differ"),
+        (f"{INFO}/direct_url.json", "installers write that"),
+        (f"{INFO}/INSTALLER", "installers write that"),
+    ],
+)
+def test_a_file_that_is_another_somewhere(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(PluginError, match=said):
+        read_wheel(wheel(tmp_path, {name: ""}))
+
+
+@pytest.mark.parametrize("what", ["before", "between", "behind", "link"])
+def test_what_readers_of_zip_files_take_for_other_files(tmp_path: Path, what: str) -> None:
+    """Some read from the start, and would install what no check has seen."""
+    path = wheel(tmp_path)
+    assert read_wheel(path).name == "netcl-plugin-odd"
+    data = path.read_bytes()
+    if what == "before":
+        path.write_bytes(wheel(tmp_path).read_bytes() + data)
+    elif what == "behind":
+        path.write_bytes(data + b"PK")
+    else:
+        with zipfile.ZipFile(path, "a") as archive:
+            info = zipfile.ZipInfo("netcl_plugin_odd/other.py")
+            info.external_attr = 0o120777 << 16
+            archive.writestr(info, "x = 1")
+            if what == "between":  # it is there, and the directory does not name it
+                archive.filelist.remove(info)
+    with pytest.raises(PluginError, match=r"of no file|is a link"):
         read_wheel(path)
 
 

@@ -164,6 +164,8 @@ def bad_wheels(folder: Path) -> dict[str, str]:
         reasons[path.name] = reason
 
     add(wheel(folder, "bad-without-manifest", plugin="bad"), "has no manifest")
+    address = ["Requires-Dist: helper @ https://example.org/helper.whl"]
+    add(wheel(folder, "bad-address", headers=address, text=text, plugin="bad"), "by the address")
     add(wheel(folder, "bad-toml", text="schema = ", plugin="bad"), "its manifest bad_toml/")
     add(wheel(folder, "bad-future", text="schema = 9", plugin="bad"), "has schema 9")
     add(wheel(folder, "bad-type", text="schema = 1\nplugin = 3", plugin="bad"), "plugin = 3")

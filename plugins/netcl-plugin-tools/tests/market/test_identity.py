@@ -287,6 +287,7 @@ CODE = {
     "a script": "netcl_plugin_gate-1.0.data/scripts/netcl",
     "a script of a shell": "netcl_plugin_gate/run.sh",
     "another's package": "numpy/plugin.toml",
+    "a module among its metadata": f"{INFO}/x.py",
     "the same in capitals": "netcl_plugin_gate/x.PY",
     "entry points of a command": f"{INFO}/entry_points.txt",
 }

@@ -26,12 +26,15 @@ if tuple(int(part) for part in torch.__version__.split(".")[:2]) < _NEEDED:
 from netcl_plugin_torch import registration  # noqa: E402 - only where PyTorch has what it needs
 
 if TYPE_CHECKING:
+    from netcl_plugin_torch.compiling import netcl
     from netcl_plugin_torch.ops import op, ops
 
 registration.register()
 
 
 def __getattr__(name: str) -> Any:
+    if name == "netcl":  # what `torch.compile(model, backend="netcl")` calls
+        return importlib.import_module("netcl_plugin_torch.compiling").netcl
     if name not in ("op", "ops"):
         raise AttributeError(f"module 'netcl_torch' has no attribute {name!r}")
     registration.load()
@@ -42,4 +45,4 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-__all__ = ["op", "ops"]
+__all__ = ["netcl", "op", "ops"]

@@ -34,7 +34,9 @@ from netcl_plugin_kit.packages.wheel_archive import (
     refusal,
 )
 
-#: The files that a distribution of data may hold besides its metadata: nothing that Python runs.
+#: Signatures of a RECORD.
+_SIGNED: Final = frozenset({".jws", ".p7s"})
+#: The files that a distribution of data may hold: nothing that Python runs.
 _DATA: Final = frozenset({".toml", ".j2", ".cl", ".json", ".md", ".rst", ".txt", ".typed", ""})
 _NAMED: Final = "a name like netcl_plugin_x-1.0-py3-none-any.whl"
 
@@ -139,7 +141,13 @@ def read_wheel(path: Path) -> Wheel:
 
 
 def insist_on_manifests(wheel: Wheel) -> None:
-    """Raise PluginError for a plugin without a manifest, where what it brings has to be known."""
+    """Raise PluginError for a plugin without a manifest, where what it brings has to be known.
+
+    Also for one that requires something by its address, which is in no index.
+    """
+    for each in wheel.requires:
+        if each.url:
+            raise refusal(f"it requires {each.name} by the address {each.url}", "a name")
     known = {each.name for each in wheel.manifests}
     for plugin in wheel.plugins:
         if plugin not in known:
@@ -222,9 +230,9 @@ class _Contents:
         tops = {value.partition(":")[0].partition(".")[0] for value in points[MANIFEST].values()}
         for name in self.archive.files:
             path = PurePosixPath(name)
-            if path.parts[0] == self.info:
+            if path.parts[0] == self.info and path.suffix in _SIGNED:
                 continue
-            if path.parts[0] not in tops or len(path.parts) == 1:
+            if path.parts[0] not in {*tops, self.info} or len(path.parts) == 1:
                 where = f"files in {', '.join(sorted(tops))}"
                 raise refusal(f"it is data, and holds {name}", where)
             if path.suffix.lower() not in _DATA:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import lzma
+import os
 import re
 import shutil
+import stat
+import struct
 import zipfile
 import zlib
 from collections import Counter
@@ -13,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, final
+from unicodedata import normalize
 
 from netcl_core.errors import PluginError, message
 from netcl_plugin_kit.packages.record import record_digest
@@ -23,6 +27,12 @@ TOTAL_LIMIT: Final = 1 << 30
 BUILD: Final = "Build it again"
 _CHUNK: Final = 1 << 20
 _INFO: Final = ".dist-info"
+#: What installers write about themselves.
+_OF_INSTALLERS: Final = re.compile(r"[^/]+\.dist-info/(direct_url\.json|INSTALLER|REQUESTED)")
+#: The head of a file up to its name; what may follow its data; the end of the whole.
+_LENGTHS: Final = "<26xHH"
+_DESCRIPTOR: Final = 24
+_LAST, _SIGNATURE = 22, b"PK\5\6"
 #: What pip moves from `<name>.data/` to the top level.
 _LIBRARY: Final = re.compile(r"^[^/]+\.data/(?:purelib|platlib)/(.+)$")
 _BROKEN_ZIP: Final = (
@@ -34,6 +44,7 @@ _BROKEN_ZIP: Final = (
     RuntimeError,  # an encrypted file
     UnicodeDecodeError,  # of a name
     OSError,
+    struct.error,
 )
 
 
@@ -47,7 +58,8 @@ def refusal(
 def is_safe(name: str) -> bool:
     """Whether a file's name in a wheel is a plain path below the wheel's own folder."""
     parts = name.rstrip("/").split("/")
-    return not ("\\" in name or ":" in parts[0] or {"", ".", ".."} & set(parts))
+    cut = any(part[-1:] in (".", " ") for part in parts)  # Windows leaves these ends out
+    return not ("\\" in name or ":" in parts[0] or "" in parts or cut)
 
 
 @contextmanager
@@ -79,12 +91,39 @@ class WheelArchive:
         return tuple(name for name in self.names if not name.endswith("/"))
 
     def insist_on_names(self) -> None:
-        """Raise PluginError for a name that leaves the wheel's folder, or is there twice."""
+        """Raise PluginError for a name that leaves the wheel's folder, or is there twice.
+
+        Also for what not every reader of zip files would take for the same files.
+        """
+        self._insist_on_one_reading()
         for name, count in Counter(self.names).items():
             if not is_safe(name):
                 raise refusal(f"it holds a file named {name!r}", "paths below its own folder")
             if count > 1:
                 raise refusal(f"it holds {name!r} twice", "each file once", BUILD)
+            if _OF_INSTALLERS.fullmatch(name):
+                raise refusal(f"it holds {name}", "none: installers write that", BUILD)
+        folded: dict[str, str] = {}
+        for name in self.names:
+            other = folded.setdefault(normalize("NFC", name).casefold(), name)
+            if other != name:
+                raise refusal(f"it holds {other!r} and {name!r}", "names that differ", BUILD)
+
+    def _insist_on_one_reading(self) -> None:
+        """Some read the files of a zip file from its start, others by the directory at its end."""
+        file, end = self._archive.fp, 0
+        assert file is not None  # it is open
+        for info in sorted(self._archive.infolist(), key=lambda each: each.header_offset):
+            if stat.S_ISLNK(info.external_attr >> 16):
+                raise refusal(f"its {info.filename!r} is a link", "files", BUILD)
+            if not 0 <= info.header_offset - end <= (_DESCRIPTOR if end else 0):
+                raise refusal("it has bytes that are of no file", "one file after the other", BUILD)
+            file.seek(info.header_offset)
+            lengths = struct.unpack(_LENGTHS, file.read(struct.calcsize(_LENGTHS)))
+            end = file.tell() + sum(lengths) + info.compress_size
+        file.seek(-_LAST, os.SEEK_END)
+        if not 0 <= self._archive.start_dir - end <= _DESCRIPTOR or file.read(4) != _SIGNATURE:
+            raise refusal("it has bytes that are of no file", "a directory at its end", BUILD)
 
     def info(self) -> str:
         """The folder of its metadata; raises PluginError unless there is one, with METADATA."""
