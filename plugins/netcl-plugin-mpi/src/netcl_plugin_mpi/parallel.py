@@ -141,9 +141,9 @@ class _Bucket:
         for p, part, n in self.places():
             own, before = gradients.pop(id(p), None), p.grad
             self.flat[n] = own is not None or before is not None
-            part[:] = 0 if own is None else _seen(own).reshape(-1)
+            part[:] = 0 if own is None else host_view(own).reshape(-1)
             if before is not None:
-                part += _seen(before).reshape(-1)
+                part += host_view(before).reshape(-1)
 
     def spread(self) -> None:
         """Leave the means in `grad`."""
@@ -157,8 +157,8 @@ def _bytes_of(p: Tensor) -> int:
     return p.size * DTYPES[p.dtype].itemsize
 
 
-def _seen(x: Any) -> Any:
-    """The elements of a gradient: on a device that is the host its memory, without a copy."""
+def host_view(x: Any) -> Any:
+    """The elements of a tensor: on a device that is the host its memory, without a copy."""
     x = x.detach().value
     try:
         return np.from_dlpack(x)
