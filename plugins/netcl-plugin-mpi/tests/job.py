@@ -90,6 +90,55 @@ def resumed(folder: Path) -> None:
     np.testing.assert_allclose(numbers(model), np.load(folder / "end.npy"), rtol=0, atol=1e-6)
 
 
+def train_by(model: Any, optimizer: Any, scheduler: Any, steps: range) -> None:
+    """Steps on this process' rows, each with a step of the schedule."""
+    for step in steps:
+        train(model, optimizer, range(step, step + 1), distributed.size(), distributed.rank())
+        scheduler.step()
+
+
+def kept(path: Path, state: Any) -> Any:
+    """What rank 0 writes, read by all."""
+    if distributed.rank() == 0:
+        nc.save(state, path)
+    distributed.barrier()
+    return nc.load(path)
+
+
+def sharded(folder: Path) -> None:
+    """States shared out over the processes lead where one optimizer does, also by a checkpoint."""
+    size, rank = distributed.size(), distributed.rank()
+    model, other = (distributed.DistributedDataParallel(network(norm=False)) for _ in range(2))
+    other.load_state_dict(model.state_dict())
+
+    def shares() -> tuple[Any, Any]:
+        weights, biases = ([p for p in model.parameters() if (p.ndim > 1) == k] for k in (1, 0))
+        optimizer = distributed.ZeroRedundancyOptimizer(weights, optim.AdamW, lr=0.01)
+        optimizer.add_param_group({"params": biases, "lr": 0.02})
+        return optimizer, optim.lr_scheduler.StepLR(optimizer, 10)
+
+    optimizer, _ = parts = shares()
+    assert "Call consolidate_state_dict" in raised(optimizer.state_dict)
+    train_by(model, *parts, range(STEPS // 2))
+    held = sum(np.size(e["exp_avg"]) for e in optimizer._own.state_dict()["state"].values())
+    assert held == optimizer._loads[rank] < sum(p.size for p in model.parameters()) or size == 1
+    optimizer.consolidate_state_dict()
+    known = kept(folder / "z", optimizer.state_dict() if rank == 0 else None)
+    optimizer, scheduler = shares()
+    optimizer.load_state_dict(known)
+    scheduler.last_epoch = STEPS // 2
+    train_by(model, optimizer, scheduler, range(STEPS // 2, STEPS))
+
+    groups = [[p for p in other.parameters() if (p.ndim > 1) == k] for k in (1, 0)]
+    alone = optim.AdamW([{"params": groups[0]}, {"params": groups[1], "lr": 0.02}], lr=0.01)
+    train_by(other, alone, optim.lr_scheduler.StepLR(alone, 10), range(STEPS))
+    np.testing.assert_allclose(numbers(model), numbers(other), rtol=0, atol=1e-6)
+    alone.load_state_dict(known)
+    assert "LBFGS" in raised(
+        lambda: distributed.ZeroRedundancyOptimizer(model.parameters(), optim.LBFGS)
+    )
+
+
 def normed(folder: Path) -> None:
     """A batch norm by each process' rows: as one process that averages the parts' gradients."""
     size, rank = distributed.size(), distributed.rank()

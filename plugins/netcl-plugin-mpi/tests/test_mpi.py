@@ -15,7 +15,7 @@ import pytest
 JOB = Path(__file__).with_name("job.py")
 PLACES = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 MPIEXEC = shutil.which("mpiexec", path=PLACES)
-COMPUTING = ("equal", "normed", "collectives", "gradients")
+COMPUTING = ("equal", "normed", "collectives", "gradients", "sharded")
 
 needs_mpi = pytest.mark.skipif(MPIEXEC is None, reason="no mpiexec: pip install mpich")
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+import runpy
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -280,3 +284,12 @@ def test_fused_optimizers_are_one_kernel_for_each_parameter() -> None:
                 optimizer.step()
         torch.testing.assert_close(there.weight.cpu(), here.weight, rtol=1e-5, atol=1e-6)
         assert torch.netcl.fallbacks() == {}
+
+
+def test_two_processes_train_by_gloo(tmp_path: Path) -> None:
+    program = Path(__file__).with_name("two_ranks.py")
+    other = [sys.executable, str(program), "1", str(tmp_path)]
+    with subprocess.Popen(other, stderr=subprocess.PIPE, text=True) as process:
+        runpy.run_path(str(program))["main"](0, tmp_path)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said

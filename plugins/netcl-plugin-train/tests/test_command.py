@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from netcl_plugin_train import report
@@ -14,6 +17,7 @@ from netcl_plugin_train.files import running_mean
 from netcl_plugin_train.loop import History
 from rich.console import Console
 
+import netcl_core as nc
 from netcl_core.cli.main import netcl
 
 
@@ -73,6 +77,53 @@ def test_the_environment(tmp_path: Path) -> None:
 def test_a_run_that_diverges(tmp_path: Path) -> None:
     result = call("digits", "--device", "numpy", "--lr", "1e38", "--out", str(tmp_path))
     assert result.exit_code == 1 and "Lower the learning rate" in result.output
+
+
+#: The command, killed before it writes its second checkpoint.
+KILLED = """
+import os, signal
+from netcl_core.cli.main import netcl
+from netcl_plugin_train import checkpoints
+write = checkpoints.save
+def save(state, path):
+    if len(state["history"]["seconds"]) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(state, path)
+checkpoints.save = save
+netcl()
+"""
+
+
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    """And in two processes to the same model."""
+    run = ["digits", "--device", "numpy", "--epochs", "3", "--batch-size", "96", "--out"]
+    whole, there, two = (str(tmp_path / name) for name in ("whole", "there", "two"))
+    assert call(*run, whole, "--resume").exit_code == 0  # without a checkpoint it begins
+    done = subprocess.run([sys.executable, "-c", KILLED, "train", *run, there], check=False)
+    assert done.returncode == -9
+    shutil.copytree(there, two)
+    result = call(*run, there, "--resume", "--seed", "1")
+    assert result.exit_code == 1 and "Give --seed 0" in result.output
+    result = call(*run, there, "--resume")
+    assert result.exit_code == 0 and "epoch 2/3" in result.output
+    assert "epoch 1/3" not in result.output
+    ends = [nc.load(Path(each, "checkpoint.safetensors")) for each in (whole, there)]
+    assert ends[0]["history"]["losses"] == ends[1]["history"]["losses"]
+    models = [Path(each, "model.safetensors") for each in (whole, there, two)]
+    assert models[0].read_bytes() == models[1].read_bytes()
+
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    mpiexec, netcl = (shutil.which(name, path=places) for name in ("mpiexec", "netcl"))
+    if mpiexec is None:
+        pytest.skip("no mpiexec: pip install mpich")
+    command = [mpiexec, "-n", "2", str(netcl), "train", *run, two, "--resume", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["processes"] == 2
+    losses = nc.load(Path(two, "checkpoint.safetensors"))["history"]["losses"]
+    expected = ends[0]["history"]["losses"]
+    assert len(losses) == len(expected) == 42  # rounding grows with the steps
+    np.testing.assert_allclose(losses[14:28], expected[14:28], rtol=0, atol=1e-5)
 
 
 def test_help_needs_no_training_libraries() -> None:

@@ -25,10 +25,12 @@ from netcl_plugin_mpi.processes import (
     rank,
     size,
 )
+from netcl_plugin_mpi.sharded import ZeroRedundancyOptimizer
 
 __all__ = [
     "DistributedDataParallel",
     "DistributedError",
+    "ZeroRedundancyOptimizer",
     "all_gather",
     "all_reduce",
     "barrier",

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from threading import Event
 from typing import Any, Final, final
 
 import numpy as np
@@ -141,9 +142,9 @@ class _Bucket:
         for p, part, n in self.places():
             own, before = gradients.pop(id(p), None), p.grad
             self.flat[n] = own is not None or before is not None
-            part[:] = 0 if own is None else _seen(own).reshape(-1)
+            part[:] = 0 if own is None else host_view(own).reshape(-1)
             if before is not None:
-                part += _seen(before).reshape(-1)
+                part += host_view(before).reshape(-1)
 
     def spread(self) -> None:
         """Leave the means in `grad`."""
@@ -157,8 +158,8 @@ def _bytes_of(p: Tensor) -> int:
     return p.size * DTYPES[p.dtype].itemsize
 
 
-def _seen(x: Any) -> Any:
-    """The elements of a gradient: on a device that is the host its memory, without a copy."""
+def host_view(x: Any) -> Any:
+    """The elements of a tensor: on a device that is the host its memory, without a copy."""
     x = x.detach().value
     try:
         return np.from_dlpack(x)
@@ -217,6 +218,7 @@ class _Reducer:
     def _forget(self) -> None:
         """Begin anew."""
         self._running = False
+        self._awaited = Event()  # of this pass: the program does nothing but wait
         self._gradients: dict[int, Tensor] = {}
         self._sent: list[Future[Any]] = []
         self._missing = [len(bucket.params) for bucket in self._buckets]
@@ -250,11 +252,11 @@ class _Reducer:
     def _send(self) -> None:
         """Send the next bucket on its way."""
         number = len(self._sent)
-        bucket, job = self._buckets[number], self.job
+        bucket, job, awaited = self._buckets[number], self.job, self._awaited
         bucket.fill(self._gradients)
 
         def transfer(world: Any) -> Any:
-            return reduced(job, world, bucket.flat, "MEAN")
+            return reduced(job, world, bucket.flat, "MEAN", awaited)
 
         name = f"the transfer of gradients {number + 1} of {len(self._buckets)}"
         self._sent.append(job.begin(name, transfer))
@@ -264,6 +266,7 @@ class _Reducer:
         self._gradients = {}  # they have been added to `grad`
         while len(self._sent) < len(self._buckets):
             self._send()
+        self._awaited.set()
         for future, bucket in zip(self._sent, self._buckets, strict=True):
             future.result()
             bucket.spread()

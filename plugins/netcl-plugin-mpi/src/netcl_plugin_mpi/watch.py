@@ -25,6 +25,8 @@ from typing import Any, Final, final
 _EVERY: Final = 0.5
 #: Frames of these packages are not where a program stands.
 _OURS: Final = ("netcl_core", "netcl_plugin_", "concurrent.", "threading", "numpy")
+#: But this is a program, that of `netcl train`.
+_PROGRAM: Final = "netcl_plugin_train"
 
 
 @final
@@ -233,7 +235,10 @@ def _received(link: socket.socket) -> bytes:
 def _place(frame: FrameType | None) -> str:
     """Where the program stands: the innermost frame that is none of ours."""
     here = frame
-    while here is not None and here.f_globals.get("__name__", "").startswith(_OURS):
+    while here is not None:
+        name = here.f_globals.get("__name__", "")
+        if name.startswith(_PROGRAM) or not name.startswith(_OURS):
+            break
         here = here.f_back
     here = here or frame
     if here is None:

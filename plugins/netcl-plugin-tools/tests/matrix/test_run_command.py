@@ -71,6 +71,26 @@ def test_json_and_nothing_else_on_stdout(call: Callable[..., Result]) -> None:
     assert data["cells"][1]["runtime"]["name"] == "numpy"
 
 
+def test_parts_are_the_whole_and_one_report(call: Callable[..., Result], tmp_path: Path) -> None:
+    folders = [tmp_path / f"part {number}" for number in (1, 2, 3, 4)]
+    cells: list[Any] = []
+    for number, folder in enumerate(folders, 1):
+        result = call("--shard", f"{number}/4", "--records", str(folder), "--json")
+        assert result.exit_code in ((0, 3) if number < 4 else (0,))
+        cells.append(json.loads(result.stdout)["cells"])
+        folder.mkdir(exist_ok=True)
+    assert list(map(len, cells)) == [1, 1, 1, 0]
+    names = {(each["core"], each["core_build"]) for part in cells for each in part}
+    assert len(names) == 3
+    given = [word for folder in (*folders, folders[0]) for word in ("--records", str(folder))]
+    out = ["--out", str(tmp_path / "board"), "--json"]
+    report = CliRunner().invoke(netcl, ["matrix", "report", *given, *out], catch_exceptions=False)
+    assert report.exit_code == 0 and json.loads(report.stdout)["counts"]["pass"] == 2
+    for wrong in ("0/2", "3/2", "2", "a/b"):
+        result = call("--shard", wrong)
+        assert result.exit_code == 2 and "the second of four" in result.output
+
+
 def test_a_failed_cell_is_exit_code_1(
     call: Callable[..., Result], fake: Any, check: Any, outcome: Any
 ) -> None:

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_map
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import DeviceError, NetclError
+from netcl_plugin_torch.collectives import through_host
 from netcl_plugin_torch.device import FALLBACKS
 from netcl_plugin_torch.tensor import (
     DEVICE,
@@ -191,6 +192,8 @@ def _result_dtypes(func: Any, args: Any, kwargs: Any) -> Any:
 
 def resolve(func: Any) -> Callable[..., Any]:
     """What computes an op."""
+    if func.namespace == "c10d":
+        return through_host(func)
     name = name_of_op(func)
     if name in ROWS:
         return _by_row(func, ROWS[name])

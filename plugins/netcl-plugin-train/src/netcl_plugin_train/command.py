@@ -27,6 +27,7 @@ _DATASETS = ("digits",)
     type=click.Path(file_okay=False, path_type=Path),
     help="Where model and curves go.  [default: runs/<dataset>]",
 )
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out, if there is one.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON; progress goes to stderr.")
 @click.pass_context
 def train(ctx: click.Context, /, dataset: str, out: Path | None, **options: Any) -> None:
@@ -34,6 +35,8 @@ def train(ctx: click.Context, /, dataset: str, out: Path | None, **options: Any)
 
     DATASET is 'digits': a perceptron 64-128-64-10 on scikit-learn's 8 x 8 digits, with
     Adam and cross entropy; the learning rate falls to 0 over the run.
+
+    `mpiexec -n 4 netcl train digits` trains it in 4 processes, each on its part of every batch.
     """
     run = import_module("netcl_plugin_train.run")  # the libraries are loaded only to train
     folder = Path("runs") / dataset if out is None else out

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, final
 
-from netcl_core import Device, data, default_device, manual_seed, nn, optim, plugins
+from netcl_core import Device, data, default_device, distributed, manual_seed, nn, optim, plugins
 from netcl_core import autograd as ag
-from netcl_plugin_train.loop import History, Watcher, accuracy, fit
+from netcl_core.errors import message
+from netcl_plugin_train.checkpoints import Checkpoint
+from netcl_plugin_train.loop import History, TrainingError, Watcher, accuracy, fit
 
 SIZES = (64, 128, 64, 10)
 _WEIGHT_DECAY = 1e-3
@@ -58,19 +61,46 @@ def test_accuracy(model: Any) -> float:
     return accuracy(model, data.DataLoader(test, len(test)))
 
 
-def train(settings: Settings, watcher: Watcher | None = None) -> Run:
-    """Train on the default device with Adam and cross entropy; raises TrainingError."""
+def train(
+    settings: Settings,
+    watcher: Watcher | None = None,
+    path: Path | None = None,
+    resume: bool = False,
+) -> Run:
+    """Train on the default device with Adam and cross entropy.
+
+    Of a job of several processes each takes its part of every batch. Every epoch has the same
+    batches however many they are: the samples that fill no batch are left out.
+
+    Args:
+        settings: The whole batch's size counts.
+        watcher: Told about losses and epochs.
+        path: Where rank 0 writes a checkpoint after each epoch.
+        resume: Go on from it, if it is there.
+
+    Raises TrainingError, also for settings that are not those of the checkpoint.
+    """
     manual_seed(settings.seed)
     model = mlp()
     training, test = data.digits()
-    batches = data.DataLoader(training, settings.batch_size, shuffle=True, seed=settings.seed)
+    part = _part(settings.batch_size, len(training))
+    sampler = data.DistributedSampler(training, seed=settings.seed, drop_last=True)
+    batches = data.DataLoader(training, part, sampler=sampler, drop_last=True)
     loss = nn.CrossEntropyLoss()
     optimizer = optim.Adam(model.parameters(), lr=settings.lr, weight_decay=_WEIGHT_DECAY)
     sample, label = training[:1]
     used = used_plugins(lambda: loss(model(sample), label))
+    history = History()
+    if path is not None:
+        kept = Checkpoint(path, model, optimizer, asdict(settings), watcher)
+        watcher = kept
+        history = kept.load() if resume else history
+    trained = model
+    if distributed.is_initialized():
+        trained = distributed.DistributedDataParallel(model)
     total = settings.epochs * len(batches)
     history = fit(
-        model,
+        trained,
         optimizer,
         loss,
         batches,
@@ -78,8 +108,21 @@ def train(settings: Settings, watcher: Watcher | None = None) -> Run:
         partial(accuracy, batches=data.DataLoader(test, len(test))),
         watcher,
         lambda done: settings.lr * (1 - done / total),
+        history,
     )
     return Run(default_device(), model, history, history.accuracies[-1], used)
+
+
+def _part(batch_size: int, samples: int) -> int:
+    """How many samples of a batch each process takes."""
+    size: int = distributed.get_world_size()
+    if batch_size % size:
+        given = f"a batch of {batch_size} for {size} processes"
+        raise TrainingError(message("netcl train", given, f"a multiple of {size}"))
+    if batch_size > samples:
+        given = f"a batch of {batch_size}"
+        raise TrainingError(message("netcl train", given, f"at most the {samples} samples"))
+    return batch_size // size
 
 
 def used_plugins(forward: Callable[[], Any]) -> tuple[tuple[str, str], ...]:

@@ -11,6 +11,7 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from netcl_core import autograd as ag
+from netcl_core import distributed, tensor
 from netcl_core.errors import NetclError, message
 
 #: Losses are fetched from the device in lots, since each fetch waits for it.
@@ -58,22 +59,26 @@ def fit(
     evaluate: Callable[[Any], float] | None = None,
     watcher: Watcher | None = None,
     schedule: Callable[[int], float] | None = None,
+    history: History | None = None,
 ) -> History:
-    """Train a model.
+    """Train a model; of a job of several processes each calls this with its part of the batches.
 
     Args:
         model: An nn.Module.
         optimizer: It holds the model's parameters.
         loss: `(output, target) -> 0-d loss`.
-        batches: (input, target) tensors; iterated over once per epoch.
-        epochs: How often.
+        batches: (input, target) tensors; iterated over once per epoch. If its sampler has
+            `set_epoch`, that is called before.
+        epochs: How often in all, with those of `history`.
         evaluate: `model -> accuracy`, called after each epoch; its time does not count.
         watcher: Told about the losses and epochs.
         schedule: `steps done -> learning rate` of the next step; None leaves it as it is.
+        history: Of the run that this one goes on with; it is added to.
 
-    Raises TrainingError if a loss is NaN or infinite.
+    The losses of several processes are averaged. Raises TrainingError if one is NaN or infinite.
     """
-    history = History()
+    history = History() if history is None else history
+    set_epoch = getattr(getattr(batches, "sampler", None), "set_epoch", None)
 
     def step(inputs: Any, targets: Any, done: int) -> Any:
         value = loss(model(inputs), targets)
@@ -84,8 +89,10 @@ def fit(
         optimizer.step()
         return value.detach()
 
-    for epoch in range(epochs):
+    for epoch in range(len(history.seconds), epochs):
         begin, done = time.perf_counter(), len(history.losses)
+        if set_epoch is not None:
+            set_epoch(epoch)
         model.train()
         _epoch(step, batches, history, watcher)
         history.seconds.append(time.perf_counter() - begin)
@@ -114,8 +121,10 @@ def _epoch(
 
 def _fetch(waiting: list[Any], history: History, watcher: Watcher | None) -> None:
     """Read the losses that are still on the device."""
-    for value in waiting:
-        number = float(value.item())
+    losses = [float(value.item()) for value in waiting]
+    if losses and distributed.get_world_size() > 1:  # so that all give up at the same step
+        losses = distributed.all_reduce(tensor(losses, device="numpy"), "MEAN").tolist()
+    for number in losses:
         history.losses.append(number)
         if not math.isfinite(number):
             given = f"the loss of step {len(history.losses)} is {number}"

@@ -18,6 +18,15 @@ _USUAL: Final = ("intel", "pocl", "oclgrind", "gpu", "numpy")
 _json: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, not tables.")
 
 
+def _part(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:
+    """`2/4`, the second of four parts, as (2, 4)."""
+    first, _, second = value.partition("/")
+    number, count = (int(each) if each.isdecimal() else 0 for each in (first, second))
+    if not 1 <= number <= count:
+        raise click.BadParameter(f"{value!r} is no part such as 2/4, the second of four")
+    return number, count
+
+
 @click.group()
 def matrix() -> None:
     """Check plugins with several cores, Pythons and OpenCL runtimes, and show it as a board."""
@@ -77,6 +86,14 @@ def matrix() -> None:
     multiple=True,
     help="Run cells again that have a record of the same content in this state.",
 )
+@click.option(
+    "--shard",
+    callback=_part,
+    metavar="I/N",
+    default="1/1",
+    show_default=True,
+    help="Run the I-th of N parts; others run on other machines.",
+)
 @click.option("--find-links", type=_FOLDER, multiple=True, help="A folder with third-party wheels.")
 @click.option(
     "--download/--offline",
@@ -100,12 +117,18 @@ def run(ctx: click.Context, /, **options: Any) -> None:
 
 
 @matrix.command()
-@click.option("--records", type=_FOLDER, required=True, help="What `netcl matrix run` left.")
+@click.option(
+    "--records",
+    type=_FOLDER,
+    required=True,
+    multiple=True,
+    help="What `netcl matrix run` left; may be given several times.",
+)
 @click.option("--out", type=_TARGET, required=True, help="The folder to write.")
 @_json
 @click.pass_context
-def report(ctx: click.Context, records: Path, out: Path, as_json: bool) -> None:
-    """Write the board of all records: pages, JUnit XML, badges, Markdown.
+def report(ctx: click.Context, records: tuple[Path, ...], out: Path, as_json: bool) -> None:
+    """Write the board of all records, of every folder: pages, JUnit XML, badges, Markdown.
 
     The latest record of a cell counts. Exit code 1 when a cell failed.
     """

@@ -135,6 +135,16 @@ def tasks(
     return made
 
 
+def part(planned: Sequence[Task], number: int, count: int) -> list[Task]:
+    """The part of this number, from 1, of so many; cells of one environment are in one part."""
+    found: dict[tuple[str, ...], list[Task]] = {}
+    for task in planned:
+        cell = task.cell
+        place = (cell.plugin, cell.version, cell.core_label, task.python.version)
+        found.setdefault(place, []).append(task)
+    return [task for each in list(found.values())[number - 1 :: count] for task in each]
+
+
 def _one_each(wheels: Sequence[Wheel], python: Interpreter) -> list[Wheel]:
     """One wheel for each place of the board: a version may have several, for several Pythons."""
     found: dict[tuple[str, str, str], list[Wheel]] = {}

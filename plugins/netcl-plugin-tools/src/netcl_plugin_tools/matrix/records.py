@@ -127,13 +127,14 @@ def save(record: CellRecord, folder: Path) -> Path:
     return path
 
 
-def load(folder: Path) -> tuple[list[CellRecord], list[RecordError]]:
-    """Every cell's record in a folder, the oldest first, and why files could not be read.
+def load(*folders: Path) -> tuple[list[CellRecord], list[RecordError]]:
+    """Every cell's record in some folders, the oldest first, and why files could not be read.
 
-    Records of other kinds are passed over.
+    Records of other kinds are passed over. Files of one name are one record.
     """
     found, broken = [], []
-    for path in sorted(folder.glob("*.json")):
+    paths = {path.name: path for folder in folders for path in folder.glob("*.json")}
+    for _, path in sorted(paths.items()):
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
             if isinstance(data, dict) and data.get("kind") == "cell":

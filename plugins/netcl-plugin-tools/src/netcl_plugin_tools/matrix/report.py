@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,14 +22,14 @@ from netcl_plugin_tools.matrix.terminal import print_reasons
 MARKER: Final = ".netcl-board"
 
 
-def run(records: Path, out: Path, as_json: bool) -> int:
+def run(records: Sequence[Path], out: Path, as_json: bool) -> int:
     """Write a report; 0: nothing failed, 1: a cell failed, or a record could not be read."""
-    found, broken = load(records)
+    found, broken = load(*records)
     for error in broken:
         print(f"netcl: passed over: {error}", file=sys.stderr)
     if not found:
         expected, remedy = "records of cells", "Run `netcl matrix run --records` into it"
-        raise RecordError(message(str(records), "there is none", expected, remedy))
+        raise RecordError(message(", ".join(map(str, records)), "there is none", expected, remedy))
     shown = board(found)
     files = dict(_files(shown))
     _write(out, files)

@@ -15,7 +15,7 @@ from netcl_core.config import cache_root
 from netcl_core.inspect.data import Scratch
 from netcl_plugin_tools.matrix import pythons
 from netcl_plugin_tools.matrix.environments import Environments
-from netcl_plugin_tools.matrix.plan import Shelves, shelves, tasks
+from netcl_plugin_tools.matrix.plan import Shelves, part, shelves, tasks
 from netcl_plugin_tools.matrix.processes import Processes
 from netcl_plugin_tools.matrix.pythons import Interpreter
 from netcl_plugin_tools.matrix.records import STATES, reasons
@@ -50,6 +50,7 @@ class Options:
     jobs: int
     timeout: float
     rerun: Sequence[str]
+    shard: tuple[int, int]
     find_links: Sequence[Path]
     download: bool
     index_url: str
@@ -82,7 +83,7 @@ def run(options: Options) -> int:
     states = Counter(each.record.state for each in results)
     if states["fail"]:
         return 1
-    return 0 if states["pass"] else 3
+    return 0 if states["pass"] or not results else 3
 
 
 def _presences(
@@ -130,7 +131,7 @@ def _run(
     supplies: Supplies,
     environments: Environments,
 ) -> list[Result]:
-    planned = tasks(wheels, found, here, options.level)
+    planned = part(tasks(wheels, found, here, options.level), *options.shard)
     with Bar(len(planned)) as bar:
         runner = Runner(
             processes,
