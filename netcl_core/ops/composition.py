@@ -57,7 +57,7 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
             with casting_by(None):
                 return call(*args, **kwargs)
         tracer = thread.tracer
-        if tracer is None:
+        if tracer is None or tracer.goes_on:
             return computed(args, kwargs)
         first = len(tracer.nodes)
         found = computed(args, kwargs)

@@ -189,7 +189,7 @@ class Operand(metaclass=OperandType):
         if not isinstance(source, Operand):
             given = f"x.data = {type(source).__name__}"
             raise TypeError(message("data", given, "a tensor", "Use nc.tensor(...)"))
-        self.value.overwrite(source.value)
+        self.value.overwrite(source)
 
     def to_host(self) -> Array:
         """The data as a fresh NumPy array; waits for the device."""
