@@ -23,7 +23,6 @@ _NAMES: Final = {
     "val": ("value",),
     "values": ("value",),
     "indices": ("index", "input"),
-    "repeats": ("sizes",),
     "split_size": ("split_size_or_sections",),
     "tensors": ("outputs", "loss"),
     "grad_tensors": ("grad",),
