@@ -23,7 +23,6 @@ _NAMES: Final = {
     "val": ("value",),
     "values": ("value",),
     "indices": ("index", "input"),
-    "repeats": ("sizes",),
     "split_size": ("split_size_or_sections",),
     "tensors": ("outputs", "loss"),
     "grad_tensors": ("grad",),
@@ -33,6 +32,12 @@ _NAMES: Final = {
     "max_value": ("max_val",),
     "mode": ("requires_grad",),
 }
+#: What takes `inplace` as its last argument in PyTorch, by position too: `F.relu(x, True)`.
+INPLACE_LAST: Final = frozenset(
+    {"alpha_dropout", "celu", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu",
+     "feature_alpha_dropout", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish", "relu",
+     "relu6", "rrelu", "selu", "silu", "threshold"}
+)  # fmt: skip
 #: Hints on how to compute or where to keep something, none of which change a result here.
 IGNORED: Final = frozenset(
     {
@@ -74,6 +79,13 @@ REFUSED: Final = {
 #: Keyword arguments under the names of a function's parameters.
 Renaming: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def without_inplace(name: str, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+    """The arguments by position of a function of `count` parameters, without a last `inplace`."""
+    if len(args) == count + 1 and type(args[-1]) is bool and name in INPLACE_LAST:
+        return args[:-1]
+    return args
 
 
 def renaming(who: str, parameters: Mapping[str, Any] | tuple[str, ...]) -> Renaming:

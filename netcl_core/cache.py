@@ -77,6 +77,11 @@ class Memo(Generic[Key, Value]):
             heappop(self._heap)
             del self._values[key]
 
+    def values(self) -> list[Value]:
+        """All values, in the order in which they came."""
+        with self._lock:
+            return [value for value, _ in self._values.values()]
+
     def drop(self, key: Key) -> None:
         """Forget the value of a key, if there is one."""
         with self._lock:

@@ -4,6 +4,7 @@ is taken, or ignored because it has no meaning here, or refused with what to wri
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
@@ -80,14 +81,134 @@ def _mine(name: str, value: Any) -> list[str] | None:
 def _theirs(text: str) -> Iterator[str]:
     """The names of arguments in the forms of a line of `pytorch.txt`."""
     for form in text.split(" | "):
-        inner, depth = "", 0
-        for letter in form.strip()[1:-1] + ",":
-            depth += (letter in "([{") - (letter in ")]}")
-            if letter == "," and not depth:
-                yield inner.partition("=")[0].strip().lstrip("*")
-                inner = ""
-            else:
-                inner += letter
+        for each in _arguments(form):
+            yield each.partition("=")[0].lstrip("*")
+
+
+def _arguments(form: str) -> Iterator[str]:
+    """The arguments of one form, with their defaults."""
+    inner, depth = "", 0
+    for letter in form.strip()[1:-1] + ",":
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and not depth:
+            yield inner.strip()
+            inner = ""
+        else:
+            inner += letter
+
+
+#: Places and defaults that differ, with the reason. `name` is for all places of its name.
+OTHERWISE = {
+    "batch_norm": "the order of nn.functional, also as nc.batch_norm",
+    "instance_norm": "the same",
+    "binary_cross_entropy_with_logits": "the same",
+    "embedding": "the same",
+    "kl_div": "the same; its log_target stands where PyTorch once had `reduce`",
+    "norm": "`out` is given by name",
+    "tensor": "dtype and device are given by name, as in PyTorch's own function",
+    "detect_anomaly": "whether it is on comes first; it looks for NaN in any case",
+    "set_detect_anomaly": "the same",
+    "enable_grad": "`function`, by position",
+    "backward": "PyTorch's None is False",
+    "uniform_": "`from` is a word of Python's",
+    "where": "as a method, `x.where(condition, other)`",
+    "RNNBase": "LSTM, GRU and RNN are the modes",
+    "softmax": "the last axis, where PyTorch guesses one and warns",
+    "log_softmax": "the same",
+    "softmin": "the same",
+    "std": "PyTorch's None is 1",
+    "var": "the same",
+    "cdist": "one way to compute it",
+    **dict.fromkeys(
+        ("BCEWithLogitsLoss", "CrossEntropyLoss", "KLDivLoss", "NLLLoss", "PoissonNLLLoss",
+         "SmoothL1Loss", "cross_entropy", "nll_loss", "poisson_nll_loss", "smooth_l1_loss"),
+        "without `size_average` and `reduce`; a bool in the place of a class is refused",
+    ),
+    "Embedding": "`_freeze` is for PyTorch itself",
+    "Hardtanh": "min_value is an older name of min_val",
+}  # fmt: skip
+#: Defaults that say the same in other words.
+SAME = {
+    ("()", None), ("1", "mean"), ("None", "mean"), ("None", "float32"), ("None", 0.0),
+    ("None", ()), ("None", False), ("torch.contiguous_format", None), ("-1", None),
+}  # fmt: skip
+
+
+def _places(name: str, value: Any) -> tuple[list[str], dict[str, Any]] | None:
+    """What a function takes by position, and all its defaults; None: anything."""
+    row = next(iter(registry.op_rows(name.removesuffix("_"))), None)
+    record: Any = None if row is None else row.record
+    if hasattr(record, "arity"):
+        attrs = record.default_attrs() or {}
+        mine = _mine(name, value)
+        return None if mine is None or record.arity is None else (mine, attrs)
+    if _mine(name, value) is None:
+        return None
+    signature = inspect.signature(value) if record is None else record.signature
+    given = signature.parameters.values()
+    if any(each.kind is each.VAR_POSITIONAL for each in given):
+        return None
+    by_place = [x.name for x in given if x.kind in (x.POSITIONAL_ONLY, x.POSITIONAL_OR_KEYWORD)]
+    return by_place, {x.name: x.default for x in given if x.default is not x.empty}
+
+
+def _misplaced(name: str, mine: list[str], defaults: dict[str, Any], form: list[str]) -> list[str]:
+    """What means another argument by position, and what has another default."""
+    wrong, by_place = [], True
+    renamed = renaming(name, tuple({*mine, *defaults}))
+    for i, each in enumerate(form):
+        said, told, default = each.partition("=")
+        by_place = by_place and each[0] != "*"
+        known = said in REFUSED or each[0] == "*"
+        ours = said if known else next(iter(renamed({said: None})), said)
+        of_old = said in {"size_average", "reduce"} and mine[i : i + 1] == ["reduction"]
+        if by_place and i < len(mine) and mine[i] != ours and not of_old:  # else it is refused
+            wrong.append(f"{said} is {mine[i]}")
+        if told and ours in defaults and not of_old and not _alike(default, defaults[ours]):
+            wrong.append(f"{each}, not {defaults[ours]!r}")
+    return wrong
+
+
+def _alike(text: str, value: Any) -> bool:
+    """Whether a default is PyTorch's, of which a text tells."""
+    if text in {"...", repr(value), str(value)} or (text, value) in SAME:
+        return True
+    try:
+        return bool(ast.literal_eval(text) == value)
+    except ValueError:
+        return False
+
+
+@pytest.mark.usefixtures("on_numpy")
+@pytest.mark.parametrize("where", PLACES)
+def test_every_argument_stands_in_its_place_with_its_default(where: str) -> None:
+    owner, wrong = place(nc, where), {}
+    for name, text in pytorchs()[where].items():
+        value, takes = getattr(owner, name, None), text.partition(" -> ")[0]
+        if not callable(value) or not takes or name in ELSE or name in OTHERWISE:
+            continue
+        known = _places(name, value)
+        if known is None:
+            continue
+        places, defaults = known
+        forms = [[x for x in _arguments(form) if x not in ("", "/")] for form in takes.split(" | ")]
+        forms = [form for form in forms if not any(x[0] == "*" != x for x in form)]
+        own = (places, places[1:]) if where == "Tensor" else (places,)
+        tried = [_misplaced(name, mine, defaults, form) for form in forms for mine in own]
+        found = min(tried, key=len, default=[])
+        if found:
+            wrong[name] = found
+    assert wrong == {}
+
+
+def test_an_inplace_at_the_end_and_the_places_of_old() -> None:
+    x, target = nc.tensor([[-1.0, 2.0]]), nc.tensor([1])
+    functional = nc.nn.functional
+    assert functional.leaky_relu(x, 0.5, True).tolist() == [[-0.5, 2]]
+    assert functional.dropout(x, 0.5, False, True).tolist() == [[-1, 2]]
+    for loss in (functional.cross_entropy, functional.nll_loss):
+        with pytest.raises(ArgumentError, match=r"ignore_index=False.*reduction='sum'"):
+            loss(x, target, None, False)
 
 
 def _unknown(name: str, mine: list[str] | None, text: str) -> list[str]:

@@ -24,7 +24,8 @@ class Entry:
 
     `reads` are the numbers of the call that the trace looked at, by their index; `sizes`
     the sizes of the tensors that it was traced with, `fixed` the indices of those that it
-    depends on. `told` says whether what is not fused has been said.
+    depends on. `told` says whether what is not fused has been said, `in_parts` whether the
+    function may run in parts where there is no program.
     """
 
     guards: Guards | None
@@ -36,6 +37,7 @@ class Entry:
     sizes: tuple[int, ...] = ()
     fixed: set[int] = field(default_factory=set)
     told: bool = False
+    in_parts: bool = False
 
     def holds(self) -> bool:
         """Whether nothing has changed that the trace read."""

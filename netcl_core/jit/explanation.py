@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -122,23 +122,35 @@ def describe(
     program: Program | None,
     reason: TraceBreak | None,
     policy: str = "",
+    parts: Iterable[Program] | None = None,
 ) -> str:
-    """The text of `.explain()`, under the amp policy of a name."""
+    """The text of `.explain()`, under the amp policy of a name.
+
+    `parts` are those of a function without a program; None: it has none either.
+    """
     name = getattr(function, "__qualname__", repr(function))
     name += f" under the amp policy {policy}" if policy else ""
     if program is None:
         assert reason is not None  # there is either a program or a reason
-        return (
-            f"{name}: not fused, it runs op by op\n"
-            f"  {reason.op} at {where(reason.frame)}: {reason.reason}"
-        )
+        why = f"  {reason.op} at {where(reason.frame)}: {reason.reason}"
+        if parts is None:
+            return f"{name}: not fused, it runs op by op\n{why}"
+        lines = [f"{name}: not fused as a whole, it runs in parts between such places", why]
+        for part in parts:
+            lines.append(f"a part: {part.trace.written} ops in {part.launches} forward launches")
+            lines += _steps(part)
+        return "\n".join(lines)
     count = program.trace.written
     lines = [f"{name}: {count} ops in {program.launches} forward launches"]
-    told = [step for step in program.steps if not isinstance(step, (PickStep, DetachStep))]
-    for number, step in enumerate(told, start=1):
-        lines += _told(number, step)
+    lines += _steps(program)
     lines += [f"  {line}" for line in _near_misses(program)]
     return "\n".join(lines)
+
+
+def _steps(program: Program) -> Iterator[str]:
+    told = [step for step in program.steps if not isinstance(step, (PickStep, DetachStep))]
+    for number, step in enumerate(told, start=1):
+        yield from _told(number, step)
 
 
 def _near_misses(program: Program) -> Iterator[str]:

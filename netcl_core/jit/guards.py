@@ -47,12 +47,12 @@ _PROPERTIES: Final = (property, staticmethod, classmethod, functools.cached_prop
 class Guards:
     """The values that some functions and objects read, as they were at construction.
 
+    `names` is filled with those that all functions found use: of an object, only these matter.
     Raises TraceBreak for what can be neither watched nor left out.
     """
 
-    def __init__(self, roots: Iterable[Any]) -> None:
-        #: The names that all functions found use: of an object, only these matter.
-        self.names: set[str] = set()
+    def __init__(self, roots: Iterable[Any], names: set[str] | None = None) -> None:
+        self.names = set() if names is None else names
         self._seen: dict[int, Any] = {}
         roots, known = list(roots), -1
         try:

@@ -21,6 +21,7 @@ from netcl_core.hardware.device_table import default_device
 from netcl_core.jit.arguments import Arguments, Structure, restored
 from netcl_core.jit.entries import MAX_PROGRAMS, Entries, Entry
 from netcl_core.jit.explanation import Lowered, describe, lower, skipped
+from netcl_core.jit.parts import Parts
 from netcl_core.jit.patterns.rows import REGISTERED_ROWS, HasRows, PatternRows
 from netcl_core.jit.program import Program
 from netcl_core.jit.trace import Trace
@@ -46,6 +47,7 @@ class Jitted:
         self.patterns = patterns
         self._function = function
         self._entries = Entries()
+        self._parts = Parts()
         self._any_sizes = Entries()  # of entries for any sizes, by the arguments' signature
         self._hits = self._misses = 0
         #: Whether nothing (more) is said of what is not fused.
@@ -108,6 +110,8 @@ class Jitted:
 
     def _run(self, entry: Entry, given: Arguments, args: Any, kwargs: Any) -> Any:
         program = entry.program
+        if program is None and entry.in_parts:
+            return self._parts.run(self._function, args, kwargs)
         if program is None:
             return self._function(*args, **kwargs)
         direct = program.direct
@@ -155,6 +159,7 @@ class Jitted:
         """Forget all programs and the counts."""
         self._entries.clear()
         self._any_sizes.clear()
+        self._parts.clear()
         self._hits = self._misses = 0
 
     # -- tracing -------------------------------------------------------------------
@@ -184,17 +189,18 @@ class Jitted:
         """Say what of an entry is not fused, on its first call."""
         reason = entry.reason or (entry.program and skipped(entry.program))
         if reason:
-            self._skip(reason)
+            self._skip(reason, entry.in_parts)
         entry.told = True
 
-    def _skip(self, reason: TraceBreak) -> None:
+    def _skip(self, reason: TraceBreak, in_parts: bool = False) -> None:
         """Say once what was not fused; with `strict` raise it."""
         name = getattr(self._function, "__qualname__", repr(self._function))
+        how = "fused in parts" if in_parts else "not fused"
         text = message(
             f"jit_compile of {name}",
             f"{reason.op} at {where(reason.frame)}: {reason.reason}",
             "",
-            "The result is right, but not fused; .explain(...) says more",
+            f"The result is right, but {how}; .explain(...) says more",
         )
         if self.strict:
             raise FusionError(text)
@@ -224,7 +230,8 @@ class Jitted:
             entry = self._entry(args, kwargs)
         except TraceBreak as reason:
             return describe(self._function, None, reason, policy)
-        return describe(self._function, entry.program, entry.reason, policy)
+        parts = self._parts if entry.in_parts else None
+        return describe(self._function, entry.program, entry.reason, policy, parts)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The rendered sources and the number of launches for these arguments.

@@ -6,6 +6,7 @@ value. So a function runs once, whatever it does: what it has changed by then is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from netcl_core.tape.apply import apply
@@ -23,15 +24,19 @@ def resume(context: TracingContext) -> None:
     for node in context.nodes:
         if node.tensor is None:
             node.tensor = _computed(node, context.grad)
-        symbol = context.symbols.get(node.number)
-        if symbol is not None:
-            _become(symbol, node.tensor, node)
-    for number, symbol in context.symbols.items():  # they stand for what the views were made of
-        held = context.nodes[number].tensor
-        if isinstance(held, Tensor) and held.value._storage is not None:
-            held.value.storage.join(held, symbol)
+    pairs = [(context.nodes[number], symbol) for number, symbol in context.symbols.items()]
+    give_values([(node, symbol, node.tensor) for node, symbol in pairs])
     for target, node in context.writes.values():
         target.overwrite(node.tensor)
+
+
+def give_values(symbols: Sequence[tuple[TraceNode, Node, Any]]) -> None:
+    """Let the symbol of each node be an operand."""
+    for node, symbol, operand in symbols:
+        _become(symbol, operand, node)
+    for _, symbol, held in symbols:  # they stand for what the views were made of
+        if isinstance(held, Tensor) and held.value._storage is not None:
+            held.value.storage.join(held, symbol)
 
 
 def _computed(node: TraceNode, grad: bool) -> Any:

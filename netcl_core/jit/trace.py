@@ -23,6 +23,11 @@ from netcl_core.tensors.tensor import Tensor
 #: With these names a function asks for the type of an object; that a symbol is a Tensor is true.
 _ASKING: Final = frozenset({"isinstance", "issubclass", "type", "__class__"})
 _EXACTLY: Final = _ASKING - {"isinstance"}
+#: The reason not to trace a function that would be misled by symbols.
+_KIND: Final = "type"
+#: With these names a function asks for gradients of values between two ops, which a kernel that
+#: computes both does not know.
+_GRADIENTS: Final = frozenset({"grad", "register_hook", "retain_grad"})
 #: What stands for tensors and numbers, and what the caller gave.
 _SYMBOLS: Final = (Node, TraceNode, TracedNumber)
 _GIVEN: Final = (Tensor, int, float)
@@ -56,6 +61,7 @@ class Trace:
         self._function = function
         self._given = given
         self._patterns = patterns
+        self._names: set[str] = set()
         self._numbers = [TracedNumber(value, i) for i, value in enumerate(given.numbers)]
         self._context = TracingContext(self._resume if resumes else None)
 
@@ -70,16 +76,19 @@ class Trace:
                 self._finish(found)
         except TraceBreak as reason:
             self.entry.reason = reason
+            self.entry.in_parts = self.error is None and reason.op != _KIND
         if not self.ran:
             self._note_reads()
+        self.entry.in_parts &= _GRADIENTS.isdisjoint(self._names)
+        if self.entry.in_parts:  # Python decides at each call, whatever it reads
+            self.entry.guards, self.entry.reads = None, set()
         return self
 
     @property
     def suspect(self) -> bool:
         """Whether symbols may be the cause of the error: the function is to be asked again."""
         error = self.error
-        names = self.entry.guards.names if self.entry.guards is not None else set()
-        if not _ASKING.isdisjoint(names):
+        if not _ASKING.isdisjoint(self._names):
             return True
         if isinstance(error, AttributeError):
             known = any(hasattr(kind, error.name or "") for kind in _GIVEN)
@@ -89,11 +98,12 @@ class Trace:
         )
 
     def _watch(self) -> None:
-        guards = self.entry.guards = Guards([self._function, *self._given.objects])
+        names = self._names
+        self.entry.guards = Guards([self._function, *self._given.objects], names)
         kinds = {each.__name__ for each in Tensor.__subclasses__()}
-        if _asks(guards.names, _ASKING, kinds) or _asks(guards.names, _EXACTLY, {"Tensor"}):
-            raise TraceBreak("type", "it asks which kind of tensor it was given")
-        if "type" in guards.names:  # `type(x)` cannot be answered for a symbol
+        if _asks(names, _ASKING, kinds) or _asks(names, _EXACTLY, {"Tensor"}):
+            raise TraceBreak(_KIND, "it asks which kind of tensor it was given")
+        if "type" in names:  # `type(x)` cannot be answered for a symbol
             for x in self._numbers:
                 x.read()
 
@@ -163,6 +173,7 @@ class Trace:
         self._note_reads()
         self.ran = True
         self.entry.reason = context.broken
+        self.entry.in_parts = True
         resume(context)
 
     def _note_reads(self) -> None:

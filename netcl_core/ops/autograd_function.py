@@ -15,6 +15,7 @@ from netcl_core.tape.gradients import checked, no_second_derivative, refuse_unre
 from netcl_core.tape.modes import no_grad
 from netcl_core.tape.node import Node
 from netcl_core.tape.state import thread
+from netcl_core.tape.tracing import apart
 from netcl_core.tensors.tensor import Tensor
 
 #: Why a compiled function does not go into one.
@@ -97,6 +98,7 @@ class Function:
         raise NotImplementedError("a Function needs a static backward")
 
     @classmethod
+    @apart
     def apply(cls, *args: Any) -> Any:
         """The results for some arguments, recorded."""
         if thread.tracer is not None:

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from netcl_core.arguments import renaming
+from netcl_core.arguments import renaming, without_inplace
 from netcl_core.cache import Memo
 from netcl_core.errors import NetclError
 from netcl_core.hardware.device import Device
@@ -44,6 +44,7 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
     registry.load(SERVING_OPS, operator.name)
     calls: Memo[Any, Any] = Memo(CALLS)
     renamed = renaming(operator.name, operator.signature.parameters)
+    count = len(operator.signature.parameters)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -51,13 +52,15 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
             if "out" in kwargs:
                 return into(call, args, kwargs)
             kwargs = renamed(kwargs)
+        if len(args) > count:
+            args = without_inplace(operator.name, args, count)
         amp = thread.amp
         if amp is not None and operator.name in amp.policy.ops:  # as a whole
             args, kwargs = amp.cast_all(operator.name, (args, kwargs))
             with casting_by(None):
                 return call(*args, **kwargs)
         tracer = thread.tracer
-        if tracer is None:
+        if tracer is None or tracer.goes_on:
             return computed(args, kwargs)
         first = len(tracer.nodes)
         found = computed(args, kwargs)

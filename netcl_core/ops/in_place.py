@@ -23,7 +23,7 @@ from netcl_core.tape.hooks import has_hooks
 from netcl_core.tape.modes import is_grad_enabled, no_grad
 from netcl_core.tape.node import Node, next_number
 from netcl_core.tape.tape import get_current_tape
-from netcl_core.tape.tracing import overwritten_at_each_call
+from netcl_core.tape.tracing import apart, overwritten_at_each_call
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import host_array
 from netcl_core.tensors.operand import Operand, picks_a_view, told
@@ -32,6 +32,7 @@ from netcl_core.tensors.tensor import Tensor
 _ASSIGNED: Final = "x[index] = ..."
 
 
+@apart
 def change_in_place(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
     """Let `x` become `make(x)`, and return `x`.
 
@@ -148,7 +149,7 @@ def into(op: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) ->
             given = "out= for a result that needs a gradient"
             remedy = "Leave out= away, or compute under nc.no_grad()"
             raise ArgumentError(message(op.__name__, given, "values without gradients", remedy))
-        target.value.overwrite(value.value)
+        target.value.overwrite(value)
     return out
 
 
@@ -188,6 +189,7 @@ def _broadcast(value: Any, shape: tuple[int, ...]) -> Any:
     return value if value.shape == shape else functions["expand"](value, shape)
 
 
+@apart
 def set_item(x: Any, index: Any, value: Any) -> None:
     """`x[index] = value`, for every index that `x[index]` takes."""
     if not picks_a_view(index):

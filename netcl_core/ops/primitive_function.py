@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.arguments import renaming
+from netcl_core.arguments import renaming, without_inplace
 from netcl_core.cache import Memo
 from netcl_core.codegen.generation import TypedRegion, typed_region, typing_of
 from netcl_core.codegen.lowering import Plan
@@ -201,6 +201,7 @@ def _split(
     """Data by position or by its name, then attributes in order of their declaration."""
     arity, names = record.arity, tuple(record.attrs)
     assert arity is not None  # then everything is data
+    args = without_inplace(record.name, args, arity + len(names))
     data = list(args[:arity])
     for name in (record.inputs or ())[len(data) :]:
         if name in kwargs:

@@ -108,6 +108,9 @@ def apply(
         noted = state.tracer.record(call, operands, scalars, attrs)
         if noted is not None:
             return noted
+        if state.tracer is not None:  # it goes on behind this call
+            with state.tracer.paused():
+                return apply(call, operands, scalars, attrs)
     inputs = [x.value if type(x) is Node else x for x in operands]
     if call.packs:
         for value in inputs:

@@ -125,7 +125,7 @@ def retain_grad(x: Tensor) -> None:
 
 def _row_of(x: Tensor, who: str) -> _Row:
     if thread.tracer is not None:
-        thread.tracer.interrupt(who, "it is about a single call, not the compiled function")
+        thread.tracer.settle(who, "it is about a single call, not the compiled function")
     if not x.requires_grad:
         given, expected = "a value through which no gradient flows", "one with requires_grad"
         raise GradientError(message(who, given, expected, "Call requires_grad_() on the leaf"))

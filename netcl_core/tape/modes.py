@@ -140,7 +140,8 @@ class detect_anomaly:  # noqa: N801 - the name that users know
     A NaN or infinite gradient raises AnomalyError, which names the op and shows
     the user's line that called it. With `check_numerics=True` the gradients of each op are also
     held against finite differences of its forward in float64 on the host, by the plugin that
-    has the namespace `numerics`; docs/errors.md says what that sees and costs. A plain
+    has the namespace `numerics`; docs/errors.md says what that sees and costs. What a block gives,
+    `with ag.detect_anomaly(check_numerics=True) as check:`, prints how many it compared. A plain
     call, `ag.detect_anomaly(True)`, holds for this thread until `ag.detect_anomaly(False)`.
 
     Raises MissingNamespaceError for `check_numerics` where no plugin has it.
@@ -154,9 +155,14 @@ class detect_anomaly:  # noqa: N801 - the name that users know
             self._called.append(thread.anomaly)
             thread.anomaly = self._mode if enable else None
 
-    def __enter__(self) -> None:
+    def __repr__(self) -> str:
+        sample = self._mode[1]
+        return "<detect_anomaly>" if sample is None else repr(sample)
+
+    def __enter__(self) -> detect_anomaly:
         self._outer.push(self._called.pop() if self._called else thread.anomaly)
         thread.anomaly = self._mode
+        return self
 
     def __exit__(self, *exc: object) -> None:
         thread.anomaly = self._outer.restored(thread.anomaly)

@@ -21,6 +21,7 @@ from netcl_core.plugins.registry import registry
 from netcl_core.runtime.geometry import Geometry, Shape
 from netcl_core.tape.grad_fn import grad_fn_of
 from netcl_core.tensors.functions import functions
+from netcl_core.tensors.operand import told
 from netcl_core.tensors.tensor import Tensor
 
 
@@ -273,11 +274,13 @@ class Node(Tensor):
     @property
     def is_leaf(self) -> bool:
         """Whether no call made this value (its gradient is kept in `grad`)."""
-        return self.call is None
+        return self.call is None and not (self.requires_grad and self.value.pending)
 
     @property
     def grad_fn(self) -> Any:
         """The call that made it: `(gradient of this value) -> [gradient per input]`; else None."""
+        if self.value.pending:
+            told()
         if self.call is None:
             return None
         return grad_fn_of(self if self.source is None else self.source, self.index)
@@ -295,6 +298,8 @@ class Node(Tensor):
     @property
     def parents(self) -> list[Node]:
         """The call's inputs as Nodes, in order; none once a backward pass has let them go."""
+        if self.value.pending:
+            told()
         node = self if self.source is None else self.source
         node.settle()
         return [leaf_node(x) for x in node.inputs]
@@ -357,7 +362,7 @@ class Node(Tensor):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         """Of a leaf a copy that is a leaf; what an op made raises GradientError, as in PyTorch."""
-        if self.call is not None:
+        if not self.is_leaf:
             given = f"the result of {self.op_name}"
             raise GradientError(message("deepcopy", given, "a leaf", "Use detach() or clone()"))
         return super().__deepcopy__(memo)

@@ -76,8 +76,8 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    allow_unused: bool = False,
     *,
+    allow_unused: bool = False,
     ready: Callable[[int, Any], Any] | None = None,
 ) -> list[Any]:
     """The gradients of the sum of `outputs` with respect to `inputs`, without touching `.grad`.

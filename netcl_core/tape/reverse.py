@@ -22,6 +22,7 @@ from netcl_core.tape.gradients import PLAIN, Arithmetic, Placed, refuse_unrecord
 from netcl_core.tape.modes import anomaly_mode
 from netcl_core.tape.node import Node, Target, origin, target_of, walked_before
 from netcl_core.tape.state import thread
+from netcl_core.tape.tracing import apart
 from netcl_core.tensors.tensor import Tensor
 
 #: Held while a leaf's `grad` is read and replaced, so that threads with shared leaves lose nothing.
@@ -232,6 +233,7 @@ class _Walk:
             self._add(there, index, parts and parts[i])
 
 
+@apart
 def run_backward(
     roots: Sequence[Any],
     seeds: Sequence[Any],

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn, TypeAlias, final
 
 from netcl_core.errors import FusionError, message
 from netcl_core.hardware.device import Device
+from netcl_core.runtime.geometry import Geometry
 from netcl_core.tape.node import user_frame
 from netcl_core.tape.state import thread
 
@@ -21,6 +22,10 @@ Frame: TypeAlias = tuple[Any, int] | None
 INPUT: Final = "input"
 CONSTANT: Final = "constant"
 RANDOM: Final = "random_state"
+#: Attributes of a Tensor that are about its memory.
+_OF_DATA: Final = frozenset(
+    {"_storage", "duplicate", "is_alias", "memory", "note_arrival", "storage", "viewed", "whole"}
+)
 
 
 @final
@@ -58,14 +63,12 @@ class TraceNode:
         replaced: What a training pattern put it in the place of, for readers; None: nothing.
         tensor: The operand with the data: of a constant, and of all after the trace resumed.
         frame: The user's line.
+        geometry: Where the elements of a view will lie, if that is known before it is there.
     """
 
-    __slots__ = ("_shape", "attrs", "call", "cut", "device", "dtype", "frame", "inputs",
+    __slots__ = ("_shape", "attrs", "call", "cut", "device", "dtype", "frame", "geometry", "inputs",
                  "is_result", "leaf_node", "number", "op_name", "pick", "replaced",
                  "requires_grad", "scalars", "tensor")  # fmt: skip
-
-    #: Where a symbol's data will lie nobody knows.
-    geometry = None
 
     def __init__(
         self,
@@ -93,6 +96,7 @@ class TraceNode:
         self.number = -1
         self.requires_grad: bool = any(x.requires_grad for x in self.inputs)
         self.leaf_node = None
+        self.geometry: Geometry | None = None
 
     def __repr__(self) -> str:
         return f"TraceNode({self.op_name}, shape={self.shape}, dtype={self.dtype})"
@@ -100,9 +104,15 @@ class TraceNode:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape; while tracing it is noted who looks at the sizes."""
-        if thread.tracer is not None:
-            thread.tracer.looked_at(self._shape, sys._getframe(1))
+        tracer = thread.tracer
+        if tracer is not None and not tracer.goes_on:
+            tracer.looked_at(self._shape, sys._getframe(1))
         return self._shape
+
+    @property
+    def pending(self) -> bool:
+        """Whether an op computes it, which has not run."""
+        return bool(self.inputs)
 
     @property
     def size(self) -> int:
@@ -132,11 +142,21 @@ class TraceNode:
             return self._operand("detach").value.alias(shape)
         return thread.tracer.detach(self)
 
+    def __getattr__(self, name: str) -> Any:
+        """What else a Tensor has lies in its data: the trace ends here."""
+        if name in _OF_DATA:
+            return getattr(self._operand(name).value, name)
+        raise AttributeError(f"a value of a trace has no attribute {name!r}", name=name, obj=self)
+
     def _operand(self, what: str) -> Any:
         """The operand with the data; the trace ends here."""
-        if thread.tracer is not None and thread.tracer.has(self):
+        tracer = thread.tracer
+        if tracer is not None and tracer.has(self):
             reason = f"it needs the data of a value ({self.op_name}) while tracing"
-            thread.tracer.interrupt(what, reason)
+            symbol = tracer.symbol_of(self)  # whoever asks may have let go of it
+            tracer.settle(what, reason)
+            if symbol.value is not self:
+                return symbol
         if self.tensor is None:  # the value is of another trace, long finished
             self._refuse(what)
         return self.tensor

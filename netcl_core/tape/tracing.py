@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, MutableMapping, Sequence
 from types import FrameType
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, cast, final
+from weakref import WeakValueDictionary
 
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import FusionError, message
@@ -21,6 +23,7 @@ from netcl_core.tensors import random_state as randomness
 from netcl_core.tensors.operand import watch
 from netcl_core.tensors.tensor import Tensor
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 #: Which of our modules ask for a shape only to infer that of a result.
 _INFERENCE: Final = frozenset({"netcl_core.ops.primitive_function", "netcl_core.ops.operator_call"})
 #: What Tensor answers from a shape without its sizes, or with the shape itself.
@@ -42,15 +45,18 @@ class TracingContext:
     `broken` is the first TraceBreak, also if the function swallowed it. `sizes` are those
     that the function looked at. With `resume` the function goes on where the trace cannot:
     it is called with the context and gives each symbol its value; `symbols` are the
-    Nodes that the function has, by number; `casts` what an amp policy has cast, by what it was;
-    `spans` the calls of ops that are made of others (see `spans.Span`); `writes` the tensors from
-    outside that the function overwrites, each with its new value.
+    Nodes that the function still has, by number; `casts` what an amp policy has cast, by what it
+    was; `spans` the calls of ops that are made of others (see `spans.Span`); `writes` the tensors
+    from outside that the function overwrites, each with its new value.
     """
+
+    #: Whether another trace begins behind what ends this one (see `jit.parts`).
+    goes_on = False
 
     def __init__(self, resume: Callable[[TracingContext], None] | None = None) -> None:
         self.active = False
         self.nodes: list[TraceNode] = []
-        self.symbols: dict[int, Node] = {}
+        self.symbols: MutableMapping[int, Node] = WeakValueDictionary()
         self.spans: list[Any] = []
         self.writes: dict[int, tuple[Any, TraceNode]] = {}
         self.sizes: set[int] = set()
@@ -101,6 +107,13 @@ class TracingContext:
         made = self.symbols[self.add(node).number] = Node(node)  # type: ignore[arg-type]
         return made  # its value stands where a Tensor would
 
+    def symbol_of(self, node: TraceNode) -> Node:
+        """What the function has for a node, or had."""
+        found = self.symbols.get(node.number)
+        if found is None:
+            found = self.symbols[node.number] = Node(node)  # type: ignore[arg-type]
+        return found
+
     def interrupt(self, op: str, reason: str) -> None:
         """The trace cannot go on: run what was taken down, or raise TraceBreak."""
         broken = TraceBreak(op, reason)
@@ -109,6 +122,9 @@ class TracingContext:
         thread.tracer = self._outer
         self.active = False
         self._resume(self)
+
+    #: The same, for what a trace that goes on can go on behind.
+    settle = interrupt
 
     def looked_at(self, shape: tuple[int, ...], frame: FrameType) -> None:
         """Note who looks at a shape: the function then depends on these sizes."""
@@ -230,7 +246,7 @@ class TracingContext:
 def overwritten_at_each_call(target: Any, source: Any) -> bool:
     """Take down that a traced function overwrites a tensor from outside with what it computes."""
     tracer = thread.tracer
-    if tracer is None or not isinstance(source, Tensor):
+    if tracer is None or tracer.goes_on or not isinstance(source, Tensor):
         return False
     values: list[Any] = [x.value for x in (target, source)]
     inside = [isinstance(x, TraceNode) and tracer.has(x) for x in values]
@@ -252,10 +268,25 @@ def _refuse_data() -> None:
     """A traced function cannot depend on data, of its arguments or of other tensors."""
     if thread.tracer is not None:
         reason = "a tensor's data is read or changed by the host while tracing"
-        thread.tracer.interrupt("data", reason)
+        thread.tracer.settle("data", reason)
 
 
 watch(_refuse_data)
+
+
+def apart(function: _Function) -> _Function:
+    """A function that a trace which goes on does not see into: it has data, and is run at once."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        tracer = thread.tracer
+        if tracer is None or not tracer.goes_on:
+            return function(*args, **kwargs)
+        tracer.settle(function.__name__, "it needs data")
+        with tracer.paused():
+            return function(*args, **kwargs)
+
+    return cast(_Function, call)
 
 
 def random_state(device: Device) -> Any:

@@ -42,7 +42,7 @@ def device_and_dtype(*given: Any, device: Any = None, dtype: Any = None) -> tupl
     return None if device is None else get_device(device), dtype
 
 
-def _view(x: Any, *shape: Any) -> Any:
+def _view(x: Any, *shape: Any, size: Any = ()) -> Any:
     """The same memory in another shape: `view(2, 3)`, `view((2, 3))`; or of a dtype: refused.
 
     Raises ShapeError where the elements cannot stay where they are.
@@ -50,7 +50,7 @@ def _view(x: Any, *shape: Any) -> Any:
     if len(shape) == 1 and isinstance(shape[0], str):
         remedy = "Use astype to convert the values"
         raise ArgumentError(message("view", f"the dtype {shape[0]!r}", "sizes", remedy))
-    made = x.reshape(*shape)
+    made = x.reshape(*shape, shape=size)
     own = x.value.geometry
     if own is not None and made.value.geometry is None and own.reshaped(made.shape) is None:
         given = f"{made.shape} for shape {x.shape} and strides {own.strides}"

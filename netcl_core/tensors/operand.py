@@ -189,7 +189,7 @@ class Operand(metaclass=OperandType):
         if not isinstance(source, Operand):
             given = f"x.data = {type(source).__name__}"
             raise TypeError(message("data", given, "a tensor", "Use nc.tensor(...)"))
-        self.value.overwrite(source.value)
+        self.value.overwrite(source)
 
     def to_host(self) -> Array:
         """The data as a fresh NumPy array; waits for the device."""
@@ -326,8 +326,9 @@ class Operand(metaclass=OperandType):
         found = moved if dtype is None else moved.astype(dtype)
         return functions["clone"](self) if copy and found is self else found
 
-    def reshape(self, *shape: Any) -> Any:
+    def reshape(self, *sizes: Any, shape: Any = ()) -> Any:
         """The same elements in another shape: `reshape(2, 3)` or `reshape((2, 3))`."""
+        shape = sizes or shape
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         return functions["reshape"](self, tuple(sizes))
 

@@ -78,6 +78,8 @@ class Tensor(Operand):
     dtype: str
     device: Device
     geometry: Geometry | None = None
+    #: Whether its data are still to be computed: of the values of a trace.
+    pending: Final = False
 
     def __init__(
         self, buffer: Any = (), shape: Any = None, dtype: Any = None, device: Any = None, *more: int
@@ -276,6 +278,7 @@ class Tensor(Operand):
         self.requires_grad_(requires_grad)
 
     def _set_grad(self, grad: Operand | None) -> None:
+        told()
         self._grad = None if grad is None else self._checked_grad(grad)
 
     def _checked_grad(self, grad: Any) -> Operand:

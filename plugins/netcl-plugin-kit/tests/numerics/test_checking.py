@@ -332,9 +332,10 @@ def test_a_training_is_sampled_and_says_so() -> None:
     plain = min(step() for _ in range(3))
     mode = ag.detect_anomaly(check_numerics=True)
     sample = mode._mode[1]
-    with mode:
+    with mode as check:
         with pytest.warns(numerics.NumericsSampled, match="from here on a"):
             step()
         checked_steps = min(step() for _ in range(3))
     assert 3 <= sample.compared < sample.seen == 240
+    assert str(check) == f"<check_numerics: {sample.compared} of 240 gradients compared>"
     assert checked_steps < 60 * plain  # 20 on a machine that does nothing else

@@ -22,7 +22,7 @@ from netcl_core.autograd import (
     reduction_kernels,
     row_teams,
 )
-from netcl_core.errors import ShapeError, message
+from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_plugin_losses.classes import (
     ANY_CLASS,
     INDICES,
@@ -203,6 +203,10 @@ def reduce_rows(losses: Any, target: Any, weight: Any, ignore_index: int, reduct
     The mean is over the rows that are not ignored, weighted with the weights of their
     classes; it is NaN if there are none, as in PyTorch. Nothing waits for the device.
     """
+    if isinstance(ignore_index, bool):  # where PyTorch once had `size_average`
+        remedy = "Write reduction='sum' for size_average=False, else leave it away"
+        given = f"ignore_index={ignore_index}"
+        raise ArgumentError(message("ignore_index", given, "a class index", remedy))
     if reduction == "none":
         return losses
     if reduction == "sum":

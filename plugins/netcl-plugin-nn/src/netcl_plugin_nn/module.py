@@ -329,9 +329,10 @@ class Module(Hooked):
         self.forward = ag.jit_compile(self.forward)  # type: ignore[method-assign]
 
     def train(self: Self, mode: bool = True) -> Self:
-        """Set `training` here and in all submodules."""
-        for module in self.modules():
-            module.training = bool(mode)
+        """Set `training` here, and call `train` of all submodules."""
+        self.training = bool(mode)
+        for child in self.children():
+            child.train(mode)
         return self
 
     def eval(self: Self) -> Self:

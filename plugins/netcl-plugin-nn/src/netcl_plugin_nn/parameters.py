@@ -70,6 +70,8 @@ def as_leaf(value: Any) -> Tensor | None:
 
 def unwrapped(value: Any) -> Any:
     """The Tensor of a leaf Node, which is what a module keeps; anything else as it is."""
+    if isinstance(value, Tensor):
+        _ = value.version  # what a module keeps has its data: a trace ends here
     leaf = as_leaf(value)
     return value if leaf is None else leaf
 
@@ -80,8 +82,7 @@ def converted(tensor: Tensor, device: Device | None, dtype: str | None) -> Tenso
         moved = tensor.detach() if device is None else tensor.detach().to(device)
         if dtype is not None and DTYPES[tensor.dtype].floating:
             moved = moved.astype(dtype)
-    value: Tensor = moved.value
-    return value
+    return moved  # type: ignore[no-any-return]  # a Tensor
 
 
 def adopt(tensor: Tensor, data: Tensor) -> None:

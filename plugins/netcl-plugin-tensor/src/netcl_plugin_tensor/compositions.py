@@ -157,8 +157,9 @@ def tile(input: Any, dims: Sequence[int]) -> Any:
     return ag.reshape(found, [a * b for a, b in zip(often, sizes, strict=True)])
 
 
-def repeat(input: Any, *sizes: Any) -> Any:
+def repeat(input: Any, *sizes: Any, repeats: Any = ()) -> Any:
     """The tensor so often along each axis: `x.repeat(2, 3)`, a number for every axis at least."""
+    sizes = sizes or (repeats,)
     times = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
     if len(times) < len(shape_of(input)):
         given = f"{len(times)} numbers for shape {shape_of(input)}"

@@ -1,0 +1,151 @@
+"""Parts: a function that no single program can stand for runs in Python at each call, and its ops
+run as programs between the places where it needs data.
+
+Python decides anew each time, so nothing has to be watched: a part is found again by what its ops
+were, and another branch of an `if` on data is a part of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, final
+
+from netcl_core.cache import Memo
+from netcl_core.jit.part_tracer import Part, PartTracer, facts_of
+from netcl_core.jit.patterns.rewriting import Rewritten
+from netcl_core.jit.program import Program
+from netcl_core.jit.resuming import give_values
+from netcl_core.tape.modes import enable_grad, is_grad_enabled, no_grad
+from netcl_core.tape.state import thread
+from netcl_core.tape.trace_node import INPUT, TraceNode
+from netcl_core.tape.traced_number import TracedNumber
+
+#: How many parts a function keeps; the least recently used one goes first.
+_MAX_PARTS: Final = 256
+#: What a function begins with, in launches; those that fusing saves are added.
+_CREDIT: Final = 20_000
+#: What a part costs that has to be built, and one that is known, in launches.
+_BUILDING: Final = 200
+_FINDING: Final = 2
+
+
+@final
+class Parts:
+    """The parts of a function.
+
+    They are given up for a function that they do not make faster: one with other ops at each
+    call, or with hardly any op between two places that need data.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all parts."""
+        self._parts: Memo[Any, Part] = Memo(_MAX_PARTS)
+        self._first: Part | None = None
+        self._credit = _CREDIT
+
+    def __iter__(self) -> Iterator[Program]:
+        """The programs of all parts, in the order in which they came."""
+        return (part.program for part in self._parts.values())
+
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """What the function returns."""
+        if self._credit <= 0:
+            return function(*args, **kwargs)
+        last: Part | None = None
+
+        def run_part(tracer: PartTracer) -> Part | None:
+            nonlocal last
+            part = self._run(tracer, self._first if last is None else last.after)
+            if part is None:
+                return None
+            if last is None:
+                self._first = part
+            else:
+                last.after = part
+            last = part
+            return part.after
+
+        tracer = PartTracer(run_part, self._first)
+        tracer.begin()
+        thread.tracer = tracer
+        try:
+            return function(*args, **kwargs)
+        finally:  # what it has kept elsewhere needs its values, too
+            if thread.tracer is tracer:
+                tracer.interrupt("return", "the function has ended")
+
+    def _run(self, tracer: PartTracer, expected: Part | None) -> Part | None:
+        """Run what was taken down, for the symbols that the function still has."""
+        symbols = tracer.symbols()
+        if not symbols:
+            return None
+        nodes = tracer.nodes
+        results = sorted({_computed(node).number for node, _ in symbols})
+        part = expected
+        if (
+            part is None
+            or tracer.expected is not part.nodes
+            or len(nodes) != len(part.nodes)
+            or results != part.results
+        ):
+            part = self._part(nodes, results, tracer.conditions)
+        self._credit = min(self._credit + part.saved, _CREDIT)
+        values = self._values(tracer, part)
+        for node, _ in symbols:
+            if node.number not in values:  # a detached value, on the memory of the other one
+                values[node.number] = values[_computed(node).number].detach()
+        give_values([(node, symbol, values[node.number]) for node, symbol in symbols])
+        return part
+
+    def _part(self, nodes: Sequence[TraceNode], results: list[int], conditions: Any) -> Part:
+        key = conditions, tuple(results), _calls(nodes)
+        part = self._parts.get(key)
+        if part is None:
+            self._credit -= _BUILDING
+            ops = sum(node.call is not None and not _is_view(node) for node in nodes)
+            program = Program(Rewritten(nodes, [nodes[i] for i in results], written=ops))
+            saved = ops - program.launches - _FINDING
+            part = self._parts.put(key, Part(nodes, results, conditions, program, saved))
+        return part
+
+    def _values(self, tracer: PartTracer, part: Part) -> dict[int, Any]:
+        """The results by number, recorded as the ops would have been."""
+        tape, thread.tape = thread.tape, tracer.tape
+        try:
+            if tracer.grad == is_grad_enabled():
+                found = part.program.run(tracer.given, tracer.numbers)
+            else:
+                with enable_grad() if tracer.grad else no_grad():
+                    found = part.program.run(tracer.given, tracer.numbers)
+        finally:
+            thread.tape = tape
+        return dict(zip(part.results, found, strict=True))
+
+
+def _is_view(node: TraceNode) -> bool:
+    return bool(node.call.view)
+
+
+def _computed(node: TraceNode) -> TraceNode:
+    """The node whose data a node shows: itself, unless it is a detached one."""
+    while node.op_name == "detach" and node.call is None:
+        (node,) = node.inputs
+    return node
+
+
+def _calls(nodes: Sequence[TraceNode]) -> tuple[Any, ...]:
+    """What a program depends on: the ops, what they read, and what comes from outside."""
+    return tuple([
+        facts_of(node)
+        if node.op_name == INPUT and node.call is None
+        else (
+            node.call or node.op_name,
+            node.pick,
+            tuple([x.number for x in node.inputs]),
+            tuple([x.type if type(x) is TracedNumber else (type(x), x) for x in node.scalars]),
+        )
+        for node in nodes
+    ])  # fmt: skip

@@ -1,0 +1,232 @@
+"""A compiled function that needs data on its way: its parts are fused, and it does what it says."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from netcl_plugin_kit.testing.streams import recorded
+
+import netcl_core as nc
+import netcl_core.autograd as ag
+from netcl_core.errors import FusionSkipped, NetclError, ShapeError
+from netcl_core.tape.state import thread
+
+for _plugin in ("elementwise", "tensor", "linalg"):
+    pytest.importorskip(f"netcl_plugin_{_plugin}")
+
+
+@pytest.fixture(autouse=True)
+def unsaid() -> Iterator[None]:
+    """That these functions are no single program is meant here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FusionSkipped)
+        yield
+    assert thread.tracer is None
+
+
+def leaf(*values: float, device: Any = "numpy") -> nc.Tensor:
+    return nc.Tensor.from_host(np.float32(values), device, requires_grad=True)
+
+
+def same(found: Any, expected: Any) -> None:
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def twelve(x: Any) -> Any:
+    """Six elementwise ops, a look at the data, and six more, of which some depend on it."""
+    y = ag.exp(-ag.tanh(x * 2.0 + 1.0)) * 0.5
+    scale = float(y.sum().item())
+    z = ag.sigmoid(y * scale) - 0.25
+    return ag.sqrt(z * z + 1.0) if scale < 10 else z * z * z
+
+
+def test_one_look_at_the_data_makes_two_parts(device: nc.Device) -> None:
+    fused = ag.jit_compile(twelve)
+    for values in ((0.5, -1.0), (0.5, -1.0), (1.5, 2.0), tuple(np.linspace(-3, 3, 50))):
+        x, y = leaf(*values, device=device), leaf(*values, device=device)
+        found, expected = fused(x), twelve(y)
+        same(found, expected)
+        assert found.requires_grad and not found.is_leaf
+        ag.sum(found).backward()
+        ag.sum(expected).backward()
+        same(x.grad, y.grad)
+    x = leaf(0.5, -1.0, device=device)
+    with recorded(device) as plain:
+        twelve(x)
+    before = len(list(fused._parts))
+    with recorded(device) as stream:
+        fused(x)
+    assert len(list(fused._parts)) == before
+    if device.backend == "opencl":
+        assert (len(plain.launched), len(stream.launched)) == (13, 3)
+    text = fused.explain(x)
+    assert "runs in parts" in text and "mul -> add -> tanh -> neg -> exp -> mul" in text, text
+
+
+def test_a_foreign_function_makes_two_parts_and_passes_gradients_on() -> None:
+    def clip(x: Any) -> Any:
+        bare = lambda value: nc.Tensor.from_host(np.clip(value.numpy(), -1, 1), value.device)  # noqa: E731
+        return ag.apply_op(bare, lambda grad: [grad * 2], x, op_name="foreign")
+
+    def function(x: Any) -> Any:
+        return ag.exp(clip(ag.tanh(x * 3) + 1) * 2) - 1
+
+    fused = ag.jit_compile(function)
+    for _ in range(3):
+        x, y = leaf(-0.5, 0.1, 2), leaf(-0.5, 0.1, 2)
+        found, expected = fused(x), function(y)
+        same(found, expected)
+        ag.sum(found).backward()
+        ag.sum(expected).backward()
+        same(x.grad, y.grad)
+    assert [each.trace.written for each in fused._parts] == [3, 3]
+
+
+class Running:
+    """An object with a state in Python and one in a tensor."""
+
+    def __init__(self) -> None:
+        self.calls, self.mean, self.last = 0, nc.zeros(2), None
+
+    def step(self, x: Any) -> Any:
+        self.calls += 1
+        y = ag.relu(x * self.calls + 1)
+        with nc.no_grad():
+            self.mean *= 0.5
+            self.mean[1:] += y.detach().mean()
+        self.last = y - self.mean
+        if self.calls % 2 and y.sum() > 0:
+            y = y * self.last
+        y[0] = 7.0
+        return ag.exp(-y) + y.reshape(1, 2)[0]
+
+
+def test_side_effects_and_changes_in_place_are_those_of_python(device: nc.Device) -> None:
+    with nc.use_device(device):
+        plain, other = Running(), Running()
+        fused = ag.jit_compile(other.step)
+        for _ in range(5):
+            x, y = leaf(1, -2, device=device), leaf(1, -2, device=device)
+            expected, found = plain.step(x), fused(y)
+            same(found, expected)
+            same(other.last, plain.last)
+            same(other.mean, plain.mean)
+            assert other.calls == plain.calls
+            ag.sum(expected).backward()
+            ag.sum(found).backward()
+            same(y.grad, x.grad)
+
+
+def test_what_has_not_run_tells_the_truth_of_itself() -> None:
+    seen: list[Any] = []
+
+    def function(x: Any) -> Any:
+        bool(x[0, 1] > 0)
+        y = x * 2
+        part = y.t()[1]
+        seen.append((y.requires_grad, y.is_leaf, y.op_name, part.stride(), part.is_contiguous()))
+        with pytest.raises(ShapeError):
+            y.t().view(6)
+        with nc.no_grad():
+            seen.append(((y * 2).requires_grad, (y > 1).requires_grad, y.detach().is_leaf))
+        part.data = part + 1
+        other = y.detach()
+        other += 1
+        seen.append((y.tolist(), other.tolist(), y.grad_fn is None))
+        x.grad = (y * 3).detach()
+        return y
+
+    x = nc.Tensor.from_host(np.arange(6, dtype=np.float32).reshape(2, 3), requires_grad=True)
+    fused = ag.jit_compile(function)
+    with nc.use_device("numpy"):
+        rows = []
+        for call in (function, fused, fused, fused):
+            seen.clear()
+            call(x)
+            rows.append([*seen, x.grad.tolist()])
+    assert rows[1:] == rows[:1] * 3
+
+
+def test_errors_come_where_they_belong_and_leave_values_behind() -> None:
+    kept: dict[str, Any] = {}
+
+    def function(x: Any, index: Any) -> Any:
+        bool(x[0] > 0)
+        kept["y"] = x * 2
+        try:
+            ag.gather(x, 0, index)
+        except NetclError:
+            kept["caught"] = True
+        if index[0] == 3:
+            raise KeyError("three")
+        return kept["y"] + 1
+
+    fused = ag.jit_compile(function)
+    x, places = leaf(1, 2), [nc.tensor([i], device="numpy") for i in (0, 3, 9)]
+    for place in (*places, *places):
+        kept.clear()
+        if place.item() == 3:
+            with pytest.raises(KeyError, match="three"):
+                fused(x, place)
+        else:
+            assert fused(x, place).tolist() == [3, 5]
+        assert kept["y"].tolist() == [2, 4] and ("caught" in kept) == (place.item() > 1)
+
+
+def test_gradients_inside_are_those_of_python() -> None:
+    def penalty(x: Any, w: Any) -> Any:
+        y = ag.tanh(x * w)
+        (slope,) = ag.grad(ag.sum(y * y), [y], create_graph=True)
+        loss = ag.sum(slope * y) + float(y.sum().item())
+        loss.backward()
+        return loss
+
+    fused = ag.jit_compile(penalty)
+    for _ in range(3):
+        (x, v), (y, w) = [(leaf(1, 2), leaf(0.5, 0.1)) for _ in range(2)]
+        same(fused(x, v), penalty(y, w))
+        same(v.grad, w.grad)
+
+
+def test_what_is_not_faster_in_parts_is_given_up() -> None:
+    def restless(x: Any, state: list[int] = [0]) -> Any:  # noqa: B006
+        state[0] += 1
+        for _ in range(state[0]):
+            x = x * 0.5
+        return x if x.sum() > 1 else x + 1
+
+    def halting(x: Any) -> Any:
+        while x.sum() > 1:
+            x = x * 0.5
+        return x
+
+    for function, argument in ((restless, 1.0), (halting, 3e9)):
+        fused = ag.jit_compile(function)
+        fused._parts._credit = 1_000
+        for _ in range(60):
+            fused(leaf(argument))
+        assert fused._parts._credit <= 0
+        assert fused(leaf(argument)).numpy().size == 1
+
+
+def test_threads_have_parts_in_common() -> None:
+    fused, wrong = ag.jit_compile(twelve), []
+
+    def work(seed: int) -> None:
+        x = leaf(*np.random.default_rng(seed).normal(size=5))
+        expected = twelve(x).numpy()
+        for _ in range(30):
+            if not np.allclose(fused(x).numpy(), expected, rtol=1e-5):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not wrong
