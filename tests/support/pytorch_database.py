@@ -62,6 +62,14 @@ TURNED: Final[dict[str, Any]] = {
     "where": lambda x, condition, other, **rest: nc.where(condition, x, other, **rest),
     "einsum": lambda tensors, equation: nc.einsum(equation, tensors),
     "nn.functional.embedding": lambda w, i, **rest: nc.nn.functional.embedding(i, w, **rest),
+    "nn.functional.triplet_margin_with_distance_loss": lambda *x, distance_function=None, **rest: (
+        nc.nn.functional.triplet_margin_with_distance_loss(
+            *x, distance_function=distance_function and nc.nn.PairwiseDistance(), **rest
+        )
+    ),
+    "nn.functional.embedding_bag": lambda w, i, *more, **rest: nc.nn.functional.embedding_bag(
+        i, w, *more, **rest
+    ),
     "zero_": lambda x: x.clone().zero_(),
     "isin": lambda x, others, **rest: nc.isin(x, others, **rest),
     "arange": lambda *given, **rest: nc.arange(*given, **rest),

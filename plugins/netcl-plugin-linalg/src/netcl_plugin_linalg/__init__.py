@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from netcl_core import hookimpl
-from netcl_plugin_linalg import attention, einsum, host, linear, matmul, products
+from netcl_plugin_linalg import attention, bilinear, einsum, host, linear, matmul, products
 
 
 class LinalgPlugin:
@@ -18,7 +18,7 @@ class LinalgPlugin:
 
     @hookimpl
     def netcl_register_operators(self, registry: Any) -> None:
-        for module in (matmul, linear, attention, products, einsum, host):
+        for module in (matmul, linear, attention, products, bilinear, einsum, host):
             for record in module.OPERATORS:
                 registry.add(record)
 

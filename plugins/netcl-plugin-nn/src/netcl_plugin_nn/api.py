@@ -1,15 +1,14 @@
 """The namespace `netcl_core.nn`: every public name of this plugin, `init`, and `functional`.
 
-`functional` is the module of the installed ops under PyTorch's name for it.
+`functional` is the module of the installed ops under PyTorch's name for it, with a few of its own.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netcl_core.autograd import ops as functional
 from netcl_core.plugins import absent
-from netcl_plugin_nn import init, utils
+from netcl_plugin_nn import functional, init, utils
 from netcl_plugin_nn.activations import (
     CELU,
     ELU,

@@ -8,6 +8,7 @@ from netcl_core import hookimpl
 from netcl_plugin_tensor import (
     arranging,
     assembling,
+    bags,
     channel_norms,
     closeness,
     compositions,
@@ -20,6 +21,7 @@ from netcl_plugin_tensor import (
     joining,
     logic,
     moving,
+    noise,
     norms,
     order_statistics,
     picking,
@@ -38,6 +40,7 @@ from netcl_plugin_tensor import (
 )
 
 _MODULES = (
+    bags,
     shapes,
     elements,
     joining,
@@ -49,6 +52,7 @@ _MODULES = (
     softmax,
     norms,
     dropout,
+    noise,
     random,
     logic,
     moving,
