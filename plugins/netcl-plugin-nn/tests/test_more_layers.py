@@ -59,6 +59,15 @@ LAYERS: list[tuple[str, tuple[Any, ...], tuple[tuple[int, ...], ...]]] = [
     ("CosineEmbeddingLoss", (0.2,), ((5, 6), (5, 6), (5,))),
     ("PoissonNLLLoss", (True, False), ((5, 6), (5, 6))),
     ("PairwiseDistance", (1.0, 1e-6, True), ((5, 6), (5, 6))),
+    ("LPPool3d", (2, 2, 1), ((2, 3, 4, 3, 2),)),
+    ("LocalResponseNorm", (2, 0.5), ((2, 5, 3, 2),)),
+    ("ChannelShuffle", (3,), ((2, 6, 3, 2),)),
+    ("Unfold", ((2, 3), 1, 1, 2), ((2, 3, 4, 5),)),
+    ("Fold", ((4, 5), (2, 3), 1, 1, 2), ((2, 18, 9),)),
+    ("MultiLabelSoftMarginLoss", (), ((5, 6), (5, 6))),
+    ("InstanceNorm1d", (6, 1e-5, 0.1, True), ((6, 5),)),
+    ("InstanceNorm3d", (3, 1e-5, 0.1, True), ((3, 2, 2, 3),)),
+    ("BatchNorm2d", (3,), ((0, 3, 2, 2),)),
 ]
 
 
@@ -116,10 +125,26 @@ def test_bags_of_nothing_and_bad_ones() -> None:
         bag(INDICES)
     with pytest.raises(ArgumentError, match="mode='sum', and the shape"):
         bag(INDICES, OFFSETS, drawn(7))
-    with pytest.raises(AttributeValueError, match=r"max_norm=1\.0"):
-        nn.EmbeddingBag(5, 3, max_norm=1.0)
     with pytest.raises(AttributeValueError, match="'sum', 'mean' or 'max'"):
         nn.EmbeddingBag(5, 3, mode="median")
+
+
+def test_rows_that_are_shortened() -> None:
+    for settings in ({"max_norm": 1.0}, {"max_norm": 0.5, "norm_type": 1.0}):
+        bags = [each.EmbeddingBag(5, 3, **settings) for each in (nn, torch.nn)]
+        compare(*bags, [INDICES, OFFSETS])
+        rows = [
+            each.Embedding(5, 3, scale_grad_by_freq=True, **settings) for each in (nn, torch.nn)
+        ]
+        compare(*rows, [INDICES])
+
+
+def test_very_many_classes() -> None:
+    made = [each.AdaptiveLogSoftmaxWithLoss(6, 20, [4, 10], 2.0) for each in (nn, torch.nn)]
+    compare(*made, [drawn(5, 6), np.array([0, 19, 4, 9, 10])])
+    ours, theirs = made
+    x = drawn(4, 6)
+    assert ours.to("numpy").predict(x).tolist() == theirs.predict(torch.tensor(x)).tolist()
 
 
 def test_embeddings_from_a_table() -> None:
@@ -153,7 +178,7 @@ def test_whole_channels_are_dropped(name: str, shape: tuple[int, ...], lead: int
     assert (channels == channels[..., :1]).all()
     np.testing.assert_array_equal(x.grad.numpy(), found.numpy())
     assert layer.eval()(x) is x
-    with pytest.raises(ShapeError, match=f"{name}: input of shape"):
+    with pytest.raises(ShapeError, match=f"{name.lower()}: x of shape"):
         layer(nc.zeros(2))
 
 

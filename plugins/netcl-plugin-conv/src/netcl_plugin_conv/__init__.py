@@ -1,11 +1,24 @@
-"""Convolutions, pooling and interpolation."""
+"""Convolutions, pooling, folding and interpolation."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from netcl_core import hookimpl
-from netcl_plugin_conv import convolution, interpolate, pooling
+from netcl_plugin_conv import (
+    convolution,
+    folding,
+    fractional,
+    interpolate,
+    local_norm,
+    pooling,
+    sampling,
+    unpooling,
+)
+
+_MODULES = (
+    convolution, pooling, interpolate, unpooling, fractional, folding, local_norm, sampling,
+)  # fmt: skip
 
 
 class ConvPlugin:
@@ -13,8 +26,7 @@ class ConvPlugin:
 
     @hookimpl
     def netcl_register_operators(self, registry: Any) -> None:
-        modules = (convolution, pooling, interpolate)
-        for record in (record for module in modules for record in module.OPERATORS):
+        for record in (record for module in _MODULES for record in module.OPERATORS):
             registry.add(record)
 
     @hookimpl

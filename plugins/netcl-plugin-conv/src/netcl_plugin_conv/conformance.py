@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from netcl_plugin_kit.testing import Case
 
-from netcl_plugin_conv import conv_cases, pool_cases
+from netcl_plugin_conv import conv_cases, place_cases, pool_cases
 
-CASES: Sequence[Case] = [*conv_cases.CASES, *pool_cases.CASES]
+CASES: Sequence[Case] = [*conv_cases.CASES, *pool_cases.CASES, *place_cases.PLACED]
 
 
 def cases(op: str) -> Sequence[Case]:

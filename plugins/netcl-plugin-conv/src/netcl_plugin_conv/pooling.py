@@ -254,6 +254,13 @@ def lp_pool2d(
     return _lp_pool("lp_pool2d", 2, x, norm_type, kernel_size, stride, ceil_mode)
 
 
+def lp_pool3d(
+    x: Any, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+) -> Any:
+    """The root of the sum of the powers of each window of x (..., D, H, W); as `lp_pool2d`."""
+    return _lp_pool("lp_pool3d", 3, x, norm_type, kernel_size, stride, ceil_mode)
+
+
 def _record(function: Any, *parts: Operator) -> Operator:
     return composite(function, ("x",), parts=parts)
 
@@ -264,5 +271,5 @@ OPERATORS = (
         adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d)),
     *(_record(function, RESAMPLE) for function in (
         avg_pool1d, avg_pool2d, avg_pool3d, adaptive_avg_pool1d, adaptive_avg_pool2d,
-        adaptive_avg_pool3d, global_avg_pool2d, lp_pool1d, lp_pool2d)),
+        adaptive_avg_pool3d, global_avg_pool2d, lp_pool1d, lp_pool2d, lp_pool3d)),
 )  # fmt: skip

@@ -115,7 +115,8 @@ def strided(
     """The axes of pooling with a kernel; raises for windows that do not fit."""
     count = len(sizes)
     kernels = numbers(who, "kernel_size", kernel, count, 1)
-    strides = kernels if stride is None else numbers(who, "stride", stride, count, 1)
+    same = stride is None or (isinstance(stride, (tuple, list)) and not stride)
+    strides = kernels if same else numbers(who, "stride", stride, count, 1)
     paddings = numbers(who, "padding", padding, count, 0)
     dilations = numbers(who, "dilation", dilation, count, 1)
     found = []

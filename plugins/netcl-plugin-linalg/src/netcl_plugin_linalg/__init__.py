@@ -7,6 +7,7 @@ from typing import Any
 from netcl_core import hookimpl
 from netcl_plugin_linalg import (
     attention,
+    bilinear,
     einsum,
     host,
     linear,
@@ -34,6 +35,7 @@ class LinalgPlugin:
             linear,
             attention,
             products,
+            bilinear,
             einsum,
             host,
             triangular,

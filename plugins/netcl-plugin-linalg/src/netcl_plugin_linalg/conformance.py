@@ -216,6 +216,10 @@ CASES: Sequence[Case] = [
     Case("linear", (X, X, X), "nn.functional.linear", note="bias", dtypes=ALL,
          shapes=[[(5, 7), (3, 7), (3,)], [(7,), (3, 7), (3,)], [(2, 3, 7), (40, 7), (40,)],
                  [(128, 64), (10, 64), (10,)], [(600, 5), (3, 5), (3,)], [(1, 1), (1, 1), (1,)]]),
+    Case("bilinear", (X, X, X, X), "nn.functional.bilinear", dtypes=ALL,
+         shapes=[[(2, 7, 4), (2, 7, 5), (3, 4, 5), (3,)], [(4,), (1,), (2, 4, 1), (2,)]],
+         skip={"refusal": "it takes whatever products take",
+               "non-finite": "the products come in another order"}),
     *ATTENTION,
 ]  # fmt: skip
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from netcl_core import hookimpl
 from netcl_plugin_losses import (
+    class_margins,
     cross_entropy,
+    ctc,
     likelihoods,
     margins,
     nll,
@@ -15,7 +17,9 @@ from netcl_plugin_losses import (
     signs,
 )
 
-_MODULES = (regression, margins, signs, likelihoods, probabilities, cross_entropy, nll)
+_MODULES = (
+    regression, margins, signs, likelihoods, probabilities, cross_entropy, nll, class_margins, ctc,
+)  # fmt: skip
 
 
 class LossesPlugin:

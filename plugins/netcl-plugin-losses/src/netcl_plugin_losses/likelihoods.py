@@ -24,8 +24,8 @@ def gaussian_nll_loss(
     Args:
         input: The expected values, floating.
         target: What was found; they broadcast.
-        var: The variances: a number, of the input's shape, or with its last axis absent or of size
-            1. They are not looked at: negative ones count as `eps`.
+        var: The variances: a number, of the input's shape with some axes of size 1, or with
+            the last axis absent. They are not looked at: negative ones count as `eps`.
         full: Whether the constant log(2 pi) / 2 is added.
         eps: What a variance counts at least; its gradient flows all the same.
         reduction: `'mean'` over all elements, `'sum'` or `'none'`.
@@ -37,15 +37,22 @@ def gaussian_nll_loss(
     floating("gaussian_nll_loss", "input", mean)
     if spread.shape == mean.shape[:-1] != mean.shape:
         spread = ag.unsqueeze(spread, -1)
-    elif spread.ndim and spread.shape not in (mean.shape, (*mean.shape[:-1], 1)):
+    elif spread.ndim and not _spreads(spread.shape, mean.shape):
         given = f"var of shape {spread.shape} for an input of shape {mean.shape}"
-        raise ShapeError(message("gaussian_nll_loss", given, "the same, but for the last axis"))
+        expected = "the same with 1 on some axes, or without the last axis"
+        raise ShapeError(message("gaussian_nll_loss", given, expected))
     with ag.no_grad():
         missing = ag.where(ag.lt(spread, eps), ag.sub(float(eps), spread), 0.0)
     spread = ag.add(spread, missing.detach())
     far = ag.div(ag.square(ag.sub(mean, found)), spread)
     loss = ag.mul(ag.add(ag.log(spread), far), 0.5)
     return reduce(ag.add(loss, 0.5 * math.log(2 * math.pi)) if full else loss, reduction)
+
+
+def _spreads(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether sizes are those that are wanted, or 1."""
+    pairs = zip(shape, wanted, strict=False)
+    return len(shape) == len(wanted) and all(size in (1, whole) for size, whole in pairs)
 
 
 def poisson_nll_loss(

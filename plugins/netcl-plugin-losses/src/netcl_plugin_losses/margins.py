@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
+from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_plugin_losses.arguments import checked, floating, non_negative, operands, reduce
 
 
@@ -63,9 +64,55 @@ def triplet_margin_loss(
     return reduce(ag.clamp(ag.add(gap, margin), min=0), reduction)
 
 
+def triplet_margin_with_distance_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    *,
+    distance_function: Callable[[Any, Any], Any] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Any:
+    """`triplet_margin_loss` with a distance of your own: max(0, d(a, p) - d(a, n) + margin).
+
+    >>> def apart(a, b):
+    ...     return ag.sum(ag.abs(a - b), -1)
+    >>> x, near, far = nc.zeros(1, 2), nc.tensor([[0.5, 0.0]]), nc.tensor([[0.0, 1.0]])
+    >>> F.triplet_margin_with_distance_loss(x, near, far, distance_function=apart).item()
+    0.5
+
+    Args:
+        anchor, positive, negative: As of `triplet_margin_loss`, of any shapes that the function
+            takes, with equally many dimensions.
+        distance_function: Of two tensors, a distance for each pair; default: `pairwise_distance`.
+        margin: By how much farther, at least 0.
+        swap: Whether the distance of `positive` to `negative` counts where it is smaller.
+        reduction: `'mean'` over all distances, `'sum'` or `'none'`.
+    """
+    who = "triplet_margin_with_distance_loss"
+    checked(who, reduction)
+    margin = non_negative(who, "margin", margin)
+    distance = ag.pairwise_distance if distance_function is None else distance_function
+    if not callable(distance):
+        given = f"a {type(distance).__name__} as distance_function"
+        raise ArgumentError(message(who, given, "a function of two tensors"))
+    near, far, other = operands(anchor, positive, negative)
+    floating(who, "anchor", near)
+    if not near.ndim == far.ndim == other.ndim:
+        given = f"{near.ndim}, {far.ndim} and {other.ndim} dimensions"
+        raise ShapeError(message(who, given, "as many of each"))
+    apart = distance(near, other)
+    if swap:
+        apart = ag.minimum(apart, distance(far, other))
+    gap = ag.sub(distance(near, far), apart)
+    return reduce(ag.clamp(ag.add(gap, margin), min=0), reduction)
+
+
 def records() -> Sequence[ag.Operator]:
     """The losses of this module."""
     return [
         ag.composite(margin_ranking_loss, ("input1", "input2", "target")),
         ag.composite(triplet_margin_loss, ("anchor", "positive", "negative")),
+        ag.composite(triplet_margin_with_distance_loss),
     ]

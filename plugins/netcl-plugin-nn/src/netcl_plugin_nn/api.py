@@ -1,15 +1,14 @@
 """The namespace `netcl_core.nn`: every public name of this plugin, `init`, and `functional`.
 
-`functional` is the module of the installed ops under PyTorch's name for it.
+`functional` is the module of the installed ops under PyTorch's name for it, with a few of its own.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netcl_core.autograd import ops as functional
 from netcl_core.plugins import absent
-from netcl_plugin_nn import init, utils
+from netcl_plugin_nn import functional, init, utils
 from netcl_plugin_nn.activations import (
     CELU,
     ELU,
@@ -49,6 +48,15 @@ from netcl_plugin_nn.batch_norms import (
     InstanceNorm2d,
     InstanceNorm3d,
 )
+from netcl_plugin_nn.class_losses import (
+    AdaptiveLogSoftmaxWithLoss,
+    CTCLoss,
+    LinearCrossEntropyLoss,
+    MultiLabelMarginLoss,
+    MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
+    TripletMarginWithDistanceLoss,
+)
 from netcl_plugin_nn.containers import (
     ModuleDict,
     ModuleList,
@@ -65,7 +73,14 @@ from netcl_plugin_nn.conv import (
     ConvTranspose3d,
 )
 from netcl_plugin_nn.distances import CosineSimilarity, PairwiseDistance
-from netcl_plugin_nn.dropout import Dropout, Dropout1d, Dropout2d, Dropout3d
+from netcl_plugin_nn.dropout import (
+    AlphaDropout,
+    Dropout,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
+    FeatureAlphaDropout,
+)
 from netcl_plugin_nn.embedding import Embedding, EmbeddingBag
 from netcl_plugin_nn.files import load, save
 from netcl_plugin_nn.hooks import RemovableHandle
@@ -104,7 +119,7 @@ from netcl_plugin_nn.losses import (
     TripletMarginLoss,
 )
 from netcl_plugin_nn.module import Module
-from netcl_plugin_nn.norms import GroupNorm, LayerNorm, RMSNorm
+from netcl_plugin_nn.norms import CrossMapLRN2d, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
 from netcl_plugin_nn.padding import (
     CircularPad1d,
     CircularPad2d,
@@ -123,6 +138,15 @@ from netcl_plugin_nn.padding import (
     ZeroPad3d,
 )
 from netcl_plugin_nn.parameters import Parameter
+from netcl_plugin_nn.placing import (
+    Fold,
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
+    Unfold,
+)
 from netcl_plugin_nn.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -135,6 +159,7 @@ from netcl_plugin_nn.pooling import (
     AvgPool3d,
     LPPool1d,
     LPPool2d,
+    LPPool3d,
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
@@ -142,6 +167,7 @@ from netcl_plugin_nn.pooling import (
 from netcl_plugin_nn.recurrent import GRU, LSTM, RNN, RNNBase
 from netcl_plugin_nn.recurrent_cells import GRUCell, LSTMCell, RNNCell
 from netcl_plugin_nn.resample import (
+    ChannelShuffle,
     PixelShuffle,
     PixelUnshuffle,
     Upsample,
@@ -194,9 +220,13 @@ __all__ = [
     "Dropout1d",
     "Dropout2d",
     "Dropout3d",
+    "AlphaDropout",
+    "FeatureAlphaDropout",
     "LayerNorm",
     "RMSNorm",
     "GroupNorm",
+    "LocalResponseNorm",
+    "CrossMapLRN2d",
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
@@ -224,6 +254,14 @@ __all__ = [
     "AvgPool3d",
     "LPPool1d",
     "LPPool2d",
+    "LPPool3d",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
+    "Unfold",
+    "Fold",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
@@ -235,6 +273,7 @@ __all__ = [
     "UpsamplingBilinear2d",
     "PixelShuffle",
     "PixelUnshuffle",
+    "ChannelShuffle",
     "ConstantPad1d",
     "ConstantPad2d",
     "ConstantPad3d",
@@ -294,6 +333,13 @@ __all__ = [
     "HingeEmbeddingLoss",
     "PoissonNLLLoss",
     "SoftMarginLoss",
+    "MultiMarginLoss",
+    "MultiLabelMarginLoss",
+    "MultiLabelSoftMarginLoss",
+    "CTCLoss",
+    "TripletMarginWithDistanceLoss",
+    "LinearCrossEntropyLoss",
+    "AdaptiveLogSoftmaxWithLoss",
     "CosineSimilarity",
     "PairwiseDistance",
     "LoadReport",

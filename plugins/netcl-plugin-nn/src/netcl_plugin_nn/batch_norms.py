@@ -154,6 +154,12 @@ class _InstanceNorm(_RunningNorm):
 
     op = "instance_norm"
 
+    def forward(self, input: Any) -> Any:
+        """`input`, with a batch or a single sample, to the same shape; raises ShapeError."""
+        if input.ndim != self.dims[0] - 1:
+            return super().forward(input)
+        return ag.squeeze(super().forward(ag.unsqueeze(input, 0)), 0)
+
     def __init__(
         self,
         num_features: int,
@@ -171,7 +177,7 @@ class _InstanceNorm(_RunningNorm):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Each channel of each sample of (N, C, L) standardised (Ulyanov et al. 2016, 1607.08022).
+    """Each channel of each sample of (N, C, L) or (C, L) standardised (Ulyanov et al. 2016).
 
     Arguments and buffers as of BatchNorm1d, but without weight, bias and running statistics
     unless `affine` and `track_running_stats` ask for them; `num_batches_tracked` stays 0, as
@@ -179,18 +185,18 @@ class InstanceNorm1d(_InstanceNorm):
     """
 
     dims = (3,)
-    layout = "(N, {0}, L)"
+    layout = "(N, {0}, L) or ({0}, L)"
 
 
 class InstanceNorm2d(_InstanceNorm):
     """Each channel of each sample of (N, C, H, W) standardised; as InstanceNorm1d."""
 
     dims = (4,)
-    layout = "(N, {0}, H, W)"
+    layout = "(N, {0}, H, W) or ({0}, H, W)"
 
 
 class InstanceNorm3d(_InstanceNorm):
     """Each channel of each sample of (N, C, D, H, W) standardised; as InstanceNorm1d."""
 
     dims = (5,)
-    layout = "(N, {0}, D, H, W)"
+    layout = "(N, {0}, D, H, W) or ({0}, D, H, W)"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import netcl_core.autograd as ag
-from netcl_core import Tensor
-from netcl_core.errors import AttributeValueError, ShapeError, message
+from netcl_core.errors import AttributeValueError, message
 from netcl_plugin_nn.module import Module
 
 
@@ -37,35 +36,23 @@ class Dropout(Module):
         return f"p={self.p}, inplace={self.inplace}"
 
 
-class _ChannelDropout(Dropout):
-    """The same for whole channels: of a sample and channel all elements are zeroed, or none."""
+class _OpDropout(Dropout):
+    """The same by an op."""
 
-    ranks: ClassVar[tuple[int, ...]]  # of inputs, those without a batch first
-    lead: ClassVar[tuple[int, ...]]  # how many dimensions of each tell channels apart
+    op: ClassVar[str]
 
     def forward(self, input: Any) -> Any:
         """`input` to the same shape; raises ShapeError for another number of dimensions."""
-        if input.ndim not in self.ranks:
-            expected = " or ".join(map(str, self.ranks)) + " dimensions"
-            raise ShapeError(
-                message(type(self).__name__, f"input of shape {tuple(input.shape)}", expected)
-            )
-        if not (self.training and self.p):
-            return input
-        lead = self.lead[self.ranks.index(input.ndim)]
-        ones = Tensor.ones(
-            (*input.shape[:lead], *(1,) * (input.ndim - lead)), input.dtype, input.device
-        )
-        return ag.mul(input, ag.dropout(ones, self.p))
+        return getattr(ag, self.op)(input, self.p, self.training)
 
 
-class Dropout1d(_ChannelDropout):
+class Dropout1d(_OpDropout):
     """Whole channels of (N, C, L) or (C, L) zeroed (Tompson et al. 2015, arXiv:1411.4280)."""
 
-    ranks, lead = (2, 3), (1, 2)
+    op = "dropout1d"
 
 
-class Dropout2d(_ChannelDropout):
+class Dropout2d(_OpDropout):
     """Whole channels of (N, C, H, W) zeroed; of (N, C, L) too, as in PyTorch.
 
     >>> nc.manual_seed(0)
@@ -74,10 +61,22 @@ class Dropout2d(_ChannelDropout):
     True
     """
 
-    ranks, lead = (3, 4), (2, 2)
+    op = "dropout2d"
 
 
-class Dropout3d(_ChannelDropout):
+class Dropout3d(_OpDropout):
     """Whole channels of (N, C, D, H, W) or (C, D, H, W) zeroed."""
 
-    ranks, lead = (4, 5), (1, 2)
+    op = "dropout3d"
+
+
+class AlphaDropout(_OpDropout):
+    """Elements set to SELU's saturation, which keeps mean and variance; as `ag.alpha_dropout`."""
+
+    op = "alpha_dropout"
+
+
+class FeatureAlphaDropout(_OpDropout):
+    """AlphaDropout of whole channels of (N, C, ...)."""
+
+    op = "feature_alpha_dropout"

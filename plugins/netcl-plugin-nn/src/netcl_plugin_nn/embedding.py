@@ -8,7 +8,7 @@ import numpy as np
 
 import netcl_core.autograd as ag
 from netcl_core import Tensor
-from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
+from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_nn import init
 from netcl_plugin_nn.module import Module
 from netcl_plugin_nn.parameters import Parameter, as_leaf, owned
@@ -48,6 +48,10 @@ class _Table(Module):
             values[self.padding_idx] = 0
             self.weight.overwrite(values)
 
+    def _limit(self, max_norm: Any, norm_type: float, by_frequency: bool) -> None:
+        self.max_norm, self.norm_type = max_norm, norm_type
+        self.scale_grad_by_freq = by_frequency
+
     @classmethod
     def from_pretrained(
         cls: type[Self], embeddings: Any, freeze: bool = True, **settings: Any
@@ -71,12 +75,14 @@ class _Table(Module):
             )
         return cls(*table.shape, _weight=Parameter(table, not freeze), **settings)
 
-    def _rows(self, index: Any) -> Any:
-        """Rows by index, without a gradient for the padding row."""
-        return ag.embedding(index, self.weight, self.padding_idx)
-
-    def _is_padding(self, index: Any) -> Any:
-        return ag.unsqueeze(ag.eq(index, self.padding_idx), -1)
+    def _limits(self) -> str:
+        given = {
+            "max_norm": (self.max_norm, None),
+            "norm_type": (self.norm_type, 2),
+            "scale_grad_by_freq": (self.scale_grad_by_freq, False),
+        }
+        shown = [f"{name}={value}" for name, (value, usual) in given.items() if value != usual]
+        return "".join(f", {each}" for each in shown)
 
 
 class Embedding(_Table):
@@ -89,7 +95,8 @@ class Embedding(_Table):
         embedding_dim: The size of a row.
         padding_idx: The index (negative: from the end) of a row that starts as zeros and
             gets no gradient.
-        max_norm, norm_type, scale_grad_by_freq, sparse: Only PyTorch's defaults are there.
+        max_norm, norm_type, scale_grad_by_freq: As of `ag.embedding_bag`.
+        sparse: Has no effect: gradients are dense.
     """
 
     def __init__(
@@ -105,7 +112,7 @@ class Embedding(_Table):
         device: Any = None,
         dtype: Any = "float32",
     ) -> None:
-        _refuse("Embedding", max_norm, scale_grad_by_freq, sparse)
+        self._limit(max_norm, norm_type, scale_grad_by_freq)
         self._set_up((num_embeddings, embedding_dim), padding_idx, _weight, device, dtype)
 
     def forward(self, input: Any) -> Any:
@@ -113,12 +120,14 @@ class Embedding(_Table):
 
         Raises AttributeValueError if an index is out of range.
         """
-        return self._rows(ag.as_operand(input, self.weight.device))
+        index = ag.as_operand(input, self.weight.device)
+        norms = (self.max_norm, self.norm_type, self.scale_grad_by_freq)
+        return ag.embedding(index, self.weight, self.padding_idx, *norms)
 
     def extra_repr(self) -> str:
         """The settings."""
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}{self._limits()}"
 
 
 class EmbeddingBag(_Table):
@@ -134,7 +143,8 @@ class EmbeddingBag(_Table):
         mode: 'sum', 'mean' or 'max'.
         include_last_offset: Whether `offsets` ends with the number of indices.
         padding_idx: A row that counts in no bag.
-        max_norm, norm_type, scale_grad_by_freq, sparse: Only PyTorch's defaults are there.
+        max_norm, norm_type, scale_grad_by_freq: As of `ag.embedding_bag`.
+        sparse: Has no effect: gradients are dense.
     """
 
     def __init__(
@@ -152,7 +162,7 @@ class EmbeddingBag(_Table):
         device: Any = None,
         dtype: Any = "float32",
     ) -> None:
-        _refuse("EmbeddingBag", max_norm, scale_grad_by_freq, sparse)
+        self._limit(max_norm, norm_type, scale_grad_by_freq)
         if mode not in ("sum", "mean", "max"):
             raise AttributeValueError(
                 message("EmbeddingBag", f"mode={mode!r}", "'sum', 'mean' or 'max'")
@@ -161,100 +171,18 @@ class EmbeddingBag(_Table):
         self._set_up((num_embeddings, embedding_dim), padding_idx, _weight, device, dtype)
 
     def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
-        """(bags, embedding_dim).
-
-        Args:
-            input: Indices: (bags, size), or all bags one after the other, (indices,).
-            offsets: Where each bag of the latter begins. They are read by the host.
-            per_sample_weights: A factor for each index, with mode 'sum'.
-        """
-        index = ag.as_operand(input, self.weight.device)
-        factors, there = self._factors(index, per_sample_weights), None
-        if index.ndim != (2 if offsets is None else 1):
-            given = f"input of shape {index.shape} with{'out' if offsets is None else ''} offsets"
-            expected = "(bags, size) without offsets, or (indices,) with them"
-            raise ShapeError(message("EmbeddingBag", given, expected))
-        if offsets is not None:
-            places, there = self._padded(index.shape[0], offsets)
-            index = _taken(index, places)
-            factors = None if factors is None else _taken(factors, places)
-        return self._reduced(index, factors, there)
-
-    def _factors(self, index: Any, weights: Any) -> Any:
-        if weights is None:
-            return None
-        given = ag.as_operand(weights, index.device)
-        if self.mode != "sum" or given.shape != index.shape:
-            text = f"per_sample_weights of shape {given.shape} with mode={self.mode!r}"
-            expected = f"mode='sum', and the shape {index.shape} of the input"
-            raise ArgumentError(message("EmbeddingBag", text, expected))
-        return given
-
-    def _padded(self, count: int, offsets: Any) -> tuple[Any, Any]:
-        """A row for each bag: the positions of its indices, and which of these are there."""
-        begins = np.asarray(offsets.to_host() if isinstance(offsets, Tensor) else offsets)
-        ends = begins[1:] if self.include_last_offset else np.append(begins[1:], count)
-        begins = begins[: len(ends)]
-        if len(begins) and (begins[0] != 0 or (ends < begins).any() or ends[-1] > count):
-            given = f"offsets {begins.tolist()} for {count} indices"
-            raise AttributeValueError(
-                message("EmbeddingBag", given, "0 first, and none that falls")
-            )
-        longest = max(1, int((ends - begins).max(initial=0)))
-        places = begins[:, None] + np.arange(longest)
-        there = places < ends[:, None]
-        return np.where(there, places, 0).astype(np.int64), there
-
-    def _reduced(self, index: Any, factors: Any, there: Any) -> Any:
-        """Rows (bags, size, embedding_dim) to (bags, embedding_dim)."""
-        if not index.size:
-            return Tensor.zeros(
-                (index.shape[0], self.embedding_dim), self.weight.dtype, index.device
-            )
-        rows, counts = self._rows(index), self._counts(index, there)
-        if factors is not None:
-            rows = ag.mul(rows, ag.unsqueeze(factors, -1))
-        if counts is None:
-            return ag.amax(rows, 1) if self.mode == "max" else getattr(ag, self.mode)(rows, 1)
-        if self.mode != "max":
-            total = ag.sum(ag.where(counts, rows, 0.0), 1)
-            if self.mode == "sum":
-                return total
-            return ag.div(total, ag.clamp(ag.sum(counts.astype(rows.dtype), 1), 1.0))
-        largest = ag.amax(ag.where(counts, rows, -np.inf), 1)
-        return ag.where(ag.amax(counts, 1), largest, 0.0)
-
-    def _counts(self, index: Any, there: Any) -> Any:
-        """(bags, size, 1): which rows count; None: all."""
-        found = None if there is None else Tensor.from_host(there[..., None], index.device)
-        if self.padding_idx is None:
-            return found
-        real = ag.logical_not(self._is_padding(index))
-        return real if found is None else ag.logical_and(found, real)
+        """(bags, embedding_dim); arguments as of `ag.embedding_bag`."""
+        return ag.embedding_bag(
+            ag.as_operand(input, self.weight.device), self.weight, offsets, self.max_norm,
+            self.norm_type, self.scale_grad_by_freq, self.mode, False, per_sample_weights,
+            self.include_last_offset, self.padding_idx,
+        )  # fmt: skip
 
     def extra_repr(self) -> str:
         """The settings."""
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}{padding}"
-
-
-def _taken(x: Any, places: Any) -> Any:
-    """Elements of a vector by their positions, in the shape of these."""
-    if not x.size:
-        return ag.reshape(x, (places.shape[0], 0))
-    flat = Tensor.from_host(places.reshape(-1), x.device)
-    return ag.reshape(ag.index_select(x, 0, flat), places.shape)
-
-
-def _refuse(who: str, max_norm: Any, scale_grad_by_freq: bool, sparse: bool) -> None:
-    """Raise AttributeValueError for settings of PyTorch's that are not there."""
-    given = {"max_norm": max_norm, "scale_grad_by_freq": scale_grad_by_freq, "sparse": sparse}
-    for name, value in given.items():
-        if value is not None and value is not False:
-            expected = f"{name}={None if name == 'max_norm' else False}"
-            raise AttributeValueError(
-                message(who, f"{name}={value!r}", f"{expected}, the only form")
-            )
+        sizes = f"{self.num_embeddings}, {self.embedding_dim}{self._limits()}"
+        return f"{sizes}, mode={self.mode!r}{padding}"
 
 
 def _row(who: str, index: int | None, count: int) -> int | None:

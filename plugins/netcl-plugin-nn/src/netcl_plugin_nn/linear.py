@@ -96,11 +96,7 @@ class Bilinear(Module):
 
     def forward(self, input1: Any, input2: Any) -> Any:
         """Two tensors of equal leading sizes to (..., out_features)."""
-        out, first, second = self.weight.shape
-        turned = ag.reshape(ag.permute(self.weight, (1, 0, 2)), (first, out * second))
-        half = ag.reshape(ag.matmul(input1, turned), (*input1.shape[:-1], out, second))
-        found = ag.squeeze(ag.matmul(half, ag.unsqueeze(input2, -1)), -1)
-        return found if self.bias is None else ag.add(found, self.bias)
+        return ag.bilinear(input1, input2, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """The sizes."""

@@ -1,4 +1,4 @@
-"""Normalisation within a sample: LayerNorm, RMSNorm, GroupNorm."""
+"""Normalisation within a sample: LayerNorm, RMSNorm, GroupNorm, LocalResponseNorm."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core import Tensor
-from netcl_core.errors import AttributeValueError, message
+from netcl_core import Tensor, default_device
+from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_nn.module import Module
 from netcl_plugin_nn.parameters import owned
 
@@ -140,6 +140,42 @@ class GroupNorm(Module):
         """The settings."""
         affine = f"affine={self.weight is not None}, bias={self.bias is not None}"
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, {affine}"
+
+
+class LocalResponseNorm(Module):
+    """Divided by a power of the mean square of neighbouring channels; `ag.local_response_norm`."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Any) -> Any:
+        """`input` of shape (N, C, L, ...) to the same shape."""
+        return ag.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(LocalResponseNorm):
+    """LocalResponseNorm of (N, C, H, W) over (size - 1) // 2 channels on both sides.
+
+    As in PyTorch the sum of squares is divided by `size`, also where that is even. PyTorch's own
+    keeps channel 0 in the sums of later channels, and its gradient is of other windows; here both
+    are those of the definition.
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__(size, alpha, beta, k)
+
+    def forward(self, input: Any) -> Any:
+        """`input` of shape (N, C, H, W) to the same shape."""
+        x = ag.as_operand(input, default_device())
+        if x.ndim != 4:
+            raise ShapeError(message("CrossMapLRN2d", f"input of shape {x.shape}", "(N, C, H, W)"))
+        taken = 2 * ((self.size + 1) // 2) - 1
+        share = self.alpha * taken / self.size
+        return ag.local_response_norm(x, taken, share, self.beta, self.k)
 
 
 def _sizes(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:

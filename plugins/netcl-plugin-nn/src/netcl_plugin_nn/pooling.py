@@ -160,6 +160,12 @@ class LPPool2d(_LPPool):
     op = "lp_pool2d"
 
 
+class LPPool3d(_LPPool):
+    """`sum(x^p)^(1/p)` of each window of (N, C, D, H, W); arguments as of `ag.lp_pool2d`."""
+
+    op = "lp_pool3d"
+
+
 class _Adaptive(Module):
     """As many windows as `output_size` says."""
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import netcl_core.autograd as ag
 from netcl_core import Tensor
-from netcl_core.errors import AttributeValueError, ShapeError, message
+from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
 from netcl_plugin_nn import init
 from netcl_plugin_nn.gates import SUMMED
 from netcl_plugin_nn.module import Module
@@ -78,6 +78,8 @@ class RNNBase(Module):
         if min(sizes) < 1:
             given = "input_size={}, hidden_size={}, num_layers={}".format(*sizes)
             raise AttributeValueError(message(who, given, "positive numbers"))
+        if not isinstance(self.bias, bool):
+            raise ArgumentError(message(who, f"bias={self.bias!r}", "True or False"))
         if not 0 <= self.dropout <= 1:
             given = f"dropout={self.dropout}"
             raise AttributeValueError(message(who, given, "a probability, 0 to 1"))

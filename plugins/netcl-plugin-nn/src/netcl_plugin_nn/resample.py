@@ -1,4 +1,4 @@
-"""Layers that change the size of pictures: Upsample, PixelShuffle, PixelUnshuffle."""
+"""Layers that resample pictures or move their channels: Upsample, PixelShuffle, ChannelShuffle."""
 
 from __future__ import annotations
 
@@ -91,6 +91,27 @@ class PixelUnshuffle(Module):
     def extra_repr(self) -> str:
         """The factor."""
         return f"downscale_factor={self.downscale_factor}"
+
+
+class ChannelShuffle(Module):
+    """The channels of (N, C, ...) in another order: one of each group in turn.
+
+    >>> nn.ChannelShuffle(2)(nc.tensor([[[1], [2], [3], [4]]])).tolist()
+    [[[1], [3], [2], [4]]]
+
+    (Zhang, Zhou, Lin, Sun 2018, arXiv:1707.01083)
+    """
+
+    def __init__(self, groups: int) -> None:
+        self.groups = _checked_factor("ChannelShuffle", groups)
+
+    def forward(self, input: Any) -> Any:
+        """The channels of each group, which stand together, apart."""
+        return ag.channel_shuffle(input, self.groups)
+
+    def extra_repr(self) -> str:
+        """The number of groups."""
+        return f"groups={self.groups}"
 
 
 def _checked_factor(who: str, factor: int) -> int:

@@ -10,6 +10,7 @@ from netcl_plugin_optim.adam import Adam, Adamax, AdamW, RAdam
 from netcl_plugin_optim.clipping import clip_grad_norm_, clip_grad_value_, unscale_grads_
 from netcl_plugin_optim.ema import EMA
 from netcl_plugin_optim.lbfgs import LBFGS
+from netcl_plugin_optim.matrices import Adafactor, Muon
 from netcl_plugin_optim.nadam import NAdam
 from netcl_plugin_optim.optimizer import Optimizer
 from netcl_plugin_optim.sgd import ASGD, SGD
@@ -32,6 +33,8 @@ __all__ = [
     "ASGD",
     "Rprop",
     "LBFGS",
+    "Adafactor",
+    "Muon",
     "EMA",
     "OptimizerStateError",
     "clip_grad_norm_",

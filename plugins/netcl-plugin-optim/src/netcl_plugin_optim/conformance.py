@@ -68,6 +68,59 @@ OPTIMIZERS: Final[Sequence[tuple[str, Formula, dict[str, Any]]]] = (
 )
 
 
+def adafactor(p: Array, g: Array, step: int, state: dict[str, Any]) -> Array:
+    """Shazeer, Stern 2018, algorithms 4 and 5 in PyTorch's form, with a decay of 0.1."""
+    share, size = step**-0.8, np.sqrt(np.mean(p * p))
+    length = max(1e-3, size) * min(0.01, step**-0.5)
+    if p.ndim < 2:
+        square = state["v"] = state.get("v", 0) * (1 - share) + share * g * g
+    else:
+        for name, axis in (("r", -1), ("c", -2)):
+            mean = (g * g).mean(axis, keepdims=True)
+            state[name] = state.get(name, 0) * (1 - share) + share * mean
+        square = state["r"] * state["c"] / state["r"].mean(-2, keepdims=True)
+    update = g / np.sqrt(square)
+    limit = max(1, np.sqrt(np.mean(update * update)))
+    return np.asarray(p * (1 - 0.01 * 0.1) - length * update / limit)
+
+
+def muon(p: Array, g: Array, step: int, state: dict[str, Any]) -> Array:
+    """Jordan 2024, with Nesterov's momentum, lr 0.02 and a decay of 0.1."""
+    state["m"] = 0.95 * state.get("m", 0) + 0.05 * g
+    x = 0.05 * g + 0.95 * state["m"]
+    x = x / np.linalg.norm(x)
+    for _ in range(5):
+        gram = x @ x.T
+        x = 3.4445 * x + (-4.775 * gram + 2.0315 * gram @ gram) @ x
+    return np.asarray(p * (1 - 0.02 * 0.1) - 0.02 * np.sqrt(max(1, p.shape[0] / p.shape[1])) * x)
+
+
+def matrices(
+    name: str, formula: Formula, settings: dict[str, Any], tolerance: float, device: Device
+) -> None:
+    """Some steps of a matrix and, of Adafactor, a vector in float32."""
+    random = np.random.default_rng(3)
+    shapes = ((7, 5), (3, 31)) if name == "Muon" else ((7, 5), (31,), (2, 3, 4))
+    wanted = [random.standard_normal(shape) for shape in shapes]
+    parameters = [Tensor.from_host(p.astype("float32"), device) for p in wanted]
+    optimizer = getattr(api, name)(parameters, **settings)
+    states: list[dict[str, Any]] = [{} for _ in shapes]
+    for step in range(1, STEPS + 1):
+        for i, parameter in enumerate(parameters):
+            gradient = random.standard_normal(parameter.shape)
+            parameter.grad = Tensor.from_host(gradient.astype("float32"), device)
+            wanted[i] = formula(wanted[i], gradient, step, states[i])
+        optimizer.step()
+    again = getattr(api, name)(parameters, **settings)
+    again.load_state_dict(optimizer.state_dict())
+    saved = again.state_dict()["state"]
+    assert [sorted(each) for each in saved.values()] == [
+        sorted(each) for each in optimizer.state_dict()["state"].values()
+    ]
+    for parameter, right in zip(parameters, wanted, strict=True):
+        np.testing.assert_allclose(parameter.to_host(), right, rtol=0, atol=tolerance)
+
+
 def compare(name: str, formula: Formula, settings: dict[str, Any], device: Device) -> None:
     """Some steps in each floating dtype of the device; parameters share kernels."""
     for dtype in _dtypes(device):
@@ -132,6 +185,11 @@ def _drawn(random: np.random.Generator, dtype: str) -> list[Array]:
 
 SCENARIOS: Final = [
     *(Scenario("optim", row[0], partial(compare, *row)) for row in OPTIMIZERS),
+    Scenario(
+        "optim", "Adafactor", partial(matrices, "Adafactor", adafactor, {"weight_decay": 0.1}, 3e-6)
+    ),
+    # bfloat16 has 8 bits: a rounding of each of 15 products, of steps of 0.02
+    Scenario("optim", "Muon", partial(matrices, "Muon", muon, {"lr": 0.02}, 2e-3)),
     Scenario("optim", "clip_grad_norm_", clip_norm),
     Scenario("optim", "StepLR", schedule),
 ]

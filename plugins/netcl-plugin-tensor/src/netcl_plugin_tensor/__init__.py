@@ -8,6 +8,7 @@ from netcl_core import hookimpl
 from netcl_plugin_tensor import (
     arranging,
     assembling,
+    bags,
     channel_norms,
     closeness,
     compositions,
@@ -22,6 +23,7 @@ from netcl_plugin_tensor import (
     logic,
     moments,
     moving,
+    noise,
     norms,
     order_lines,
     order_statistics,
@@ -43,6 +45,7 @@ from netcl_plugin_tensor import (
 )
 
 _MODULES = (
+    bags,
     shapes,
     elements,
     joining,
@@ -54,6 +57,7 @@ _MODULES = (
     softmax,
     norms,
     dropout,
+    noise,
     random,
     logic,
     moving,

@@ -9,7 +9,7 @@ from typing import Any
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import AutogradPrimitive, composite
-from netcl_core.errors import ArgumentError, ShapeError, message
+from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
 from netcl_plugin_tensor.axes import shape_of
 from netcl_plugin_tensor.norm_runs import NORM_RUNS
 
@@ -118,7 +118,9 @@ def batch_norm(
         eps: Added to the (biased) variance.
 
     Raises:
-        ShapeError: x has no channels, or training has one value a channel.
+        ShapeError: x has no channels, or training has one value a channel. Of an empty x the result
+            is empty, and the running statistics stay.
+        AttributeValueError: eps is not above 0 in training.
         ArgumentError: there are no running statistics outside training.
     """
     operands, attrs = _bind_batch_norm(
@@ -131,6 +133,9 @@ def _bind_batch_norm(
     x: Any, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
     training: bool = False, momentum: Any = 0.1, eps: float = 1e-5,
 ) -> Any:  # fmt: skip
+    if training and not eps > 0:
+        given = f"eps={eps!r} in training"
+        raise AttributeValueError(message("batch_norm", given, "a number above 0"))
     rate = momentum if isinstance(momentum, Tensor) else None
     number = 0.0 if rate is not None else float(momentum)
     attrs = {"training": bool(training), "momentum": number, "eps": float(eps)}
@@ -141,6 +146,8 @@ def _batch_norm(
     x: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, rate: Any,
     training: bool, momentum: float, eps: float,
 ) -> Any:  # fmt: skip
+    if isinstance(x, Tensor) and not x.size:
+        return _of_nothing(x, weight, bias)
     shape = _checked("batch_norm", x)
     if not training:
         return _by_running("batch_norm", x, running_mean, running_var, weight, bias, eps)
@@ -158,6 +165,15 @@ def _batch_norm(
         for target, source in zip(running, moved, strict=True):
             target.copy_(source)
     return values
+
+
+def _of_nothing(x: Tensor, weight: Any, bias: Any) -> Any:
+    """An empty batch, with gradients of zeros; the running statistics stay as they are."""
+    found: Any = ag.clone(x)
+    for join, each in ((ag.mul, weight), (ag.add, bias)):
+        if each is not None and each.size:
+            found = join(found, ag.getitem(each, 0))
+    return found
 
 
 def _by_running(

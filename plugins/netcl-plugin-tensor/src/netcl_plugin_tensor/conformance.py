@@ -12,6 +12,7 @@ import netcl_core.autograd as ag
 from netcl_plugin_tensor.composed_cases import COMPOSED
 from netcl_plugin_tensor.further_cases import FURTHER, WITHOUT
 from netcl_plugin_tensor.more_cases import MORE
+from netcl_plugin_tensor.noise_cases import NOISE
 
 X = normal()
 TIES = whole(-4, 4)
@@ -344,6 +345,7 @@ CASES = [
     *SOFT,
     *NORMS,
     *RANDOM,
+    *NOISE,
 ]
 
 

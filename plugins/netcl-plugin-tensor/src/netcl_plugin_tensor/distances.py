@@ -69,9 +69,7 @@ def _of_wide(x: Any, p: float, over: tuple[int, ...], keepdim: bool) -> Any:
     if math.isinf(p):
         return (ag.amax if p > 0 else ag.amin)(sizes, over, keepdim)
     if p == 0:
-        # The sign has a gradient, which is 0.
-        one = ag.where(ag.isnan(x), 1.0, ag.square(ag.sign(x)))
-        return ag.sum(one, over, keepdim)
+        return ag.sum(ag.where(ag.ne(x, 0), 1.0, ag.sign(x)), over, keepdim)  # sign: no slope
     if p == 1:
         return ag.sum(sizes, over, keepdim)
     if p < 1:  # the slope at 0 is infinite, and counts as 0
@@ -159,6 +157,31 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
     return _norm("cdist", ag.sub(ag.unsqueeze(a, -2), ag.unsqueeze(b, -3)), p, -1, False)
 
 
+def pdist(input: Any, p: float = 2.0) -> Any:
+    """The p-norms of the differences of all pairs of rows of input (N, M), (N * (N - 1) / 2,).
+
+    >>> ag.pdist([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]).tolist()
+    [5.0, 1.0, 4.242640495300293]
+
+    The first row comes first with each other one, then the second with each after it, and so on.
+    Where a distance is 0 so is its gradient.
+
+    Args:
+        input: A floating tensor.
+        p: As of `norm`, not negative.
+    """
+    x = ag.as_operand(input, nc.default_device())
+    if x.ndim != 2:
+        raise ShapeError(message("pdist", f"input of shape {x.shape}", "rows (N, M)"))
+    if not _power("pdist", p) >= 0:
+        raise AttributeValueError(message("pdist", f"p={p!r}", "a number that is not negative"))
+    pairs = np.triu_indices(x.shape[0], 1)
+    first, second = (
+        ag.index_select(x, 0, nc.Tensor.from_host(each.astype("int64"), x.device)) for each in pairs
+    )
+    return _norm("pdist", ag.sub(first, second), p, -1, False)
+
+
 #: Both last steps: what norms alone are made of.
 _PARTS = ("norm_root", "norm_power")
 
@@ -172,4 +195,5 @@ def records() -> tuple[Any, ...]:
         composite(cosine_similarity, ("x1", "x2"), parts=parts[:1]),
         composite(pairwise_distance, ("x1", "x2"), parts=parts),
         composite(cdist, ("x1", "x2"), parts=parts),
+        composite(pdist, ("input",), parts=parts),
     )

@@ -30,21 +30,22 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
     `netcl_core.manual_seed` makes it repeatable, with the same mask on every device
     (Philox4x32-10; Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3").
     """
-    p = _probability(p)
+    p = probability("dropout", p)
     if not training or p == 0:
         return x
     operand = ag.as_operand(x, nc.default_device())
     return RANDOM_MASK(operand, nc.random_state(operand.device), p)
 
 
-def _probability(p: Any) -> float:
+def probability(who: str, p: Any) -> float:
+    """A probability as float; raises AttributeValueError for anything else."""
     if isinstance(p, bool) or not isinstance(p, Real) or not 0 <= float(p) <= 1:
-        raise AttributeValueError(message("dropout", f"p={p!r}", "a probability, 0 <= p <= 1"))
+        raise AttributeValueError(message(who, f"p={p!r}", "a probability, 0 <= p <= 1"))
     return float(p)
 
 
 def _bind(x: Any, state: Any, p: float) -> Any:
-    return (x, state), {"p": _probability(p)}
+    return (x, state), {"p": probability("dropout", p)}
 
 
 def _infer(x: Spec, state: Spec, p: float) -> Spec:
@@ -103,7 +104,7 @@ RANDOM_MASK: Final = Operator(
 def _bind_dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
     """What an implementation of dropout gets: x and a fresh random state."""
     operand = ag.as_operand(x, nc.default_device())
-    attrs = {"p": _probability(p), "training": bool(training)}
+    attrs = {"p": probability("dropout", p), "training": bool(training)}
     return (operand, nc.random_state(operand.device)), attrs
 
 

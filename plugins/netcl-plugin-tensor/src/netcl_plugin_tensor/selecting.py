@@ -21,6 +21,7 @@ from netcl_core.autograd import Implementation, Operator, Request, Requirements,
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor import geometry, lines_gpu
 from netcl_plugin_tensor.axes import axis, plain_shape, shape_of
+from netcl_plugin_tensor.bags import by_frequency, renormalized
 from netcl_plugin_tensor.line_sums import MOST, add_lines, line_context, line_numbers
 from netcl_plugin_tensor.strided import fill
 
@@ -238,15 +239,25 @@ GATHER: Final = _operator(
 # -- composites ------------------------------------------------------------------------------
 
 
-def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
+def embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+) -> Any:
     """Rows of `weight` (count, features) picked by class indices of any shape.
 
     Args:
         input: Integers of any shape.
         weight: The rows.
         padding_idx: The index (negative: from the end) of a row that gets no gradient.
+        max_norm: Rows that are named and longer are scaled to this length first, in place.
+        norm_type: The p of that length.
+        scale_grad_by_freq: Whether gradients of rows are divided by how often the row is named.
 
-    Raises AttributeValueError for an index out of range.
+    Raises AttributeValueError for an index out of range, ShapeError for a weight that is no matrix.
     """
     shape = shape_of(input)
     if not isinstance(weight, Tensor):
@@ -255,9 +266,16 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Any:
                 "embedding", f"weight is a {type(weight).__name__}", "a tensor (count, features)"
             )
         )
+    if weight.ndim != 2:
+        given = f"weight of shape {weight.shape}"
+        raise ShapeError(message("embedding", given, "(count, features)"))
     index = ag.as_operand(input, weight.device)
+    if max_norm is not None:
+        renormalized(weight, index, max_norm, norm_type)
     flat = ag.index_select(weight, 0, ag.reshape(index, (math.prod(shape),)))
     rows = ag.reshape(flat, (*shape, shape_of(weight)[1]))
+    if scale_grad_by_freq and index.size:
+        rows = by_frequency(rows, index, None, weight.shape[0])
     if padding_idx is None:
         return rows
     padding = axis("embedding", padding_idx, weight.shape[0])

@@ -1,0 +1,101 @@
+"""`nn.functional`: the installed ops, and what PyTorch has there under a name of another op's.
+
+`torch.nn.functional.unfold` is not `torch.Tensor.unfold`: here it is `ag.im2col`. Of each max
+pooling there is a form `..._with_indices`, which gives the places of the elements too.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from netcl_core.arguments import lenient
+from netcl_core.autograd import ops
+from netcl_core.errors import ArgumentError, ShapeError, message
+from netcl_plugin_nn.heads import multi_head_attention_forward
+
+__all__ = [
+    "linear_cross_entropy",
+    "multi_head_attention_forward",
+    "unfold",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
+]
+
+
+@lenient
+def unfold(
+    input: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Any:
+    """The elements of each window of pictures as a column; arguments as of `ag.im2col`."""
+    return ops.im2col(input, kernel_size, dilation, padding, stride)
+
+
+@lenient
+def linear_cross_entropy(
+    input: Any, linear_weight: Any, target: Any, *, linear_bias: Any = None, weight: Any = None,
+    reduction: str = "mean", ignore_index: int | None = None, label_smoothing: float = 0.0,
+    options: Any = None,
+) -> Any:  # fmt: skip
+    """The cross entropy of what a linear layer gives.
+
+    Args:
+        input: (N, in) or (in,).
+        linear_weight: (C, in), or with several targets for each input (C, ..., in).
+        target: As of `ag.cross_entropy`, for logits (N, C, ...).
+        linear_bias: Of the weight's shape without its last axis, or None.
+        weight, reduction, label_smoothing: As of `ag.cross_entropy`.
+        ignore_index: The same; default: -100. It cannot be given with probabilities.
+        options: Has no effect: PyTorch's hints on memory.
+    """
+    who = "linear_cross_entropy"
+    rows, form = tuple(input.shape), tuple(linear_weight.shape)
+    fits = len(form) > 1 and len(rows) in ((1, 2) if len(form) == 2 else (2,))
+    if not fits or rows[-1] != form[-1]:
+        given = f"input of shape {rows} and linear_weight of {form}"
+        raise ShapeError(message(who, given, "(N, in) and (C, ..., in)"))
+    if linear_bias is not None:
+        if tuple(linear_bias.shape) != form[:-1]:
+            given = f"linear_bias of shape {tuple(linear_bias.shape)}"
+            raise ShapeError(message(who, given, f"{form[:-1]}"))
+        linear_bias = ops.reshape(linear_bias, (-1,))
+    flat = ops.linear(input, ops.reshape(linear_weight, (-1, form[-1])), linear_bias)
+    logits = ops.reshape(flat, (*rows[:-1], *form[:-1]))
+    if ignore_index is not None and tuple(target.shape) == tuple(logits.shape):
+        given = "ignore_index with probabilities"
+        raise ArgumentError(message(who, given, "classes, or no ignore_index"))
+    ignored = -100 if ignore_index is None else ignore_index
+    return ops.cross_entropy(logits, target, weight, ignored, reduction, label_smoothing)
+
+
+@lenient
+def upsample(
+    input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Any:  # fmt: skip
+    """`ag.interpolate`, under the name that PyTorch had first."""
+    return ops.interpolate(input, size, scale_factor, mode, align_corners)
+
+
+@lenient
+def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """Each element repeated: `ag.interpolate` with mode 'nearest'."""
+    return ops.interpolate(input, size, scale_factor, "nearest")
+
+
+@lenient
+def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+    """`ag.interpolate` of pictures with mode 'bilinear' and aligned corners."""
+    return ops.interpolate(input, size, scale_factor, "bilinear", True)
+
+
+def __getattr__(name: str) -> Any:
+    op = name.removesuffix("_with_indices")
+    if op != name and "max_pool" in op:
+        return partial(getattr(ops, op), return_indices=True)
+    return getattr(ops, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *dir(ops)})
