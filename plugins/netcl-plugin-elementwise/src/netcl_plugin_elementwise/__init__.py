@@ -11,6 +11,7 @@ from netcl_plugin_elementwise.forms import FORMS, part
 from netcl_plugin_elementwise.operands import (
     ALONG_CHANNELS,
     no_zero,
+    numbers,
     powers,
     slopes_per_channel,
 )
@@ -47,6 +48,7 @@ ALIASES = {
 #: What looks at the operands of an op before they are broadcast.
 ALIGNED = {
     "pow": powers,
+    "square": numbers,
     "prelu": slopes_per_channel,
     "floor_divide": no_zero,
     "fmod": no_zero,

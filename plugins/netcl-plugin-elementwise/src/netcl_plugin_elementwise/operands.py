@@ -39,6 +39,11 @@ def no_zero(x: Any, y: Any) -> tuple[Any, Any]:
     return x, y
 
 
+def numbers(x: Any) -> tuple[Any]:
+    """x, or int64 in the place of bools, as PyTorch's power has it."""
+    return (x.astype("int64") if isinstance(x, Tensor) and x.dtype == "bool" else x,)
+
+
 def slopes_per_channel(x: Any, weight: Any) -> tuple[Any, Any]:
     """x, and prelu's weight as it broadcasts against x: several slopes stand along axis 1.
 

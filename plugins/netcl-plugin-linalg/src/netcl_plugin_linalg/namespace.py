@@ -187,8 +187,10 @@ def pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None
 
 
 def _symmetric(x: Any) -> Any:
-    """The symmetric part, so that the gradient is symmetric too."""
-    return ag.mul(ag.add(x, _t(x)), 0.5)
+    """The matrices that the lower triangles are of; their gradient is symmetric too."""
+    part = ag.mul(ag.add(x, _t(x)), 0.5)
+    read = ag.add(ag.tril(x.detach()), _t(ag.tril(x.detach(), -1)))
+    return ag.add(part, ag.sub(read, part.detach()))
 
 
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None,
@@ -209,7 +211,7 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: Any = None) -> Any:
     As in PyTorch the `driver` decides what else there is: `singular_values` of 'gelsd' and 'gelss',
     `rank` of all but 'gels'.
 
-    `residuals` are empty unless there are more rows than columns, and A has its full rank.
+    `residuals` are empty unless there are more rows than columns, and of 'gelsy', the default.
     """
     a, b = matrices("linalg.lstsq", A, B)
     vector = _is_vector(a, b)
@@ -221,7 +223,9 @@ def lstsq(A: Any, B: Any, rcond: Any = None, *, driver: Any = None) -> Any:
     rest = Tensor.empty((0,), a.dtype, a.device)
     s = svdvals(a) if driver in ("gelsd", "gelss") else rest
     rank = matrix_rank(a, rtol=rcond) if driver != "gels" else rest.astype("int64")
-    if a.shape[-2] > a.shape[-1]:
+    if driver in (None, "gelsy") or a.shape[-2] <= a.shape[-1]:
+        rest = ag.narrow(ag.reshape(a, (-1,)), 0, 0, 0)
+    else:
         rest = ag.sum(ag.square(ag.sub(ag.matmul(a, found), right)), -2)
     return _Lstsq(ag.squeeze(found, -1) if vector else found, rest, rank, s)
 

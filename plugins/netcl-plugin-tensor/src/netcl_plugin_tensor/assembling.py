@@ -319,6 +319,8 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype:
              device: Any = None) -> Any:  # fmt: skip
     """Powers of `base` with exponents from `start` to `end`, evenly spaced, both included."""
     plain_shape("logspace", steps)
+    if "int" in nc.dtype_name(dtype or "float32"):  # as in PyTorch
+        start, end = int(start), int(end)
     exponents = nc.linspace(start, end, steps, dtype="float64", device="numpy").numpy()
     with np.errstate(all="ignore"):
         found = np.power(np.float64(base), exponents)

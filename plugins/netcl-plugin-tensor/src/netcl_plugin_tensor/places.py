@@ -117,7 +117,10 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """Flat places as one tensor of places for each dimension of a shape."""
     places = _operand(indices)
-    sizes = plain_shape("unravel_index", shape, 1)
+    given = shape if np.iterable(shape) else [shape]
+    sizes = [whole(size) or 0 for size in given]
+    if min(sizes, default=1) < 1:
+        raise ShapeError(message("unravel_index", f"the shape {shape!r}", "ints of at least 1"))
     _check_places("unravel_index", places)
     found = []
     for size in reversed(sizes):

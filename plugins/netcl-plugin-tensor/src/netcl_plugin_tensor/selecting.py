@@ -88,7 +88,7 @@ def _infer(x: Spec, index: Spec, dim: int, who: str, whole: bool, wraps: bool = 
         raise ShapeError(message(who, given, "x with dimensions and an index with one"))
     if whole:
         return Spec((*x.shape[:dim], index.shape[0], *x.shape[dim + 1 :]), x.dtype)
-    fits = index.ndim == x.ndim and all(
+    fits = 0 < index.ndim == x.ndim and all(
         i == dim or size <= x.shape[i] for i, size in enumerate(index.shape)
     )
     if not fits:
