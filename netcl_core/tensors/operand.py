@@ -328,9 +328,9 @@ class Operand(metaclass=OperandType):
 
     def reshape(self, *sizes: Any, shape: Any = ()) -> Any:
         """The same elements in another shape: `reshape(2, 3)` or `reshape((2, 3))`."""
-        shape = sizes or shape
-        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
-        return functions["reshape"](self, tuple(sizes))
+        given = sizes or shape
+        found = given[0] if len(given) == 1 and isinstance(given[0], Sequence) else given
+        return functions["reshape"](self, tuple(found))
 
     @property
     def T(self) -> Any:  # noqa: N802 - NumPy's name
