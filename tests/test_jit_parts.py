@@ -193,6 +193,23 @@ def test_gradients_inside_are_those_of_python() -> None:
         same(v.grad, w.grad)
 
 
+def test_a_leaf_that_is_frozen_meanwhile() -> None:
+    def function(x: Any, w: Any) -> Any:
+        bool(x[0] > 0)
+        y = x * w
+        w.requires_grad_(False)
+        z = y + x * w
+        w.requires_grad_(True)
+        return z * z
+
+    fused = ag.jit_compile(function)
+    for _ in range(3):
+        x, w = leaf(1, 2), leaf(3, 4)
+        ag.sum(fused(x, w)).backward()
+        assert w.grad.tolist() == [12, 64]
+        assert x.grad.tolist() == [72, 256]
+
+
 def test_what_is_not_faster_in_parts_is_given_up() -> None:
     def restless(x: Any, state: list[int] = [0]) -> Any:  # noqa: B006
         state[0] += 1

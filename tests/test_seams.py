@@ -79,8 +79,8 @@ def _targets(node: ast.AST) -> list[ast.expr]:
 
 def test_apply_alone_records() -> None:
     assert users(recording_nodes) == {"netcl_core/tape/apply.py"}
-    # the walk and the trace have lists of that name, which are no tape's
-    others = {"netcl_core/tape/reverse.py", "netcl_core/tape/tracing.py"}
+    # the walk and the traces have lists of that name, which are no tape's
+    others = {f"netcl_core/{x}.py" for x in ("tape/reverse", "tape/tracing", "jit/part_tracer")}
     assert users(appends_to_a_tape) - others == {
         "netcl_core/tape/apply.py",
         "netcl_core/tape/tape.py",

@@ -19,7 +19,7 @@ from netcl_core.plugins.registry import registry
 from netcl_core.runtime.geometry import Geometry, dense
 from netcl_core.tape.modes import is_grad_enabled
 from netcl_core.tape.node import Node, user_frame
-from netcl_core.tape.state import thread
+from netcl_core.tape.state import process, thread
 from netcl_core.tape.trace_node import INPUT, TraceNode
 from netcl_core.tape.traced_number import TracedNumber
 from netcl_core.tensors.random_state import random_state
@@ -163,8 +163,9 @@ class PartTracer:
         self, call: Any, operands: Sequence[Any], scalars: Sequence[Any], attrs: Any = None
     ) -> Any:
         """Take down a call; None: it is to be run, not traced."""
+        grad = thread.grad
         if (
-            self.grad != is_grad_enabled()
+            self.grad != (process.grad if grad is None else grad)
             or thread.tape is not self.tape
             or len(self.nodes) >= _MANY
             or call.results is None
@@ -187,7 +188,8 @@ class PartTracer:
             node.scalars = tuple(map(self._followed, scalars))
             node.requires_grad = self._flows(node)[0]
             node.geometry = _places(node)[0]
-        self._add(node)
+        node.number = len(self.nodes)
+        self.nodes.append(node)
         if len(call.results) == 1:
             return self._symbol(node)
         return [self._result(node, i) for i in range(len(call.results))]
@@ -209,6 +211,8 @@ class PartTracer:
 
     def _repeats(self, node: TraceNode, scalars: Sequence[Any]) -> bool:
         """Whether an expected node has such scalars; then those that are numbers are noted."""
+        if not scalars:
+            return not node.scalars
         if len(scalars) != len(node.scalars):
             return False
         numbers = []

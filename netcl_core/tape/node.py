@@ -120,6 +120,7 @@ _numbers: Final = itertools.count()
 
 def next_number() -> int:
     """A number above those of all nodes so far."""
+    told()  # those whose ops have not run get theirs now
     return next(_numbers)
 
 

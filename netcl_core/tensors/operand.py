@@ -329,8 +329,8 @@ class Operand(metaclass=OperandType):
     def reshape(self, *sizes: Any, shape: Any = ()) -> Any:
         """The same elements in another shape: `reshape(2, 3)` or `reshape((2, 3))`."""
         given = sizes or shape
-        wanted = given[0] if len(given) == 1 and isinstance(given[0], Sequence) else given
-        return functions["reshape"](self, tuple(wanted))
+        found = given[0] if len(given) == 1 and isinstance(given[0], Sequence) else given
+        return functions["reshape"](self, tuple(found))
 
     @property
     def T(self) -> Any:  # noqa: N802 - NumPy's name

@@ -271,6 +271,8 @@ class Tensor(Operand):
         if self.graph is not None and not requires_grad:
             given = "a tensor that a change in place made a result"
             raise GradientError(message("requires_grad", given, "a leaf", "Use detach()"))
+        if self._requires_grad != bool(requires_grad):
+            told()
         self._requires_grad = bool(requires_grad)
         return self
 
