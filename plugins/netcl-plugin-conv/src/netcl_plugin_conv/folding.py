@@ -56,7 +56,7 @@ def im2col(
     """The elements of each window of input (N, C, H, W) or (C, H, W) as a column: `F.unfold`.
 
     >>> x = nc.tensor(np.arange(9.0, dtype=np.float32).reshape(1, 3, 3))
-    >>> F.unfold(x, 2).tolist()
+    >>> ag.im2col(x, 2).tolist()
     [[0.0, 1.0, 3.0, 4.0], [1.0, 2.0, 4.0, 5.0], [3.0, 4.0, 6.0, 7.0], [4.0, 5.0, 7.0, 8.0]]
 
     Args:
@@ -87,7 +87,7 @@ def fold(
 ) -> Any:  # fmt: skip
     """Columns added up where `F.unfold` of a plane of `output_size` took them.
 
-    >>> F.fold(nc.ones(1, 4, 4), 3, 2).tolist()
+    >>> ag.fold(nc.ones(1, 4, 4), 3, 2).tolist()
     [[[[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]]]
 
     Args:

@@ -106,6 +106,8 @@ def _samples(who: str, x: Any, shape: tuple[int, ...], given: Any) -> Any:
     if given is None:
         return ag.rand(shape, dtype=x.dtype, device=x.device)
     samples = ag.as_operand(given, x.device)
+    if x.ndim == shape[-1] + 1 and samples.ndim == 3:  # without a batch the first counts
+        samples = ag.getitem(samples, slice(0, 1))
     if samples.shape != shape or samples.dtype != x.dtype:
         text = f"_random_samples of {samples.dtype} and shape {samples.shape}"
         raise ShapeError(message(who, text, f"{x.dtype} of shape {shape}"))

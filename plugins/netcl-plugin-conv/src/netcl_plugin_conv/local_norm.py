@@ -17,7 +17,7 @@ def local_response_norm(
 ) -> Any:
     """x / (k + alpha * mean(x^2 over `size` channels around))^beta, of input (N, C, L, ...).
 
-    >>> F.local_response_norm(nc.tensor([[[1.0], [2.0]]]), 3, alpha=3.0, beta=1.0).tolist()
+    >>> ag.local_response_norm(nc.tensor([[[1.0], [2.0]]]), 3, alpha=3.0, beta=1.0).tolist()
     [[[0.1666666716337204], [0.3333333432674408]]]
 
     Args:

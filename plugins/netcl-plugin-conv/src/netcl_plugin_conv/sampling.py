@@ -24,7 +24,7 @@ _CUBIC: Final = -0.75
 def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = None) -> Any:
     """The places that affine maps give to the elements of a result, for `grid_sample`.
 
-    >>> F.affine_grid(nc.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2)).tolist()
+    >>> ag.affine_grid(nc.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 1, 2)).tolist()
     [[[[-0.5, 0.0], [0.5, 0.0]]]]
 
     Args:
@@ -63,7 +63,7 @@ def grid_sample(
     """The values of input between its elements, at the places that a grid names.
 
     >>> x = nc.tensor([[[[1.0, 3.0], [5.0, 7.0]]]])
-    >>> F.grid_sample(x, nc.tensor([[[[0.0, 0.0], [-0.5, -0.5]]]])).tolist()
+    >>> ag.grid_sample(x, nc.tensor([[[[0.0, 0.0], [-0.5, -0.5]]]])).tolist()
     [[[[4.0, 1.0]]]]
 
     Args:

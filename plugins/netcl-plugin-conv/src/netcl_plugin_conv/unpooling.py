@@ -29,7 +29,7 @@ def max_unpool2d(
     """The elements of input (N, C, H, W) or (C, H, W) where max pooling found them, else 0.
 
     >>> x = nc.tensor([[[1.0, 5.0], [2.0, 3.0]]])
-    >>> F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2).tolist()
+    >>> ag.max_unpool2d(*ag.max_pool2d(x, 2, return_indices=True), 2).tolist()
     [[[0.0, 5.0], [0.0, 0.0]]]
 
     Args:

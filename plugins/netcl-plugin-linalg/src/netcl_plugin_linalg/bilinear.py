@@ -13,7 +13,7 @@ from netcl_core.errors import ShapeError, message
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
     """x1^T weight_k x2 + bias_k for each k, of the last axes of two inputs.
 
-    >>> F.bilinear(nc.tensor([1.0, 2.0]), nc.tensor([3.0]), nc.ones(2, 2, 1)).tolist()
+    >>> ag.bilinear(nc.tensor([1.0, 2.0]), nc.tensor([3.0]), nc.ones(2, 2, 1)).tolist()
     [9.0, 9.0]
 
     Args:

@@ -21,7 +21,7 @@ def multi_margin_loss(
 ) -> Any:
     """sum(max(0, margin - x[y] + x[i])^p) / C over the classes i other than y, the right one.
 
-    >>> F.multi_margin_loss(nc.tensor([[0.5, 1.0, 0.0]]), nc.tensor([0])).item()
+    >>> ag.multi_margin_loss(nc.tensor([[0.5, 1.0, 0.0]]), nc.tensor([0])).item()
     0.6666666865348816
 
     Args:
@@ -57,7 +57,7 @@ def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> 
     """sum(max(0, 1 - (x[y] - x[i]))) / C over the right classes y and the others i.
 
     >>> x, y = nc.tensor([0.1, 0.2, 0.4, 0.8]), nc.tensor([3, 0, -1, 1])
-    >>> round(F.multilabel_margin_loss(x, y).item(), 4)
+    >>> round(ag.multilabel_margin_loss(x, y).item(), 4)
     0.85
 
     Args:
@@ -89,7 +89,7 @@ def multilabel_soft_margin_loss(
 ) -> Any:
     """The mean over classes of the binary cross entropy of logits.
 
-    >>> F.multilabel_soft_margin_loss(nc.zeros(1, 3), nc.tensor([[1.0, 0.0, 1.0]])).item()
+    >>> ag.multilabel_soft_margin_loss(nc.zeros(1, 3), nc.tensor([[1.0, 0.0, 1.0]])).item()
     0.6931471824645996
 
     Args:

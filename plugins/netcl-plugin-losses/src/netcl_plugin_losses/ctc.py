@@ -30,7 +30,7 @@ def ctc_loss(
     """Connectionist temporal classification: -log of the sum over all alignments with the labels.
 
     >>> outputs = nc.log_softmax(nc.zeros(2, 1, 3), -1)
-    >>> round(F.ctc_loss(outputs, nc.tensor([[1]]), (2,), (1,)).item(), 4)  # -log(3 / 9)
+    >>> round(ag.ctc_loss(outputs, nc.tensor([[1]]), (2,), (1,)).item(), 4)  # -log(3 / 9)
     1.0986
 
     Args:

@@ -79,7 +79,7 @@ def triplet_margin_with_distance_loss(
     >>> def apart(a, b):
     ...     return ag.sum(ag.abs(a - b), -1)
     >>> x, near, far = nc.zeros(1, 2), nc.tensor([[0.5, 0.0]]), nc.tensor([[0.0, 1.0]])
-    >>> F.triplet_margin_with_distance_loss(x, near, far, distance_function=apart).item()
+    >>> ag.triplet_margin_with_distance_loss(x, near, far, distance_function=apart).item()
     0.5
 
     Args:

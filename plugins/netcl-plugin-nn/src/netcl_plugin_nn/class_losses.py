@@ -175,7 +175,7 @@ class AdaptiveLoss(NamedTuple):
 class AdaptiveLogSoftmaxWithLoss(Module):
     """A softmax over very many classes: the frequent ones in a head, the others in clusters.
 
-    >>> layer = nn.AdaptiveLogSoftmaxWithLoss(8, 20, cutoffs=[4, 10])
+    >>> layer = nn.AdaptiveLogSoftmaxWithLoss(8, 20, cutoffs=[4, 10], div_value=2.0)
     >>> layer(nc.zeros(3, 8), nc.tensor([0, 5, 19])).output.shape
     (3,)
 
@@ -214,6 +214,13 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.tail = ModuleList()
         for i, (low, high) in enumerate(itertools.pairwise(self.cutoffs)):
             inner = int(in_features // div_value ** (i + 1))
+            if inner < 1:
+                given = f"div_value={div_value} with {self.n_clusters} clusters of {in_features}"
+                remedy = "Choose a smaller div_value"
+                expected = "an inner size of 1 at least"
+                raise AttributeValueError(
+                    message("AdaptiveLogSoftmaxWithLoss", given, expected, remedy)
+                )
             first = Linear(in_features, inner, False, device, dtype)
             self.tail.append(Sequential(first, Linear(inner, high - low, False, device, dtype)))
 

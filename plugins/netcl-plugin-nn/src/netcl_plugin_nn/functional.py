@@ -9,12 +9,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from netcl_core import DTYPES, Tensor
 from netcl_core.arguments import lenient
 from netcl_core.autograd import ops
-from netcl_core.errors import ArgumentError, ShapeError, message
+from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
 from netcl_plugin_nn.heads import multi_head_attention_forward
 
 __all__ = [
+    "hardtanh",
     "linear_cross_entropy",
     "multi_head_attention_forward",
     "unfold",
@@ -30,6 +32,23 @@ def unfold(
 ) -> Any:
     """The elements of each window of pictures as a column; arguments as of `ag.im2col`."""
     return ops.im2col(input, kernel_size, dilation, padding, stride)
+
+
+@lenient
+def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
+    """`ag.hardtanh`; integers stay integers, with bounds rounded towards zero.
+
+    >>> nn.functional.hardtanh(nc.tensor([-3, 0, 5]), -2.5, 2.5).tolist()
+    [-2, 0, 2]
+
+    Raises AttributeValueError for a lower bound above the upper one.
+    """
+    if min_val > max_val:
+        given = f"min_val={min_val!r}, max_val={max_val!r}"
+        raise AttributeValueError(message("hardtanh", given, "a lower bound up to the upper one"))
+    if isinstance(input, Tensor) and not DTYPES[input.dtype].floating:
+        min_val, max_val = int(min_val), int(max_val)
+    return ops.hardtanh(input, min_val, max_val, inplace=inplace)
 
 
 @lenient

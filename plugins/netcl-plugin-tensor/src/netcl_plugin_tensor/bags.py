@@ -31,7 +31,7 @@ def embedding_bag(
     """The sum, mean or maximum of the rows of `weight` that each bag of indices names.
 
     >>> table = nc.tensor(np.eye(3, dtype=np.float32))
-    >>> F.embedding_bag(nc.tensor([0, 2, 2]), table, nc.tensor([0, 1]), mode="sum").tolist()
+    >>> ag.embedding_bag(nc.tensor([0, 2, 2]), table, nc.tensor([0, 1]), mode="sum").tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]]
 
     Args:
