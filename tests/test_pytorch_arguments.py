@@ -48,6 +48,8 @@ ELSE = {
     "grad.materialize_grads": "allow_unused gives None",
     "set_detect_anomaly.mode": "it comes first",
     "randperm.requires_grad": "whole numbers have no gradients",
+    "tril_indices.requires_grad": "the same",
+    "triu_indices.requires_grad": "the same",
     "new": "sizes or data by position, as it was written before PyTorch 0.4",
     "is_pinned": "no memory is",
     "from_": "`from` is a word of Python's: it comes first",
@@ -103,6 +105,7 @@ OTHERWISE = {
     "instance_norm": "the same",
     "binary_cross_entropy_with_logits": "the same",
     "embedding": "the same",
+    "embedding_bag": "the same",
     "kl_div": "the same; its log_target stands where PyTorch once had `reduce`",
     "norm": "`out` is given by name",
     "tensor": "dtype and device are given by name, as in PyTorch's own function",
@@ -118,6 +121,11 @@ OTHERWISE = {
     "softmin": "the same",
     "std": "PyTorch's None is 1",
     "var": "the same",
+    **dict.fromkeys(
+        (f"{kind}_pool{n}d_with_indices" for kind in ("adaptive_max", "fractional_max", "max")
+         for n in (1, 2, 3)),
+        "they give the places, whatever `return_indices` says",
+    ),
     "cdist": "one way to compute it",
     **dict.fromkeys(
         ("BCEWithLogitsLoss", "CrossEntropyLoss", "KLDivLoss", "NLLLoss", "PoissonNLLLoss",
@@ -187,7 +195,7 @@ def test_every_argument_stands_in_its_place_with_its_default(where: str) -> None
         value, takes = getattr(owner, name, None), text.partition(" -> ")[0]
         if not callable(value) or not takes or name in ELSE or name in OTHERWISE:
             continue
-        known = _places(name, value)
+        known = _places("" if where == "nn.init" else name, value)
         if known is None:
             continue
         places, defaults = known
@@ -233,7 +241,7 @@ def test_every_argument_has_an_answer(where: str) -> None:
         if not callable(value) or not text or name in ELSE:
             continue
         takes, _, called = text.partition(" -> ")
-        mine = _mine(name, value)
+        mine = _mine("" if where == "nn.init" else name, value)  # else it is an op
         if where == "Tensor" and mine is not None:
             mine = [*mine, "self"]
         unknown = _unknown(name, mine, takes) if takes else []

@@ -23,41 +23,99 @@ def _size(who: str, given: Any) -> int:
 def _made(who: str, window: Callable[..., Any], length: int, periodic: bool, options: Any,
           **own: Any) -> Any:  # fmt: skip
     size = _size(who, length)
-    return window(size, sym=not periodic, **own, **options)
+    dtype, device, grad = options
+    return window(size, sym=not periodic, dtype=dtype, device=device, requires_grad=grad, **own)
 
 
-def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Any:
+def hann_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
     """`nc.signal.windows.hann` of so many samples.
 
     Args:
         window_length: How many samples.
         periodic: Whether it is the first part of a symmetric window of one more.
-        options: dtype, device, requires_grad.
+        dtype: A floating dtype; None: float32.
+        device: Where.
+        requires_grad: Whether it records.
     """
+    options = (dtype, device, requires_grad)
     return _made("hann_window", windows.hann, window_length, periodic, options)
 
 
-def hamming_window(window_length: int, periodic: bool = True, alpha: float = 0.54,
-                   beta: float = 0.46, **options: Any) -> Any:  # fmt: skip
+def hamming_window(
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
     """alpha - beta cos(2 pi n / (M - 1)); other arguments as of `hann_window`."""
+    options = (dtype, device, requires_grad)
     own = {"a": (alpha, beta)}
-    return _made("hamming_window", windows.general_cosine, window_length, periodic, options, **own)
+    return _made(
+        "hamming_window",
+        windows.general_cosine,
+        window_length,
+        periodic,
+        options,
+        **own,
+    )
 
 
-def blackman_window(window_length: int, periodic: bool = True, **options: Any) -> Any:
+def blackman_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
     """`nc.signal.windows.blackman`; arguments as of `hann_window`."""
+    options = (dtype, device, requires_grad)
     return _made("blackman_window", windows.blackman, window_length, periodic, options)
 
 
-def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> Any:
+def bartlett_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
     """`nc.signal.windows.bartlett`; arguments as of `hann_window`."""
+    options = (dtype, device, requires_grad)
     return _made("bartlett_window", windows.bartlett, window_length, periodic, options)
 
 
-def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0,
-                  **options: Any) -> Any:  # fmt: skip
+def kaiser_window(
+    window_length: int,
+    periodic: bool = True,
+    beta: float = 12.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Any:
     """`nc.signal.windows.kaiser`; arguments as of `hann_window`."""
-    return _made("kaiser_window", windows.kaiser, window_length, periodic, options, beta=beta)
+    options = (dtype, device, requires_grad)
+    return _made(
+        "kaiser_window",
+        windows.kaiser,
+        window_length,
+        periodic,
+        options,
+        beta=beta,
+    )
 
 
 def _framed(who: str, window: Any, n_fft: int, win_length: int, x: Any) -> Any:

@@ -175,9 +175,9 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
     return _triangular(_upper(packed), _triangular(_lower(packed), ag.matmul(_t(p), b)))
 
 
-def lu_solve_of(b: Any, LU_data: Any, LU_pivots: Any) -> Any:
-    """X with A X = b by the factors of A: `nc.linalg.lu_solve`."""
-    return lu_solve(LU_data, LU_pivots, b)
+def lu_solve_of(input: Any, LU_data: Any, LU_pivots: Any) -> Any:
+    """X with A X = input by the factors of A: `nc.linalg.lu_solve`."""
+    return lu_solve(LU_data, LU_pivots, input)
 
 
 lu_solve_of.__name__ = "lu_solve"
@@ -192,24 +192,24 @@ def _triangular(a: Any, b: Any) -> Any:
 # -- by Cholesky's factor ----------------------------------------------------------------
 
 
-def cholesky_solve(B: Any, L: Any, upper: bool = False) -> Any:
-    """X with A X = B by the factor L of A = L L^T, or U of A = U^T U."""
-    factor, b = matrices("cholesky_solve", L, B, square=True)
+def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
+    """X with A X = input by the factor L of A = L L^T, or U of A = U^T U."""
+    factor, b = matrices("cholesky_solve", L, input, square=True)
     lower = _t(ag.triu(factor)) if upper else ag.tril(factor)
     return _triangular(_t(lower), _triangular(lower, b))
 
 
-def cholesky_inverse(L: Any, upper: bool = False) -> Any:
+def cholesky_inverse(input: Any, upper: bool = False) -> Any:
     """The inverse of A = L L^T, or of U^T U."""
-    (factor,) = matrices("cholesky_inverse", L, square=True)
+    (factor,) = matrices("cholesky_inverse", input, square=True)
     lower = _t(ag.triu(factor)) if upper else ag.tril(factor)
     return host.INV(ag.matmul(lower, _t(lower)))
 
 
-def triangular_solve(b: Any, A: Any, upper: bool = True, transpose: bool = False,
+def triangular_solve(input: Any, A: Any, upper: bool = True, transpose: bool = False,
                      unitriangular: bool = False) -> Any:  # fmt: skip
-    """X with A X = b and A itself, of which a triangle is read."""
-    a, right = matrices("triangular_solve", A, b, square=True)
+    """X with A X = input and A itself, of which a triangle is read."""
+    a, right = matrices("triangular_solve", A, input, square=True)
     half = ag.triu(a, int(unitriangular)) if upper else ag.tril(a, -int(unitriangular))
     half = ag.add(half, _eye(a, a.shape[-1])) if unitriangular else half
     return _triangular(_t(half) if transpose else half, right), ag.clone(a)

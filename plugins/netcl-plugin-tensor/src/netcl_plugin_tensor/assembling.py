@@ -316,7 +316,7 @@ def channel_shuffle(input: Any, groups: int) -> Any:
 
 
 def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: Any = None,
-             device: Any = None) -> Any:  # fmt: skip
+             device: Any = None, requires_grad: bool = False) -> Any:  # fmt: skip
     """Powers of `base` with exponents from `start` to `end`, evenly spaced, both included."""
     plain_shape("logspace", steps)
     if "int" in nc.dtype_name(dtype or "float32"):  # as in PyTorch
@@ -324,7 +324,8 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype:
     exponents = nc.linspace(start, end, steps, dtype="float64", device="numpy").numpy()
     with np.errstate(all="ignore"):
         found = np.power(np.float64(base), exponents)
-    return nc.tensor(found, dtype="float32" if dtype is None else dtype, device=device)
+    kind = "float32" if dtype is None else dtype
+    return nc.tensor(found, dtype=kind, device=device, requires_grad=requires_grad)
 
 
 OPERATORS: Final = (

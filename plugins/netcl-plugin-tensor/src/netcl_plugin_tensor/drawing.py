@@ -57,7 +57,7 @@ def bernoulli(input: Any, p: float | None = None, *, generator: Any = None) -> A
 
 
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None,
-           dtype: Any = None, device: Any = None) -> Any:  # fmt: skip
+           dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:  # fmt: skip
     """Normal numbers, each with its own mean and standard deviation.
 
     Args:
@@ -67,6 +67,7 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
         generator: What draws, else the device's own.
         dtype: Where both are numbers: the dtype.
         device: Where both are numbers: the device.
+        requires_grad: Where both are numbers: whether the result records.
     """
     given = [x for x in (mean, std) if isinstance(x, Tensor)]
     if not given:
@@ -76,7 +77,8 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
             what = f"mean={mean!r}, std={std!r}"
             raise ArgumentError(message("normal", what, "tensors or numbers"))
         drawn = randn(size, dtype=dtype, device=device, generator=generator)
-        return ag.add(ag.mul(drawn, float(std)), float(mean))
+        found = ag.add(ag.mul(drawn, float(std)), float(mean))
+        return found.requires_grad_(True) if requires_grad else found
     shape = np.broadcast_shapes(*(x.shape for x in given))
     kind = next((x.dtype for x in given if DTYPES[x.dtype].floating), "float32")
     drawn = randn(shape, dtype=kind, device=given[0].device, generator=generator)

@@ -19,15 +19,17 @@ def _operand(x: Any) -> Any:
     return ag.as_operand(x, nc.default_device())
 
 
-def std_mean(x: Any, dim: Any = None, correction: float | None = 1, keepdim: bool = False, *,
+def std_mean(x: Any, dim: Any = None, correction: float | None = None, keepdim: bool = False, *,
              unbiased: bool | None = None) -> tuple[Any, Any]:  # fmt: skip
     """The standard deviation and the mean over axes; arguments as of `std`."""
+    correction = 1 if correction is None else correction
     return ag.std(x, dim, correction, keepdim, unbiased=unbiased), ag.mean(x, _all(dim), keepdim)
 
 
-def var_mean(x: Any, dim: Any = None, correction: float | None = 1, keepdim: bool = False, *,
+def var_mean(x: Any, dim: Any = None, correction: float | None = None, keepdim: bool = False, *,
              unbiased: bool | None = None) -> tuple[Any, Any]:  # fmt: skip
     """The variance and the mean over axes; arguments as of `var`."""
+    correction = 1 if correction is None else correction
     return ag.var(x, dim, correction, keepdim, unbiased=unbiased), ag.mean(x, _all(dim), keepdim)
 
 
