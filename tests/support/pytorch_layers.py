@@ -85,7 +85,9 @@ def _layer(cls: Any, sample: Any, training: bool) -> str | None:
     if found is None:
         return "absent"
     call.args, call.kwargs = tree_map(_leaf, (call.args, call.kwargs))
+    wide = bool(WIDE.fullmatch(cls.__name__))
     theirs = cls(*made.args, **made.kwargs).train(training)
+    theirs = theirs.double() if wide else theirs
     inputs = [x for x in tree_leaves((call.args, call.kwargs)) if isinstance(x, torch.Tensor)]
     lazy = "Lazy" in cls.__name__
     before = {} if lazy else {name: x.clone() for name, x in theirs.named_buffers()}
@@ -97,6 +99,7 @@ def _layer(cls: Any, sample: Any, training: bool) -> str | None:
         args, kwargs = _ours((made.args, made.kwargs), False)
         kwargs.pop("device", None)
         ours = found(*args, **kwargs).to("numpy").train(training)
+        ours = ours.double() if wide else ours
         args, kwargs = _ours((call.args, call.kwargs), True)
         if lazy:
             ours(*args, **kwargs)

@@ -16,6 +16,7 @@ from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, me
 from netcl_plugin_nn.heads import multi_head_attention_forward
 
 __all__ = [
+    "gelu",
     "hardtanh",
     "linear_cross_entropy",
     "multi_head_attention_forward",
@@ -32,6 +33,17 @@ def unfold(
 ) -> Any:
     """The elements of each window of pictures as a column; arguments as of `ag.im2col`."""
     return ops.im2col(input, kernel_size, dilation, padding, stride)
+
+
+@lenient
+def gelu(input: Any, approximate: str = "none") -> Any:
+    """`ag.gelu` with PyTorch's default, the exact form; that of `ag.gelu` is 'tanh'.
+
+    >>> exact, near = nn.functional.gelu(nc.tensor(1.0)), ag.gelu(nc.tensor(1.0))
+    >>> round(exact.item(), 5), round(near.item(), 5)
+    (0.84134, 0.84119)
+    """
+    return ops.gelu(input, approximate=approximate)
 
 
 @lenient
