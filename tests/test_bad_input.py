@@ -41,8 +41,8 @@ OF_MANY: Final = {
 #: What asks the host about its own intermediate results, which are not computed where no kernel
 #: is launched.
 DECIDED_BY_DATA: Final = {
-    "cholesky_inverse", "cholesky_solve", "triangular_solve", "lu_solve", "svd_lowrank",
-    "pca_lowrank", "istft", "matrix_exp",
+    "embedding_bag", "cholesky_inverse", "cholesky_solve", "triangular_solve", "lu_solve",
+    "svd_lowrank", "pca_lowrank", "istft", "matrix_exp",
 }  # fmt: skip
 SYMMETRIC: Final = T((2, 2), values=(2, 1, 1, 3))
 #: Examples of the ops that the sanitizer does not run: views and composites.
