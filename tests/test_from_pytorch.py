@@ -35,7 +35,7 @@ def test_a_name_that_is_not_there_says_what_to_write() -> None:
         ("nc.hub.load('x')", "from_torch_state_dict"),
         ("nc.nn.SyncBatchNorm(3)", "One device trains one model"),
         ("nc.cuda.Stream()", "one queue"),
-        ("nc.nn.functional.ctc_loss", "first-plugin.md"),
+        ("nc.nn.functional.grouped_mm", "first-plugin.md"),
         ("nc.ones(2).stft", "first-plugin.md"),
         ("nc.utils.tensorboard", "loss.item\\(\\)"),
         ("nc.ones(2).names", "numbers and no names"),
