@@ -229,15 +229,15 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         for layer in (self.head, *(each for pair in self.tail for each in pair)):
             layer.reset_parameters()
 
-    def forward(self, input: Any, target: Any) -> AdaptiveLoss:
+    def forward(self, input_: Any, target_: Any) -> AdaptiveLoss:
         """The logarithms of the targets' probabilities, (N,) or (), and the loss.
 
         Args:
-            input: (N, in_features) or (in_features,).
-            target: Classes, int64 (N,) or ().
+            input_: (N, in_features) or (in_features,).
+            target_: Classes, int64 (N,) or ().
         """
-        x = ag.as_operand(input, self.head.weight.device)
-        right = ag.as_operand(target, x.device)
+        x = ag.as_operand(input_, self.head.weight.device)
+        right = ag.as_operand(target_, x.device)
         if x.ndim not in (1, 2) or right.shape != x.shape[:-1]:
             given = f"input of shape {x.shape} and target of shape {right.shape}"
             expected = "(N, in_features) and (N,), or without N"
