@@ -148,7 +148,7 @@ from netcl_core.nn import functional, init
 from netcl_core.utils.data import DataLoader
 import netcl_core.optim.lr_scheduler as schedules, netcl_core.nn.init
 import netcl_core.autograd as ag
-print(F is functional is nc.nn.functional is ag.ops, F.relu is ag.relu, netcl_core.nn.init is init)
+print(F is functional is nc.nn.functional, F.relu is ag.relu, netcl_core.nn.init is init)
 print(DataLoader is nc.data.DataLoader, nc.utils.data is nc.data)
 print(schedules is nc.optim.lr_scheduler)
 print(nc.device("numpy") is nc.get_device("numpy"), nc.nn.utils.clip_grad_norm_.__module__)

@@ -37,6 +37,7 @@ def test_a_name_that_is_not_there_says_what_to_write() -> None:
         ("nc.cuda.Stream()", "one queue"),
         ("nc.geqrf", "nc.linalg has"),
         ("nc.ones(2).igamma", "scipy.special"),
+        ("nc.nn.functional.grouped_mm", "first-plugin.md"),
         ("nc.utils.tensorboard", "loss.item\\(\\)"),
         ("nc.ones(2).names", "numbers and no names"),
     ):

@@ -39,6 +39,8 @@ SHORT = {
     "float32": "f32",
     "float64": "f64",
 }
+LISTED = "it has its row"
+WITHOUT_CASES = "\nWithout a case of their own:\n\n| op | why |\n|---|---|"
 INTRODUCTION = """\
 # Ops on every runtime
 
@@ -91,9 +93,10 @@ def _section(table: Table, outcomes: Sequence[Outcome], devices: Sequence[Device
         cells = (_cell(each for each in own if each.device == d.id) for d in devices)
         yield f"| `{op}` | {'yes' if gradient else 'no'} | {' | '.join(cells)} |"
     yield from _reasons(outcomes, devices)
-    if table.internal:
-        yield "\nWithout a case of their own:\n\n| op | why |\n|---|---|"
-        yield from (f"| `{op}` | {why} |" for op, why in sorted(table.internal.items()))
+    without = {op: why for op, why in sorted(table.internal.items()) if why != LISTED}
+    if without:
+        yield WITHOUT_CASES
+        yield from (f"| `{op}` | {why} |" for op, why in without.items())
 
 
 def _cell(outcomes: Iterable[Outcome]) -> str:
@@ -129,15 +132,24 @@ def _replaced(old: str, new: str) -> str:
     return head + "\n\n".join(found[title] for title in sorted(found)) + "\n"
 
 
+#: The rows of a section's two tables: of ops on runtimes, and of ops without a case.
+ROWS = (r"(?m)(?:^\| `.*\|.*\|.*\n)+", r"(?m)(?:^\| `[^|]*\|[^|]*\|\n)+")
+
+
 def added(old: str, new: str) -> str:
     """The old page with the new page's rows among those of its sections."""
     head, *sections = re.split(r"(?m)^(?=## )", old)
     fresh = {each.split("\n", 1)[0]: each for each in re.split(r"(?m)^(?=## )", new)[1:]}
     found = [head]
     for section in sections:
-        rows = re.compile(r"(?m)(?:^\| `.*\n)+").search(section)
-        more = re.compile(r"(?m)(?:^\| `.*\n)+").search(fresh.get(section.split("\n", 1)[0], ""))
-        if rows is not None and more is not None:
+        other = fresh.get(section.split("\n", 1)[0], "")
+        for pattern in ROWS:
+            rows, more = re.search(pattern, section), re.search(pattern, other)
+            if more is None:
+                continue
+            if rows is None:
+                section = f"{section.rstrip()}\n{WITHOUT_CASES}\n{more[0]}\n"
+                continue
             lines = {*rows[0].splitlines(), *more[0].splitlines()}
             both = sorted(lines, key=lambda line: line.split("`")[1])
             section = section.replace(rows[0], "\n".join(both) + "\n")
@@ -149,7 +161,8 @@ def lacking(table: Table) -> Table:
     """The cases of those ops of a table that the page does not have."""
     listed = set(re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
     ops = [op for op in table.ops if op not in listed and registry.op_rows(op)]
-    known = {op: "it has its row" for op in (*table.ops, *table.missing()) if op not in ops}
+    known = {op: LISTED for op in (*table.ops, *table.missing(), *table.internal) if op not in ops}
+    known |= {op: why for op, why in table.internal.items() if op not in listed}
     cases = [case for case in table.cases if case.op in ops]
     return replace(table, cases=cases, internal=known, problems={}, scenarios=(), policies=())
 

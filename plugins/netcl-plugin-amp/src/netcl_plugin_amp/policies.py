@@ -26,6 +26,12 @@ FLOAT32: Final = (
     "binary_cross_entropy_with_logits", "cross_entropy", "nll_loss", "kl_div", "weighted_bce",
     "weighted_smooth_l1", "fused_weighted_bce_smooth_l1_loss", "triplet_margin_loss",
     "margin_ranking_loss",
+    # the host's LAPACK and transforms have no half precision
+    "linalg_cholesky", "linalg_inv", "linalg_solve", "linalg_det", "linalg_slogdet", "linalg_qr",
+    "linalg_eigh", "linalg_svd", "linalg_pinv", "linalg_lu", "fft_c2c", "cholesky", "inverse",
+    "pinverse", "det", "slogdet", "logdet", "matrix_exp", "matrix_power", "lu", "qr", "svd",
+    "cholesky_solve", "cholesky_inverse", "triangular_solve", "lu_solve", "lu_unpack", "svd_lowrank",
+    "pca_lowrank", "quantile", "nanquantile",
 )  # fmt: skip
 
 

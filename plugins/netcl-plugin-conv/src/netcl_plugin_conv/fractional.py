@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from netcl_plugin_tensor.selecting import GATHER
 
 import netcl_core.autograd as ag
 from netcl_core import Tensor, default_device
@@ -77,14 +78,14 @@ def _fractional(
     rows, taps_of_all = math.prod(made), math.prod(kernels)
     windows = ag.reshape(place, (*planes, rows * taps_of_all))
     flat = ag.reshape(x, (*planes, math.prod(sizes)))
-    elements = ag.reshape(ag.gather(flat, -1, windows), (*planes, rows, taps_of_all))
+    elements = ag.reshape(GATHER(flat, -1, windows), (*planes, rows, taps_of_all))
     found = ag.max(elements, -1)
     values = ag.reshape(found.values, (*lead, *made))
     if not return_indices:
         return values
     chosen = ag.unsqueeze(found.indices, -1)
     wide = ag.reshape(windows, (*planes, rows, taps_of_all))
-    return values, ag.reshape(ag.gather(wide, -1, chosen), (*lead, *made))
+    return values, ag.reshape(GATHER(wide, -1, chosen), (*lead, *made))
 
 
 def _made(who: str, sizes: Sequence[int], output_size: Any, ratio: Any) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from netcl_plugin_tensor.selecting import GATHER
 
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Tensor, default_device
@@ -93,7 +94,7 @@ def grid_sample(
     shape = (*x.shape[:2], at[0].shape[-1])
     total: Any = None
     for index, weight in corners:
-        values = ag.gather(flat, 2, ag.expand(index, shape))
+        values = GATHER(flat, 2, ag.expand(index, shape))
         part = values if weight is None else ag.mul(values, weight)
         total = part if total is None else ag.add(total, part)
     return ag.reshape(total, (*x.shape[:2], *places.shape[1:-1]))

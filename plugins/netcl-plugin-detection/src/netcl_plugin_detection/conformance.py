@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from netcl_plugin_kit.testing import Case, normal, uniform
-from netcl_plugin_losses.case_forms import AT_EDGES, BEYOND, TRIPLES, edges, loss
+from netcl_plugin_losses.form_cases import AT_EDGES, BEYOND, TRIPLES, edges, loss
 
 X, P = normal(), uniform(0.05, 0.95)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from netcl_plugin_tensor.selecting import GATHER
+
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
@@ -71,14 +73,16 @@ def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> 
     x, right = operands(input, target)
     scores, names = _rows(who, x, right, several=True)
     classes = scores.shape[1]
+    ag.check_data(_check_classes, (right.value,), classes)
     with ag.no_grad():
         ends = ag.cumsum(ag.lt(names, 0).astype("int64"), 1)
         valid = ag.eq(ends, 0)
         named = ag.where(valid, names, 0)
-        count = ag.scatter_add(ag.zeros_like(named), 1, named, valid.astype("int64"))
-        wrong = ag.unsqueeze(ag.eq(count, 0), 1)
+        same = ag.eq(ag.unsqueeze(named, 2), ag.arange(classes, device=x.device))
+        hits = ag.sum(ag.logical_and(same, ag.unsqueeze(valid, 2)), 1, True)
+        wrong = ag.eq(hits, 0)
         pairs = ag.logical_and(ag.unsqueeze(valid, 2), wrong)  # (N, right, other)
-    apart = ag.sub(ag.unsqueeze(scores, 1), ag.unsqueeze(ag.gather(scores, 1, named), 2))
+    apart = ag.sub(ag.unsqueeze(scores, 1), ag.unsqueeze(GATHER(scores, 1, named), 2))
     short = ag.where(pairs, ag.clamp(ag.add(apart, 1.0), min=0), 0.0)
     loss = ag.div(ag.sum(short, (1, 2)), float(classes))
     return reduce(ag.reshape(loss, x.shape[:-1]), reduction)
@@ -120,6 +124,14 @@ def _rows(who: str, x: Tensor, right: Tensor, *, several: bool) -> tuple[Any, An
         raise ShapeError(message(who, f"target of shape {right.shape}", f"{shape}"))
     scores = x if x.ndim == 2 else ag.reshape(x, (1, -1))
     return scores, ag.reshape(right, scores.shape if several else scores.shape[:1])
+
+
+def _check_classes(given: Sequence[Any], classes: Any) -> None:
+    """Raise AttributeValueError for a class that is not there; negative ones end a list."""
+    high = given[0].int_range()[1] if given[0].size else -1
+    if high >= classes:
+        expected = f"below {classes}"
+        raise AttributeValueError(message("multilabel_margin_loss", f"the class {high}", expected))
 
 
 def records() -> Sequence[ag.Operator]:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from netcl_plugin_kit.testing import Case, indices, uniform, whole
 
-from netcl_plugin_losses.case_forms import (
+from netcl_plugin_losses.class_cases import CLASS_MARGINS
+from netcl_plugin_losses.form_cases import (
     AT_EDGES,
     AT_TIES,
     BEYOND,
@@ -27,7 +28,6 @@ from netcl_plugin_losses.case_forms import (
     loss,
     with_ignored,
 )
-from netcl_plugin_losses.class_cases import CLASS_MARGINS
 
 REGRESSION = [
     *loss("mse_loss", (X, X), [*PAIRS, [(0, 3)] * 2], reductions=("sum", "none"), note="empty"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from netcl_plugin_tensor.selecting import GATHER
 
 import netcl_core as nc
 import netcl_core.autograd as ag
@@ -67,7 +68,7 @@ def ctc_loss(
         raise AttributeValueError(message(_WHO, f"blank={blank!r}", f"0 to {classes - 1}"))
     lengths = _lengths("input_lengths", input_lengths, batch, steps)
     counts = _lengths("target_lengths", target_lengths, batch, None)
-    paths = _extended(labels, counts, batch, blank)
+    paths = _extended(labels, counts, batch, blank, classes)
     wide = x.astype(nc.DTYPES[x.dtype].wide)
     found = _losses(wide, paths, lengths, counts, blank)
     impossible = ag.gt(found, -_NEVER / 2)
@@ -99,7 +100,7 @@ def _lengths(name: str, given: Any, batch: int, most: int | None) -> Any:
     return found
 
 
-def _extended(labels: Any, counts: Any, batch: int, blank: int) -> Any:
+def _extended(labels: Any, counts: Any, batch: int, blank: int, classes: int) -> Any:
     """(N, 2 * most labels + 1): blanks, with the labels between them."""
     if nc.DTYPES[labels.dtype].category != 1:
         raise DtypeError(message(_WHO, f"targets of dtype {labels.dtype}", "integers"))
@@ -119,6 +120,7 @@ def _extended(labels: Any, counts: Any, batch: int, blank: int) -> Any:
     shape, device = (batch, 2 * most + 1), labels.device
     if not most or not batch:
         return Tensor.full(shape, blank, "int64", device)
+    ag.check_data(_check_labels, (labels.value,), (places[there], classes))
     flat = Tensor.from_host(places.reshape(-1).astype(np.int64), device)
     taken = ag.reshape(ag.index_select(ag.reshape(names, (-1,)), 0, flat), (batch, most))
     taken = ag.where(Tensor.from_host(there, device), taken, blank)
@@ -127,12 +129,23 @@ def _extended(labels: Any, counts: Any, batch: int, blank: int) -> Any:
     return ag.cat([first, ag.reshape(pairs, (batch, 2 * most))], 1)
 
 
+def _check_labels(given: Sequence[Any], settings: Any) -> None:
+    """Raise AttributeValueError for a label that counts and is no class."""
+    labels, (places, classes) = given[0], settings
+    low, high = labels.int_range()
+    if low >= 0 and high < classes:
+        return
+    found = labels.to_host().reshape(-1)[places]
+    for label in found[(found < 0) | (found >= classes)][:1]:
+        raise AttributeValueError(message(_WHO, f"the label {label}", f"0 to {classes - 1}"))
+
+
 def _losses(x: Any, paths: Any, lengths: Any, counts: Any, blank: int) -> Any:
     """Minus the logarithm of the sum over all alignments, (N,), by the forward recursion."""
     steps, batch, _ = x.shape
     places, device = paths.shape[1], x.device
     index = ag.expand(ag.unsqueeze(paths, 0), (steps, batch, places))
-    heard = ag.clamp(ag.gather(x, 2, index), min=_NEVER) if steps else None
+    heard = ag.clamp(GATHER(x, 2, index), min=_NEVER) if steps else None
     begin = Tensor.from_host(np.where(np.arange(places + 2) == 2, 0.0, _NEVER), device)
     ahead = ag.expand(ag.unsqueeze(begin.astype(x.dtype), 0), (batch, places + 2))
     never = ag.getitem(ahead, (slice(None), slice(0, 2)))

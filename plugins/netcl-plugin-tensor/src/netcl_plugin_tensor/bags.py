@@ -72,9 +72,9 @@ def embedding_bag(
         raise ShapeError(message(_WHO, given, expected))
     if max_norm is not None:
         renormalized(weight, index, max_norm, norm_type)
-    if isinstance(offsets, Tensor) and offsets.device != index.device:
-        given = f"offsets on {offsets.device.name} for an input on {index.device.name}"
-        raise DeviceError(message(_WHO, given, "one device"))
+    if isinstance(offsets, Tensor) and offsets.device is not index.device:
+        given = f"offsets on {offsets.device.name} and input on {index.device.name}"
+        raise DeviceError(message(_WHO, given, "one device", "Use offsets.to(device)"))
     if offsets is not None:
         places, there = _padded(index.shape[0], offsets, include_last_offset)
         index = _taken(index, places)

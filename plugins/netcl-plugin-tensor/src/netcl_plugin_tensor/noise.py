@@ -115,6 +115,7 @@ def gumbel_softmax(
     place = axis("gumbel_softmax", dim, x.ndim)
     with ag.no_grad():  # at least 2^-25, so that no noise is infinite
         drawn = ag.clamp(ag.rand(x.shape, dtype="float32", device=x.device), min=2.0**-25)
+        drawn = drawn.astype("float64") if x.dtype == "float64" else drawn
         noise = ag.neg(ag.log(ag.neg(ag.log(drawn)))).astype(x.dtype)
     soft = ag.softmax(ag.div(ag.add(x, noise), float(tau)), place)
     if not hard:
