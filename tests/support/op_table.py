@@ -176,7 +176,8 @@ def main() -> None:
 
     for whole in tables([] if only_new else sys.argv[1:]):
         table = lacking(whole) if only_new else whole
-        if not table.cases:
+        if not table.cases:  # reasons alone
+            found.append((table, []))
             continue
 
         def say(what: str, done: int, total: int, who: str = table.provider) -> None:

@@ -26,12 +26,14 @@ FLOAT32: Final = (
     "binary_cross_entropy_with_logits", "cross_entropy", "nll_loss", "kl_div", "weighted_bce",
     "weighted_smooth_l1", "fused_weighted_bce_smooth_l1_loss", "triplet_margin_loss",
     "margin_ranking_loss",
-    # the host's LAPACK and transforms have no half precision
+)  # fmt: skip
+#: What the host computes, which has no half precision.
+HOST: Final = (
     "linalg_cholesky", "linalg_inv", "linalg_solve", "linalg_det", "linalg_slogdet", "linalg_qr",
     "linalg_eigh", "linalg_svd", "linalg_pinv", "linalg_lu", "fft_c2c", "cholesky", "inverse",
     "pinverse", "det", "slogdet", "logdet", "matrix_exp", "matrix_power", "lu", "qr", "svd",
-    "cholesky_solve", "cholesky_inverse", "triangular_solve", "lu_solve", "lu_unpack", "svd_lowrank",
-    "pca_lowrank", "quantile", "nanquantile",
+    "cholesky_solve", "cholesky_inverse", "triangular_solve", "lu_solve", "lu_unpack",
+    "svd_lowrank", "pca_lowrank", "quantile", "nanquantile",
 )  # fmt: skip
 
 
@@ -41,7 +43,7 @@ def _policy(
     return AmpPolicy(
         name,
         storage,
-        {**dict.fromkeys(PRODUCTS, "allow"), **dict.fromkeys(FLOAT32, "keep")},
+        {**dict.fromkeys(PRODUCTS, "allow"), **dict.fromkeys((*FLOAT32, *HOST), "keep")},
         default="promote",
         needs_fp16=needs_fp16,
         forbids=FLOAT32,

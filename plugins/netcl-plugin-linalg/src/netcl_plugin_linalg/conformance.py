@@ -114,8 +114,17 @@ def _near(x: Any) -> Any:
     return ag.add(x, ag.mul(nc.eye(x.shape[-1], dtype=x.dtype, device=x.device), 3))
 
 
+def _symmetric(x: Any) -> Any:
+    return ag.add(x, ag.transpose(x, -1, -2))
+
+
 def _spd(x: Any) -> Any:
-    return _near(ag.matmul(x, ag.transpose(x, -1, -2)))
+    """Symmetric and positive; without a product, which amp would round."""
+    return ag.add(_symmetric(x), ag.mul(nc.eye(x.shape[-1], dtype=x.dtype, device=x.device), 9))
+
+
+def _positive(t: Any, x: Any) -> Any:
+    return x + x.mT + 9 * t.eye(x.shape[-1], dtype=x.dtype)
 
 
 def _even(t: Any, x: Any) -> Any:
@@ -123,7 +132,7 @@ def _even(t: Any, x: Any) -> Any:
 
 
 FACTORS: Sequence[Case] = [
-    at_host("linalg_cholesky", lambda t, x: t.linalg.cholesky(_even(t, x @ x.mT)),
+    at_host("linalg_cholesky", lambda t, x: t.linalg.cholesky(_positive(t, x)),
             lambda x: ag.linalg_cholesky(_spd(x))),
     at_host("linalg_inv", lambda t, x: t.linalg.inv(_even(t, x)),
             lambda x: ag.linalg_inv(_near(x))),
@@ -137,8 +146,8 @@ FACTORS: Sequence[Case] = [
             lambda x: ag.linalg_pinv(_near(x), ag.linalg_inv(_near(x).detach()))),
     at_host("linalg_qr", lambda t, x: t.linalg.qr(x)[1].abs(),
             lambda x: ag.abs(ag.linalg_qr(x, mode="reduced")[1]), [[(3, 3)], [(5, 3)]]),
-    at_host("linalg_eigh", lambda t, x: t.linalg.eigh(x @ x.mT)[0],
-            lambda x: ag.linalg_eigh(ag.matmul(x, ag.transpose(x, -1, -2)))[0]),
+    at_host("linalg_eigh", lambda t, x: t.linalg.eigh(x + x.mT)[0],
+            lambda x: ag.linalg_eigh(_symmetric(x))[0]),
     at_host("linalg_svd", lambda t, x: t.linalg.svd(x)[1],
             lambda x: ag.linalg_svd(x, full_matrices=False)[1], [[(3, 3)], [(2, 5, 3)]]),
     at_host("fft_c2c", lambda t, x: t.view_as_real(t.fft.fftn(t.view_as_complex(x), dim=(0, 1))),
@@ -158,18 +167,18 @@ NAMED: Sequence[Case] = [
             lambda x: ag.lu_unpack(*ag.lu(_near(x)))[2]),
     at_host("lu_solve", lambda t, x: t.linalg.solve(_even(t, x), x),
             lambda x: ag.lu_solve(x, *ag.lu(_near(x)))),
-    at_host("cholesky", lambda t, x: t.linalg.cholesky(_even(t, x @ x.mT)),
+    at_host("cholesky", lambda t, x: t.linalg.cholesky(_positive(t, x)),
             lambda x: ag.cholesky(_spd(x))),
-    at_host("cholesky_inverse", lambda t, x: t.linalg.inv(_even(t, x @ x.mT)),
+    at_host("cholesky_inverse", lambda t, x: t.linalg.inv(_positive(t, x)),
             lambda x: ag.cholesky_inverse(_lower(x))),
-    at_host("cholesky_solve", lambda t, x: t.linalg.solve(_even(t, x @ x.mT), x),
+    at_host("cholesky_solve", lambda t, x: t.linalg.solve(_positive(t, x), x),
             lambda x: ag.cholesky_solve(x, _lower(x))),
     at_host("triangular_solve", lambda t, x: t.triangular_solve(x, _even(t, x))[0],
             lambda x: ag.triangular_solve(x, _near(x))[0]),
     at_host("inverse", lambda t, x: t.inverse(_even(t, x)), lambda x: ag.inverse(_near(x))),
     at_host("pinverse", lambda t, x: t.pinverse(_even(t, x)), lambda x: ag.pinverse(_near(x))),
     at_host("det", lambda t, x: t.det(_even(t, x)), lambda x: ag.det(_near(x))),
-    at_host("logdet", lambda t, x: t.logdet(_even(t, x @ x.mT)), lambda x: ag.logdet(_spd(x))),
+    at_host("logdet", lambda t, x: t.logdet(_positive(t, x)), lambda x: ag.logdet(_spd(x))),
     at_host("slogdet", lambda t, x: t.slogdet(_even(t, x))[1],
             lambda x: ag.slogdet(_near(x))[1]),
     at_host("matrix_power", lambda t, x: t.matrix_power(x, 3), lambda x: ag.matrix_power(x, 3)),

@@ -21,12 +21,9 @@ _DTYPES: Final = ("float32", "float64")
 
 
 def matrices(who: str, *given: Any, square: bool = False) -> list[Any]:
-    """Operands (..., n, m) of float32 or float64; raises ShapeError or DtypeError for others."""
+    """Operands (..., n, m); raises ShapeError for others."""
     device = next((x.device for x in given if isinstance(x, Tensor)), None) or nc.default_device()
     found = [ag.as_operand(x, device) for x in given]
-    for x in found:
-        if x.dtype not in _DTYPES:
-            raise DtypeError(message(who, f"a {x.dtype} tensor", "float32 or float64"))
     x = found[0]
     if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
         expected = "square matrices (..., n, n)" if square else "matrices (..., n, m)"
@@ -48,6 +45,12 @@ def operator(
         except np.linalg.LinAlgError as error:
             raise AttributeValueError(message(name, f"{error}", "matrices that have it")) from None
 
+    def inferred(*specs: Spec, **attrs: Any) -> Any:  # of what a policy of amp has cast
+        for spec in specs:
+            if spec.dtype not in _DTYPES:
+                raise DtypeError(message(name, f"a {spec.dtype} tensor", "float32 or float64"))
+        return infer(*specs, **attrs)
+
     def plan(request: Request) -> HostCall:
         def fill(inputs: Sequence[Any], *outputs: Any) -> None:
             found = computed(*inputs, **request.attrs)
@@ -60,7 +63,7 @@ def operator(
     return Operator(
         name=name,
         bind=bind,
-        infer=infer,
+        infer=inferred,
         reference=computed,
         backward=backward,
         implementations=(Implementation(name, "host LAPACK", plan),),
@@ -327,9 +330,9 @@ PINV: Final = operator(
 
 def _bind_fft(x: Any, dims: Sequence[int], inverse: bool, scale: float) -> Any:
     x = ag.as_operand(x, nc.default_device())
-    if x.dtype not in _DTYPES or not x.ndim or x.shape[-1] != 2 or not x.size:
+    if not x.ndim or x.shape[-1] != 2 or not x.size:
         given = f"{x.dtype} of shape {x.shape}"
-        raise ShapeError(message("fft_c2c", given, "pairs (..., 2) of float32 or float64"))
+        raise ShapeError(message("fft_c2c", given, "pairs (..., 2)"))
     known = isinstance(dims, Sequence) and all(type(d) is int for d in dims)
     if not known or not {*dims} <= {*range(x.ndim - 1)} or not isinstance(scale, (int, float)):
         given = f"dims={dims!r}, scale={scale!r} of {x.ndim - 1} dimensions"
