@@ -4,7 +4,7 @@
 
 Each dense operator's samples run on PyTorch's CPU and by `nc.NAME`, or the method of that name, on
 the NumPy path: values, dtypes and, in float32, gradients. A sample agrees, is refused (an error of
-netcl's, for a reason in `DOCUMENTED`), or differs. `--write` puts the table into docs/ops.md.
+netcl's, for a reason in `DOCUMENTED`), or differs. `--write` writes docs/pytorch-operators.md.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import types
 import unittest
 import warnings
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,8 +33,7 @@ from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
 import netcl_core as nc  # noqa: E402
 from netcl_core.errors import NetclError  # noqa: E402
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "ops.md"
-HEADING = "## PyTorch's database of operators"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "pytorch-operators.md"
 #: What gives random or uninitialised numbers: shape and dtype are compared.
 RANDOM = {
     "bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "empty_strided", "exponential",
@@ -337,6 +337,57 @@ def survey(operators: Any, count: int, seed: int = 0) -> tuple[Any, dict[str, An
     return counts, faults, absent
 
 
+def page(chosen: Any, counts: Any, faults: dict[str, Any], absent: list[str], count: int) -> str:
+    """The page of a whole run."""
+    names = {op.name for op in chosen}
+    offered = len(names) - len({*absent})
+    refused: collections.Counter[str] = collections.Counter()
+    rows = []
+    for name, found in sorted(faults.items()):
+        for text, number in found.items():
+            said = next(
+                (why for pattern, why in DOCUMENTED.items() if re.search(pattern, text)), ""
+            )
+            if text.startswith("refused"):
+                refused[said] += number
+            else:
+                rows.append(f"| `{name}` | {number} | {text.removeprefix('differs ')[:90]} |")
+    rows = rows or ["| none | 0 | |"]
+    gone = ", ".join(f"`{name}`" for name in sorted({*absent}))
+    return f"""# PyTorch's own samples of operators
+
+Written by `tests/support/pytorch_database.py --write` on {date.today().isoformat()}, with PyTorch
+{torch.__version__}. PyTorch tests its operators with a database of samples. Here these run by
+netcl's functions of the same names on the NumPy path, at most {count} of each operator in float32,
+int64 and bool: values, shapes and dtypes are compared, and in float32 the gradients.
+
+| | |
+|---|---|
+| dense operators | {len(names)} |
+| offered | {offered} |
+| samples | {counts["samples"]:,} |
+| agree | {counts["agrees"]:,} ({counts["agrees"] / counts["samples"]:.1%}) |
+| are refused, for a reason below | {counts["refused"]:,} |
+| differ | {counts["differs"]:,} |
+
+## What is refused
+
+| samples | why |
+|---|---|
+{chr(10).join(f"| {number} | {why} |" for why, number in refused.most_common())}
+
+## What differs
+
+| operator | samples | how |
+|---|---|---|
+{chr(10).join(rows)}
+
+## What is absent
+
+{gone}.
+"""
+
+
 def main() -> None:
     """Run the samples and print or write the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -353,6 +404,8 @@ def main() -> None:
             print(f"{name}: {number} x {text}")
     print(f"absent, {len(absent)}:", " ".join(sorted(absent)))
     print(len(chosen), dict(counts))
+    if given.write and not given.name:
+        PAGE.write_text(page(chosen, counts, faults, absent, given.samples), encoding="utf-8")
 
 
 if __name__ == "__main__":
