@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_kit.faults.expression_faults import expression_faults
 from netcl_plugin_kit.testing.agreement import compiled
+from netcl_plugin_kit.testing.collection import all_cases
 from netcl_plugin_kit.testing.verification import check_gradient
 
 import netcl_core.autograd as ag
@@ -343,8 +344,9 @@ def first_party() -> list[AutogradPrimitive]:
 
 
 def test_every_first_party_backward_is_the_derivative() -> None:
-    checked = first_party()
-    assert len(checked) > 50
+    meant = {case.op for case in all_cases() if "derivative" in case.skip}
+    checked = [record for record in first_party() if record.name not in meant]
+    assert len(checked) > 50 and len(meant) < 9
     findings = [finding for record in checked for finding in check_gradient(record)]
     assert not findings, "\n".join(map(str, findings))
 

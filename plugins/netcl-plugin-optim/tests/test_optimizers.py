@@ -292,8 +292,8 @@ KINDS = [
 
 @pytest.mark.parametrize("name", KINDS)
 def test_frozen_parameters_stay_as_they_are(name: str) -> None:
-    frozen = nn.Parameter(nc.tensor([1.0, 2.0]), requires_grad=False)
-    trained = nn.Parameter(nc.tensor([3.0, 4.0]))
+    frozen = nn.Parameter(nc.tensor([[1.0, 2.0]]), requires_grad=False)
+    trained = nn.Parameter(nc.tensor([[3.0, 4.0]]))
     optimizer = getattr(optim, name)([frozen, trained], lr=0.1)
 
     def closure() -> Any:
@@ -305,8 +305,8 @@ def test_frozen_parameters_stay_as_they_are(name: str) -> None:
     for _ in range(2):
         optimizer.step(closure)
         optimizer.load_state_dict(optimizer.state_dict())
-    assert frozen.tolist() == [1, 2] and frozen.grad is None
-    assert trained.tolist() != [3, 4]
+    assert frozen.tolist() == [[1, 2]] and frozen.grad is None
+    assert trained.tolist() != [[3, 4]]
 
 
 def test_a_captured_step_leaves_frozen_parameters() -> None:
