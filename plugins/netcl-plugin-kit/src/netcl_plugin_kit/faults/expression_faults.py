@@ -138,7 +138,7 @@ def _changes(tree: Expr, others: Sequence[Expr]) -> Iterator[tuple[str, Expr]]:
 
 
 def _some(places: list[tuple[Expr, Put]]) -> list[tuple[Expr, Put]]:
-    """All places of an expression; of a long one, of which each run is dear, a few, spread evenly."""
+    """All places of an expression; of a long one a few, spread evenly, as each run is dear."""
     if len(places) <= _LONG:
         return places
     return [places[i * len(places) // _OF_LONG] for i in range(_OF_LONG)]
