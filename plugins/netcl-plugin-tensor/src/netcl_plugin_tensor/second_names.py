@@ -44,6 +44,8 @@ def fill(input: Any, value: Any) -> Any:
     if shape_of(value):
         raise ShapeError(message("fill", f"a value of shape {shape_of(value)}", "a number"))
     everywhere = Tensor.ones(x.shape, "bool", x.device)
+    if hasattr(value, "dtype"):
+        return ag.where(everywhere, ag.as_operand(value, x.device).astype(x.dtype), x)
     return ag.masked_fill(x, everywhere, value)
 
 
@@ -106,7 +108,7 @@ OPERATORS: Final = (
     composite(split_with_sizes, ("input",)),
     composite(unsafe_split, ("input",)),
     composite(unsafe_chunk, ("input",)),
-    composite(fill, ("input",), method=False),
+    composite(fill, method=False),
     composite(scalar_tensor, method=False),
     composite(broadcast_shapes, method=False),
     composite(empty_permuted, method=False),
