@@ -163,7 +163,7 @@ SIDES = {
         "at a pole the first derivative is infinite; the next one is 0, and PyTorch's infinite",
     ),
     "sinc": "at 0 PyTorch gives NaN, 0 divided by 0",
-    "log_ndtr": "far below 0 PyTorch subtracts numbers that are nearly equal",
+    **dict.fromkeys(("log_ndtr", "log_ndtr-far"), "far below 0 PyTorch subtracts near numbers"),
     "elu": "0 belongs to the exponential, as in the first derivative; to PyTorch's second it does "
     "not",
     "elu-alpha=2": "the same",

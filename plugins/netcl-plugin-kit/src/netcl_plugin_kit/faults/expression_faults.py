@@ -37,7 +37,7 @@ from netcl_plugin_kit.testing.verification import Use, uses
 _POINTS: Final = 10_000
 _SAME: Final = 1e-9
 #: An expression of more parts is long, and so many of these are changed.
-_LONG: Final = 128
+_LONG: Final = 136
 _OF_LONG: Final = 8
 #: What the wrong factor is: little, so that a loose comparison does not notice it.
 FACTOR: Final = 1.01
