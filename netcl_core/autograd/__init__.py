@@ -48,7 +48,7 @@ from netcl_core.ops.implementations import (
     Settings,
     Space,
 )
-from netcl_core.ops.operator_function import as_operand
+from netcl_core.ops.operator_function import as_operand, as_operands
 from netcl_core.ops.operators import Operator, composite
 from netcl_core.runtime.geometry import Geometry
 from netcl_core.runtime.recording import check_data
@@ -122,6 +122,7 @@ __all__ = [
     "apply_op",
     "arange",
     "as_operand",
+    "as_operands",
     "as_tensor",
     "backward",
     "capture",

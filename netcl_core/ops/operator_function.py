@@ -158,8 +158,8 @@ def _spec(operand: Any) -> Spec:
     return Spec(operand.shape, operand.dtype)
 
 
-def as_operand(value: Any, device: Device) -> Any:
-    """A Node or Tensor as it is, None as None, host data as a Tensor on the device.
+def as_operand(value: Any, device: Device | None = None) -> Any:
+    """A Node or Tensor as it is, None as None, host data as a Tensor on the device, or the default.
 
     >>> ag.as_operand([1.0, 2.0], nc.get_device("numpy"))
     Tensor([1., 2.], shape=(2,), dtype=float32, device=numpy)
@@ -167,3 +167,13 @@ def as_operand(value: Any, device: Device) -> Any:
     if value is None or isinstance(value, Tensor):
         return value
     return Tensor.from_host(value, device)
+
+
+def as_operands(*values: Any) -> list[Any]:
+    """Each as `as_operand`; host data go to the device of the first tensor among them.
+
+    >>> ag.as_operands(nc.ones(1, device="numpy"), 2.0)[1].device
+    <Device numpy>
+    """
+    device = next((x.device for x in values if isinstance(x, Tensor)), None)
+    return [as_operand(x, device) for x in values]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import Tensor, default_device
+from netcl_core import Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import ShapeError, message
 from netcl_plugin_conv.windows import countable, numbers
@@ -68,7 +68,7 @@ def im2col(
 
     Returns (N, C * elements of a window, windows). Raises ShapeError where no window fits.
     """
-    x = ag.as_operand(input, default_device())
+    x = ag.as_operand(input)
     if x.ndim not in (3, 4) or 0 in x.shape[x.ndim - 3 :]:
         given, expected = f"input of shape {x.shape}", "(N, C, H, W) or (C, H, W), of some elements"
         raise ShapeError(message("unfold", given, expected))
@@ -97,7 +97,7 @@ def fold(
 
     Returns (N, C, height, width). Raises ShapeError where the columns are not as many.
     """
-    x = ag.as_operand(input, default_device())
+    x = ag.as_operand(input)
     sizes = numbers("fold", "output_size", output_size, 2, 1)
     found = _Windows("fold", sizes, kernel_size, dilation, padding, stride)
     taps, windows = found.places.shape

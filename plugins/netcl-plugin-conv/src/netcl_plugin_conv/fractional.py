@@ -10,7 +10,7 @@ import numpy as np
 from netcl_plugin_tensor.selecting import GATHER
 
 import netcl_core.autograd as ag
-from netcl_core import Tensor, default_device
+from netcl_core import Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
 from netcl_plugin_conv.windows import numbers, spatial
@@ -54,7 +54,7 @@ def _fractional(
     who: str, count: int, input: Any, kernel: Any, output_size: Any, ratio: Any,
     return_indices: bool, samples: Any,
 ) -> Any:  # fmt: skip
-    x = ag.as_operand(input, default_device())
+    x = ag.as_operand(input)
     sizes = spatial(who, x, count)
     kernels = numbers(who, "kernel_size", kernel, count, 1)
     made = _made(who, sizes, output_size, ratio)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import netcl_core.autograd as ag
-from netcl_core import Tensor, default_device
+from netcl_core import Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
 from netcl_plugin_conv.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
@@ -59,7 +59,7 @@ def interpolate(
         AttributeValueError: the mode is unknown, or does not take `align_corners`.
         ShapeError: the mode is for another number of axes, or a size is 0.
     """
-    x = x if isinstance(x, Tensor) else ag.as_operand(x, default_device())
+    x = x if isinstance(x, Tensor) else ag.as_operand(x)
     way = _checked(x, mode, align_corners, antialias)
     old = tuple(x.shape[2:])
     new, factors = _sizes(old, size, scale_factor)

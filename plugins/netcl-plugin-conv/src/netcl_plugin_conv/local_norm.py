@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core import default_device
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_conv.windows import floating, whole
@@ -28,7 +27,7 @@ def local_response_norm(
 
     (Krizhevsky, Sutskever, Hinton 2012)
     """
-    x = ag.as_operand(input, default_device())
+    x = ag.as_operand(input)
     floating("local_response_norm", x)
     if x.ndim < 3:
         given = f"input of shape {x.shape}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import netcl_core.autograd as ag
-from netcl_core import Tensor, default_device
+from netcl_core import Tensor
 from netcl_core.autograd import Operator, composite
 from netcl_core.errors import AttributeValueError, message
 from netcl_plugin_conv.max_windows import MAX_WINDOWS, flat_places
@@ -20,7 +20,7 @@ _LARGEST: Final = 2**31 - 1
 
 
 def _tensor(x: Any) -> Any:
-    return x if isinstance(x, Tensor) else ag.as_operand(x, default_device())
+    return x if isinstance(x, Tensor) else ag.as_operand(x)
 
 
 # -- the largest -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 from netcl_plugin_tensor.selecting import GATHER
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Tensor, default_device
+from netcl_core import DTYPES, Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_conv.windows import floating, numbers
@@ -37,7 +37,7 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool | None = No
     Returns (N, H, W, 2) or (N, D, H, W, 3): x, y and z of each element.
     (Jaderberg, Simonyan, Zisserman, Kavukcuoglu 2015, arXiv:1506.02025)
     """
-    x = ag.as_operand(theta, default_device())
+    x = ag.as_operand(theta)
     floating("affine_grid", x)
     count = len(size) - 2
     if count not in (2, 3):
@@ -79,7 +79,7 @@ def grid_sample(
     Returns (N, C, out H, out W) or (N, C, out D, out H, out W). A place that is no number gives
     what a place far outside gives.
     """
-    x = ag.as_operand(input, default_device())
+    x = ag.as_operand(input)
     places = ag.as_operand(grid, x.device)
     _check(x, places, mode, padding_mode)
     sizes = tuple(x.shape[2:])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core import Tensor, default_device
+from netcl_core import Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import DtypeError, ShapeError, message
 from netcl_plugin_conv.windows import countable, numbers, spatial
@@ -60,7 +60,7 @@ def _max_unpool(
     who: str, count: int, input: Any, indices: Any, kernel: Any, stride: Any, padding: Any,
     output_size: Any,
 ) -> Any:  # fmt: skip
-    x = ag.as_operand(input, default_device())
+    x = ag.as_operand(input)
     sizes = spatial(who, x, count)
     index = ag.as_operand(indices, x.device)
     if index.dtype != "int64":

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import numpy as np
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Tensor
 from netcl_core.autograd import Operator, composite
@@ -38,7 +37,7 @@ def celu(input: Any, alpha: float = 1.0) -> Any:
 
 def positive(input: Any) -> Any:
     """The tensor itself; raises DtypeError for bools, which have no sign."""
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     if x.dtype == "bool":
         raise DtypeError(message("positive", "a bool tensor", "numbers"))
     return x
@@ -55,7 +54,7 @@ def nan_to_num(
         posinf: What infinity becomes; None: the largest number of the dtype.
         neginf: What -infinity becomes; None: the least number of the dtype.
     """
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     if not DTYPES[x.dtype].floating:
         return ag.clone(x)
     most = largest(x.dtype)
@@ -71,26 +70,13 @@ def largest(dtype: str) -> float:
     return float(np.finfo(dtype).max)
 
 
-def _operands(*given: Any) -> list[Any]:
-    device = next((x.device for x in given if isinstance(x, Tensor)), None) or nc.default_device()
-    return [ag.as_operand(x, device) for x in given]
-
-
 def _whole_numbers(who: str, *given: Any) -> list[Any]:
     """Operands of integer dtypes; raises DtypeError for others."""
-    found = _operands(*given)
+    found = ag.as_operands(*given)
     wrong = [x.dtype for x in found if DTYPES[x.dtype].floating or x.dtype == "bool"]
     if wrong:
         raise DtypeError(message(who, f"a {wrong[0]} tensor", "integers"))
     return found
-
-
-def _shifted(who: str, x: Any, by: Any) -> tuple[Any, Any, Any]:
-    x, by = _whole_numbers(who, x, by)
-    bits = int(np.dtype(x.dtype).itemsize) * 8
-    outside = ag.logical_or(ag.lt(by, 0), ag.ge(by, bits))
-    # One bit less, so that the power of two is a number of the dtype.
-    return x, ag.clamp(by, 0, bits - 2), ag.logical_or(outside, ag.ge(by, bits - 1))
 
 
 def bitwise_left_shift(input: Any, other: Any) -> Any:
@@ -99,25 +85,31 @@ def bitwise_left_shift(input: Any, other: Any) -> Any:
     >>> nc.tensor([1, 3]).bitwise_left_shift(2).tolist()
     [4, 12]
     """
-    x, by, far = _shifted("bitwise_left_shift", input, other)
-    moved = ag.mul(x, _power_of_two(by))
-    _, given = _whole_numbers("bitwise_left_shift", input, other)
-    top = ag.mul(ag.mul(x, 2), _power_of_two(by))  # by bits - 1
-    last = ag.eq(given, int(np.dtype(x.dtype).itemsize) * 8 - 1)
-    return ag.where(far, ag.where(last, top, 0), moved)
+    x, by = _whole_numbers("bitwise_left_shift", input, other)
+    last = _bits(x) - 1
+    moved = ag.mul(x, _power_of_two(ag.clamp(by, 0, last - 1)))
+    moved = ag.where(ag.eq(by, last), ag.mul(moved, 2), moved)  # 2^last is no number of the dtype
+    return ag.where(ag.logical_or(ag.lt(by, 0), ag.gt(by, last)), 0, moved)
 
 
 def bitwise_right_shift(input: Any, other: Any) -> Any:
     """The bits of integers moved down by as many places, the sign kept: x // 2^other."""
-    x, by, far = _shifted("bitwise_right_shift", input, other)
-    return ag.where(far, ag.neg(ag.lt(x, 0).astype(x.dtype)), ag.floor_divide(x, _power_of_two(by)))
+    x, by = _whole_numbers("bitwise_right_shift", input, other)
+    last = _bits(x) - 1
+    moved = ag.floor_divide(x, _power_of_two(ag.clamp(by, 0, last - 1)))
+    far = ag.logical_or(ag.lt(by, 0), ag.ge(by, last))
+    return ag.where(far, ag.neg(ag.lt(x, 0).astype(x.dtype)), moved)
+
+
+def _bits(x: Any) -> int:
+    return int(np.dtype(x.dtype).itemsize) * 8
 
 
 def _power_of_two(by: Any) -> Any:
     """2^by in the dtype of `by`, exactly."""
     found = ag.full_like(by, 1)
     for step in (1, 2, 4, 8, 16, 32):
-        if step < int(np.dtype(by.dtype).itemsize) * 8 - 1:
+        if step < _bits(by) - 1:
             found = ag.where(ag.eq(ag.bitwise_and(by, step), step), ag.mul(found, 1 << step), found)
     return found
 
@@ -151,7 +143,7 @@ def lcm(input: Any, other: Any) -> Any:
 
 def ldexp(input: Any, other: Any) -> Any:
     """input * 2^other."""
-    x, by = _operands(input, other)
+    x, by = ag.as_operands(input, other)
     x = x if DTYPES[x.dtype].floating else x.astype("float32")
     by = by.astype(x.dtype)
     half = ag.trunc(ag.mul(by, 0.5))  # 2^other alone may be no number
@@ -168,7 +160,7 @@ def frexp(input: Any) -> Any:
     >>> [part.tolist() for part in nc.tensor([3.0]).frexp()]
     [[0.75], [2]]
     """
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     if not DTYPES[x.dtype].floating:
         raise DtypeError(message("frexp", f"a {x.dtype} tensor", "a floating dtype"))
     with ag.no_grad():
@@ -188,13 +180,13 @@ def frexp(input: Any) -> Any:
 
 def float_power(input: Any, exponent: Any) -> Any:
     """The power in float64, whatever the dtypes are."""
-    x, y = _operands(input, exponent)
+    x, y = ag.as_operands(input, exponent)
     return ag.pow(x.astype("float64"), y.astype("float64"))
 
 
 def angle(input: Any) -> Any:
     """The angle of real numbers as complex ones: 0, or pi below 0; NaN of NaN."""
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     x = x if DTYPES[x.dtype].floating else x.astype("float32")
     below = ag.relu(ag.neg(ag.sign(x)))
     return ag.where(ag.isnan(x), math.nan, ag.mul(below, math.pi))
@@ -202,7 +194,7 @@ def angle(input: Any) -> Any:
 
 def isreal(input: Any) -> Any:
     """Whether elements are real numbers, as all are: True."""
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     return ag.full_like(x, 1, dtype="bool")
 
 
@@ -220,7 +212,7 @@ def polygamma(n: int, input: Any) -> Any:
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 0:
         raise AttributeValueError(message("polygamma", f"n={n!r}", "an int of at least 0"))
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     x = x if DTYPES[x.dtype].floating else x.astype("float32")
     if n == 0:
         return ag.digamma(x)
@@ -263,7 +255,7 @@ def mvlgamma(input: Any, p: int) -> Any:
     """The logarithm of the multivariate gamma function of dimension p (DLMF 35.3.4)."""
     if isinstance(p, bool) or not isinstance(p, int) or not 1 <= p <= 1000:
         raise AttributeValueError(message("mvlgamma", f"p={p!r}", "an int from 1 to 1000"))
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     x = x if DTYPES[x.dtype].floating else x.astype("float32")
     found = ag.lgamma(x)
     for j in range(1, p):

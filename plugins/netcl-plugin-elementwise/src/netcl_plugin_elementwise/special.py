@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Tensor
+from netcl_core import DTYPES
 from netcl_core.errors import AttributeValueError, message, missing_name
 from netcl_plugin_elementwise.composed import hurwitz
 
@@ -23,8 +22,8 @@ _NAMES: Final = {
         name: name
         for name in (
             "digamma", "entr", "erf", "erfc", "erfinv", "exp2", "expm1", "i0", "i0e", "i1", "i1e",
-            "log1p", "log_ndtr", "log_softmax", "logit", "logsumexp", "ndtr", "ndtri", "round",
-            "sinc", "softmax", "xlog1py", "xlogy",
+            "log1p", "log_ndtr", "log_softmax", "logit", "logsumexp", "ndtr", "ndtri", "polygamma",
+            "round", "sinc", "softmax", "xlog1py", "xlogy",
         )
     },
     "expit": "sigmoid",
@@ -41,8 +40,7 @@ def zeta(input: Any, other: Any) -> Any:
 
     Infinite where `input` is 1, NaN below. Gradients of both.
     """
-    device = next((x.device for x in (input, other) if isinstance(x, Tensor)), nc.default_device())
-    s, q = (ag.as_operand(x, device) for x in (input, other))
+    s, q = ag.as_operands(input, other)
     s, q = (x if DTYPES[x.dtype].floating else x.astype("float32") for x in (s, q))
     s, q = ag.broadcast_tensors(s, q)
     # A negative number has real powers of whole numbers alone.
@@ -52,14 +50,9 @@ def zeta(input: Any, other: Any) -> Any:
     return ag.where(lost, math.nan, ag.where(pole, math.inf, hurwitz(safe, q)))
 
 
-def polygamma(n: int, input: Any) -> Any:
-    """The derivative of order n of digamma."""
-    return ag.polygamma(n, input)
-
-
 def spherical_bessel_j0(input: Any) -> Any:
     """sin(x) / x, 1 at 0 (DLMF 10.49.3)."""
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     x = x if DTYPES[x.dtype].floating else x.astype("float32")
     zero = ag.eq(x, 0)
     return ag.where(zero, 1.0, ag.div(ag.sin(x), ag.where(zero, 1.0, x)))
@@ -69,12 +62,10 @@ def _polynomial(name: str, first: Any, following: Any, shifted: bool, doc: str) 
     """A family of orthogonal polynomials by its recurrence in the degree (DLMF 18.9.1)."""
 
     def polynomial(input: Any, n: Any) -> Any:
-        device = next((x.device for x in (input, n) if isinstance(x, Tensor)), nc.default_device())
-        x = ag.as_operand(input, device).detach()
+        x, degree = (each.detach() for each in ag.as_operands(input, n))
         x = x if DTYPES[x.dtype].floating else x.astype("float32")
         x = ag.sub(ag.mul(x, 2.0), 1.0) if shifted else x
-        degree = ag.as_operand(n, device).astype("int64").detach()
-        x, degree = ag.broadcast_tensors(x, degree)
+        x, degree = ag.broadcast_tensors(x, degree.astype("int64"))
         most = degree.int_range()[1] if degree.size else 0
         if most > _MOST:
             raise AttributeValueError(message(name, f"a degree of {most}", f"at most {_MOST}"))
@@ -98,46 +89,60 @@ def _doubled(k: int, x: Any, now: Any, before: Any) -> Any:
     return ag.sub(ag.mul(ag.mul(x, 2.0), now), before)
 
 
-for _kind, _first in {
+_CHEBYSHEV: Final = {
     "t": lambda x: x,
     "u": lambda x: ag.mul(x, 2.0),
     "v": lambda x: ag.sub(ag.mul(x, 2.0), 1.0),
     "w": lambda x: ag.add(ag.mul(x, 2.0), 1.0),
-}.items():
-    for _shift in ("", "shifted_"):
-        _name = f"{_shift}chebyshev_polynomial_{_kind}"
-        _doc = f"Chebyshev's polynomial {_kind.upper()}{' of 2x - 1' if _shift else ''}"
-        globals()[_name] = _polynomial(_name, _first, _doubled, bool(_shift), _doc)
-hermite_polynomial_h = _polynomial(
-    "hermite_polynomial_h", lambda x: ag.mul(x, 2.0),
-    lambda k, x, now, before: ag.sub(ag.mul(ag.mul(x, 2.0), now), ag.mul(before, 2.0 * k)),
-    False, "Hermite's polynomial of the physicists",
-)  # fmt: skip
-hermite_polynomial_he = _polynomial(
-    "hermite_polynomial_he", lambda x: x,
-    lambda k, x, now, before: ag.sub(ag.mul(x, now), ag.mul(before, float(k))),
-    False, "Hermite's polynomial of probability",
-)  # fmt: skip
-laguerre_polynomial_l = _polynomial(
-    "laguerre_polynomial_l", lambda x: ag.sub(1.0, x),
-    lambda k, x, now, before: ag.div(
-        ag.sub(ag.mul(ag.sub(2.0 * k + 1, x), now), ag.mul(before, float(k))), k + 1.0),
-    False, "Laguerre's polynomial",
-)  # fmt: skip
-legendre_polynomial_p = _polynomial(
-    "legendre_polynomial_p", lambda x: x,
-    lambda k, x, now, before: ag.div(
-        ag.sub(ag.mul(ag.mul(x, 2.0 * k + 1), now), ag.mul(before, float(k))), k + 1.0),
-    False, "Legendre's polynomial",
-)  # fmt: skip
+}
+#: Name -> the polynomial of degree 1, the next one from two, whether of 2x - 1, whose they are.
+_FAMILIES: Final[dict[str, tuple[Any, Any, bool, str]]] = {
+    **{
+        f"{'shifted_' * shifted}chebyshev_polynomial_{kind}": (
+            first, _doubled, shifted,
+            f"Chebyshev's polynomial {kind.upper()}{' of 2x - 1' * shifted}",
+        )
+        for kind, first in _CHEBYSHEV.items()
+        for shifted in (False, True)
+    },
+    "hermite_polynomial_h": (
+        lambda x: ag.mul(x, 2.0),
+        lambda k, x, now, before: ag.sub(ag.mul(ag.mul(x, 2.0), now), ag.mul(before, 2.0 * k)),
+        False, "Hermite's polynomial of the physicists",
+    ),
+    "hermite_polynomial_he": (
+        lambda x: x,
+        lambda k, x, now, before: ag.sub(ag.mul(x, now), ag.mul(before, float(k))),
+        False, "Hermite's polynomial of probability",
+    ),
+    "laguerre_polynomial_l": (
+        lambda x: ag.sub(1.0, x),
+        lambda k, x, now, before: ag.div(
+            ag.sub(ag.mul(ag.sub(2.0 * k + 1, x), now), ag.mul(before, float(k))), k + 1.0),
+        False, "Laguerre's polynomial",
+    ),
+    "legendre_polynomial_p": (
+        lambda x: x,
+        lambda k, x, now, before: ag.div(
+            ag.sub(ag.mul(ag.mul(x, 2.0 * k + 1), now), ag.mul(before, float(k))), k + 1.0),
+        False, "Legendre's polynomial",
+    ),
+}  # fmt: skip
+#: The functions of this namespace that are no ops.
+_OWN: Final = {
+    "spherical_bessel_j0": spherical_bessel_j0,
+    "zeta": zeta,
+    **{name: _polynomial(name, *family) for name, family in _FAMILIES.items()},
+}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _OWN:
+        return _OWN[name]
     if name not in _NAMES:
-        raise missing_name("special", name, _NAMES)
+        raise missing_name("special", name, {**_NAMES, **_OWN})
     return getattr(ag, _NAMES[name])
 
 
 def __dir__() -> list[str]:
-    own = [name for name in globals() if name[0].islower() and callable(globals()[name])]
-    return sorted({*_NAMES, *own} - {"hurwitz", "message", "missing_name"})
+    return sorted({*_NAMES, *_OWN})

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Spec, Tensor
+from netcl_core import DTYPES, Spec
 from netcl_core.autograd import Implementation, Operator, Requirements, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, message
 from netcl_plugin_linalg.attention_cpu import plan_on_cpus
@@ -78,8 +78,7 @@ def _bind(
     given = (query, key, value, attn_mask)
     if any(x is None for x in given[:3]):
         raise ArgumentError(message(NAME, "None in the place of an operand", "three tensors"))
-    device = next((x.device for x in given if isinstance(x, Tensor)), None) or nc.default_device()
-    operands = [ag.as_operand(x, device) for x in given]
+    operands = ag.as_operands(*given)
     p = _probability(dropout_p)
     attrs = {
         "dropout_p": p,
@@ -87,7 +86,7 @@ def _bind(
         "scale": _scale(scale, operands[0].shape),
         "enable_gqa": bool(enable_gqa),
     }
-    return (*operands, nc.random_state(device) if p else None), attrs
+    return (*operands, nc.random_state(operands[0].device) if p else None), attrs
 
 
 def _probability(p: Any) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core import default_device
 from netcl_core.autograd import composite
 from netcl_core.errors import ShapeError, message
 
@@ -24,7 +23,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Any:
 
     Returns (..., out).
     """
-    first, second, form = (ag.as_operand(x, default_device()) for x in (input1, input2, weight))
+    first, second, form = (ag.as_operand(x) for x in (input1, input2, weight))
     shapes = f"inputs of {first.shape} and {second.shape}, weight of {form.shape}"
     fits = form.ndim == 3 and min(first.ndim, second.ndim) and first.shape[:-1] == second.shape[:-1]
     if not fits or form.shape[1:] != (first.shape[-1], second.shape[-1]):

@@ -10,7 +10,6 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES
 from netcl_core.autograd import composite
 from netcl_core.errors import ArgumentError, DtypeError, ShapeError, message
-from netcl_plugin_linalg.products import operands as as_operands
 from netcl_plugin_linalg.products import sum_of_products
 
 #: A letter, or one of the dimensions that an ellipsis stands for.
@@ -36,7 +35,7 @@ def einsum(equation: str, *operands: Any) -> Any:
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], list) else operands
     if not given:
         raise ArgumentError(message("einsum", "no operands", "at least one"))
-    terms = as_operands(*given)
+    terms = ag.as_operands(*given)
     inputs, output = _parsed(equation, [each.ndim for each in terms])
     dtypes = sorted({each.dtype for each in terms})
     if len(dtypes) > 1:

@@ -25,7 +25,7 @@ _NORMS: Final = {"backward": (0.0, 1.0), "ortho": (0.5, 0.5), "forward": (1.0, 0
 
 
 def _operand(who: str, input: Any, pairs: bool) -> Any:
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     x = x if x.dtype == "float64" else x.astype("float32")
     if pairs and (not x.ndim or x.shape[-1] != 2):
         given = f"shape {x.shape}"
@@ -237,7 +237,7 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -
 
 
 def _shifted(input: Any, dim: Any, back: bool) -> Any:
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     dims = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     moves = [x.shape[d] - x.shape[d] // 2 if back else x.shape[d] // 2 for d in dims]
     return ag.roll(x, tuple(moves), tuple(dims))

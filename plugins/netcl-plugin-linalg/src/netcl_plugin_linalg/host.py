@@ -22,8 +22,7 @@ _DTYPES: Final = ("float32", "float64")
 
 def matrices(who: str, *given: Any, square: bool = False) -> list[Any]:
     """Operands (..., n, m); raises ShapeError for others."""
-    device = next((x.device for x in given if isinstance(x, Tensor)), None) or nc.default_device()
-    found = [ag.as_operand(x, device) for x in given]
+    found = ag.as_operands(*given)
     x = found[0]
     if x.ndim < 2 or (square and x.shape[-1] != x.shape[-2]):
         expected = "square matrices (..., n, n)" if square else "matrices (..., n, m)"
@@ -81,7 +80,8 @@ def _same(x: Spec) -> Spec:
     return x
 
 
-def _t(x: Any) -> Any:
+def mt(x: Any) -> Any:
+    """Matrices with rows for columns."""
     return ag.transpose(x, -1, -2)
 
 
@@ -101,11 +101,11 @@ def _cholesky_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     """L^-T phi(L^T G) L^-1, made symmetric; phi is the lower triangle, its diagonal halved
     (Murray 2016, arXiv:1602.07527)."""
     lower = saved.outputs[0]
-    product = ag.matmul(_t(lower), grad)
+    product = ag.matmul(mt(lower), grad)
     half = ag.sub(ag.tril(product), ag.mul(_diagonal(ag.diagonal(product, 0, -2, -1)), 0.5))
-    left = SOLVE(_t(lower), half)
-    found = _t(SOLVE(_t(lower), _t(left)))
-    return [ag.mul(ag.add(found, _t(found)), 0.5)]
+    left = SOLVE(mt(lower), half)
+    found = mt(SOLVE(mt(lower), mt(left)))
+    return [ag.mul(ag.add(found, mt(found)), 0.5)]
 
 
 CHOLESKY: Final = operator(
@@ -115,7 +115,7 @@ CHOLESKY: Final = operator(
 
 
 def _inv_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    inverse = _t(saved.outputs[0])
+    inverse = mt(saved.outputs[0])
     return [ag.neg(ag.matmul(ag.matmul(inverse, grad), inverse))]
 
 
@@ -134,8 +134,8 @@ def _bind_solve(a: Any, b: Any) -> Any:
 
 
 def _solve_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
-    found = SOLVE(_t(saved.inputs[0]), grad)
-    return [ag.neg(ag.matmul(found, _t(saved.outputs[0]))), found]
+    found = SOLVE(mt(saved.inputs[0]), grad)
+    return [ag.neg(ag.matmul(found, mt(saved.outputs[0]))), found]
 
 
 SOLVE: Final = operator(
@@ -172,7 +172,7 @@ def _slogdet_backward(saved: Saved, _: Any, grad: Any) -> Sequence[Any]:
     if grad is None:
         return [None]
     across = ag.unsqueeze(ag.unsqueeze(grad, -1), -1)
-    return [ag.mul(_t(INV(saved.inputs[0])), across)]
+    return [ag.mul(mt(INV(saved.inputs[0])), across)]
 
 
 SLOGDET: Final = operator(
@@ -208,11 +208,11 @@ def _qr_backward(saved: Saved, grad_q: Any, grad_r: Any) -> Sequence[Any]:
     grad_r = ag.full_like(r, 0) if grad_r is None else grad_r
     more = r.shape[-1] - count  # columns that the first ones span: Q^T of them is all
     rest, grad_rest = (ag.narrow(x, -1, count, more) for x in (saved.inputs[0], grad_r))
-    grad_q = ag.add(grad_q, ag.matmul(rest, _t(grad_rest)))
+    grad_q = ag.add(grad_q, ag.matmul(rest, mt(grad_rest)))
     r, grad_r = ag.narrow(r, -1, 0, count), ag.narrow(grad_r, -1, 0, count)
-    m = ag.sub(ag.matmul(r, _t(grad_r)), ag.matmul(_t(grad_q), q))
-    both = ag.add(ag.tril(m), _t(ag.tril(m, -1)))
-    first = _t(SOLVE(r, _t(ag.add(grad_q, ag.matmul(q, both)))))
+    m = ag.sub(ag.matmul(r, mt(grad_r)), ag.matmul(mt(grad_q), q))
+    both = ag.add(ag.tril(m), mt(ag.tril(m, -1)))
+    first = mt(SOLVE(r, mt(ag.add(grad_q, ag.matmul(q, both)))))
     return [ag.cat([first, ag.matmul(q, grad_rest)], -1)]
 
 
@@ -238,9 +238,9 @@ def _eigh_backward(saved: Saved, grad_l: Any, grad_v: Any) -> Sequence[Any]:
     values, v = saved.outputs
     inner: Any = ag.full_like(v, 0) if grad_l is None else _diagonal(grad_l)
     if grad_v is not None:
-        inner = ag.add(inner, ag.mul(ag.matmul(_t(v), grad_v), _gaps(values)))
-    found = ag.matmul(ag.matmul(v, inner), _t(v))
-    return [ag.mul(ag.add(found, _t(found)), 0.5)]
+        inner = ag.add(inner, ag.mul(ag.matmul(mt(v), grad_v), _gaps(values)))
+    found = ag.matmul(ag.matmul(v, inner), mt(v))
+    return [ag.mul(ag.add(found, mt(found)), 0.5)]
 
 
 EIGH: Final = operator(
@@ -273,21 +273,21 @@ def _svd_backward(saved: Saved, grad_u: Any, grad_s: Any, grad_vh: Any) -> Seque
         given = "a gradient of U or Vh with full_matrices=True"
         raise GradientError(message("linalg_svd", given, "full_matrices=False"))
     u, vh = ag.narrow(u, -1, 0, k), ag.narrow(vh, -2, 0, k)
-    inner: Any = ag.full_like(ag.matmul(_t(u), u), 0) if grad_s is None else _diagonal(grad_s)
+    inner: Any = ag.full_like(ag.matmul(mt(u), u), 0) if grad_s is None else _diagonal(grad_s)
     gaps = _gaps(ag.square(s)) if grad_u is not None or grad_vh is not None else None
     rest: list[Any] = []
     if grad_u is not None:
-        turned = ag.matmul(_t(u), grad_u)
-        inner = ag.add(inner, _scaled(ag.mul(ag.sub(turned, _t(turned)), gaps), s))
+        turned = ag.matmul(mt(u), grad_u)
+        inner = ag.add(inner, _scaled(ag.mul(ag.sub(turned, mt(turned)), gaps), s))
         if u.shape[-2] > k:
             outside = ag.div(ag.sub(grad_u, ag.matmul(u, turned)), ag.unsqueeze(s, -2))
             rest.append(ag.matmul(outside, vh))
     if grad_vh is not None:
-        turned = ag.matmul(vh, _t(grad_vh))
-        own = ag.mul(ag.sub(turned, _t(turned)), gaps)
+        turned = ag.matmul(vh, mt(grad_vh))
+        own = ag.mul(ag.sub(turned, mt(turned)), gaps)
         inner = ag.add(inner, ag.mul(ag.unsqueeze(s, -1), own))
         if vh.shape[-1] > k:
-            outside = ag.sub(grad_vh, ag.matmul(_t(turned), vh))
+            outside = ag.sub(grad_vh, ag.matmul(mt(turned), vh))
             rest.append(ag.matmul(u, ag.div(outside, ag.unsqueeze(s, -1))))
     found = ag.matmul(ag.matmul(u, inner), vh)
     for each in rest:
@@ -312,10 +312,10 @@ def _bind_pinv(a: Any, p: Any) -> Any:
 def _pinv_backward(saved: Saved, grad: Tensor) -> Sequence[Any]:
     """The gradient of a pseudoinverse P of A where its rank stays (Golub, Pereyra 1973)."""
     a, p = saved.inputs
-    first = ag.neg(ag.matmul(ag.matmul(_t(p), grad), _t(p)))
-    rows, across = ag.matmul(_t(p), p), ag.matmul(p, _t(p))
-    left = ag.matmul(rows, ag.sub(_t(grad), ag.matmul(ag.matmul(_t(grad), p), a)))
-    turned = ag.matmul(_t(grad), across)
+    first = ag.neg(ag.matmul(ag.matmul(mt(p), grad), mt(p)))
+    rows, across = ag.matmul(mt(p), p), ag.matmul(p, mt(p))
+    left = ag.matmul(rows, ag.sub(mt(grad), ag.matmul(ag.matmul(mt(grad), p), a)))
+    turned = ag.matmul(mt(grad), across)
     right = ag.sub(turned, ag.matmul(a, ag.matmul(p, turned)))
     return [ag.add(ag.add(first, left), right), None]
 
@@ -329,7 +329,7 @@ PINV: Final = operator(
 
 
 def _bind_fft(x: Any, dims: Sequence[int], inverse: bool, scale: float) -> Any:
-    x = ag.as_operand(x, nc.default_device())
+    x = ag.as_operand(x)
     if not x.ndim or x.shape[-1] != 2 or not x.size:
         given = f"{x.dtype} of shape {x.shape}"
         raise ShapeError(message("fft_c2c", given, "pairs (..., 2)"))

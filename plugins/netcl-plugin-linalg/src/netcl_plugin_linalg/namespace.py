@@ -22,7 +22,7 @@ import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_linalg import host
-from netcl_plugin_linalg.host import matrices
+from netcl_plugin_linalg.host import matrices, mt
 from netcl_plugin_linalg.triangular import (
     householder_product as householder_product,
 )
@@ -42,14 +42,10 @@ _Inverse = namedtuple("_Inverse", ("inverse", "info"))
 _Solved = namedtuple("_Solved", ("result", "info"))
 
 
-def _t(x: Any) -> Any:
-    return ag.transpose(x, -1, -2)
-
-
 def cholesky(A: Any, *, upper: bool = False) -> Any:
     """The triangle L with L L^T = A, or its transpose; raises AttributeValueError for others."""
     lower = host.CHOLESKY(*matrices("linalg.cholesky", A, square=True))
-    return _t(lower) if upper else lower
+    return mt(lower) if upper else lower
 
 
 def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
@@ -58,7 +54,7 @@ def cholesky_ex(A: Any, *, upper: bool = False, check_errors: bool = False) -> A
 
 
 def _info(A: Any) -> Any:
-    x = ag.as_operand(A, nc.default_device())
+    x = ag.as_operand(A)
     return Tensor.zeros(x.shape[:-2], "int32", x.device)
 
 
@@ -78,7 +74,7 @@ def eigh(A: Any, UPLO: str = "L") -> Any:
     (x,) = matrices("linalg.eigh", A, square=True)
     if UPLO not in ("L", "U"):
         raise AttributeValueError(message("linalg.eigh", f"UPLO={UPLO!r}", "'L' or 'U'"))
-    return _Eigh(*host.EIGH(_t(x) if UPLO == "U" else x))
+    return _Eigh(*host.EIGH(mt(x) if UPLO == "U" else x))
 
 
 def eigvalsh(A: Any, UPLO: str = "L") -> Any:
@@ -126,7 +122,7 @@ def solve(A: Any, B: Any, *, left: bool = True) -> Any:
             raise ShapeError(message("linalg.solve", "vectors on the left", "matrices"))
         return ag.squeeze(host.SOLVE(*_aligned(a, wide)), -1)
     if not left:
-        return _t(host.SOLVE(*_aligned(_t(a), _t(b))))
+        return mt(host.SOLVE(*_aligned(mt(a), mt(b))))
     return host.SOLVE(*_aligned(a, b))
 
 
@@ -176,20 +172,20 @@ def pinv(A: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None
     """The pseudoinverse (Moore, Penrose) by singular values above max(atol, rtol * largest)."""
     (x,) = matrices("linalg.pinv", A)
     if not x.size:
-        return _t(x)
+        return mt(x)
     x = _symmetric(x) if hermitian else x
     with ag.no_grad():
         u, s, vh = svd(x, False)
         kept = _kept(s, x.shape[-2:], atol, rcond if rtol is None else rtol)
         scale = ag.where(kept, ag.div(1.0, ag.where(kept, s, 1.0)), 0.0)
-        found = ag.matmul(ag.mul(_t(vh), ag.unsqueeze(scale, -2)), _t(u))
+        found = ag.matmul(ag.mul(mt(vh), ag.unsqueeze(scale, -2)), mt(u))
     return host.PINV(x, found)
 
 
 def _symmetric(x: Any) -> Any:
     """The matrices that the lower triangles are of; their gradient is symmetric too."""
-    part = ag.mul(ag.add(x, _t(x)), 0.5)
-    read = ag.add(ag.tril(x.detach()), _t(ag.tril(x.detach(), -1)))
+    part = ag.mul(ag.add(x, mt(x)), 0.5)
+    read = ag.add(ag.tril(x.detach()), mt(ag.tril(x.detach(), -1)))
     return ag.add(part, ag.sub(read, part.detach()))
 
 
@@ -246,7 +242,7 @@ def matrix_power(A: Any, n: int) -> Any:
 
 def multi_dot(tensors: Sequence[Any]) -> Any:
     """The product of matrices in a row, in the order that takes the fewest multiplications."""
-    given = [ag.as_operand(x, nc.default_device()) for x in tensors]
+    given = [ag.as_operand(x) for x in tensors]
     if len(given) < 2 or any(x.ndim != 2 for x in given[1:-1]):
         expected = "two tensors at least, matrices but at the ends"
         raise ShapeError(message("linalg.multi_dot", f"{[x.shape for x in given]}", expected))
@@ -283,7 +279,7 @@ def vector_norm(x: Any, ord: float = 2, dim: Any = None, keepdim: bool = False, 
 def matrix_norm(A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *,
                 dtype: Any = None) -> Any:  # fmt: skip
     """The norm of matrices: `'fro'`, `'nuc'`, or the operator norm of 1, -1, 2, -2, inf or -inf."""
-    x = ag.as_operand(A, nc.default_device())
+    x = ag.as_operand(A)
     x = x if dtype is None else x.astype(nc.dtype_name(dtype))
     if x.ndim < 2 or len(dim) != 2 or dim[0] % x.ndim == dim[1] % x.ndim:
         raise ShapeError(message("linalg.matrix_norm", f"{x.shape}, dim={dim!r}", "two axes"))
@@ -310,7 +306,7 @@ def matrix_norm(A: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = F
 def norm(A: Any, ord: Any = None, dim: Any = None, keepdim: bool = False, *,
          dtype: Any = None) -> Any:  # fmt: skip
     """`matrix_norm` of two axes, else `vector_norm`; without `ord` the root of the squares."""
-    x = ag.as_operand(A, nc.default_device())
+    x = ag.as_operand(A)
     pair = dim is not None and not isinstance(dim, int) and len(dim) == 2
     if ord is not None and (pair or (dim is None and x.ndim == 2)):
         return matrix_norm(x, ord, dim if pair else (0, 1), keepdim, dtype=dtype)
@@ -349,7 +345,7 @@ def diagonal(A: Any, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
 
 def vander(x: Any, N: int | None = None) -> Any:
     """The powers 0 to N - 1 of each element, in a new last dimension; N is the last size."""
-    given = ag.atleast_1d(ag.as_operand(x, nc.default_device()))
+    given = ag.atleast_1d(ag.as_operand(x))
     count = given.shape[-1] if N is None else N
     powers = [ag.full_like(given, 1)]
     for _ in range(count - 1):
@@ -359,14 +355,14 @@ def vander(x: Any, N: int | None = None) -> Any:
 
 def tensorinv(A: Any, ind: int = 2) -> Any:
     """The inverse of A as a map from its dimensions after `ind` to those before."""
-    x = ag.as_operand(A, nc.default_device())
+    x = ag.as_operand(A)
     rows = math.prod(x.shape[:ind])
     return ag.reshape(inv(ag.reshape(x, (rows, -1))), (*x.shape[ind:], *x.shape[:ind]))
 
 
 def tensorsolve(A: Any, B: Any, dims: Any = None) -> Any:
     """X with tensordot(A, X, X.ndim) = B."""
-    a, b = (ag.as_operand(x, nc.default_device()) for x in (A, B))
+    a, b = (ag.as_operand(x) for x in (A, B))
     if dims is not None:
         a = ag.movedim(a, tuple(dims), tuple(range(a.ndim - len(dims), a.ndim)))
     found = solve(ag.reshape(a, (b.size, -1)), ag.reshape(b, (-1,)))

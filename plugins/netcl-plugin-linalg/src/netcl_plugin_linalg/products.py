@@ -8,22 +8,15 @@ from typing import Any
 
 import numpy as np
 
-import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Tensor
+from netcl_core import DTYPES
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 
 
-def operands(*given: Any) -> list[Any]:
-    """Host data as tensors on the device of the others."""
-    device = next((each.device for each in given if isinstance(each, Tensor)), None)
-    return [ag.as_operand(each, device or nc.default_device()) for each in given]
-
-
 def _of(who: str, ndims: tuple[int, ...], *given: Any) -> list[Any]:
     """Operands with these numbers of dimensions; raises ShapeError or DtypeError."""
-    found = operands(*given)
+    found = ag.as_operands(*given)
     if tuple([each.ndim for each in found]) != ndims:
         shapes = " and ".join(str(each.shape) for each in found)
         expected = " and ".join(map(str, ndims)) + " dimensions"
@@ -76,7 +69,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1
     """
     first, second = _of("addmm", (2, 2), mat1, mat2)
     product = ag.matmul(first, second)
-    added = operands(first, input)[1]
+    added = ag.as_operands(first, input)[1]
     if len(added.shape) > 2:
         expected = f"what broadcasts to {product.shape}"
         raise ShapeError(message("addmm", f"input of shape {added.shape}", expected))
@@ -89,7 +82,7 @@ def addmm(input: Any, mat1: Any, mat2: Any, *, beta: float = 1, alpha: float = 1
 
 def inner(input: Any, other: Any) -> Any:
     """The sums of products along the last axes: (..., n) and (..., n); numbers are multiplied."""
-    x, y = operands(input, other)
+    x, y = ag.as_operands(input, other)
     if not x.ndim or not y.ndim:
         return ag.mul(x, y)
     return tensordot(x, y, ([-1], [-1]))
@@ -108,7 +101,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
         b: Another one of its dtype.
         dims: How many, the last of `a` with the first of `b`; or two lists of axes.
     """
-    x, y = operands(a, b)
+    x, y = ag.as_operands(a, b)
     if isinstance(dims, int):
         dims = list(range(-dims, 0)), list(range(dims))
     first, second = _contracted(dims, x, y)
@@ -148,7 +141,7 @@ def _contracted(dims: Any, x: Any, y: Any) -> tuple[list[int], list[int]]:
 
 def kron(input: Any, other: Any) -> Any:
     """The Kronecker product: each element of `input` times all of `other`, as a block."""
-    x, y = operands(input, other)
+    x, y = ag.as_operands(input, other)
     ndim = max(x.ndim, y.ndim)
     first, second = ((1,) * (ndim - each.ndim) + tuple(each.shape) for each in (x, y))
     wide = [size for n in first for size in (n, 1)], [size for n in second for size in (1, n)]
@@ -162,7 +155,7 @@ def _plus(input: Any, product: Any, beta: float, alpha: float) -> Any:
         beta, alpha = int(beta), int(alpha)
     scaled = product if alpha == 1 else ag.mul(product, alpha)
     if beta == 0:
-        added = operands(product, input)[1]
+        added = ag.as_operands(product, input)[1]
         shape = np.broadcast_shapes(added.shape, product.shape)
         return ag.expand(scaled, shape)
     found = ag.add(input if beta == 1 else ag.mul(input, beta), scaled)
@@ -171,12 +164,12 @@ def _plus(input: Any, product: Any, beta: float, alpha: float) -> Any:
 
 def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * (batch1 @ batch2), of batches of matrices; arguments as of `addmm`."""
-    return _plus(input, ag.bmm(*operands(batch1, batch2)), beta, alpha)
+    return _plus(input, ag.bmm(*ag.as_operands(batch1, batch2)), beta, alpha)
 
 
 def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: float = 1, alpha: float = 1) -> Any:
     """beta * input + alpha * the sum of the products of batches; arguments as of `addmm`."""
-    return _plus(input, ag.sum(ag.bmm(*operands(batch1, batch2)), 0), beta, alpha)
+    return _plus(input, ag.sum(ag.bmm(*ag.as_operands(batch1, batch2)), 0), beta, alpha)
 
 
 def addmv(input: Any, mat: Any, vec: Any, *, beta: float = 1, alpha: float = 1) -> Any:
@@ -197,7 +190,7 @@ def cross(input: Any, other: Any, dim: int | None = None) -> Any:
         other: Others; they broadcast.
         dim: Their axis; None: the first of size 3.
     """
-    x, y = operands(input, other)
+    x, y = ag.as_operands(input, other)
     ndim = max(x.ndim, y.ndim)
     shapes = [(1,) * (ndim - each.ndim) + each.shape for each in (x, y)]
     threes = [i for i in range(ndim) if shapes[0][i] == shapes[1][i] == 3]
@@ -227,7 +220,7 @@ def bias_add(input: Any, bias: Any, dim: int = -1) -> Any:
         bias: A vector with as many elements as the axis has.
         dim: The axis.
     """
-    x, vector = operands(input, bias)
+    x, vector = ag.as_operands(input, bias)
     ndim = x.ndim
     if isinstance(dim, bool) or not isinstance(dim, int) or not -ndim <= dim < ndim:
         raise AttributeValueError(message("bias_add", f"dim={dim!r}", f"{-ndim} to {ndim - 1}"))

@@ -22,30 +22,29 @@ def _size(who: str, given: Any) -> int:
 
 def _made(who: str, window: Callable[..., Any], length: int, periodic: bool, options: Any,
           **own: Any) -> Any:  # fmt: skip
-    size = _size(who, length)
     dtype, device, grad = options
+    size = _size(who, length)
     return window(size, sym=not periodic, dtype=dtype, device=device, requires_grad=grad, **own)
 
 
-def hann_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """`nc.signal.windows.hann` of so many samples.
+def _plain(name: str) -> Callable[..., Any]:
+    """A window without arguments of its own."""
+    who = f"{name}_window"
 
-    Args:
-        window_length: How many samples.
-        periodic: Whether it is the first part of a symmetric window of one more.
-        dtype: A floating dtype; None: float32.
-        device: Where.
-        requires_grad: Whether it records.
-    """
-    options = (dtype, device, requires_grad)
-    return _made("hann_window", windows.hann, window_length, periodic, options)
+    def window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None,
+               requires_grad: bool = False) -> Any:  # fmt: skip
+        options = (dtype, device, requires_grad)
+        return _made(who, getattr(windows, name), window_length, periodic, options)
+
+    window.__name__ = who
+    window.__doc__ = (
+        f"`nc.signal.windows.{name}` of so many samples.\n\nArgs:\n"
+        "    window_length: How many samples.\n"
+        "    periodic: Whether it is the first part of a symmetric window of one more.\n"
+        "    dtype: A floating dtype; None: float32.\n    device: Where.\n"
+        "    requires_grad: Whether it records."
+    )
+    return window
 
 
 def hamming_window(
@@ -69,32 +68,6 @@ def hamming_window(
         options,
         **own,
     )
-
-
-def blackman_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """`nc.signal.windows.blackman`; arguments as of `hann_window`."""
-    options = (dtype, device, requires_grad)
-    return _made("blackman_window", windows.blackman, window_length, periodic, options)
-
-
-def bartlett_window(
-    window_length: int,
-    periodic: bool = True,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Any:
-    """`nc.signal.windows.bartlett`; arguments as of `hann_window`."""
-    options = (dtype, device, requires_grad)
-    return _made("bartlett_window", windows.bartlett, window_length, periodic, options)
 
 
 def kaiser_window(
@@ -152,7 +125,7 @@ def stft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int 
         return_complex: Complex numbers are pairs, whatever is given.
         align_to_window: Not taken.
     """
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     if x.ndim not in (1, 2) or n_fft < 1:
         given = f"shape {x.shape}, n_fft={n_fft!r}"
         raise ShapeError(message("stft", given, "(time,) or (batch, time)"))
@@ -182,7 +155,7 @@ def istft(input: Any, n_fft: int, hop_length: int | None = None, win_length: int
         n_fft: The length of a piece; the other arguments are those of `stft`.
         length: How many samples; None: as many as the pieces cover.
     """
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     if x.ndim not in (3, 4) or x.shape[-1] != 2:
         given = f"shape {x.shape}"
         raise ShapeError(message("istft", given, "pairs (..., frequency, piece, 2)"))
@@ -227,5 +200,5 @@ OPERATORS: Final = (
     composite(stft, ("input", "window")),
     composite(istft, ("input", "window")),
     *(composite(each, method=False) for each in (
-        bartlett_window, blackman_window, hamming_window, hann_window, kaiser_window)),
+        _plain("bartlett"), _plain("blackman"), _plain("hann"), hamming_window, kaiser_window)),
 )  # fmt: skip

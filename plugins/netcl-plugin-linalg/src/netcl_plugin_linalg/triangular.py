@@ -17,15 +17,11 @@ from netcl_core import Spec, Tensor
 from netcl_core.autograd import Saved
 from netcl_core.errors import AttributeValueError, DeviceError, ShapeError, message
 from netcl_plugin_linalg import host
-from netcl_plugin_linalg.host import matrices
+from netcl_plugin_linalg.host import matrices, mt
 
 _LU = namedtuple("_LU", ("P", "L", "U"))
 _Factors = namedtuple("_Factors", ("LU", "pivots"))
 _FactorsInfo = namedtuple("_FactorsInfo", ("LU", "pivots", "info"))
-
-
-def _t(x: Any) -> Any:
-    return ag.transpose(x, -1, -2)
 
 
 def _eye(x: Any, size: int) -> Any:
@@ -68,23 +64,23 @@ def _lu_backward(saved: Saved, grad: Any, _: Any) -> Sequence[Any]:
     first, last = ag.narrow(lower, -2, 0, k), ag.narrow(upper, -1, 0, k)
     grad_lower = ag.tril(ag.narrow(grad, -1, 0, k), -1)
     grad_upper = ag.triu(ag.narrow(grad, -2, 0, k))
-    below = ag.matmul(_t(lower), grad_lower)
-    above = ag.matmul(grad_upper, _t(upper))
+    below = ag.matmul(mt(lower), grad_lower)
+    above = ag.matmul(grad_upper, mt(upper))
     if columns > k:
         wide = [ag.narrow(x, -1, k, columns - k) for x in (grad_upper, upper)]
-        square = ag.matmul(ag.narrow(grad_upper, -1, 0, k), _t(last))
-        inner = ag.add(ag.tril(ag.sub(below, ag.matmul(wide[0], _t(wide[1]))), -1), ag.triu(square))
+        square = ag.matmul(ag.narrow(grad_upper, -1, 0, k), mt(last))
+        inner = ag.add(ag.tril(ag.sub(below, ag.matmul(wide[0], mt(wide[1]))), -1), ag.triu(square))
     elif rows > k:
         tall = [ag.narrow(x, -2, k, rows - k) for x in (lower, grad_lower)]
-        square = ag.matmul(_t(first), ag.narrow(grad_lower, -2, 0, k))
-        inner = ag.add(ag.tril(square, -1), ag.triu(ag.sub(above, ag.matmul(_t(tall[0]), tall[1]))))
+        square = ag.matmul(mt(first), ag.narrow(grad_lower, -2, 0, k))
+        inner = ag.add(ag.tril(square, -1), ag.triu(ag.sub(above, ag.matmul(mt(tall[0]), tall[1]))))
     else:
         inner = ag.add(ag.tril(below, -1), ag.triu(above))
-    found = _t(host.SOLVE(last, _t(host.SOLVE(_t(first), inner))))
+    found = mt(host.SOLVE(last, mt(host.SOLVE(mt(first), inner))))
     if columns > k:
-        found = ag.cat([found, host.SOLVE(_t(first), wide[0])], -1)
+        found = ag.cat([found, host.SOLVE(mt(first), wide[0])], -1)
     elif rows > k:
-        found = ag.cat([found, _t(host.SOLVE(last, _t(tall[1])))], -2)
+        found = ag.cat([found, mt(host.SOLVE(last, mt(tall[1])))], -2)
     return [ag.matmul(_permutation(pivots, rows, packed), found)]
 
 
@@ -167,12 +163,12 @@ def lu_solve(LU: Any, pivots: Any, B: Any, *, left: bool = True, adjoint: bool =
     """X with A X = B by the factors of A, or X A = B if not `left`; of A^T if `adjoint`."""
     packed, b = matrices("linalg.lu_solve", LU, B, square=True)
     if not left:
-        return _t(lu_solve(packed, pivots, _t(b), adjoint=not adjoint))
+        return mt(lu_solve(packed, pivots, mt(b), adjoint=not adjoint))
     p = _permutation(pivots, packed.shape[-1], packed)
     if adjoint:
-        inner = _triangular(_t(_lower(packed)), _triangular(_t(_upper(packed)), b))
+        inner = _triangular(mt(_lower(packed)), _triangular(mt(_upper(packed)), b))
         return ag.matmul(p, inner)
-    return _triangular(_upper(packed), _triangular(_lower(packed), ag.matmul(_t(p), b)))
+    return _triangular(_upper(packed), _triangular(_lower(packed), ag.matmul(mt(p), b)))
 
 
 def lu_solve_of(input: Any, LU_data: Any, LU_pivots: Any) -> Any:
@@ -195,15 +191,15 @@ def _triangular(a: Any, b: Any) -> Any:
 def cholesky_solve(input: Any, L: Any, upper: bool = False) -> Any:
     """X with A X = input by the factor L of A = L L^T, or U of A = U^T U."""
     factor, b = matrices("cholesky_solve", L, input, square=True)
-    lower = _t(ag.triu(factor)) if upper else ag.tril(factor)
-    return _triangular(_t(lower), _triangular(lower, b))
+    lower = mt(ag.triu(factor)) if upper else ag.tril(factor)
+    return _triangular(mt(lower), _triangular(lower, b))
 
 
 def cholesky_inverse(input: Any, upper: bool = False) -> Any:
     """The inverse of A = L L^T, or of U^T U."""
     (factor,) = matrices("cholesky_inverse", input, square=True)
-    lower = _t(ag.triu(factor)) if upper else ag.tril(factor)
-    return host.INV(ag.matmul(lower, _t(lower)))
+    lower = mt(ag.triu(factor)) if upper else ag.tril(factor)
+    return host.INV(ag.matmul(lower, mt(lower)))
 
 
 def triangular_solve(input: Any, A: Any, upper: bool = True, transpose: bool = False,
@@ -212,7 +208,7 @@ def triangular_solve(input: Any, A: Any, upper: bool = True, transpose: bool = F
     a, right = matrices("triangular_solve", A, input, square=True)
     half = ag.triu(a, int(unitriangular)) if upper else ag.tril(a, -int(unitriangular))
     half = ag.add(half, _eye(a, a.shape[-1])) if unitriangular else half
-    return _triangular(_t(half) if transpose else half, right), ag.clone(a)
+    return _triangular(mt(half) if transpose else half, right), ag.clone(a)
 
 
 # -- reflections, exponentials, low rank -------------------------------------------------
@@ -232,7 +228,7 @@ def householder_product(A: Any, tau: Any) -> Any:
     for k in reversed(range(scales.shape[-2])):
         v = ag.narrow(vectors, -1, k, 1)
         scale = ag.narrow(scales, -2, k, 1)
-        found = ag.sub(found, ag.matmul(ag.mul(scale, v), ag.matmul(_t(v), found)))
+        found = ag.sub(found, ag.matmul(ag.mul(scale, v), ag.matmul(mt(v), found)))
     return found
 
 
@@ -270,10 +266,10 @@ def svd_lowrank(A: Any, q: int | None = 6, niter: int | None = 2, M: Any = None)
     space = nc.randn(*x.shape[:-2], x.shape[-1], count, dtype=x.dtype, device=x.device)
     basis = host.QR(ag.matmul(x, space), mode="reduced")[0]
     for _ in range(_steps(niter)):
-        basis = host.QR(ag.matmul(_t(x), basis), mode="reduced")[0]
+        basis = host.QR(ag.matmul(mt(x), basis), mode="reduced")[0]
         basis = host.QR(ag.matmul(x, basis), mode="reduced")[0]
-    u, s, vh = host.SVD(ag.matmul(_t(basis), x), full_matrices=False)
-    return ag.matmul(basis, u), s, _t(vh)
+    u, s, vh = host.SVD(ag.matmul(mt(basis), x), full_matrices=False)
+    return ag.matmul(basis, u), s, mt(vh)
 
 
 def pca_lowrank(A: Any, q: int | None = None, center: bool = True, niter: int = 2) -> Any:

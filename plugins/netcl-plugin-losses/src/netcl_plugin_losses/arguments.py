@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
 
 FLOATING: Final = tuple(name for name, dtype in nc.DTYPES.items() if dtype.floating)
@@ -23,21 +22,12 @@ def checked(who: str, reduction: str) -> str:
     return reduction
 
 
-def operands(*values: Any) -> list[Any]:
-    """Host data as tensors on the device of the other values; None stays None."""
-    device = next((value.device for value in values if isinstance(value, Tensor)), None)
-    return [
-        value if value is None or isinstance(value, Tensor) else nc.tensor(value, device)
-        for value in values
-    ]
-
-
 def alike(who: str, *names: str, **values: Any) -> list[Any]:
     """Operands of one shape, of which those with the given names are floating.
 
     Raises ShapeError if the shapes differ (broadcasting would hide a mistake), DtypeError.
     """
-    found = dict(zip(values, operands(*values.values()), strict=True))
+    found = dict(zip(values, ag.as_operands(*values.values()), strict=True))
     if len({value.shape for value in found.values()}) > 1:
         given = " and ".join(f"{name} of shape {value.shape}" for name, value in found.items())
         remedy = "Reshape or expand one of them"
@@ -67,7 +57,7 @@ def non_negative(who: str, name: str, value: Any) -> float:
 
 def weighted(elements: Any, weight: Any) -> Any:
     """Element losses times a weight that broadcasts to their shape; None: as they are."""
-    return elements if weight is None else ag.mul(elements, operands(elements, weight)[1])
+    return elements if weight is None else ag.mul(elements, ag.as_operands(elements, weight)[1])
 
 
 def reduce(values: Any, reduction: str) -> Any:

@@ -10,7 +10,7 @@ from netcl_plugin_tensor.selecting import GATHER
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
-from netcl_plugin_losses.arguments import alike, checked, floating, operands, reduce, weighted
+from netcl_plugin_losses.arguments import alike, checked, floating, reduce, weighted
 
 
 def multi_margin_loss(
@@ -40,7 +40,7 @@ def multi_margin_loss(
     checked(who, reduction)
     if p not in (1, 2):
         raise AttributeValueError(message(who, f"p={p!r}", "1 or 2"))
-    x, right, scale = operands(input, target, weight)
+    x, right, scale = ag.as_operands(input, target, weight)
     scores, names = _rows(who, x, right, several=False)
     classes = scores.shape[1]
     if scale is not None and scale.shape != (classes,):
@@ -70,7 +70,7 @@ def multilabel_margin_loss(input: Any, target: Any, reduction: str = "mean") -> 
     """
     who = "multilabel_margin_loss"
     checked(who, reduction)
-    x, right = operands(input, target)
+    x, right = ag.as_operands(input, target)
     scores, names = _rows(who, x, right, several=True)
     classes = scores.shape[1]
     ag.check_data(_check_classes, (right.value,), classes)

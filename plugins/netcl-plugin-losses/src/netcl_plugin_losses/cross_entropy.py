@@ -9,7 +9,7 @@ import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import Captured, MatchedOp, Saved, TrainingPattern
 from netcl_core.errors import AttributeValueError, ShapeError, message
-from netcl_plugin_losses.arguments import FLOATING, checked, floating, operands, reduce
+from netcl_plugin_losses.arguments import FLOATING, checked, floating, reduce
 from netcl_plugin_losses.class_loss import class_loss
 from netcl_plugin_losses.class_mean import CLASS_MEAN, reduce_rows
 from netcl_plugin_losses.classes import check_indices, class_axis
@@ -52,7 +52,7 @@ def cross_entropy(
     if not 0 <= label_smoothing <= 1:
         given = f"label_smoothing={label_smoothing!r}"
         raise AttributeValueError(message(WHO, given, "0 to 1"))
-    input, target, weight = operands(input, target, weight)
+    input, target, weight = ag.as_operands(input, target, weight)
     floating(WHO, "input", input)
     weight = None if weight is None else weight.detach().astype(input.dtype)
     if target.dtype in FLOATING and target.shape == input.shape and input.ndim:

@@ -12,7 +12,7 @@ import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
-from netcl_plugin_losses.arguments import checked, floating, operands
+from netcl_plugin_losses.arguments import checked, floating
 
 _WHO: Final = "ctc_loss"
 #: The logarithm of what counts as 0: its gradients are numbers, which those of -inf are not.
@@ -56,7 +56,7 @@ def ctc_loss(
     (Graves, Fernandez, Gomez, Schmidhuber 2006, doi:10.1145/1143844.1143891)
     """
     checked(_WHO, reduction)
-    x, labels = operands(log_probs, targets)
+    x, labels = ag.as_operands(log_probs, targets)
     floating(_WHO, "log_probs", x)
     if x.ndim not in (2, 3):
         raise ShapeError(message(_WHO, f"log_probs of shape {x.shape}", "(T, N, C) or (T, C)"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import netcl_core.autograd as ag
 from netcl_core.errors import ShapeError, message
-from netcl_plugin_losses.arguments import checked, floating, operands, reduce
+from netcl_plugin_losses.arguments import checked, floating, reduce
 
 
 def gaussian_nll_loss(
@@ -33,7 +33,7 @@ def gaussian_nll_loss(
     (Nix, Weigend 1994, doi:10.1109/ICNN.1994.374138)
     """
     checked("gaussian_nll_loss", reduction)
-    mean, found, spread = operands(input, target, var)
+    mean, found, spread = ag.as_operands(input, target, var)
     floating("gaussian_nll_loss", "input", mean)
     if spread.shape == mean.shape[:-1] != mean.shape:
         spread = ag.unsqueeze(spread, -1)
@@ -74,7 +74,7 @@ def poisson_nll_loss(
         reduction: `'mean'` over all elements, `'sum'` or `'none'`.
     """
     checked("poisson_nll_loss", reduction)
-    rate, count = operands(input, target)
+    rate, count = ag.as_operands(input, target)
     floating("poisson_nll_loss", "input", rate)
     if log_input:
         loss = ag.sub(ag.exp(rate), ag.mul(count, rate))

@@ -7,7 +7,7 @@ from typing import Any
 
 import netcl_core.autograd as ag
 from netcl_core.errors import ArgumentError, ShapeError, message
-from netcl_plugin_losses.arguments import checked, floating, non_negative, operands, reduce
+from netcl_plugin_losses.arguments import checked, floating, non_negative, reduce
 
 
 def margin_ranking_loss(
@@ -23,7 +23,7 @@ def margin_ranking_loss(
         reduction: `'mean'` over all elements, `'sum'` or `'none'`.
     """
     checked("margin_ranking_loss", reduction)
-    first, second, sign = operands(input1, input2, target)
+    first, second, sign = ag.as_operands(input1, input2, target)
     floating("margin_ranking_loss", "input1", first)
     apart = ag.mul(ag.neg(sign), ag.sub(first, second))
     return reduce(ag.clamp(ag.add(apart, float(margin)), min=0), reduction)
@@ -55,7 +55,7 @@ def triplet_margin_loss(
     """
     checked("triplet_margin_loss", reduction)
     margin = non_negative("triplet_margin_loss", "margin", margin)
-    near, far, other = operands(anchor, positive, negative)
+    near, far, other = ag.as_operands(anchor, positive, negative)
     floating("triplet_margin_loss", "anchor", near)
     apart = ag.pairwise_distance(near, other, p, eps)
     if swap:
@@ -97,7 +97,7 @@ def triplet_margin_with_distance_loss(
     if not callable(distance):
         given = f"a {type(distance).__name__} as distance_function"
         raise ArgumentError(message(who, given, "a function of two tensors"))
-    near, far, other = operands(anchor, positive, negative)
+    near, far, other = ag.as_operands(anchor, positive, negative)
     floating(who, "anchor", near)
     if not near.ndim == far.ndim == other.ndim:
         given = f"{near.ndim}, {far.ndim} and {other.ndim} dimensions"

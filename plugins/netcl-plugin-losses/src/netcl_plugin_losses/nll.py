@@ -12,7 +12,7 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import DtypeError, message
-from netcl_plugin_losses.arguments import checked, operands
+from netcl_plugin_losses.arguments import checked
 from netcl_plugin_losses.class_loss import class_loss
 from netcl_plugin_losses.class_mean import CLASS_MEAN, reduce_rows
 from netcl_plugin_losses.classes import (
@@ -60,7 +60,7 @@ def nll_loss(
         AttributeValueError: a class index out of range.
     """
     checked("nll_loss", reduction)
-    input, target, weight = operands(input, target, weight)
+    input, target, weight = ag.as_operands(input, target, weight)
     weight = None if weight is None else weight.detach().astype(input.dtype)
     rows = NLL_ROWS(input, target, weight, ignore_index)
     return reduce_rows(rows, target, weight, ignore_index, reduction)

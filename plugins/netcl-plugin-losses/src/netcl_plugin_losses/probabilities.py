@@ -8,7 +8,7 @@ from typing import Any
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Tensor, widened
 from netcl_core.errors import AttributeValueError, message
-from netcl_plugin_losses.arguments import alike, checked, operands, reduce, weighted
+from netcl_plugin_losses.arguments import alike, checked, reduce, weighted
 from netcl_plugin_losses.elements import element
 
 
@@ -73,7 +73,7 @@ def binary_cross_entropy_with_logits(
     """
     checked("binary_cross_entropy_with_logits", reduction)
     input, target = alike("binary_cross_entropy_with_logits", input=input, target=target)
-    positive = 1.0 if pos_weight is None else operands(input, pos_weight)[1]
+    positive = 1.0 if pos_weight is None else ag.as_operands(input, pos_weight)[1]
     elements = element("binary_cross_entropy_with_logits")(input, target, positive)
     return reduce(weighted(elements, weight), reduction)
 

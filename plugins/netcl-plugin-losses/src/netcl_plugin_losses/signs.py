@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_plugin_losses.arguments import checked, floating, operands, reduce
+from netcl_plugin_losses.arguments import checked, floating, reduce
 
 
 def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
@@ -18,7 +18,7 @@ def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Any:
         reduction: `'mean'` over all elements, `'sum'` or `'none'`.
     """
     checked("soft_margin_loss", reduction)
-    scores, sign = operands(input, target)
+    scores, sign = ag.as_operands(input, target)
     floating("soft_margin_loss", "input", scores)
     return reduce(ag.neg(ag.logsigmoid(ag.mul(sign, scores))), reduction)
 
@@ -35,7 +35,7 @@ def hinge_embedding_loss(
         reduction: `'mean'` over all elements, `'sum'` or `'none'`.
     """
     checked("hinge_embedding_loss", reduction)
-    apart, sign = operands(input, target)
+    apart, sign = ag.as_operands(input, target)
     floating("hinge_embedding_loss", "input", apart)
     short = ag.clamp(ag.sub(float(margin), apart), min=0)
     near, far = ag.where(ag.ne(sign, -1), apart, 0.0), ag.where(ag.ne(sign, 1), short, 0.0)
@@ -55,7 +55,7 @@ def cosine_embedding_loss(
         reduction: `'mean'` over all pairs, `'sum'` or `'none'`.
     """
     checked("cosine_embedding_loss", reduction)
-    first, second, sign = operands(input1, input2, target)
+    first, second, sign = ag.as_operands(input1, input2, target)
     floating("cosine_embedding_loss", "input1", first)
     lengths = [ag.add(ag.sum(ag.square(x), -1), 1e-12) for x in (first, second)]
     cosine = ag.div(ag.sum(ag.mul(first, second), -1), ag.sqrt(ag.mul(*lengths)))

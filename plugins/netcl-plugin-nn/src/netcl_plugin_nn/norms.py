@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import netcl_core.autograd as ag
-from netcl_core import Tensor, default_device
+from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_nn.module import Module
 from netcl_plugin_nn.parameters import owned
@@ -170,7 +170,7 @@ class CrossMapLRN2d(LocalResponseNorm):
 
     def forward(self, input: Any) -> Any:
         """`input` of shape (N, C, H, W) to the same shape."""
-        x = ag.as_operand(input, default_device())
+        x = ag.as_operand(input)
         if x.ndim != 4:
             raise ShapeError(message("CrossMapLRN2d", f"input of shape {x.shape}", "(N, C, H, W)"))
         taken = 2 * ((self.size + 1) // 2) - 1

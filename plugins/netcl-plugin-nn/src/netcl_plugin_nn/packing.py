@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, ShapeError, message
@@ -69,7 +68,7 @@ def pack_padded_sequence(
     Raises AttributeValueError for lengths that rise or are not positive, ShapeError for another
     number of them.
     """
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     x = x if batch_first else ag.transpose(x, 0, 1)
     sizes = _host(lengths)
     _check_lengths(sizes, x.shape, enforce_sorted)

@@ -128,7 +128,7 @@ def promote_types(type1: Any, type2: Any) -> str:
 
 def result_type(tensor1: Any, tensor2: Any) -> str:
     """The dtype in which two tensors are computed with."""
-    return str((ag.as_operand(tensor1, nc.default_device()) + tensor2).dtype)
+    return str((ag.as_operand(tensor1) + tensor2).dtype)
 
 
 def inference_mode(mode: Any = True) -> Any:

@@ -32,7 +32,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Any, ...]:
     listed = len(tensors) == 1 and isinstance(tensors[0], Sequence)
     if not listed and any(isinstance(x, Sequence) for x in tensors):
         raise ArgumentError(message("meshgrid", "a list among others", "one list, or tensors"))
-    given = [ag.as_operand(x, nc.default_device()) for x in (tensors[0] if listed else tensors)]
+    given = [ag.as_operand(x) for x in (tensors[0] if listed else tensors)]
     if not given:
         raise ArgumentError(message("meshgrid", "no tensors", "at least one"))
     if indexing not in (None, "ij", "xy"):

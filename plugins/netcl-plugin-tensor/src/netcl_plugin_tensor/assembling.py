@@ -22,16 +22,12 @@ from netcl_core.errors import (
 from netcl_plugin_tensor.axes import axis, near, plain_shape, together, whole
 
 
-def _operand(x: Any) -> Any:
-    return ag.as_operand(x, nc.default_device())
-
-
 def _listed(who: str, given: Sequence[Any]) -> list[Any]:
     """Tensors that were given one by one or in a list."""
     first = given[0] if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
     if not first:
         raise ArgumentError(message(who, "no tensors", "at least one"))
-    return [_operand(each) for each in first]
+    return [ag.as_operand(each) for each in first]
 
 
 def _ints(who: str, what: str, given: Any) -> list[int]:
@@ -79,7 +75,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Any, ...]:
 
 def sum_to_size(input: Any, *size: Any) -> Any:
     """The sum over those dimensions that broadcasting `size` would make the input's shape."""
-    x = _operand(input)
+    x = ag.as_operand(input)
     wanted = plain_shape("sum_to_size", size[0] if len(size) == 1 else size)
     lead = x.ndim - len(wanted)
     if lead < 0 or any(b not in (1, a) for a, b in zip(x.shape[lead:], wanted, strict=True)):
@@ -92,7 +88,7 @@ def sum_to_size(input: Any, *size: Any) -> Any:
 
 def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
     """The plane of two dimensions turned by k times 90 degrees, from the first to the second."""
-    x = _operand(input)
+    x = ag.as_operand(input)
     places = [axis("rot90", each, x.ndim) for each in dims]
     if len(set(places)) != 2 or len(places) != 2 or whole(k) is None or x.ndim < 2:
         raise AttributeValueError(message("rot90", f"k={k!r}, dims={dims!r}", "two dimensions"))
@@ -142,7 +138,7 @@ def cartesian_prod(*tensors: Any) -> Any:
 
 def combinations(input: Any, r: int = 2, with_replacement: bool = False) -> Any:
     """All combinations of r elements of a vector, a row each, in the order of itertools."""
-    x = _operand(input)
+    x = ag.as_operand(input)
     r = -1 if whole(r) is None or r > max(x.size, 1) << 5 else int(r)
     if x.ndim != 1 or r < 0:
         given = f"r={r!r} of shape {x.shape}"
@@ -165,7 +161,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
     >>> [part.tolist() for part in nc.arange(5).tensor_split(2)]
     [[0, 1, 2], [3, 4]]
     """
-    x = _operand(input)
+    x = ag.as_operand(input)
     place = axis("tensor_split", dim, x.ndim)
     if not x.ndim:
         raise ShapeError(message("tensor_split", "a tensor without dimensions", "at least one"))
@@ -189,7 +185,7 @@ def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[An
 
 def _split_along(name: str, least: int, dim: int) -> Callable[..., Any]:
     def split(input: Any, indices_or_sections: Any) -> tuple[Any, ...]:
-        x = _operand(input)
+        x = ag.as_operand(input)
         if x.ndim < least:
             raise ShapeError(message(name, f"shape {x.shape}", f"at least {least} dimensions"))
         along, parts = 0 if x.ndim == 1 else dim, whole(indices_or_sections)
@@ -217,7 +213,7 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> A
         dim1: Where the rows stand in the result, which has a dimension more.
         dim2: Where the columns stand.
     """
-    x = _operand(input)
+    x = ag.as_operand(input)
     if not x.ndim or whole(offset) is None:
         given = f"shape {x.shape}, offset={offset!r}"
         raise AttributeValueError(message("diag_embed", given, "a dimension, and an int"))
@@ -257,7 +253,7 @@ def _grid(x: Any) -> Any:
 
 def select_scatter(input: Any, src: Any, dim: int, index: int) -> Any:
     """`input` with `src` in the place of `input.select(dim, index)`."""
-    x = _operand(input)
+    x = ag.as_operand(input)
     place, number = axis("select_scatter", dim, x.ndim), whole(index)
     size = x.shape[place] if x.ndim else 0
     if number is None or not -size <= number < size:
@@ -270,7 +266,7 @@ def slice_scatter(
     step: int = 1,
 ) -> Any:  # fmt: skip
     """`input` with `src` in the place of the slice `start:end:step` along a dimension."""
-    x = _operand(input)
+    x = ag.as_operand(input)
     place = axis("slice_scatter", dim, x.ndim)
     if whole(step) is None or step < 1 or not x.ndim:
         given = f"step={step!r} of shape {x.shape}"
@@ -281,7 +277,7 @@ def slice_scatter(
 
 def diagonal_scatter(input: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """`input` with `src` in the place of `input.diagonal(offset, dim1, dim2)`."""
-    x = _operand(input)
+    x = ag.as_operand(input)
     first, second = (axis("diagonal_scatter", each, x.ndim) for each in (dim1, dim2))
     if x.ndim < 2 or first == second or whole(offset) is None:
         given = f"shape {x.shape}, offset={offset!r}, dims {dim1}, {dim2}"
@@ -295,7 +291,7 @@ def as_strided_scatter(
     input: Any, src: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int = 0
 ) -> Any:
     """`input` with `src` in the place of `input.as_strided(size, stride, storage_offset)`."""
-    x = _operand(input)
+    x = ag.as_operand(input)
     numbers = Tensor.from_host(_grid(x).reshape(-1), "numpy")
     part = ag.as_strided(numbers, size, stride, storage_offset or 0).numpy()
     return _written("as_strided_scatter", x, src, part)
@@ -306,7 +302,7 @@ def channel_shuffle(input: Any, groups: int) -> Any:
 
     (Zhang, Zhou, Lin, Sun 2018, arXiv:1707.01083)
     """
-    x, count = _operand(input), whole(groups)
+    x, count = ag.as_operand(input), whole(groups)
     if count is None or count < 1 or x.ndim < 3 or x.shape[1] % count:
         given = f"{groups!r} groups of shape {x.shape}"
         raise AttributeValueError(message("channel_shuffle", given, "(N, C, ...), equal groups"))

@@ -1,4 +1,4 @@
-"""Axes and shapes as users give them: negative, several, none; checked and made plain."""
+"""Axes, shapes and choices as users give them: negative, several, none; checked and made plain."""
 
 from __future__ import annotations
 
@@ -40,6 +40,13 @@ def whole(given: Any) -> int | None:
         return operator.index(given)
     except TypeError:  # arrays have the method, and raise
         return None
+
+
+def one_of(who: str, name: str, given: Any, choices: Sequence[str]) -> None:
+    """Raise AttributeValueError for an argument that is none of its choices."""
+    if given not in choices:
+        expected = " or ".join(map(repr, choices))
+        raise AttributeValueError(message(who, f"{name}={given!r}", expected))
 
 
 def axis(who: str, given: Any, ndim: int) -> int:

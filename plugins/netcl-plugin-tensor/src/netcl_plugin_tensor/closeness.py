@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, message
@@ -25,7 +24,7 @@ def isclose(
     for name, bound in {"rtol": rtol, "atol": atol}.items():
         if not bound >= 0:
             raise AttributeValueError(message("isclose", f"{name}={bound!r}", "0 or more"))
-    x, y = (ag.as_operand(each, nc.default_device()) for each in (input, other))
+    x, y = (ag.as_operand(each) for each in (input, other))
     if x.dtype != y.dtype:
         raise DtypeError(message("isclose", f"{x.dtype} and {y.dtype}", "one dtype"))
     if x.dtype == "bool":
@@ -52,7 +51,7 @@ def equal(input: Any, other: Any) -> bool:
 
     The host waits for it; NaN equals nothing.
     """
-    x, y = (ag.as_operand(each, nc.default_device()) for each in (input, other))
+    x, y = (ag.as_operand(each) for each in (input, other))
     return x.shape == y.shape and bool(ag.all(ag.eq(x, y)))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
@@ -207,7 +206,7 @@ def rrelu(input: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool
         raise AttributeValueError(message("rrelu", given, "a lower bound up to the upper one"))
     if not training:
         return ag.leaky_relu(input, (lower + upper) / 2)
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     with ag.no_grad():
         slope = ag.add(ag.mul(ag.rand_like(x), upper - lower), lower)
     return ag.where(ag.le(x, 0), ag.mul(x, slope), x)

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import numpy as np
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Tensor, widened
 from netcl_core.autograd import composite
@@ -40,7 +39,7 @@ def unique(
     Returns the values alone, or a tuple. The host reads the data, or on a GPU how many there are,
     so that this waits for the device and ends a compiled region; no gradient flows through it.
     """
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     if dim is None and x.size and not is_on_host(x):
         return _unique(ag.reshape(x.detach(), (-1,)), x.shape, return_inverse, return_counts)
     place = None if dim is None else axis("unique", dim, x.ndim)
@@ -89,7 +88,7 @@ def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Any:
     Returns int64, or the weights' sums. The host reads the largest number, so that this waits for
     the device and ends a compiled region; no gradient flows through it.
     """
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     if x.dtype not in _INTEGERS or x.ndim != 1:
         given = f"a {x.dtype} tensor of shape {x.shape}"
         error = DtypeError if x.dtype not in _INTEGERS else ShapeError

@@ -43,7 +43,7 @@ def norm(
 
 
 def _norm(who: str, input: Any, p: Any, dim: Dims, keepdim: bool, dtype: Any = None) -> Any:
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     kept = x.dtype if dtype is None else nc.dtype_name(dtype, who)
     if not (DTYPES[kept].floating and DTYPES[x.dtype].floating):
         given = f"a {x.dtype} tensor" if dtype is None else f"{x.dtype} as {kept}"
@@ -89,7 +89,7 @@ def normalize(input: Any, p: float = 2.0, dim: Dims = 1, eps: float = 1e-12) -> 
         dim: The axis of the vectors, or several.
         eps: What a norm counts at least.
     """
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     return ag.div(x, ag.clamp(_norm("normalize", x, p, dim, True), min=float(eps)))
 
 
@@ -150,7 +150,7 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: Any = None) -> Any:
 
     Returns (..., P, R). Where a distance is 0 so is its gradient.
     """
-    a, b = (ag.as_operand(x, nc.default_device()) for x in (x1, x2))
+    a, b = (ag.as_operand(x) for x in (x1, x2))
     if min(a.ndim, b.ndim) < 2 or a.shape[-1] != b.shape[-1]:
         given = f"shapes {a.shape} and {b.shape}"
         raise ShapeError(message("cdist", given, "rows of one length: (..., P, M), (..., R, M)"))
@@ -170,7 +170,7 @@ def pdist(input: Any, p: float = 2.0) -> Any:
         input: A floating tensor.
         p: As of `norm`, not negative.
     """
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     if x.ndim != 2:
         raise ShapeError(message("pdist", f"input of shape {x.shape}", "rows (N, M)"))
     if not _power("pdist", p) >= 0:

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import numpy as np
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, composite
@@ -32,7 +31,7 @@ def multinomial(input: Any, num_samples: int, replacement: bool = False) -> Any:
     (Efraimidis, Spirakis 2006, doi:10.1016/j.ipl.2005.11.003). The host reads the weights to check
     them, so that this ends a compiled region.
     """
-    x = ag.as_operand(input, nc.default_device()).detach()
+    x = ag.as_operand(input).detach()
     count = whole(num_samples)
     if not DTYPES[x.dtype].floating:
         raise DtypeError(message("multinomial", f"a {x.dtype} tensor", "floating weights"))
@@ -51,7 +50,7 @@ def multinomial(input: Any, num_samples: int, replacement: bool = False) -> Any:
 
 def bernoulli(input: Any, p: float | None = None, *, generator: Any = None) -> Any:
     """1 with the probability that each element is, or p, and 0 otherwise, in the input's dtype."""
-    x = ag.as_operand(input, nc.default_device()).detach()
+    x = ag.as_operand(input).detach()
     drawn = rand(x.shape, device=x.device, generator=generator)
     return ag.lt(drawn, x if p is None else float(p)).astype(x.dtype)
 

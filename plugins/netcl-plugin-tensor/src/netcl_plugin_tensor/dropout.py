@@ -33,7 +33,7 @@ def dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
     p = probability("dropout", p)
     if not training or p == 0:
         return x
-    operand = ag.as_operand(x, nc.default_device())
+    operand = ag.as_operand(x)
     return RANDOM_MASK(operand, nc.random_state(operand.device), p)
 
 
@@ -103,7 +103,7 @@ RANDOM_MASK: Final = Operator(
 
 def _bind_dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
     """What an implementation of dropout gets: x and a fresh random state."""
-    operand = ag.as_operand(x, nc.default_device())
+    operand = ag.as_operand(x)
     attrs = {"p": probability("dropout", p), "training": bool(training)}
     return (operand, nc.random_state(operand.device)), attrs
 

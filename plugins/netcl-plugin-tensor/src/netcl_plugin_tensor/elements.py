@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
@@ -132,7 +131,7 @@ def getitem(x: Any, index: Any) -> Any:
     """
     if is_basic(index):
         return BASIC(x, index)
-    operand = ag.as_operand(x, nc.default_device())
+    operand = ag.as_operand(x)
     _check_device("getitem", operand, index)
     along = _single_tensor(operand, index)
     if along is not None:
@@ -159,7 +158,7 @@ def index_put(x: Any, index: Any, value: Any, accumulate: bool = False) -> Any:
     Raises what `x[index]` raises, ShapeError for a value that does not broadcast, and DeviceError
     for one on another device.
     """
-    operand = ag.as_operand(x, nc.default_device())
+    operand = ag.as_operand(x)
     _check_device("index_put", operand, (index, value))
     given = ag.as_operand(value, operand.device).astype(operand.dtype)
     masked = masked_places(operand, index)

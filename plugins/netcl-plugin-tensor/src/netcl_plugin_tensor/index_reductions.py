@@ -7,25 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES, Tensor
 from netcl_core.autograd import composite
-from netcl_core.errors import AttributeValueError, message
-from netcl_plugin_tensor.axes import axis
+from netcl_plugin_tensor.axes import axis, one_of
 from netcl_plugin_tensor.picking import everywhere
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX, GATHER
-
-
-def _operand(x: Any) -> Any:
-    return ag.as_operand(x, nc.default_device())
-
-
-def _choice(who: str, name: str, given: Any, choices: tuple[str, ...]) -> None:
-    if given not in choices:
-        expected = " or ".join(map(repr, choices))
-        raise AttributeValueError(message(who, f"{name}={given!r}", expected))
-
 
 _JOINS: Final[dict[str, Any]] = {"prod": "mul", "amax": "maximum", "amin": "minimum"}
 
@@ -48,8 +35,8 @@ def scatter_reduce(input: Any, dim: int, index: Any, src: Any, reduce: str, *,
 
     Products and extremes come of a sort by index and a running product of each run.
     """
-    _choice("scatter_reduce", "reduce", reduce, ("sum", "prod", "mean", "amax", "amin"))
-    x = _operand(input)
+    one_of("scatter_reduce", "reduce", reduce, ("sum", "prod", "mean", "amax", "amin"))
+    x = ag.as_operand(input)
     places, values = ag.as_operand(index, x.device), ag.as_operand(src, x.device)
     if not places.size:
         return ag.clone(x)
@@ -155,8 +142,8 @@ def index_reduce(input: Any, dim: int, index: Any, source: Any, reduce: str, *,
         reduce: `'prod'`, `'mean'`, `'amax'` or `'amin'`.
         include_self: Whether the input's own element counts where something is put.
     """
-    _choice("index_reduce", "reduce", reduce, ("prod", "mean", "amax", "amin"))
-    x = _operand(input)
+    one_of("index_reduce", "reduce", reduce, ("prod", "mean", "amax", "amin"))
+    x = ag.as_operand(input)
     values = ag.as_operand(source, x.device)
     places = everywhere(index, values, dim)
     return ag.scatter_reduce(x, dim, places, values, reduce, include_self=include_self)

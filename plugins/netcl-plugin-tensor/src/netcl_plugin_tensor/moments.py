@@ -15,10 +15,6 @@ from netcl_plugin_tensor.axes import axis
 _MinMax = namedtuple("_MinMax", ("min", "max"))
 
 
-def _operand(x: Any) -> Any:
-    return ag.as_operand(x, nc.default_device())
-
-
 def std_mean(x: Any, dim: Any = None, correction: float | None = None, keepdim: bool = False, *,
              unbiased: bool | None = None) -> tuple[Any, Any]:  # fmt: skip
     """The standard deviation and the mean over axes; arguments as of `std`."""
@@ -50,7 +46,7 @@ def dist(input: Any, other: Any, p: float = 2) -> Any:
 
 def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
     """The slices along an axis, each scaled down so that its p-norm is at most `maxnorm`."""
-    x = _operand(input)
+    x = ag.as_operand(input)
     place = axis("renorm", dim, x.ndim)
     if x.ndim < 2 or not p > 0 or not maxnorm >= 0:
         given = f"shape {x.shape}, p={p!r}, maxnorm={maxnorm!r}"
@@ -69,7 +65,7 @@ def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any 
         fweights: How often each observation was made: integers, or None.
         aweights: How much each observation counts, or None.
     """
-    x = _operand(input)
+    x = ag.as_operand(input)
     if x.ndim > 2:
         raise ShapeError(message("cov", f"shape {x.shape}", "at most two dimensions"))
     rows = ag.reshape(x, (-1, x.shape[-1])) if x.ndim else ag.reshape(x, (1, 1))
@@ -127,7 +123,7 @@ def trapz(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
 
 
 def _areas(who: str, y: Any, x: Any, dx: float, dim: int) -> tuple[Any, int]:
-    samples = _operand(y)
+    samples = ag.as_operand(y)
     place = axis(who, dim, samples.ndim)
     if not samples.ndim:
         raise ShapeError(message(who, "a tensor without dimensions", "at least one"))
@@ -162,7 +158,7 @@ def gradient(input: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int =
         dim: The axes; None: all.
         edge_order: 1 or 2, of the differences at the ends.
     """
-    x = _operand(input)
+    x = ag.as_operand(input)
     x = x if DTYPES[x.dtype].floating else x.astype("float32")
     given = range(x.ndim) if dim is None else dim if isinstance(dim, (list, tuple)) else [dim]
     places = [axis("gradient", each, x.ndim) for each in given]

@@ -127,7 +127,7 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     if not count:
         return ag.clone(input)
     parts = [part for part in (prepend, input, append) if part is not None]
-    found = ag.cat(parts, place) if len(parts) > 1 else ag.as_operand(input, nc.default_device())
+    found = ag.cat(parts, place) if len(parts) > 1 else ag.as_operand(input)
     subtract = ag.logical_xor if found.dtype == "bool" else ag.sub
     lead = [slice(None)] * place
     for _ in range(min(count, found.shape[place])):

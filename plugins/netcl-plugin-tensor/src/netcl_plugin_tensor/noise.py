@@ -29,7 +29,7 @@ def _channel_dropout(count: int, batches: str, without: int) -> Callable[..., An
     name = f"dropout{count}d"
 
     def dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
-        p, operand = probability(name, p), ag.as_operand(x, nc.default_device())
+        p, operand = probability(name, p), ag.as_operand(x)
         if operand.ndim not in (count + 1, count + 2):
             given, expected = f"x of shape {operand.shape}", f"{count + 1} or {count + 2} axes"
             raise ShapeError(message(name, given, expected))
@@ -72,7 +72,7 @@ def feature_alpha_dropout(x: Any, p: float = 0.5, training: bool = False) -> Any
 
 
 def _alpha_dropout(who: str, x: Any, p: float, training: bool, whole: bool) -> Any:
-    p, operand = probability(who, p), ag.as_operand(x, nc.default_device())
+    p, operand = probability(who, p), ag.as_operand(x)
     if not training or p == 0 or not operand.size:
         return x
     if not DTYPES[operand.dtype].floating:
@@ -107,7 +107,7 @@ def gumbel_softmax(
 
     (Jang, Gu, Poole 2016, arXiv:1611.01144)
     """
-    x = ag.as_operand(logits, nc.default_device())
+    x = ag.as_operand(logits)
     if not DTYPES[x.dtype].floating:
         raise DtypeError(message("gumbel_softmax", f"a {x.dtype} tensor", "a floating dtype"))
     if not isinstance(tau, (int, float)) or not tau > 0:

@@ -13,22 +13,12 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
-from netcl_plugin_tensor.axes import axis
+from netcl_plugin_tensor.axes import axis, one_of
 from netcl_plugin_tensor.order_statistics import line_of
 from netcl_plugin_tensor.selecting import GATHER
 
 _Mode = namedtuple("_Mode", ("values", "indices"))
 _Running = namedtuple("_Running", ("values", "indices"))
-
-
-def _operand(x: Any) -> Any:
-    return ag.as_operand(x, nc.default_device())
-
-
-def _choice(who: str, name: str, given: Any, choices: tuple[str, ...]) -> None:
-    if given not in choices:
-        expected = " or ".join(map(repr, choices))
-        raise AttributeValueError(message(who, f"{name}={given!r}", expected))
 
 
 def msort(input: Any) -> Any:
@@ -60,8 +50,8 @@ def nanquantile(input: Any, q: Any, dim: int | None = None, keepdim: bool = Fals
 
 
 def _quantile(who: str, input: Any, q: Any, dim: Any, keepdim: bool, how: str) -> Any:
-    _choice(who, "interpolation", how, ("linear", "lower", "higher", "midpoint", "nearest"))
-    given = _operand(input)
+    one_of(who, "interpolation", how, ("linear", "lower", "higher", "midpoint", "nearest"))
+    given = ag.as_operand(input)
     if given.dtype not in ("float32", "float64"):
         raise DtypeError(message(who, f"a {given.dtype} tensor", "float32 or float64"))
     flat = ag.reshape(given, (-1,)) if dim is None else given
@@ -155,7 +145,7 @@ def cummin(input: Any, dim: int) -> Any:
 
 
 def _running(who: str, input: Any, dim: int, better: Callable[[Any, Any], Any]) -> Any:
-    x = _operand(input)
+    x = ag.as_operand(input)
     place = axis(who, dim, x.ndim)
     if not x.ndim or not x.size:
         return _Running(ag.clone(x), ag.full_like(x, 0).astype("int64"))
@@ -179,7 +169,7 @@ def _running(who: str, input: Any, dim: int, better: Callable[[Any, Any], Any]) 
 
 def logcumsumexp(input: Any, dim: int) -> Any:
     """The logarithm of running sums of exp(x) along an axis, without overflow."""
-    x = _operand(input)
+    x = ag.as_operand(input)
     place = axis("logcumsumexp", dim, x.ndim)
     return _scanned(x, place, ag.logaddexp) if x.ndim else ag.clone(x)
 

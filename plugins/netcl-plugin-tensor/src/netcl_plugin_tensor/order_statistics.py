@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any, Final
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import DTYPES
 from netcl_core.autograd import composite
@@ -19,7 +18,7 @@ _Median = namedtuple("_Median", ("values", "indices"))
 
 def line_of(who: str, input: Any, dim: int) -> tuple[Any, int, int]:
     """The operand, the axis, and how many elements stand along it: at least one."""
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     place = axis(who, dim, x.ndim)
     size = x.shape[place] if x.ndim else 1
     if not size:
@@ -87,7 +86,7 @@ def cumprod(input: Any, dim: int, *, dtype: Any = None) -> Any:
     Each step multiplies by what stands twice as far before (Hillis, Steele 1986): gradients are
     right where elements are 0, and there are second ones.
     """
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     place = axis("cumprod", dim, x.ndim)
     if dtype is not None:
         x = converted(x, widest("cumprod", dtype))

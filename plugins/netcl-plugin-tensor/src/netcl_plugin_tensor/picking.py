@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import composite
@@ -21,7 +20,7 @@ def nonzero(input: Any, *, as_tuple: bool = False) -> Any:
 
     int64. The host waits for the data, which alone tells how many there are.
     """
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     places, found = true_places(x), []
     for size in reversed(x.shape or (1,)):
         found.append(ag.remainder(places, max(size, 1)))
@@ -53,7 +52,7 @@ def masked_select(input: Any, mask: Any) -> Any:
 
     Raises DtypeError for a mask of another dtype.
     """
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     chosen = ag.as_operand(mask, x.device)
     if chosen.dtype != "bool":
         remedy = "Compare: mask != 0"
@@ -71,7 +70,7 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
         source: Of input's shape, but for `dim`.
         alpha: The factor.
     """
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     added = ag.as_operand(source, x.device)
     added = added if alpha == 1 else ag.mul(added, alpha)
     return ag.scatter_add(x, dim, everywhere(index, added, dim), added)
@@ -79,14 +78,14 @@ def index_add(input: Any, dim: int, index: Any, source: Any, *, alpha: float = 1
 
 def index_copy(input: Any, dim: int, index: Any, source: Any) -> Any:
     """`input` with the slices of `source` at places along a dimension."""
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     copied = ag.as_operand(source, x.device)
     return ag.scatter(x, dim, everywhere(index, copied, dim), copied)
 
 
 def index_fill(input: Any, dim: int, index: Any, value: Any) -> Any:
     """`input` with one value, a number or a tensor without dimensions, at places of an axis."""
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     places = ag.as_operand(index, x.device)
     shape = [places.size if i == dim % max(x.ndim, 1) else n for i, n in enumerate(x.shape)]
     like = Tensor.empty(tuple(shape), device=x.device)

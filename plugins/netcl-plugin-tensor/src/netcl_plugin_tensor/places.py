@@ -20,13 +20,9 @@ from netcl_plugin_tensor.axes import axis, near, plain_shape, together, whole
 from netcl_plugin_tensor.selecting import GATHER, TAKE
 
 
-def _operand(x: Any) -> Any:
-    return ag.as_operand(x, nc.default_device())
-
-
 def take(input: Any, index: Any) -> Any:
     """Elements of the flattened tensor at places, in the shape of these: `x.flatten()[index]`."""
-    x = _operand(input)
+    x = ag.as_operand(input)
     places = ag.as_operand(index, x.device)
     flat = ag.reshape(x, (-1,))
     _check_places("take", places)
@@ -46,7 +42,7 @@ def _check_places(who: str, places: Any) -> None:
 
 def put(input: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     """`input` with elements of `source` at places of the flattened tensor, or added to these."""
-    x = _operand(input)
+    x = ag.as_operand(input)
     places, values = ag.as_operand(index, x.device), ag.as_operand(source, x.device)
     _check_places("put", places)
     if places.size != values.size:
@@ -65,7 +61,7 @@ def masked_scatter(input: Any, mask: Any, source: Any) -> Any:
 
     The mask is broadcast to the input; there are at least as many elements as it has places.
     """
-    x = _operand(input)
+    x = ag.as_operand(input)
     chosen, values = ag.as_operand(mask, x.device), ag.as_operand(source, x.device)
     if chosen.dtype != "bool" or values.dtype != x.dtype:
         given = f"a {chosen.dtype} mask, and {values.dtype} for {x.dtype}"
@@ -91,7 +87,7 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
         indices: int64, as many dimensions as the input.
         dim: The axis; None: of the flattened tensor.
     """
-    x = _operand(input)
+    x = ag.as_operand(input)
     places = ag.as_operand(indices, x.device)
     if dim is None:
         return ag.take(x, ag.reshape(places, (-1,)))
@@ -116,7 +112,7 @@ def take_along_dim(input: Any, indices: Any, dim: int | None = None) -> Any:
 
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """Flat places as one tensor of places for each dimension of a shape."""
-    places = _operand(indices)
+    places = ag.as_operand(indices)
     given = shape if np.iterable(shape) else [shape]
     sizes = [whole(size) or 0 for size in given]
     if min(sizes, default=1) < 1:

@@ -71,7 +71,7 @@ def widest(who: str, given: Any) -> str:
 
 def converted(x: Any, dtype: str) -> Any:
     """An operand or host data in another dtype."""
-    return ag.as_operand(x, nc.default_device()).astype(dtype)
+    return ag.as_operand(x).astype(dtype)
 
 
 def _over(x: Spec, dim: Sequence[int]) -> int:

@@ -13,18 +13,8 @@ import netcl_core.autograd as ag
 from netcl_core import DTYPES, Tensor
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, DtypeError, ShapeError, message
-from netcl_plugin_tensor.axes import axis, whole
+from netcl_plugin_tensor.axes import axis, one_of, whole
 from netcl_plugin_tensor.selecting import ADD_AT_INDEX, GATHER
-
-
-def _operand(x: Any) -> Any:
-    return ag.as_operand(x, nc.default_device())
-
-
-def _choice(who: str, name: str, given: Any, choices: tuple[str, ...]) -> None:
-    if given not in choices:
-        expected = " or ".join(map(repr, choices))
-        raise AttributeValueError(message(who, f"{name}={given!r}", expected))
 
 
 def searchsorted(sorted_sequence: Any, input: Any, *, out_int32: bool = False, right: bool = False,
@@ -44,8 +34,8 @@ def searchsorted(sorted_sequence: Any, input: Any, *, out_int32: bool = False, r
 
     It halves what is left, for all values at once.
     """
-    _choice("searchsorted", "side", side or "left", ("left", "right"))
-    lines = _operand(sorted_sequence)
+    one_of("searchsorted", "side", side or "left", ("left", "right"))
+    lines = ag.as_operand(sorted_sequence)
     values = ag.as_operand(input, lines.device)
     if not lines.ndim or (lines.ndim > 1 and lines.shape[:-1] != values.shape[:-1]):
         given = f"lines of shape {lines.shape} for values of shape {values.shape}"
@@ -87,11 +77,9 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False,
         assume_unique: Whether none comes twice; it changes nothing.
         invert: Whether it is not.
     """
-    tensors = [each for each in (elements, test_elements) if isinstance(each, Tensor)]
-    device = tensors[0].device if tensors else nc.default_device()
-    x, others = (ag.as_operand(each, device) for each in (elements, test_elements))
+    x, others = ag.as_operands(elements, test_elements)
     if not others.size:
-        return Tensor.full(x.shape, bool(invert), "bool", device)
+        return Tensor.full(x.shape, bool(invert), "bool", x.device)
     row = ag.sort(ag.reshape(others, (-1,))).values
     places = ag.clamp(ag.searchsorted(row, x), None, row.size - 1)
     there = GATHER(row, 0, ag.reshape(places, (-1,)))
@@ -108,7 +96,7 @@ def histc(input: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
         min: Where the first begins.
         max: Where the last ends, which belongs to it; if it is `min`, the input's own bounds.
     """
-    x = _operand(input)
+    x = ag.as_operand(input)
     if whole(bins) is None or bins < 1 or not min <= max:
         given = f"bins={bins!r}, min={min!r}, max={max!r}"
         raise AttributeValueError(message("histc", given, "at least one, and bounds in order"))
@@ -140,7 +128,7 @@ def unique_consecutive(input: Any, return_inverse: bool = False, return_counts: 
 
     The host waits for the data, which alone tells how many there are.
     """
-    x = _operand(input)
+    x = ag.as_operand(input)
     array = x.to_host()
     place = 0 if dim is None else axis("unique_consecutive", dim, x.ndim)
     lines = array.reshape(-1) if dim is None else np.moveaxis(np.atleast_1d(array), place, 0)
@@ -171,7 +159,7 @@ def histogram(input: Any, bins: Any = 100, *, range: Any = None, weight: Any = N
         weight: How much each element counts, of the input's shape.
         density: Whether the result is divided by its integral.
     """
-    x = _operand(input).detach()
+    x = ag.as_operand(input).detach()
     if not DTYPES[x.dtype].floating:
         raise DtypeError(message("histogram", f"a {x.dtype} tensor", "a floating dtype"))
     flat = ag.reshape(x, (-1,))

@@ -17,7 +17,7 @@ from netcl_plugin_tensor.axes import plain_shape, shape_of
 
 def _itself(name: str, doc: str) -> Callable[[Any], Any]:
     def op(input: Any) -> Any:
-        return ag.as_operand(input, nc.default_device())
+        return ag.as_operand(input)
 
     op.__name__, op.__doc__ = name, f"{doc}: the tensor itself, as all numbers are real."
     return op
@@ -40,7 +40,7 @@ def unsafe_chunk(input: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
 
 def fill(input: Any, value: Any) -> Any:
     """A tensor of the shape and dtype with one number everywhere, given as one or as a tensor."""
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     if shape_of(value):
         raise ShapeError(message("fill", f"a value of shape {shape_of(value)}", "a number"))
     everywhere = Tensor.ones(x.shape, "bool", x.device)

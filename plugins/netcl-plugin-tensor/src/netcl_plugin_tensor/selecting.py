@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved, composite
@@ -287,7 +286,7 @@ def one_hot(x: Any, num_classes: int = -1) -> Any:
 
     Raises AttributeValueError if an index is out of range.
     """
-    index = ag.as_operand(x, nc.default_device())
+    index = ag.as_operand(x)
     if index.dtype not in _INDICES:
         raise DtypeError(message("one_hot", f"indices of dtype {index.dtype}", "an integer dtype"))
     classes = num_classes

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import Geometry, Operator, Saved, composite
@@ -180,7 +179,7 @@ def as_strided(
 
     Raises ShapeError for places outside of the memory.
     """
-    x = ag.as_operand(input, nc.default_device())
+    x = ag.as_operand(input)
     first = x.storage_offset() if storage_offset is None else storage_offset
     return AS_STRIDED(x if x._base is None else x._base, size, stride, first)
 

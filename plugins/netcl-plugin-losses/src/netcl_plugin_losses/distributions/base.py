@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import AttributeValueError, message
 
@@ -79,8 +78,7 @@ class Distribution:
 
 def together(*given: Any) -> list[Any]:
     """Parameters as tensors of one shape."""
-    device = next((x.device for x in given if isinstance(x, nc.Tensor)), None)
-    found = [ag.as_operand(x, device or nc.default_device()) for x in given]
+    found = ag.as_operands(*given)
     shape = np.broadcast_shapes(*(x.shape for x in found))
     return [ag.expand(x, shape) for x in found]
 
