@@ -14,34 +14,20 @@ import argparse
 import collections
 import sys
 import time
-import types
-import unittest
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import torch  # isort: split
 
-# The database's module imports it for PyTorch's own test classes, which are not used here.
-sys.modules.setdefault("expecttest", types.SimpleNamespace(TestCase=unittest.TestCase))  # type: ignore[arg-type]
-import netcl_torch  # noqa: E402, F401 - makes the device known
-from netcl_plugin_torch.device import FALLBACKS  # noqa: E402
-from netcl_plugin_torch.tensor import NAMES, OPS  # noqa: E402, F401
-from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
-from torch.testing._internal.common_utils import noncontiguous_like  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
+import netcl_torch  # noqa: F401 - makes the device known
+from netcl_plugin_torch.device import FALLBACKS
+from netcl_plugin_torch.tensor import NAMES, OPS  # noqa: F401
+from pytorch_database import RANDOM, op_db
+from torch.testing._internal.common_utils import noncontiguous_like
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
 
-#: What gives random or uninitialised numbers, or no number at all.
-RANDOM = {
-    "bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "empty_strided", "exponential",
-    "geometric", "log_normal", "multinomial", "new_empty", "new_empty_strided", "normal",
-    "rand_like", "randint", "randint_like", "randn", "randn_like", "uniform", "resize_",
-    "resize_as_", "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
-    "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout", "nn.functional.rrelu",
-    "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d", "pca_lowrank",
-    "svd_lowrank", "nn.functional.multi_head_attention_forward",
-}  # fmt: skip
 #: Unique up to signs or rotations alone, or made to be looked at by its own means.
 AMBIGUOUS = {"linalg.eigh", "linalg.svd", "svd", "linalg.qr", "qr", "linalg.eig", "geqrf", "symeig"}
 #: Results of which places are given: where values tie, another place is as right.

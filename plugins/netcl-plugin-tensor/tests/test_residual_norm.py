@@ -14,6 +14,7 @@ from netcl_plugin_kit.testing import run_level, table_of, usable_devices
 
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_core.plugins.registry import registry
 
 pytest.importorskip("netcl_plugin_elementwise")
 
@@ -27,8 +28,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::netcl_core.errors.FusionSkipped
 def gpu(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[nc.Device]:
     """An OpenCL device that is taken for a GPU."""
     monkeypatch.setattr(request.param, "kind", "gpu")
+    registry.renew()  # so that nothing is kept that was chosen for a CPU
     with nc.use_device(request.param) as found:
         yield found
+    registry.renew()
 
 
 def block_end(p: float) -> Any:
