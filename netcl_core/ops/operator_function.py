@@ -173,7 +173,7 @@ def as_operands(*values: Any) -> list[Any]:
     """Each as `as_operand`; host data go to the device of the first tensor among them.
 
     >>> ag.as_operands(nc.ones(1, device="numpy"), 2.0)[1].device
-    <Device numpy>
+    <Device numpy: NumPy>
     """
     device = next((x.device for x in values if isinstance(x, Tensor)), None)
     return [as_operand(x, device) for x in values]
