@@ -6,12 +6,16 @@ import ast
 import doctest
 import importlib
 import re
+import tomllib
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import layering
 import pytest
+
+from netcl_core.plugins.protocol import registry
 
 ROOT = Path(__file__).resolve().parent.parent
 CORE = ROOT / "netcl_core"
@@ -102,6 +106,10 @@ ALONE = {
 
 #: The same in plugins' packages.
 ACCEPTED_IN_PLUGINS = {
+    (
+        "netcl_plugin_kit.check.child",
+        "netcl_plugin_kit.check.torch_samples",
+    ): "only `--against torch` imports PyTorch",
     ("netcl_plugin_nn.torch_states", "torch"): "optional and slow, and for PyTorch's files only",
     ("netcl_plugin_torch.registration", "?"): "tables, which the first tensor on the device needs",
     ("netcl_plugin_torch.dispatch", "torch._decomp"): "slow, and for ops without a row only",
@@ -288,6 +296,35 @@ def test_plugins_import_public_names(package: Path) -> None:
     inner = re.compile(r"^\s*from netcl_core[\w.]* import .*\b_(?!_)\w", re.MULTILINE)
     paths = package.rglob("*.py")
     assert [path for path in paths if inner.search(path.read_text(encoding="utf-8"))] == []
+
+
+#: Where an op of another plugin's is asked for that need not be there.
+UNDECLARED = {("netcl-plugin-elementwise", "nonzero")}  # where(condition), which is another op
+
+
+def test_plugins_declare_whose_ops_they_use() -> None:
+    """Otherwise a plugin that is installed alone lacks them, and `netcl plugins check` fails."""
+    registry.load()
+    folders = sorted((ROOT / "plugins").glob("netcl-*"))
+    providers, declared = defaultdict(set), {}
+    for folder in folders:
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        declared[folder.name] = {re.split(r"[^\w-]", each)[0] for each in project["dependencies"]}
+        for row in registry.rows_of(folder.name, parts=False):
+            providers[row.record.name].add(folder.name)
+
+    def below(name: str) -> set[str]:
+        return {name}.union(*(below(each) for each in declared.get(name, ())))
+
+    lacking = {
+        (folder.name, each.attr)
+        for folder in folders
+        for path in folder.glob("src/**/*.py")
+        for each in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(each, ast.Attribute) and ast.unparse(each.value) == "ag"
+        if providers.get(each.attr) and not providers[each.attr] & below(folder.name)
+    }
+    assert lacking == UNDECLARED
 
 
 def test_the_look_into_the_engine_shows_what_somebody_looks_at() -> None:

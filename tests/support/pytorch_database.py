@@ -1,332 +1,46 @@
-"""Runs PyTorch's database of operators by netcl's functions of the same names, and prints a table.
+"""Runs PyTorch's database of operators on the NumPy path, and prints a table.
 
     python tests/support/pytorch_database.py [-k NAME] [--samples 20] [--write]
 
-Each dense operator's samples run on PyTorch's CPU and by `nc.NAME`, or the method of that name, on
-the NumPy path: values, dtypes and, in float32, gradients. A sample agrees, is refused (an error of
-netcl's, for a reason in `DOCUMENTED`), or differs. `--write` writes docs/pytorch-operators.md.
+`--write` writes docs/pytorch-operators.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
-import inspect
 import re
-import sys
-import types
-import unittest
 import warnings
-from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import torch  # isort: split
+from netcl_plugin_kit.check.torch_samples import (
+    DOCUMENTED,
+    call_of,
+    dense,
+    outcome,
+    samples_of,
+    torch,
+)
 
-# The database's module imports it for PyTorch's own test classes, which are not used here.
-sys.modules.setdefault("expecttest", types.SimpleNamespace(TestCase=unittest.TestCase))  # type: ignore[arg-type]
-import numpy as np  # noqa: E402
-from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
-from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
-
-import netcl_core as nc  # noqa: E402
-from netcl_core.errors import NetclError  # noqa: E402
+import netcl_core as nc
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "pytorch-operators.md"
-#: What gives random or uninitialised numbers: shape and dtype are compared.
-RANDOM = {
-    "bernoulli", "cauchy", "empty", "empty_like", "empty_permuted", "empty_strided", "exponential",
-    "geometric", "log_normal", "multinomial", "new_empty", "new_empty_strided", "normal",
-    "rand_like", "randint", "randint_like", "randn", "randn_like", "uniform", "resize_",
-    "resize_as_", "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
-    "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout", "nn.functional.rrelu",
-    "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d", "pca_lowrank",
-    "svd_lowrank", "nn.functional.multi_head_attention_forward",
-}  # fmt: skip
-#: Which results are unique: the others are so up to signs, or within a space.
-UNIQUE = {"linalg.eigh": (0,), "linalg.svd": (1,), "svd": (1,)}
-#: What reads a triangle, outside of which PyTorch's gradient has numbers, and ours has 0.
-TRIANGLES = {"cholesky_inverse", "cholesky_solve"}
-#: What counts in the memory that it is given, which a copy of a sample does not have.
-STORAGE = {"as_strided", "as_strided_scatter", "as_strided_copy"}
-#: Why an error is right where PyTorch computes: a pattern of the error, and the reason.
-DOCUMENTED: Final = {
-    r"(gather|index_select): x ": "a tensor without dimensions has no axis",
-    r"arange: False": "bools are not taken as numbers",
-    r"complex": "there are no complex numbers: pairs, as view_as_real gives them",
-    r"p='nuc'": "a norm of vectors; nc.linalg.matrix_norm has it",
-    r"full_matrices=True": "the vectors of a null space are not unique: PyTorch's gradient there "
-    "is of those that LAPACK happened to find",
-    r"expected a floating dtype": "floating dtypes alone, as on PyTorch's GPUs",
-}
-DTYPES = {getattr(torch, name): name for name in nc.DTYPES}
-#: Operators whose samples stand in another order than their arguments, or are changed.
-TURNED: Final[dict[str, Any]] = {
-    "where": lambda x, condition, other, **rest: nc.where(condition, x, other, **rest),
-    "einsum": lambda tensors, equation: nc.einsum(equation, tensors),
-    "nn.functional.embedding": lambda w, i, **rest: nc.nn.functional.embedding(i, w, **rest),
-    "svd_lowrank": lambda a, b, **rest: nc.svd_lowrank(a @ b.mT, **rest),
-    "pca_lowrank": lambda a, b, **rest: nc.pca_lowrank(a @ b.mT, **rest),
-    **{
-        name: lambda x, *args, name=name, **rest: getattr(x.clone(), name + "_")(*args, **rest)
-        for name in ("cauchy", "exponential", "geometric", "log_normal", "uniform")
-    },
-    "polygamma": lambda x, n: nc.polygamma(n, x),
-    "special.polygamma": lambda x, n: nc.special.polygamma(n, x),
-    "nn.functional.triplet_margin_with_distance_loss": lambda *x, distance_function=None, **rest: (
-        nc.nn.functional.triplet_margin_with_distance_loss(
-            *x, distance_function=distance_function and nc.nn.PairwiseDistance(), **rest
-        )
-    ),
-    "nn.functional.embedding_bag": lambda w, i, *more, **rest: nc.nn.functional.embedding_bag(
-        i, w, *more, **rest
-    ),
-    "zero_": lambda x: x.clone().zero_(),
-    "isin": lambda x, others, **rest: nc.isin(x, others, **rest),
-    "arange": lambda *given, **rest: nc.arange(*given, **rest),
-}
-VARIANTS: Final[dict[Any, Any]] = {
-    ("linalg.pinv", "singular"): lambda a, b, **rest: nc.linalg.pinv(a @ b.mT, **rest),
-    ("linalg.lstsq", "grad_oriented"): lambda a, b, **rest: nc.linalg.lstsq(a, b, **rest)[0:2],
-}
-#: Operators compared in float64, since rounding in float32, PyTorch's too, is above the tolerance.
-WIDE = {
-    "nn.functional.ctc_loss", "nn.functional.grid_sample",
-    "nn.functional.scaled_dot_product_attention", "linalg.pinv", "logcumsumexp", "matrix_exp",
-}  # fmt: skip
-#: Results of which places are given: where values tie, another place is as right.
-TIES = {"sort", "topk", "kthvalue", "mode"}
 
 
-def function(name: str) -> Any:
-    """netcl's function of PyTorch's name, or None."""
-    if name in TURNED:
-        return TURNED[name]
-    *rooms, last = name.split(".")
-    place: Any = nc
-    try:
-        for room in rooms:
-            place = getattr(place, room)
-        found = getattr(place, last)
-    except AttributeError:
-        found = None
-    if rooms or inspect.isroutine(found):
-        return found
-    return _method(last) if hasattr(nc.ones(1, 1, device="numpy"), last) else None
-
-
-def _method(name: str) -> Any:
-    def call(x: Any, *args: Any, **kwargs: Any) -> Any:
-        found = getattr(x, name)
-        return found(*args, **kwargs) if inspect.isroutine(found) else found
-
-    return call
-
-
-def _fft(name: str) -> Any:
-    """A transform by netcl, which takes the samples as the real numbers that they are."""
-    found = function(name)
-    named = {"pairs": False} if "pairs" in inspect.signature(found).parameters else {}
-    return lambda *args, **kwargs: found(*args, **kwargs, **named)
-
-
-def dense() -> list[Any]:
-    """The operators that computing on dense tensors of real numbers is about."""
-    # What is left out is another layout, PyTorch's own test of itself, or a copy of a view.
-    left_out = re.compile(
-        r"^(ops\.|_refs|sparse|masked\.|torch\.ops|jiterator|_|__)|\.sparse|_copy$"
-    )
-    return [op for op in op_db if not left_out.search(op.name) and op.name not in STORAGE]
-
-
-def translated(value: Any, grad: bool) -> Any:
-    """A sample's argument as netcl takes it."""
-    if isinstance(value, torch.Tensor):
-        if value.dtype not in DTYPES or value.layout != torch.strided:
-            raise LookupError(f"{value.dtype} {value.layout}")
-        host = value.detach().contiguous()
-        array = host.float().numpy() if value.dtype == torch.bfloat16 else host.numpy()
-        made = nc.tensor(array.copy(), dtype=DTYPES[value.dtype], device="numpy")
-        return made.requires_grad_(True) if grad and value.requires_grad else made
-    if isinstance(value, torch.dtype):
-        if value not in DTYPES:
-            raise LookupError(str(value))
-        return DTYPES[value]
-    if isinstance(value, torch.device):
-        return "numpy"
-    if isinstance(value, complex):
-        raise LookupError("complex")
-    if isinstance(value, (torch.layout, torch.Generator)):
-        raise LookupError(str(value))
-    return value
-
-
-def arguments(sample: Any, grad: bool) -> tuple[list[Any], dict[str, Any]]:
-    """All arguments of a sample, translated."""
-    kwargs = {k: v for k, v in sample.kwargs.items()
-              if k not in ("layout", "pin_memory", "memory_format")}  # fmt: skip
-    if "device" in kwargs:
-        kwargs["device"] = "numpy"
-    found: Any = tree_map(lambda x: translated(x, grad), ([sample.input, *sample.args], kwargs),
-                          is_leaf=lambda x: isinstance(x, (torch.dtype, torch.device)))  # fmt: skip
-    return found[0], found[1]
-
-
-def leaves(value: Any, kind: type) -> list[Any]:
-    """The tensors, and what else results are made of."""
-    if isinstance(value, kind):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return [leaf for each in value for leaf in leaves(each, kind)]
-    return [] if value is None else [value]
-
-
-def _to_torch(x: Any) -> torch.Tensor:
-    wide = x.detach().astype("float32") if x.dtype == "bfloat16" else x.detach()
-    found = torch.from_numpy(np.array(wide.numpy()))
-    return found.to(getattr(torch, x.dtype))
-
-
-def differs(ours: Any, theirs: Any, compare: bool = True) -> str:
-    """What differs between a result and PyTorch's; empty: nothing."""
-    if not isinstance(theirs, torch.Tensor):
-        if isinstance(theirs, torch.dtype):
-            theirs = DTYPES.get(theirs)
-        same = ours == theirs or (isinstance(theirs, float) and np.isclose(ours, theirs, 1e-4))
-        return "" if same or not compare else f"{ours!r} for {theirs!r}"[:160]
-    if not isinstance(ours, nc.Tensor):
-        return f"{type(ours).__name__} for a tensor"
-    form = f"{DTYPES.get(theirs.dtype)} {tuple(theirs.shape)}"
-    if f"{ours.dtype} {tuple(ours.shape)}" != form:
-        return f"{ours.dtype} {tuple(ours.shape)} for {form}"
-    if not compare:
-        return ""
-    tolerance = {torch.float32: (2e-4, 2e-5), torch.float16: (8e-3, 4e-3)}
-    rtol, atol = tolerance.get(theirs.dtype, (1e-5, 1e-6))
-    try:
-        torch.testing.assert_close(_to_torch(ours),
-            theirs.detach().resolve_conj().resolve_neg(), rtol=rtol, atol=atol, equal_nan=True,
-            check_stride=False)  # fmt: skip
-    except AssertionError as error:
-        return " ".join(str(error).split())[:160]
-    return ""
-
-
-def _gradients(op: Any, sample: Any, made: Any, given: Any, expected: Any) -> str:
-    """What differs between the gradients."""
-    operands = [x for x in tree_leaves(([sample.input, *sample.args], sample.kwargs))
-                if isinstance(x, torch.Tensor)]  # fmt: skip
-    if sample.output_process_fn_grad is not None:
-        try:
-            made, expected = (
-                sample.output_process_fn_grad(made),
-                sample.output_process_fn_grad(expected),
-            )
-        except Exception:
-            return ""
-    theirs = leaves(expected, torch.Tensor)
-    outs = [(a, b) for a, b in zip(leaves(made, nc.Tensor), theirs, strict=True)
-            if isinstance(b, torch.Tensor) and b.requires_grad]  # fmt: skip
-    wanted = [x for x in operands if x.requires_grad]
-    if not outs or not wanted:
-        return ""
-    if any(not a.requires_grad for a, _ in outs):
-        return "no gradient"
-    ours = [x for x in leaves(list(given[0]) + list(given[1].values()), nc.Tensor)
-            if isinstance(x, nc.Tensor) and x.requires_grad]  # fmt: skip
-    seeds = [torch.linspace(0.5, 1.5, max(b.numel(), 1))[: b.numel()].reshape(b.shape).to(b.dtype)
-             for _, b in outs]  # fmt: skip
-    right = torch.autograd.grad([b for _, b in outs], wanted, seeds, allow_unused=True)
-    total = sum(((a * nc.tensor(s.float().numpy(), device="numpy")).sum()
-                 for (a, _), s in zip(outs, seeds, strict=True)), start=0.0)  # fmt: skip
-    total.backward()
-    for x, grad in zip(ours, right, strict=True):
-        found = nc.zeros_like(x) if x.grad is None else x.grad
-        grad = torch.zeros(x.shape, dtype=getattr(torch, x.dtype)) if grad is None else grad
-        if op.variant_test_name == "hermitian":  # of symmetric matrices the symmetric part counts
-            grad = (grad + grad.mT) / 2
-        if op.name in TRIANGLES:
-            grad = torch.where(_to_torch(found) == 0, 0, grad)
-        text = differs(found, grad)
-        if text:
-            return f"gradient: {text}"
-    return ""
-
-
-def outcome(op: Any, call: Any, sample: Any, grad: bool) -> tuple[str, str]:
-    """`agrees`, `refused`, `differs` or `left out`, and what happened."""
-    try:
-        given = arguments(sample, grad)
-        expected = op(sample.input, *sample.args, **sample.kwargs)
-        if op.name.startswith(("fft.", "stft")) and torch.is_complex(expected):
-            expected = torch.view_as_real(expected.resolve_conj())
-    except Exception:
-        return "left out", ""
-    theirs = leaves(expected, torch.Tensor)
-    if any(isinstance(x, torch.Tensor) and (x.dtype not in DTYPES or x.layout != torch.strided)
-           for x in theirs):  # fmt: skip
-        return "left out", ""
-    try:
-        made = call(*given[0], **given[1])
-        ours = leaves(made, nc.Tensor)
-        if len(ours) != len(theirs):
-            return "differs", f"{len(ours)} results for {len(theirs)}"
-        pairs = list(zip(ours, theirs, strict=True))
-        drawn = op.name in RANDOM or sample.kwargs.get("dropout_p")
-        drawn = drawn or (op.name == "argsort" and sample.input.dtype == torch.bool)  # ties
-        if op.name in UNIQUE:
-            pairs = [pairs[i] for i in UNIQUE[op.name] if i < len(pairs)]
-        for a, b in pairs[: 1 if op.name in TIES else None]:
-            text = differs(a, b, not drawn)
-            if text:
-                return "differs", text
-        text = _gradients(op, sample, made, given, expected) if grad and not drawn else ""
-        return ("differs", text) if text else ("agrees", "")
-    except NetclError as error:
-        text = " ".join(str(error).split())
-        known = any(re.search(pattern, text) for pattern in DOCUMENTED)
-        return "refused" if known else "differs", f"{type(error).__name__}: {text[:200]}"
-    except Exception as error:  # whatever it is, it is what the table is for
-        return "differs", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-
-
-def samples_of(op: Any, count: int, seed: int = 0) -> Iterator[tuple[Any, bool, str]]:
-    """Some samples of an operator in each dtype, and whether they have gradients."""
-    wide = torch.float64 if op.name in WIDE else torch.float32
-    for dtype in (wide, torch.int64, torch.bool):
-        if dtype not in op.supported_dtypes("cpu"):
-            continue
-        grad = dtype == wide and op.supports_autograd and op.name not in RANDOM
-        try:
-            torch.manual_seed(0)
-            every = list(op.sample_inputs("cpu", dtype, requires_grad=grad))
-        except Exception:  # PyTorch's own samples ask for what this build lacks
-            continue
-        step = max(1, len(every) // count)
-        for sample in every[seed % step :: step][:count]:
-            if op.variant_test_name == "hermitian":
-                same = (sample.input + sample.input.mT) / 2
-                sample.input = same.detach().requires_grad_(grad)
-            yield sample, grad, DTYPES[dtype]
-
-
-def survey(operators: Any, count: int, seed: int = 0) -> tuple[Any, dict[str, Any], list[str]]:
+def survey(operators: Any, count: int) -> tuple[Any, dict[str, Any], list[str]]:
     """Counts of outcomes, by operator what was not right, and the operators that are absent."""
     counts: collections.Counter[str] = collections.Counter()
     faults: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     absent = []
     for op in operators:
-        call = VARIANTS.get((op.name, op.variant_test_name)) or function(op.name)
+        call = call_of(op)
         if call is None:
             absent.append(op.name)
             continue
-        if op.name.startswith("fft."):
-            call = _fft(op.name)
         counts["offered"] += 1
-        for sample, grad, dtype in samples_of(op, count, seed):
+        for sample, grad, dtype in samples_of(op, count):
             kind, text = outcome(op, call, sample, grad)
             if kind == "left out":
                 continue

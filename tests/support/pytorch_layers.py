@@ -20,7 +20,7 @@ from typing import Any, Final
 import torch  # isort: split
 
 import numpy as np
-from pytorch_database import differs, leaves, translated
+from netcl_plugin_kit.check.torch_samples import differs, leaves, translated
 from torch.testing._internal.common_modules import module_db
 from torch.testing._internal.common_optimizers import optim_db
 from torch.utils._pytree import tree_leaves, tree_map

@@ -21,9 +21,9 @@ from typing import Any
 import torch  # isort: split
 
 import netcl_torch  # noqa: F401 - makes the device known
+from netcl_plugin_kit.check.torch_samples import RANDOM, op_db
 from netcl_plugin_torch.device import FALLBACKS
 from netcl_plugin_torch.tensor import NAMES, OPS  # noqa: F401
-from pytorch_database import RANDOM, op_db
 from torch.testing._internal.common_utils import noncontiguous_like
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map

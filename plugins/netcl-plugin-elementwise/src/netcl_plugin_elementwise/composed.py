@@ -124,7 +124,7 @@ def gcd(input: Any, other: Any) -> Any:
     The host waits for the data, whose size tells how many steps there are.
     """
     x, y = (ag.abs(each) for each in _whole_numbers("gcd", input, other))
-    x, y = ag.broadcast_tensors(x, y)
+    x = ag.add(x, ag.mul(y, 0))  # of the shape of both
     for _ in range(_EUCLID):
         if not y.size or not y.int_range()[1]:
             break
@@ -226,8 +226,8 @@ def hurwitz(s: Any, q: Any) -> Any:
 
     The host waits for q, which tells how many terms are added before the series.
     """
-    low = float(ag.amin(ag.where(ag.isfinite(q), q, 0.0)).item()) if q.size else 0.0
-    terms = 10 + min(max(-math.floor(low), 0), 10_000)
+    below = ag.clamp(ag.floor(ag.where(ag.isfinite(q), q, 0.0)), -10_000, 0).astype("int64")
+    terms = 10 - (below.int_range()[0] if q.size else 0)
     pole = ag.logical_and(ag.le(q, 0), ag.eq(q, ag.floor(q)))
     q = ag.where(pole, 1.0, q)
     total = ag.full_like(q, 0.0)
@@ -237,7 +237,8 @@ def hurwitz(s: Any, q: Any) -> Any:
         )
     far = ag.add(q, float(terms))
     power = ag.pow(far, ag.neg(s) if isinstance(s, Tensor) else -s)
-    total = ag.add(total, ag.mul(power, ag.add(ag.div(far, ag.sub(s, 1.0)), 0.5)))
+    tail = ag.div(ag.pow(far, ag.sub(1.0, s)), ag.sub(s, 1.0))  # power may be below all floats
+    total = ag.add(total, ag.add(tail, ag.mul(power, 0.5)))
     factor, squared = ag.div(ag.mul(power, s), far), ag.square(far)
     for j, number in enumerate(_BERNOULLI):
         total = ag.add(total, ag.mul(factor, number))

@@ -42,7 +42,6 @@ def zeta(input: Any, other: Any) -> Any:
     """
     s, q = ag.as_operands(input, other)
     s, q = (x if DTYPES[x.dtype].floating else x.astype("float32") for x in (s, q))
-    s, q = ag.broadcast_tensors(s, q)
     # A negative number has real powers of whole numbers alone.
     lost = ag.logical_or(ag.lt(s, 1), ag.logical_and(ag.lt(q, 0), ag.ne(s, ag.floor(s))))
     pole = ag.eq(s, 1)
@@ -65,12 +64,12 @@ def _polynomial(name: str, first: Any, following: Any, shifted: bool, doc: str) 
         x, degree = (each.detach() for each in ag.as_operands(input, n))
         x = x if DTYPES[x.dtype].floating else x.astype("float32")
         x = ag.sub(ag.mul(x, 2.0), 1.0) if shifted else x
-        x, degree = ag.broadcast_tensors(x, degree.astype("int64"))
+        degree = degree.astype("int64")
         most = degree.int_range()[1] if degree.size else 0
         if most > _MOST:
             raise AttributeValueError(message(name, f"a degree of {most}", f"at most {_MOST}"))
         before, now = ag.full_like(x, 1.0), first(x)
-        found = ag.where(ag.eq(degree, 0), 1.0, 0.0).astype(x.dtype)
+        found = ag.where(ag.eq(degree, 0), before, 0.0)
         for k in range(1, most + 1):
             found = ag.where(ag.eq(degree, k), now, found)
             before, now = now, following(k, x, now, before)

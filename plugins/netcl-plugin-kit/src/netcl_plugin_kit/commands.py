@@ -85,6 +85,11 @@ def bench(ctx: click.Context, /, **options: Any) -> None:
 )
 @click.option("--only", multiple=True, metavar="CHECK", help="Only the checks of this name.")
 @click.option(
+    "--against",
+    type=click.Choice(["torch"]),
+    help="Run PyTorch's own samples of the operators that have the names of the plugin's ops, too.",
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",

@@ -89,6 +89,10 @@ SUMS: Sequence[Case] = [
     Case("inner", (X, X), "inner", shapes=[[(4, 5), (3, 5)], [(7,), (7,)]], skip=FULL),
     Case("vdot", (X, X), "vdot", shapes=[[(17,)] * 2], skip=FULL),
     Case("tensordot", (X, X), "tensordot", shapes=[[(2, 3, 4), (3, 4, 5)]], skip=FULL),
+    *(Case(op, (X,), op, shapes=[[(3, 5)], [(2, 7)]], dtypes=("float32", "float64"),
+           skip={"refusal": "whole numbers become floats",
+                 "non-finite": "infinities less their mean"})
+      for op in ("cov", "corrcoef")),
     Case("kron", (X, X), "kron", shapes=[[(2, 3), (3, 2)], [(3,), (2, 2)]], skip=FULL),
     Case("baddbmm", (X, X, X), "baddbmm", {"beta": 0.5, "alpha": 2.0}, skip=FULL,
          shapes=[[(2, 5, 3), (2, 5, 7), (2, 7, 3)]]),

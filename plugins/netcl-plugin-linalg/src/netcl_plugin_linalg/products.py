@@ -207,6 +207,48 @@ def cross(input: Any, other: Any, dim: int | None = None) -> Any:
     return ag.sub(first, ag.mul(ag.roll(x, -2, along), ag.roll(y, -1, along)))
 
 
+def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+    """The covariance of variables, a row of `input` each, over observations, its columns.
+
+    Args:
+        input: (variables, observations) or a vector, which is one variable.
+        correction: What is subtracted from the number of observations.
+        fweights: How often each observation was made: integers, or None.
+        aweights: How much each observation counts, or None.
+    """
+    x = ag.as_operand(input)
+    if x.ndim > 2:
+        raise ShapeError(message("cov", f"shape {x.shape}", "at most two dimensions"))
+    rows = ag.reshape(x, (-1, x.shape[-1])) if x.ndim else ag.reshape(x, (1, 1))
+    rows = rows if DTYPES[rows.dtype].floating else rows.astype("float32")
+    given = [ag.as_operand(w, x.device) for w in (fweights, aweights) if w is not None]
+    weights = [w.astype(rows.dtype) for w in given]
+    if not weights:
+        count: Any = rows.shape[1]
+        centered = ag.sub(rows, ag.mean(rows, 1, True))
+        product, left = ag.matmul(centered, ag.t(centered)), max(count - correction, 0)
+        found = ag.mul(product, 1 / left) if left else ag.div(product, 0.0)
+    else:
+        weight = weights[0] if len(weights) == 1 else ag.mul(*weights)
+        total = ag.sum(weight)
+        centered = ag.sub(rows, ag.div(ag.sum(ag.mul(rows, weight), 1, True), total))
+        less: Any = correction
+        if aweights is not None and correction:
+            less = ag.mul(ag.div(ag.sum(ag.mul(weight, weights[-1])), total), correction)
+        left = ag.clamp(ag.sub(total, less), 0)
+        found = ag.div(ag.matmul(centered, ag.t(ag.mul(centered, weight))), left)
+    return found if x.ndim == 2 and x.shape[0] != 1 else ag.squeeze(found)
+
+
+def corrcoef(input: Any) -> Any:
+    """The correlation coefficients of variables, a row of `input` each; between -1 and 1."""
+    found = cov(input)
+    if not found.ndim:
+        return ag.div(found, found)
+    spread = ag.sqrt(ag.diag(found))
+    return ag.clamp(ag.div(ag.div(found, ag.unsqueeze(spread, 1)), spread), -1, 1)
+
+
 def linear_relu(input: Any, weight: Any, bias: Any = None) -> Any:
     """relu(linear(input, weight, bias)); compiled, both are one kernel."""
     return ag.relu(ag.linear(input, weight, bias))
@@ -245,6 +287,8 @@ OPERATORS = (
     composite(addmv, ("input", "mat", "vec")),
     composite(addr, ("input", "vec1", "vec2")),
     composite(cross, ("input", "other")),
+    composite(cov, ("input",)),
+    composite(corrcoef, ("input",)),
     composite(linear_relu, ("input", "weight", "bias")),
     composite(bias_add, ("input", "bias")),
 )

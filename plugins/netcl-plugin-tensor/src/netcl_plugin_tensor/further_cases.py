@@ -103,8 +103,6 @@ TOLD: Sequence[Case] = [
          skip=ROUNDED | {"non-finite": "PyTorch's slope there is inf / inf"}),
     of("renorm", 2, 0, 1.0, shapes=[[(4, 3)], [(2, 3, 5)]], dtypes=WIDE,
        skip=ROUNDED | {"non-finite": "norms that are not"}),
-    of("cov", shapes=[[(3, 5)], [(7,)]], dtypes=WIDE, skip=ROUNDED | {"non-finite": "as above"}),
-    of("corrcoef", shapes=[[(3, 5)]], dtypes=WIDE, skip=ROUNDED | {"non-finite": "as above"}),
     *(of(op, shapes=ONE, dtypes=WIDE, skip=ROUNDED | {"non-finite": "PyTorch subtracts infinities"})
       for op in ("trapezoid", "trapz", "cumulative_trapezoid")),
     Case("trapezoid", (X, X), "trapezoid", note="places", shapes=[[(4, 3), (3,)]], dtypes=WIDE,

@@ -56,48 +56,6 @@ def renorm(input: Any, p: float, dim: int, maxnorm: float) -> Any:
     return ag.mul(x, ag.where(ag.gt(size, maxnorm), few, 1.0))
 
 
-def cov(input: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
-    """The covariance of variables, a row of `input` each, over observations, its columns.
-
-    Args:
-        input: (variables, observations) or a vector, which is one variable.
-        correction: What is subtracted from the number of observations.
-        fweights: How often each observation was made: integers, or None.
-        aweights: How much each observation counts, or None.
-    """
-    x = ag.as_operand(input)
-    if x.ndim > 2:
-        raise ShapeError(message("cov", f"shape {x.shape}", "at most two dimensions"))
-    rows = ag.reshape(x, (-1, x.shape[-1])) if x.ndim else ag.reshape(x, (1, 1))
-    rows = rows if DTYPES[rows.dtype].floating else rows.astype("float32")
-    given = [ag.as_operand(w, x.device) for w in (fweights, aweights) if w is not None]
-    weights = [w.astype(rows.dtype) for w in given]
-    if not weights:
-        count: Any = rows.shape[1]
-        centered = ag.sub(rows, ag.mean(rows, 1, True))
-        product, left = ag.matmul(centered, ag.t(centered)), max(count - correction, 0)
-        found = ag.mul(product, 1 / left) if left else ag.div(product, 0.0)
-    else:
-        weight = weights[0] if len(weights) == 1 else ag.mul(*weights)
-        total = ag.sum(weight)
-        centered = ag.sub(rows, ag.div(ag.sum(ag.mul(rows, weight), 1, True), total))
-        less: Any = correction
-        if aweights is not None and correction:
-            less = ag.mul(ag.div(ag.sum(ag.mul(weight, weights[-1])), total), correction)
-        left = ag.clamp(ag.sub(total, less), 0)
-        found = ag.div(ag.matmul(centered, ag.t(ag.mul(centered, weight))), left)
-    return found if x.ndim == 2 and x.shape[0] != 1 else ag.squeeze(found)
-
-
-def corrcoef(input: Any) -> Any:
-    """The correlation coefficients of variables, a row of `input` each; between -1 and 1."""
-    found = cov(input)
-    if not found.ndim:
-        return ag.div(found, found)
-    spread = ag.sqrt(ag.diag(found))
-    return ag.clamp(ag.div(ag.div(found, ag.unsqueeze(spread, 1)), spread), -1, 1)
-
-
 def trapezoid(y: Any, x: Any = None, *, dx: float = 1, dim: int = -1) -> Any:
     """The integral of samples along an axis by the trapezoidal rule.
 
@@ -210,8 +168,6 @@ OPERATORS: Final = (
     composite(aminmax, ("input",)),
     composite(dist, ("input", "other")),
     composite(renorm, ("input",)),
-    composite(cov, ("input",)),
-    composite(corrcoef, ("input",)),
     composite(trapezoid, ("y", "x"), method=False),
     composite(trapz, ("y", "x"), method=False),
     composite(cumulative_trapezoid, ("y", "x"), method=False),

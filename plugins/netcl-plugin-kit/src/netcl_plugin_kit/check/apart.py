@@ -71,6 +71,7 @@ class CheckJob:
     level: str = "static"
     devices: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    against: str | None = None
 
 
 @final

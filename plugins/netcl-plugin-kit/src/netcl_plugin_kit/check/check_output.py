@@ -36,10 +36,11 @@ def show_check(
     timeout: float | None,
     as_json: bool,
     out: str | None,
+    against: str | None = None,
 ) -> int:
     """Check one plugin, or all that are installed; 1 if one of them has a failure."""
     level = level or check.level_for(only)
-    check.insist(level, devices, only)
+    check.insist(level, devices, only, against)
     if out is not None:
         _insist_on_place(Path(out))
     words = [target] if target is not None else targets.installed()
@@ -49,7 +50,16 @@ def show_check(
         for word in words:
             told = Told(say).told
             records.append(
-                check.check(word, level, devices, only, progress, tell=told, patience=patience)
+                check.check(
+                    word,
+                    level,
+                    devices,
+                    only,
+                    progress,
+                    tell=told,
+                    patience=patience,
+                    against=against,
+                )
             )
     data: Any = [each.as_json() for each in records]
     data = data if target is None else data[0]

@@ -20,6 +20,7 @@ from netcl_plugin_kit.check.findings import STATIC
 from netcl_plugin_kit.faults.sanitizer import MISSING, command
 from netcl_plugin_kit.testing import vocabulary
 from netcl_plugin_kit.testing.records import LEVELS, SCHEMA, CheckRecord, Level, Outcome, from_json
+from netcl_plugin_kit.testing.reference import has_torch
 
 #: The names of the checks by the level that adds them.
 CHECKS: Final[Mapping[Level, tuple[str, ...]]] = {
@@ -38,6 +39,7 @@ def check(
     *,
     tell: Callable[[Outcome], None] = lambda outcome: None,
     patience: float = apart.PATIENCE,
+    against: str | None = None,
 ) -> CheckRecord:
     """Check one plugin; whatever is wrong with it stands in the record.
 
@@ -49,13 +51,14 @@ def check(
         progress: Told what is done, how much of it is done, and how much there is.
         tell: Told each failure when it is found; the record has one per op, device and dtype.
         patience: For how many seconds the child process may be silent.
+        against: `torch` runs PyTorch's own samples of operators of these names, too.
 
     Raises:
         TargetError: the target means nothing that can be checked.
         ArgumentError: `only` names no check of the level, or a device is given for `static`.
         MissingExtraError: something that the check needs is not installed.
     """
-    insist(level, devices, only)
+    insist(level, devices, only, against)
     start = time.monotonic()
     with Scratch("check") as folder:
         found = targets.locate(target, Path(folder), progress)
@@ -69,6 +72,7 @@ def check(
                 level,
                 tuple(devices),
                 tuple(only),
+                against,
             )
             own = Path(folder, "child")
             own.mkdir()
@@ -110,7 +114,9 @@ def checks_of(level: Level) -> list[str]:
     return [name for each in below for name in CHECKS[each]]
 
 
-def insist(level: Level, devices: Sequence[str], only: Sequence[str]) -> None:
+def insist(
+    level: Level, devices: Sequence[str], only: Sequence[str], against: str | None = None
+) -> None:
     """Raise ArgumentError unless these arguments of `check` make sense together."""
     if level not in CHECKS:
         given = f"the level {level!r}"
@@ -123,6 +129,12 @@ def insist(level: Level, devices: Sequence[str], only: Sequence[str]) -> None:
         others = " ".join(f"--only {name}" for name in full.NAMES if name != "sanitizer")
         remedy = f"Or make the others alone: {others}"
         raise MissingExtraError(message("netcl plugins check", given, MISSING, remedy))
+    if against is not None and level == "static":
+        given = f"--against {against} with the level 'static', which runs nothing"
+        raise ArgumentError(message("check", given, "the level run or full"))
+    if against is not None and not has_torch():
+        given = f"--against {against}, and PyTorch is not installed"
+        raise MissingExtraError(message("netcl plugins check", given, "pip install torch"))
     known = checks_of(level)
     for name in only:
         if name not in known:

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TextIO, final
 
@@ -131,7 +132,7 @@ def _run(given: Mapping[str, Any], table: Table, reporter: Reporter) -> None:
         [name for name in names if not given["only"] or name in given["only"]]
         for names in (LEFT, full.NAMES if given["level"] == "full" else ())
     )
-    if not checks and not further:
+    if not checks and not further and not given["against"]:
         return
     reporter.progress("the devices", 0, 1)
     devices = [get_device(spec) for spec in given["devices"]] or usable_devices()
@@ -148,6 +149,11 @@ def _run(given: Mapping[str, Any], table: Table, reporter: Reporter) -> None:
     if not given["only"]:
         reporter.progress("kernel sources", 0, 1)
         reporter.found(kernels=kernel_sources(table, devices))
+    if given["against"]:
+        samples = import_module("netcl_plugin_kit.check.torch_samples")  # imports PyTorch
+        for outcome in samples.compared(table, devices, reporter.progress):
+            reporter.found(outcomes=[outcome])
+        reporter.found(parts=["torch"])
     for name in further:
         found = full.full_level(table, devices, reporter.progress, [name])
         reporter.found(outcomes=found.outcomes, mutants=found.mutants, roofline=found.roofline)

@@ -86,7 +86,7 @@ def with_gradients(call: Callable[[], Any]) -> None:
     """Call something, and compute the gradients of all that it returns."""
     for each in _results(call()):
         if isinstance(each, Tensor) and each.requires_grad and DTYPES[each.dtype].floating:
-            ag.sum(each).backward(retain_graph=True)
+            each.backward(ag.full_like(each, 1), retain_graph=True)
 
 
 def _results(value: Any) -> Iterator[Any]:
