@@ -8,8 +8,9 @@ Versioned as the hooks are (`netcl_core.API_VERSION`). The names are fetched on 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from netcl_core.plugins.namespace_import import fetched
 
 if TYPE_CHECKING:
     from netcl_core.hookspecs import SINCE as SINCE
@@ -67,31 +68,24 @@ if TYPE_CHECKING:
 
 #: module -> its names
 _NAMES: Final = {
-    "netcl_core.hookspecs": "SINCE",
-    "netcl_core.plugins.catalogue": "catalogue providers read_catalogue search",
-    "netcl_core.plugins.commands": "command_providers decision_on plugin_commands",
-    "netcl_core.plugins.plugin_warnings": "tell",
-    "netcl_core.plugins.failures": (
+    "hookspecs": "SINCE",
+    "plugins.catalogue": "catalogue providers read_catalogue search",
+    "plugins.commands": "command_providers decision_on plugin_commands",
+    "plugins.plugin_warnings": "tell",
+    "plugins.failures": (
         "FAILURES FailureKind INCOMPATIBLE PAGE QUARANTINED UNREAD kinds_of plugin_error"
     ),
-    "netcl_core.plugins.finder": "Finder finder",
-    "netcl_core.plugins.kinds": "KINDS OP_KINDS REGISTERED SCAFFOLDS SHORT_ROAD RecordKind",
-    "netcl_core.plugins.loading": "implementing known load_installed rehearse withdraw",
-    "netcl_core.plugins.lock_file": (
-        "LOCK_FILE lock_file lock_is_strict nearest_lock_file read_lock"
-    ),
-    "netcl_core.plugins.names": "reserved",
-    "netcl_core.plugins.plugin": "CORE_PREFIX MANIFEST PLUGINS PRIMITIVES Plugin",
-    "netcl_core.plugins.registry": "Row registry",
-    "netcl_core.plugins.resolution": "Choice Offer canonical decide",
-    "netcl_core.plugins.selection": "give_prefixes is_meant meant named_among switches",
+    "plugins.finder": "Finder finder",
+    "plugins.kinds": "KINDS OP_KINDS REGISTERED SCAFFOLDS SHORT_ROAD RecordKind",
+    "plugins.loading": "implementing known load_installed rehearse withdraw",
+    "plugins.lock_file": ("LOCK_FILE lock_file lock_is_strict nearest_lock_file read_lock"),
+    "plugins.names": "reserved",
+    "plugins.plugin": "CORE_PREFIX MANIFEST PLUGINS PRIMITIVES Plugin",
+    "plugins.registry": "Row registry",
+    "plugins.resolution": "Choice Offer canonical decide",
+    "plugins.selection": "give_prefixes is_meant meant named_among switches",
 }
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [*_MODULE_OF]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+__getattr__ = fetched(__name__, _MODULE_OF)
