@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from netcl_core.dtypes import promote as promote
     from netcl_core.dtypes import widened as widened
     from netcl_core.hardware.device import Device as Device
+    from netcl_core.hardware.device_table import all_devices as _all_devices
     from netcl_core.hardware.device_table import default_device as default_device
     from netcl_core.hardware.device_table import device as device
-    from netcl_core.hardware.device_table import all_devices as devices
     from netcl_core.hardware.device_table import get_device as get_device
     from netcl_core.hardware.device_table import use_device as use_device
     from netcl_core.hardware.programs import Rewrite as Rewrite
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from netcl_core.version import API_VERSION as API_VERSION
 
     __version__: str
+    devices = _all_devices
 
 #: module -> its names, or module:attribute -> another name; those of "" are modules themselves
 _MODULES: Final = {
