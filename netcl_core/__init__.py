@@ -160,8 +160,6 @@ def __getattr__(name: str) -> Any:
         return globals().setdefault(name, _fetch(name))
     if name in _DTYPES:
         return globals().setdefault(name, _DTYPES[name])
-    if name in _SHORT:
-        return globals().setdefault(name, getattr(_namespace(_SHORT[name]), name))
     # `from netcl_core import icd` asks here before it looks for the module of that name.
     if name.startswith("_") or PathFinder.find_spec(f"netcl_core.{name}", __path__) is not None:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
@@ -185,7 +183,7 @@ def _op(name: str) -> Any:
 
 @functools.cache
 def _ops() -> Any:
-    return importlib.import_module("netcl_core.ops.functions").face_of(globals(), "torch")
+    return importlib.import_module("netcl_core.ops.functions").face_of(globals(), "torch", _SHORT)
 
 
 def __dir__() -> list[str]:

@@ -105,7 +105,9 @@ TRACERS = {
     "netcl_core/tape/reverse.py": "a backward pass ends the trace",
     "netcl_core/tape/hooks.py": "a hook ends the trace",
     "netcl_core/tape/function_call.py": "a pair of functions by a primitive's name is that one",
-    "netcl_core/ops/autograd_function.py": "its forward, run before the call, ends the trace",
+    "plugins/netcl-plugin-autodiff/src/netcl_plugin_autodiff/function.py": (
+        "its forward, run before the call, ends the trace"
+    ),
     "netcl_core/tape/tracing.py": "the tracer",
     "netcl_core/tape/trace_node.py": "the tracer's symbols",
     "netcl_core/tape/spans.py": "what a trace is told of ops that are made of others",

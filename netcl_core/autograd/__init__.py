@@ -13,8 +13,6 @@ from netcl_core.autograd.compiler import TracingContext as TracingContext
 from netcl_core.autograd.compiler import jit_compile as jit_compile
 from netcl_core.autograd.compiler import register_primitive as register_primitive
 from netcl_core.autograd.debug import debug_tape as debug_tape
-from netcl_core.autograd.function import Function as Function
-from netcl_core.autograd.function import once_differentiable as once_differentiable
 from netcl_core.autograd.graph import CompiledGraph as CompiledGraph
 from netcl_core.autograd.graph import capture as capture
 from netcl_core.autograd.training_compiler import Captured as Captured
@@ -94,7 +92,6 @@ from netcl_core.tensors.suspects import check_at_nan as check_at_nan
 _SUBMODULES: Final = (
     "engine",
     "compiler",
-    "function",
     "graph",
     "training_compiler",
     "debug",
@@ -105,12 +102,14 @@ __all__ = sorted(
     for name in {*globals()} - {"Final", "annotations", *_SUBMODULES}
     if not name.startswith("_")
 )
-__getattr__ = _face_of(globals(), "autograd")
+#: Names that stand in a namespace, and are handed out by that.
+_SHORT: Final = {"Function": "autodiff", "once_differentiable": "autodiff"}
+__getattr__ = _face_of(globals(), "autograd", _SHORT)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_op_names()})
+    return sorted({*__all__, *_SHORT, *_op_names()})
 
 
 #: What no op can be called: `ag.<name>` is something else.
-OWN_NAMES: Final = frozenset({*globals(), *_CORE, *_SUBMODULES})
+OWN_NAMES: Final = frozenset({*globals(), *_CORE, *_SHORT, *_SUBMODULES})
