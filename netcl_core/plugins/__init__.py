@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     Explanation: Any
     why: Any
 
-#: module -> its names; of an op's, `ops` has them
+#: module, or namespace that a plugin brings -> its names
 _MODULES: Final = {
+    "decisions": "Explanation why",
     "errors": "PluginWarning",
-    "ops.why": "Explanation why",
     "plugins.commands": "plugin_commands",
     "plugins.finder": "unlocked",
     "plugins.loading": "load_installed",

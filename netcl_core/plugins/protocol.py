@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from netcl_core.hookspecs import SINCE as SINCE
     from netcl_core.plugins.catalogue import catalogue as catalogue
     from netcl_core.plugins.catalogue import providers as providers
-    from netcl_core.plugins.catalogue import read_catalogue as read_catalogue
-    from netcl_core.plugins.catalogue import search as search
     from netcl_core.plugins.commands import command_providers as command_providers
     from netcl_core.plugins.commands import decision_on as decision_on
     from netcl_core.plugins.commands import plugin_commands as plugin_commands
@@ -57,6 +55,7 @@ if TYPE_CHECKING:
     from netcl_core.plugins.registry import Row as Row
     from netcl_core.plugins.registry import registry as registry
     from netcl_core.plugins.resolution import Choice as Choice
+    from netcl_core.plugins.resolution import Decision as Decision
     from netcl_core.plugins.resolution import Offer as Offer
     from netcl_core.plugins.resolution import canonical as canonical
     from netcl_core.plugins.resolution import decide as decide
@@ -69,7 +68,7 @@ if TYPE_CHECKING:
 #: module -> its names
 _NAMES: Final = {
     "hookspecs": "SINCE",
-    "plugins.catalogue": "catalogue providers read_catalogue search",
+    "plugins.catalogue": "catalogue providers",
     "plugins.commands": "command_providers decision_on plugin_commands",
     "plugins.plugin_warnings": "tell",
     "plugins.failures": (
@@ -82,7 +81,7 @@ _NAMES: Final = {
     "plugins.names": "reserved",
     "plugins.plugin": "CORE_PREFIX MANIFEST PLUGINS PRIMITIVES Plugin",
     "plugins.registry": "Row registry",
-    "plugins.resolution": "Choice Offer canonical decide",
+    "plugins.resolution": "Choice Decision Offer canonical decide",
     "plugins.selection": "give_prefixes is_meant meant named_among switches",
 }
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -7,19 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import default_device, get_device
-from netcl_core.ops.choosing import resolve
-from netcl_core.ops.dry_calls import call_for
-from netcl_core.ops.functions import missing
-from netcl_core.ops.implementations import Request
-from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.ops.operators import DECOMPOSITION, Operator
-from netcl_core.plugins.kinds import KINDS, REGISTERED
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.plugins.resolution import Decision, Offer, decide
-from netcl_core.runtime.kernels import Spec
-from netcl_core.tape.state import thread
+from netcl_core import Device, Spec, default_device, get_device
+from netcl_core.autograd import Operator, Request
+from netcl_core.inspect.choices import DECOMPOSITION, missing, resolve
+from netcl_core.inspect.recorded import OperatorCall, thread
+from netcl_core.inspect.sources import call_for
+from netcl_core.plugins.protocol import (
+    KINDS,
+    REGISTERED,
+    Decision,
+    Offer,
+    Row,
+    decide,
+    registry,
+)
 
 
 @final
