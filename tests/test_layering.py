@@ -182,6 +182,7 @@ ACCEPTED_IN_PLUGINS = {
         "netcl_plugin_kit.check.pytest_plugin",
         "netcl_plugin_kit.check.collectors",
     ): "pytest imports it in all runs",
+    ("netcl_plugin_tools", "netcl_plugin_tools.tune.records"): "only the doctor asks",
     ("netcl_plugin_tools.commands", "netcl_plugin_tools.lock.run"): "loads devices",
     ("netcl_plugin_tools.commands", "netcl_plugin_tools.tune.tuning"): "the same",
     ("netcl_plugin_kit.testing", "?"): "PEP 562: pytest is needed for tests alone",
