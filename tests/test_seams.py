@@ -116,7 +116,9 @@ TRACERS = {
     ),
     "netcl_core/autograd/__init__.py": "re-exports the names that the documents give",
     "netcl_core/autograd/compiler.py": "the same",
-    "netcl_core/ops/casting.py": "casts a value once for all uses in a trace",
+    "plugins/netcl-plugin-amp/src/netcl_plugin_amp/casting.py": (
+        "casts a value once for all uses in a trace"
+    ),
     "netcl_core/inspect/programs.py": "shows them to tools",
     "plugins/netcl-plugin-autodiff/src/netcl_plugin_autodiff/checkpoint.py": (
         "a trace keeps nothing anyway, and goes through it"

@@ -34,10 +34,6 @@ from netcl_core.codegen.teams import RowTeams as RowTeams
 from netcl_core.codegen.teams import group_items as group_items
 from netcl_core.codegen.teams import load_width as load_width
 from netcl_core.codegen.teams import row_teams as row_teams
-from netcl_core.ops.amp_policies import AmpPolicy as AmpPolicy
-from netcl_core.ops.casting import amp_policy as amp_policy
-from netcl_core.ops.casting import casting as casting
-from netcl_core.ops.casting import named_policy as named_policy
 from netcl_core.ops.functions import CORE as _CORE
 from netcl_core.ops.functions import __dir__ as _op_names
 from netcl_core.ops.functions import face_of as _face_of
@@ -103,7 +99,9 @@ __all__ = sorted(
     if not name.startswith("_")
 )
 #: Names that stand in a namespace, and are handed out by that.
-_SHORT: Final = {"Function": "autodiff", "once_differentiable": "autodiff"}
+_SHORT: Final = dict.fromkeys(("Function", "once_differentiable"), "autodiff") | dict.fromkeys(
+    ("AmpPolicy", "amp_policy", "casting", "named_policy"), "amp"
+)
 __getattr__ = _face_of(globals(), "autograd", _SHORT)
 
 

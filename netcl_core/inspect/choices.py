@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from netcl_core.ops.amp_policies import Rule as Rule
 from netcl_core.ops.choosing import offers_of as offers_of
 from netcl_core.ops.choosing import resolve as resolve
 from netcl_core.ops.choosing import unfit as unfit

@@ -15,6 +15,7 @@ from netcl_core.plugins.namespace_import import fetched
 if TYPE_CHECKING:
     from netcl_core.hookspecs import SINCE as SINCE
     from netcl_core.plugins.catalogue import catalogue as catalogue
+    from netcl_core.plugins.catalogue import how_to_get as how_to_get
     from netcl_core.plugins.catalogue import providers as providers
     from netcl_core.plugins.commands import command_providers as command_providers
     from netcl_core.plugins.commands import decision_on as decision_on
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
 #: module -> its names
 _NAMES: Final = {
     "hookspecs": "SINCE",
-    "plugins.catalogue": "catalogue providers",
+    "plugins.catalogue": "catalogue how_to_get providers",
     "plugins.commands": "command_providers decision_on plugin_commands",
     "plugins.plugin_warnings": "tell",
     "plugins.failures": (

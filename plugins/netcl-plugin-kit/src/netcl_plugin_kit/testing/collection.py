@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from netcl_core import Device, plugins
-from netcl_core.autograd import AmpPolicy, AutogradPrimitive, TrainingPattern
+from netcl_core.autograd import AutogradPrimitive, TrainingPattern
 from netcl_core.errors import PluginError, message
 from netcl_core.inspect.choices import unfit
 from netcl_core.plugins.protocol import (
@@ -40,6 +40,9 @@ _TWO_KINDS: Final = (
     "one of them: a case says by name what it is of",
     "Rename the pattern",
 )
+
+if TYPE_CHECKING:
+    from netcl_core.autograd import AmpPolicy
 T = TypeVar("T", Case, Scenario)
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from netcl_core import DTYPES, Device, get_device
-from netcl_core.autograd import AmpPolicy, AutogradPrimitive
+from netcl_core.autograd import AutogradPrimitive
 from netcl_plugin_kit.testing import checks, policies
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table, all_cases
@@ -26,6 +26,9 @@ from netcl_plugin_kit.testing.reference import lacking
 from netcl_plugin_kit.testing.scenarios import Scenario
 from netcl_plugin_kit.testing.settings import check_settings
 from netcl_plugin_kit.testing.slopes import check_slopes
+
+if TYPE_CHECKING:
+    from netcl_core.autograd import AmpPolicy
 
 #: `(case, device, dtype)`; raises AssertionError, or whatever the op raises.
 CheckFunction: TypeAlias = Callable[[Case, Device, str], None]
