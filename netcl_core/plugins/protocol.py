@@ -20,13 +20,12 @@ if TYPE_CHECKING:
     from netcl_core.plugins.commands import command_providers as command_providers
     from netcl_core.plugins.commands import decision_on as decision_on
     from netcl_core.plugins.commands import plugin_commands as plugin_commands
-    from netcl_core.plugins.failures import FAILURES as FAILURES
     from netcl_core.plugins.failures import INCOMPATIBLE as INCOMPATIBLE
     from netcl_core.plugins.failures import PAGE as PAGE
     from netcl_core.plugins.failures import QUARANTINED as QUARANTINED
+    from netcl_core.plugins.failures import REMEDIES as REMEDIES
+    from netcl_core.plugins.failures import STATES as STATES
     from netcl_core.plugins.failures import UNREAD as UNREAD
-    from netcl_core.plugins.failures import FailureKind as FailureKind
-    from netcl_core.plugins.failures import kinds_of as kinds_of
     from netcl_core.plugins.failures import plugin_error as plugin_error
     from netcl_core.plugins.finder import Finder as Finder
     from netcl_core.plugins.finder import finder as finder
@@ -72,9 +71,7 @@ _NAMES: Final = {
     "plugins.catalogue": "catalogue how_to_get providers",
     "plugins.commands": "command_providers decision_on plugin_commands",
     "plugins.plugin_warnings": "tell",
-    "plugins.failures": (
-        "FAILURES FailureKind INCOMPATIBLE PAGE QUARANTINED UNREAD kinds_of plugin_error"
-    ),
+    "plugins.failures": "INCOMPATIBLE PAGE QUARANTINED REMEDIES STATES UNREAD plugin_error",
     "plugins.finder": "Finder finder",
     "plugins.kinds": "KINDS OP_KINDS REGISTERED SCAFFOLDS SHORT_ROAD RecordKind",
     "plugins.loading": "implementing known load_installed rehearse withdraw",
