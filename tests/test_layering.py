@@ -59,7 +59,7 @@ ACCEPTED = {
     ): "the room above that makes ops on first use, by its path",
     ("netcl_core.hardware.device", "?"): "the room above that holds a device's memory, by its path",
     ("netcl_core.plugins.names", "?"): "the faces, whose names are refused, lie above",
-    ("netcl_core.plugins.market", "?"): "the market, where it is installed",
+    ("netcl_core.runtime.market", "?"): "the market, where it is installed",
     ("netcl_core.plugins.lock_file", "hashlib"): "brings OpenSSL, and few programs need it",
     ("netcl_core.plugins.importing", "?"): "what an entry point names",
     ("netcl_core.plugins.namespace_import", "?"): "PEP 562: names are fetched on first use",
@@ -90,7 +90,6 @@ ALONE = {
     },
     "jinja2": {
         "netcl_core.runtime.rendering",
-        "netcl_core.runtime.sandbox",
         "netcl_core.runtime.template_errors",
     },
     "pycparser": {"netcl_core.codegen.expressions"},

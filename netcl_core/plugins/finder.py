@@ -16,10 +16,10 @@ from netcl_core.errors import PluginError, message
 from netcl_core.plugins import plugin_warnings
 from netcl_core.plugins.failures import UNREAD, plugin_error, said
 from netcl_core.plugins.lock_file import LOCK_FILE, lock_file, lock_is_strict
-from netcl_core.plugins.market import market_module
 from netcl_core.plugins.plugin import MANIFEST, PLUGINS, PRIMITIVES, Plugin
 from netcl_core.plugins.resolution import canonical
 from netcl_core.plugins.selection import give_prefixes, named_among, switches
+from netcl_core.runtime.market import market_module
 
 _DATA: Final = "it is data, which is read with netcl-market: pip install netcl-market"
 
