@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from netcl_core.tape.modes import no_grad as no_grad
     from netcl_core.tape.modes import set_grad_enabled as set_grad_enabled
     from netcl_core.tape.tracing import random_state as random_state
+    from netcl_core.tensors.arguments import lenient as lenient
+    from netcl_core.tensors.arguments import renaming as renaming
     from netcl_core.tensors.creation import arange as arange
     from netcl_core.tensors.creation import as_tensor as as_tensor
     from netcl_core.tensors.creation import empty as empty
@@ -103,6 +105,7 @@ _MODULES: Final = {
     "runtime.recording": "before_replay capturing on_replay uncaptured",
     "tape.modes": "enable_grad is_grad_enabled no_grad set_grad_enabled",
     "tape.tracing": "random_state",
+    "tensors.arguments": "lenient renaming",
     "tensors.creation": (
         "arange as_tensor empty empty_like eye from_numpy full full_like linspace ones ones_like "
         "tensor zeros zeros_like"

@@ -24,7 +24,7 @@ LAYERS = (
         "netcl_core.scratch",
         "netcl_core.cache",
         "netcl_core.dtypes",
-        "netcl_core.arguments",
+        "netcl_core.files",
         "netcl_core.hookspecs",
     ),
     ("netcl_core.hardware", "netcl_core.hardware.*"),
@@ -266,12 +266,12 @@ def test_plugins_have_neither_cycles_nor_hidden_imports(package: Path) -> None:
 #: builds on, and what shows the engine to tools.
 PUBLIC = (
     "netcl_core",
-    "netcl_core.arguments",
     "netcl_core.autograd",
     "netcl_core.autograd.ops",
     "netcl_core.cli",
     "netcl_core.config",
     "netcl_core.errors",
+    "netcl_core.files",
     "netcl_core.plugins",
     "netcl_core.plugins.protocol",
     *(f"netcl_core.inspect.{path.stem}" for path in (CORE / "inspect").glob("[!_]*.py")),

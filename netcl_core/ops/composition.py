@@ -11,7 +11,6 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from netcl_core.arguments import renaming, without_inplace
 from netcl_core.cache import Memo
 from netcl_core.errors import NetclError
 from netcl_core.hardware.device import Device
@@ -29,6 +28,7 @@ from netcl_core.tape.spans import note_span
 from netcl_core.tape.state import casting_by, thread
 from netcl_core.tape.trace_node import TraceBreak
 from netcl_core.tape.tracing import TracingContext
+from netcl_core.tensors.arguments import renaming, without_inplace
 from netcl_core.tensors.tensor import Tensor
 
 #: In the place of a call: the function serves.

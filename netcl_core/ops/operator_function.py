@@ -7,7 +7,6 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from netcl_core.arguments import renaming
 from netcl_core.cache import Memo
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
@@ -21,6 +20,7 @@ from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.state import thread
 from netcl_core.tape.tracing import refused
+from netcl_core.tensors.arguments import renaming
 from netcl_core.tensors.tensor import Tensor
 
 #: The types of what is a key as it is.

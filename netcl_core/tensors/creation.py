@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.arguments import is_foreign, lenient
 from netcl_core.dtypes import DTYPES, dtype_name
 from netcl_core.errors import ArgumentError, AttributeValueError, message
 from netcl_core.hardware.device import Device
+from netcl_core.tensors.arguments import is_foreign, lenient
 from netcl_core.tensors.host_data import Array
 from netcl_core.tensors.tensor import Tensor
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from netcl_core.arguments import lenient
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import get_device
 from netcl_core.runtime.geometry import Geometry, dense
+from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.samplers import SAMPLERS
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import netcl_core as nc
-from netcl_core import DTYPES
-from netcl_core.arguments import lenient
+from netcl_core import DTYPES, lenient
 
 
 def _cuda(x: Any, device: Any = None) -> Any:

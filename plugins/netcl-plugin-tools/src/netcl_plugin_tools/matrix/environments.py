@@ -15,7 +15,7 @@ from typing import Final, final
 
 from netcl_plugin_kit.packages.wheel import Wheel
 
-from netcl_core.config import write_whole
+from netcl_core.files import write_whole
 from netcl_plugin_tools.matrix.processes import Ended
 from netcl_plugin_tools.matrix.pythons import Interpreter
 from netcl_plugin_tools.matrix.supplies import Supply, digest

@@ -20,6 +20,7 @@ from typing import Any, Final, final
 
 from netcl_core import config
 from netcl_core.autograd import Settings
+from netcl_core.files import keep_whole
 from netcl_core.inspect.choices import Place
 from netcl_core.inspect.data import digest
 from netcl_core.inspect.sources import edition, folder_of
@@ -252,7 +253,7 @@ def write(place: Place, settings: Settings, gain: float) -> Record:
     try:
         if not config.get("cache"):
             raise OSError
-        config.keep_whole(path_of(place), text_of([record]).encode())
+        keep_whole(path_of(place), text_of([record]).encode())
     except OSError:
         hold(place, record)
     else:
