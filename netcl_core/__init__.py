@@ -57,11 +57,9 @@ if TYPE_CHECKING:
     from netcl_core.tensors.arguments import lenient as lenient
     from netcl_core.tensors.arguments import renaming as renaming
     from netcl_core.tensors.creation import arange as arange
-    from netcl_core.tensors.creation import as_tensor as as_tensor
     from netcl_core.tensors.creation import empty as empty
     from netcl_core.tensors.creation import empty_like as empty_like
     from netcl_core.tensors.creation import eye as eye
-    from netcl_core.tensors.creation import from_numpy as from_numpy
     from netcl_core.tensors.creation import full as full
     from netcl_core.tensors.creation import full_like as full_like
     from netcl_core.tensors.creation import linspace as linspace
@@ -107,8 +105,7 @@ _MODULES: Final = {
     "tape.tracing": "random_state",
     "tensors.arguments": "lenient renaming",
     "tensors.creation": (
-        "arange as_tensor empty empty_like eye from_numpy full full_like linspace ones ones_like "
-        "tensor zeros zeros_like"
+        "arange empty empty_like eye full full_like linspace ones ones_like tensor zeros zeros_like"
     ),
     "tensors.host_data": "host_array",
     "tensors.host_work": "on_host",

@@ -68,11 +68,9 @@ from netcl_core.tape.tape import get_current_tape as get_current_tape
 from netcl_core.tape.tape import set_current_tape as set_current_tape
 from netcl_core.tape.tape import tensor as tensor
 from netcl_core.tensors.creation import arange as arange
-from netcl_core.tensors.creation import as_tensor as as_tensor
 from netcl_core.tensors.creation import empty as empty
 from netcl_core.tensors.creation import empty_like as empty_like
 from netcl_core.tensors.creation import eye as eye
-from netcl_core.tensors.creation import from_numpy as from_numpy
 from netcl_core.tensors.creation import full as full
 from netcl_core.tensors.creation import full_like as full_like
 from netcl_core.tensors.creation import linspace as linspace

@@ -54,25 +54,9 @@ class OperatorCall:
     """
 
     __slots__ = (
-        "_bound",
-        "_implementation",
-        "_places",
-        "_reading",
-        "attrs",
-        "chosen",
-        "decided",
-        "device",
-        "known",
-        "launches",
-        "layouts",
-        "name",
-        "operator",
-        "packs",
-        "present",
-        "results",
-        "specs",
-        "tuner",
-        "view",
+        "_bound", "_implementation", "_places", "_reading", "attrs", "chosen", "decided", "device",
+        "known", "launches", "layouts", "name", "operator", "packs", "present", "results", "specs",
+        "tuner", "view",
     )  # fmt: skip
 
     keeps = True

@@ -40,31 +40,6 @@ def tensor(
     return Tensor.from_host(data, device, dtype, requires_grad)
 
 
-def as_tensor(data: Any, dtype: Any = None, device: str | Device | None = None) -> Any:
-    """A tensor or node as it is, if it has the dtype and the device; else host data as a tensor.
-
-    >>> x = nc.zeros(2, device="numpy")
-    >>> nc.as_tensor(x) is x
-    True
-    """
-    if not isinstance(data, Tensor):
-        return Tensor.from_host(data, device, dtype)
-    moved = data if device is None else data.to(device)
-    return moved if dtype is None else moved.astype(dtype)
-
-
-def from_numpy(ndarray: Any) -> Tensor:
-    """A tensor with a copy of a NumPy array; PyTorch's shares the memory, which no device can.
-
-    >>> nc.from_numpy(np.ones(2)).dtype
-    'float64'
-    """
-    if not isinstance(ndarray, np.ndarray):
-        given = f"a {type(ndarray).__name__}"
-        raise ArgumentError(message("from_numpy", given, "a NumPy array", "Use nc.tensor"))
-    return Tensor.from_host(ndarray)
-
-
 @lenient
 def arange(
     start: float,
