@@ -14,7 +14,8 @@ from functools import lru_cache, partial
 from typing import Final, final
 
 from netcl_core.errors import TemplateError, coded, message
-from netcl_plugin_data_kernels.kernel_expressions import CHECKED, ExpressionReader, Name
+from netcl_plugin_data_kernels.kernel_declarations import Name
+from netcl_plugin_data_kernels.kernel_expressions import CHECKED, ExpressionReader
 from netcl_plugin_data_kernels.settled import is_clean
 from netcl_plugin_data_kernels.vocabulary import (
     BYTES,
