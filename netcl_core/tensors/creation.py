@@ -166,14 +166,14 @@ def _alike(input: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(who: str, value: Any) -> Any:
     """A Python number, of an element too."""
-    found = value.item() if isinstance(value, (Tensor, np.ndarray, np.generic)) else value
-    if isinstance(found, bool) or not isinstance(found, Real):
+    plain = value.item() if isinstance(value, (Tensor, np.ndarray, np.generic)) else value
+    if isinstance(plain, bool) or not isinstance(plain, Real):
         raise ArgumentError(message(who, f"{value!r}", "numbers"))
-    return found
+    return plain
 
 
 def _count(who: str, name: str, value: Any) -> int:
-    found = _plain(who, value)
-    if not isinstance(found, Integral) or found < 0:
+    plain = _plain(who, value)
+    if not isinstance(plain, Integral) or plain < 0:
         raise AttributeValueError(message(who, f"{name}={value!r}", "an int, 0 or more"))
-    return int(found)
+    return int(plain)

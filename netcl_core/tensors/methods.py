@@ -107,8 +107,8 @@ def _zero(x: Any) -> Any:
 
 
 def _sizes(x: Any) -> Sequence[int]:
-    found: Sequence[int] = x.shape
-    return found
+    sizes: Sequence[int] = x.shape
+    return sizes
 
 
 #: Name -> `(tensor, ...)`.

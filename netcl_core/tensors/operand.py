@@ -166,9 +166,9 @@ class Operand(metaclass=OperandType):
     def size(self) -> Count:
         """The number of elements; called, as `x.size()` or `x.size(0)`, the sizes."""
         shape = self.value.shape
-        found = Count(math.prod(shape))
-        found.sizes = shape
-        return found
+        size = Count(math.prod(shape))
+        size.sizes = shape
+        return size
 
     @property
     def data(self) -> Any:

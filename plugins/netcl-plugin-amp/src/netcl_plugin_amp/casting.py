@@ -44,8 +44,8 @@ class Casting:
         if rule == "promote" or not self._reaches(tensors[0].device):
             return None
         goal = self._goal(rule, tensors)
-        found = tuple([_target(x, goal) for x in tensors])
-        return None if found.count(None) == len(found) else found
+        targets = tuple([_target(x, goal) for x in tensors])
+        return None if targets.count(None) == len(targets) else targets
 
     def cast(self, op: str, operands: Sequence[Any], device: Device) -> Sequence[Any]:
         """The operands of a structured op, cast where the policy says so."""
@@ -176,5 +176,5 @@ def named_policy(name: str) -> AmpPolicy:
         remedy = how_to_get(name, "amp_policy") or "Install a plugin that brings it"
         text = message("amp policy", f"{name!r} is brought by no active plugin", expected, remedy)
         raise coded("NP402", PluginError(text))
-    found: AmpPolicy = row.record
-    return found
+    record: AmpPolicy = row.record
+    return record

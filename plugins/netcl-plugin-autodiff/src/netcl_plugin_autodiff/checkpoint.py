@@ -111,14 +111,14 @@ class CheckpointCall:
         kwargs = dict(zip(self._names, args[count:], strict=True))
         amp = None if self._amp is None else self._amp.again()
         with casting_by(amp), forward_again(), ag.Tape():
-            found = self._function(*args[:count], **kwargs)
-        results = list(found) if isinstance(found, (tuple, list)) else [found]
+            function = self._function(*args[:count], **kwargs)
+        results = list(function) if isinstance(function, (tuple, list)) else [function]
         if not results or not all(isinstance(x, Tensor) for x in results):
-            given = f"a function that returned {type(found).__name__}"
+            given = f"a function that returned {type(function).__name__}"
             raise ArgumentError(message(_WHO, given, "a tensor, or a tuple or list of tensors"))
         own = {target_of(each) for each in leaves}
         used = [x for x in _outside(results, since) if target_of(x) not in own]
-        return _Run(found, results, leaves, used, since)
+        return _Run(function, results, leaves, used, since)
 
     def packed(self, results: Sequence[Any]) -> Any:
         """Results as the function returned them: alone, in a list or a (named) tuple."""

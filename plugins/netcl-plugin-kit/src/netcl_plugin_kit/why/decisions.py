@@ -186,11 +186,11 @@ def _of_other_kinds(name: str) -> Iterator[tuple[list[Candidate], str]]:
             continue
         offers = [row.offer for row in rows]
         decision = decide(name, offers, locked=registry.locked(KINDS[kind].lock_key(name)))
-        found = _candidates(offers, decision, f" {name}")
+        candidates = _candidates(offers, decision, f" {name}")
         yield (
             [
                 dataclasses.replace(each, label=f"{each.label}: {_shown(row)}")
-                for each, row in zip(found, rows, strict=True)
+                for each, row in zip(candidates, rows, strict=True)
             ],
             decision.rule,
         )
@@ -242,10 +242,10 @@ def _implementations(
     offers = operator.offers()
     locked = registry.locked(operator.name, device, dtype)
     decision = decide(operator.name, offers, thread.chosen, unfit, locked)
-    found = _candidates(offers, decision)
+    candidates = _candidates(offers, decision)
     if exact is None and any(_by_shape(each.item) for each in offers):
-        return found, f"{decision.rule}, where the shapes suit it"
-    return found, decision.rule
+        return candidates, f"{decision.rule}, where the shapes suit it"
+    return candidates, decision.rule
 
 
 def _by_shape(implementation: Any) -> bool:

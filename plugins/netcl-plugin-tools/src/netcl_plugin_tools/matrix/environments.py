@@ -146,7 +146,7 @@ def _refused(ended: Ended) -> Made:
 def _installed(folder: Path) -> tuple[tuple[str, str], ...]:
     """Name and version of every distribution in an environment, by the folders of metadata."""
     names = (path.name for path in folder.rglob("site-packages/*.dist-info"))
-    found = (_DISTRIBUTION.fullmatch(name) for name in names)
+    matches = (_DISTRIBUTION.fullmatch(name) for name in names)
     return tuple(
-        sorted((each["name"].replace("_", "-"), each["version"]) for each in found if each)
+        sorted((each["name"].replace("_", "-"), each["version"]) for each in matches if each)
     )

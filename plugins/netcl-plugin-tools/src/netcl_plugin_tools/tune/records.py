@@ -204,14 +204,14 @@ def read(path: Path, source: str) -> tuple[list[Record], str]:
         if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
             return [], f"{path.name} is no file of records"
         rows = _rows(json.loads(path.read_bytes()))
-        found = [_record(row, source) for row in rows]
+        records = [_record(row, source) for row in rows]
     except FileNotFoundError:
         return [], ""
     except OSError as error:
         return [], f"{path.name} cannot be read: {error.strerror}"
     except (ValueError, RecursionError) as error:  # wrong JSON and wrong text are ValueErrors
         return [], f"{path.name} is damaged: {str(error) or type(error).__name__}"
-    return found, ""
+    return records, ""
 
 
 def _rows(data: Any) -> Sequence[Any]:
