@@ -14,149 +14,112 @@ from typing import TYPE_CHECKING, Any, Final
 
 from netcl_core.plugins.namespace_import import IntroducingFinder as _IntroducingFinder
 from netcl_core.plugins.namespace_import import NamespaceFinder as _NamespaceFinder
+from netcl_core.plugins.namespace_import import fetched as _fetched
 
 if TYPE_CHECKING:
-    from netcl_core import autograd, errors, plugins
-    from netcl_core.dtypes import DTYPES, dtype_name, promote, widened
-    from netcl_core.hardware.device import Device
-    from netcl_core.hardware.device_table import all_devices as devices
-    from netcl_core.hardware.device_table import default_device, device, get_device, use_device
-    from netcl_core.hardware.programs import Rewrite
-    from netcl_core.hookspecs import hookimpl
-    from netcl_core.jit.patterns.records import PatternRegistrar
-    from netcl_core.ops.choosing import prefer
-    from netcl_core.ops.registrars import (
-        AmpPolicyRegistrar,
-        NamespaceRegistrar,
-        OperatorRegistrar,
-        PrimitiveRegistrar,
-    )
-    from netcl_core.plugins.manager import require_lock
-    from netcl_core.runtime.host_calls import HostCall
-    from netcl_core.runtime.kernels import Bound, Kernel, Kernels, Spec
-    from netcl_core.runtime.memory import ZEROS_BYTES
-    from netcl_core.runtime.recording import before_replay, capturing, on_replay, uncaptured
-    from netcl_core.tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
-    from netcl_core.tape.tracing import random_state
-    from netcl_core.tensors.creation import (
-        arange,
-        as_tensor,
-        empty,
-        empty_like,
-        eye,
-        from_numpy,
-        full,
-        full_like,
-        linspace,
-        ones,
-        ones_like,
-        tensor,
-        zeros,
-        zeros_like,
-    )
-    from netcl_core.tensors.host_data import host_array
-    from netcl_core.tensors.host_work import on_host
-    from netcl_core.tensors.random_state import (
-        get_rng_state,
-        host_generator,
-        manual_seed,
-        set_rng_state,
-    )
-    from netcl_core.tensors.sharing import from_buffer, from_dlpack
-    from netcl_core.tensors.tensor import Tensor
-    from netcl_core.version import API_VERSION
+    from netcl_core import autograd as autograd
+    from netcl_core import errors as errors
+    from netcl_core import plugins as plugins
+    from netcl_core.dtypes import DTYPES as DTYPES
+    from netcl_core.dtypes import dtype_name as dtype_name
+    from netcl_core.dtypes import promote as promote
+    from netcl_core.dtypes import widened as widened
+    from netcl_core.hardware.device import Device as Device
+    from netcl_core.hardware.device_table import all_devices as _all_devices
+    from netcl_core.hardware.device_table import default_device as default_device
+    from netcl_core.hardware.device_table import device as device
+    from netcl_core.hardware.device_table import get_device as get_device
+    from netcl_core.hardware.device_table import use_device as use_device
+    from netcl_core.hardware.programs import Rewrite as Rewrite
+    from netcl_core.hookspecs import hookimpl as hookimpl
+    from netcl_core.jit.patterns.records import PatternRegistrar as PatternRegistrar
+    from netcl_core.ops.choosing import prefer as prefer
+    from netcl_core.ops.registrars import AmpPolicyRegistrar as AmpPolicyRegistrar
+    from netcl_core.ops.registrars import NamespaceRegistrar as NamespaceRegistrar
+    from netcl_core.ops.registrars import OperatorRegistrar as OperatorRegistrar
+    from netcl_core.ops.registrars import PrimitiveRegistrar as PrimitiveRegistrar
+    from netcl_core.plugins.manager import require_lock as require_lock
+    from netcl_core.runtime.host_calls import HostCall as HostCall
+    from netcl_core.runtime.kernels import Bound as Bound
+    from netcl_core.runtime.kernels import Kernel as Kernel
+    from netcl_core.runtime.kernels import Kernels as Kernels
+    from netcl_core.runtime.kernels import Spec as Spec
+    from netcl_core.runtime.memory import ZEROS_BYTES as ZEROS_BYTES
+    from netcl_core.runtime.recording import before_replay as before_replay
+    from netcl_core.runtime.recording import capturing as capturing
+    from netcl_core.runtime.recording import on_replay as on_replay
+    from netcl_core.runtime.recording import uncaptured as uncaptured
+    from netcl_core.tape.modes import enable_grad as enable_grad
+    from netcl_core.tape.modes import is_grad_enabled as is_grad_enabled
+    from netcl_core.tape.modes import no_grad as no_grad
+    from netcl_core.tape.modes import set_grad_enabled as set_grad_enabled
+    from netcl_core.tape.tracing import random_state as random_state
+    from netcl_core.tensors.arguments import lenient as lenient
+    from netcl_core.tensors.arguments import renaming as renaming
+    from netcl_core.tensors.creation import arange as arange
+    from netcl_core.tensors.creation import empty as empty
+    from netcl_core.tensors.creation import empty_like as empty_like
+    from netcl_core.tensors.creation import eye as eye
+    from netcl_core.tensors.creation import full as full
+    from netcl_core.tensors.creation import full_like as full_like
+    from netcl_core.tensors.creation import linspace as linspace
+    from netcl_core.tensors.creation import ones as ones
+    from netcl_core.tensors.creation import ones_like as ones_like
+    from netcl_core.tensors.creation import tensor as tensor
+    from netcl_core.tensors.creation import zeros as zeros
+    from netcl_core.tensors.creation import zeros_like as zeros_like
+    from netcl_core.tensors.host_data import host_array as host_array
+    from netcl_core.tensors.host_work import on_host as on_host
+    from netcl_core.tensors.random_state import get_rng_state as get_rng_state
+    from netcl_core.tensors.random_state import host_generator as host_generator
+    from netcl_core.tensors.random_state import manual_seed as manual_seed
+    from netcl_core.tensors.random_state import set_rng_state as set_rng_state
+    from netcl_core.tensors.sharing import from_buffer as from_buffer
+    from netcl_core.tensors.sharing import from_dlpack as from_dlpack
+    from netcl_core.tensors.tensor import Tensor as Tensor
+    from netcl_core.version import API_VERSION as API_VERSION
 
     __version__: str
+    devices = _all_devices
 
-#: name -> (module, attribute); the attribute "" is the module itself
-_NAMES: Final = {
-    "API_VERSION": ("version", "API_VERSION"),
-    "__version__": ("version", "VERSION"),
-    "DTYPES": ("dtypes", "DTYPES"),
-    "AmpPolicyRegistrar": ("ops.registrars", "AmpPolicyRegistrar"),
-    "Bound": ("runtime.kernels", "Bound"),
-    "Device": ("hardware.device", "Device"),
-    "HostCall": ("runtime.host_calls", "HostCall"),
-    "Kernel": ("runtime.kernels", "Kernel"),
-    "Kernels": ("runtime.kernels", "Kernels"),
-    "NamespaceRegistrar": ("ops.registrars", "NamespaceRegistrar"),
-    "OperatorRegistrar": ("ops.registrars", "OperatorRegistrar"),
-    "PatternRegistrar": ("jit.patterns.records", "PatternRegistrar"),
-    "PrimitiveRegistrar": ("ops.registrars", "PrimitiveRegistrar"),
-    "Rewrite": ("hardware.programs", "Rewrite"),
-    "Spec": ("runtime.kernels", "Spec"),
-    "Tensor": ("tensors.tensor", "Tensor"),
-    "ZEROS_BYTES": ("runtime.memory", "ZEROS_BYTES"),
-    "autograd": ("autograd", ""),
-    "default_device": ("hardware.device_table", "default_device"),
-    "device": ("hardware.device_table", "device"),
-    "dtype_name": ("dtypes", "dtype_name"),
-    "get_device": ("hardware.device_table", "get_device"),
-    "promote": ("dtypes", "promote"),
-    "jit": ("jit", ""),
-    "host_array": ("tensors.host_data", "host_array"),
-    "devices": ("hardware.device_table", "all_devices"),
-    "errors": ("errors", ""),
-    "hookimpl": ("hookspecs", "hookimpl"),
-    "from_buffer": ("tensors.sharing", "from_buffer"),
-    "from_dlpack": ("tensors.sharing", "from_dlpack"),
-    **{
-        name: ("tensors.random_state", name)
-        for name in ("get_rng_state", "host_generator", "manual_seed", "set_rng_state")
-    },
-    "plugins": ("plugins", ""),
-    "on_host": ("tensors.host_work", "on_host"),
-    "before_replay": ("runtime.recording", "before_replay"),
-    "capturing": ("runtime.recording", "capturing"),
-    "on_replay": ("runtime.recording", "on_replay"),
-    "prefer": ("ops.choosing", "prefer"),
-    "random_state": ("tape.tracing", "random_state"),
-    "require_lock": ("plugins.manager", "require_lock"),
-    "uncaptured": ("runtime.recording", "uncaptured"),
-    "widened": ("dtypes", "widened"),
-    "use_device": ("hardware.device_table", "use_device"),
-    **{
-        name: ("tape.modes", name)
-        for name in ("enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled")
-    },
-    **{
-        name: ("tensors.creation", name)
-        for name in (
-            "arange",
-            "as_tensor",
-            "empty",
-            "empty_like",
-            "eye",
-            "from_numpy",
-            "full",
-            "full_like",
-            "linspace",
-            "ones",
-            "ones_like",
-            "tensor",
-            "zeros",
-            "zeros_like",
-        )
-    },
+#: module -> its names, or module:attribute -> another name; those of "" are modules themselves
+_MODULES: Final = {
+    "": "autograd errors jit plugins",
+    "dtypes": "DTYPES dtype_name promote widened",
+    "hardware.device": "Device",
+    "hardware.device_table": "default_device device get_device use_device",
+    "hardware.device_table:all_devices": "devices",
+    "hardware.programs": "Rewrite",
+    "hookspecs": "hookimpl",
+    "jit.patterns.records": "PatternRegistrar",
+    "ops.choosing": "prefer",
+    "ops.registrars": (
+        "AmpPolicyRegistrar NamespaceRegistrar OperatorRegistrar PrimitiveRegistrar"
+    ),
+    "plugins.manager": "require_lock",
+    "runtime.host_calls": "HostCall",
+    "runtime.kernels": "Bound Kernel Kernels Spec",
+    "runtime.memory": "ZEROS_BYTES",
+    "runtime.recording": "before_replay capturing on_replay uncaptured",
+    "tape.modes": "enable_grad is_grad_enabled no_grad set_grad_enabled",
+    "tape.tracing": "random_state",
+    "tensors.arguments": "lenient renaming",
+    "tensors.creation": (
+        "arange empty empty_like eye full full_like linspace ones ones_like tensor zeros zeros_like"
+    ),
+    "tensors.host_data": "host_array",
+    "tensors.host_work": "on_host",
+    "tensors.random_state": "get_rng_state host_generator manual_seed set_rng_state",
+    "tensors.sharing": "from_buffer from_dlpack",
+    "tensors.tensor": "Tensor",
+    "version": "API_VERSION",
+    "version:VERSION": "__version__",
 }
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 #: The dtypes by PyTorch's names; they are texts, so that `x.dtype == "float32"` holds as well.
-_DTYPES: Final = {
-    **{
-        name: name
-        for name in (
-            "bfloat16",
-            "float16",
-            "float32",
-            "float64",
-            "uint8",
-            "int8",
-            "int16",
-            "int32",
-            "int64",
-            "bool",
-        )
-    },
+_ITSELF: Final = "bfloat16 float16 float32 float64 uint8 int8 int16 int32 int64 bool"
+_DTYPES: Final = {name: name for name in _ITSELF.split()} | {
     "half": "float16",
     "float": "float32",
     "double": "float64",
@@ -173,70 +136,8 @@ _SHORT: Final = {
     "save": "serialization",
 }
 
-__all__ = [
-    "API_VERSION",
-    "DTYPES",
-    "AmpPolicyRegistrar",
-    "Bound",
-    "Device",
-    "HostCall",
-    "Kernel",
-    "Kernels",
-    "NamespaceRegistrar",
-    "Tensor",
-    "OperatorRegistrar",
-    "PatternRegistrar",
-    "PrimitiveRegistrar",
-    "Rewrite",
-    "Spec",
-    "ZEROS_BYTES",
-    "__version__",
-    "arange",
-    "as_tensor",
-    "autograd",
-    "before_replay",
-    "capturing",
-    "default_device",
-    "device",
-    "devices",
-    "dtype_name",
-    "empty",
-    "empty_like",
-    "enable_grad",
-    "errors",
-    "eye",
-    "from_numpy",
-    "full",
-    "full_like",
-    "get_device",
-    "get_rng_state",
-    "hookimpl",
-    "host_array",
-    "host_generator",
-    "is_grad_enabled",
-    "from_buffer",
-    "from_dlpack",
-    "linspace",
-    "manual_seed",
-    "no_grad",
-    "on_host",
-    "on_replay",
-    "ones",
-    "ones_like",
-    "plugins",
-    "prefer",
-    "promote",
-    "random_state",
-    "require_lock",
-    "set_grad_enabled",
-    "set_rng_state",
-    "tensor",
-    "uncaptured",
-    "use_device",
-    "widened",
-    "zeros",
-    "zeros_like",
-]
+__all__ = [*_MODULE_OF]
+_fetch = _fetched(__name__, _MODULE_OF)
 
 
 def _namespace(name: str) -> Any:
@@ -255,16 +156,10 @@ sys.meta_path.append(_NamespaceFinder(_module))
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        module, attribute = _NAMES[name]
-        found: Any = importlib.import_module(f"netcl_core.{module}")
-        found = getattr(found, attribute) if attribute else found
-        globals()[name] = found
-        return found
+    if name in _MODULE_OF:
+        return globals().setdefault(name, _fetch(name))
     if name in _DTYPES:
         return globals().setdefault(name, _DTYPES[name])
-    if name in _SHORT:
-        return globals().setdefault(name, getattr(_namespace(_SHORT[name]), name))
     # `from netcl_core import icd` asks here before it looks for the module of that name.
     if name.startswith("_") or PathFinder.find_spec(f"netcl_core.{name}", __path__) is not None:
         raise AttributeError(f"module 'netcl_core' has no attribute {name!r}")
@@ -288,7 +183,7 @@ def _op(name: str) -> Any:
 
 @functools.cache
 def _ops() -> Any:
-    return importlib.import_module("netcl_core.ops.functions").face_of(globals(), "torch")
+    return importlib.import_module("netcl_core.ops.functions").face_of(globals(), "torch", _SHORT)
 
 
 def __dir__() -> list[str]:
@@ -301,7 +196,7 @@ def __dir__() -> list[str]:
 
 
 #: What no namespace can be called: `netcl_core.<name>` is something else.
-OWN_NAMES: Final = frozenset({*globals(), *_NAMES, *_DTYPES, *_SHORT})
+OWN_NAMES: Final = frozenset({*globals(), *_MODULE_OF, *_DTYPES, *_SHORT})
 
 #: Where einops looks for what knows a library's tensors: among the subclasses of its own class.
 _EINOPS: Final = "einops._backends"

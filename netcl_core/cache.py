@@ -21,6 +21,7 @@ from typing import Any, Final, Generic, TypeVar, final
 
 from netcl_core import config
 from netcl_core.errors import SlowWarning, message
+from netcl_core.files import keep_whole
 
 # -- in memory -----------------------------------------------------------------------------
 
@@ -143,7 +144,7 @@ def write(name: str, content: bytes) -> None:
     path = _path(name)
     entry = _sealed(name, content) + content
     try:
-        config.keep_whole(path, entry)
+        keep_whole(path, entry)
         _room[path.parent] = _room.get(path.parent, 0) - len(entry)
         if _room[path.parent] < 0:
             _room[path.parent] = prune(path.parent)

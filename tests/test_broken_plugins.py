@@ -13,8 +13,9 @@ import pytest
 from broken import BROKEN, DEADLY, GOOD, install_broken, install_duplicates
 from distributions import TEMPLATE, install, install_plugin
 from environments import ROOT, run, succeed
+from netcl_market.failures import FAILURES
 
-from netcl_core.plugins.protocol import FAILURES, PAGE
+from netcl_core.plugins.protocol import PAGE
 
 REPORT = """
 import json, warnings

@@ -11,10 +11,11 @@ import pytest
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core import cache, config
+from netcl_core import cache
 from netcl_core.cache import Memo
 from netcl_core.config import core_source
 from netcl_core.errors import BuildError
+from netcl_core.files import keep_whole
 from netcl_core.hardware import programs
 from netcl_core.hardware.device import opencl_module
 
@@ -220,7 +221,7 @@ def test_what_a_killed_process_was_writing_is_swept(tmp_path: Path) -> None:
     for path in (killed, living):
         path.write_bytes(b"half")
     os.utime(killed, (0, 0))
-    config.keep_whole(tmp_path / "c.bin", b"whole")
+    keep_whole(tmp_path / "c.bin", b"whole")
     assert {path.name for path in tmp_path.iterdir()} == {living.name, "c.bin"}
 
 

@@ -490,7 +490,7 @@ warnings.simplefilter("ignore")
 assert device_table.default_device().id == 'numpy'
 assert [d.id for d in device_table.all_devices()] == ['numpy']
 assert 'pyopencl cannot be imported' in device_table.opencl_problem()
-assert not doctor.collect().opencl_usable
+assert not doctor.collect()["opencl_usable"]
 """
     python(code)
 

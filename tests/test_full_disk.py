@@ -44,9 +44,9 @@ def test_a_cache_that_is_full_costs_only_time(tmp_path: Path) -> None:
     code = """
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.ops import tuning_records
+from netcl_plugin_tools.tune import records as tuning_records
 from netcl_plugin_tools.tune.records import write
-from netcl_core.ops.tuning_records import Place
+from netcl_core.ops.tuning import Place
 place = Place(*["x"] * len(Place.__dataclass_fields__))
 write(place, {"tile": 8}, 2.0)
 print(ag.relu(nc.tensor([-1.0, 2.0])).to_host().tolist(), tuning_records.own(place)[0][0].settings)

@@ -221,7 +221,7 @@ def test_a_lock_names_who_serves_next_and_nobody_that_cannot(
     ones = [("c", 1, {}), ("a", 3, {}), ("lacks", 9, lacking), ("b", 2, {})]
     give("owner", operator("next", *(implementation("next", *one, **n) for *one, n in ones)))
     device: Any = FakeDevice()
-    monkeypatch.setattr("netcl_core.ops.why.get_device", lambda _: device)
+    monkeypatch.setattr("netcl_plugin_kit.why.decisions.get_device", lambda _: device)
     found = dict(devices._choices("next", device))
     assert found == {EVERY_DTYPE: ("owner:a", "owner:b", "owner:c"), ANY_DTYPE: ("owner",)}
     give("other", implementation("next", "d", 2))  # nobody says whether it goes before b

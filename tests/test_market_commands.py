@@ -214,8 +214,9 @@ def test_why_drops_a_device_below_the_language_that_a_manifest_requires(
     install_plugin(tmp_path, "m_good", GOOD.format(name="m_op"), {"plus.cl.j2": TEMPLATE}, manifest)
     code = """
 import netcl_core as nc
+from netcl_plugin_kit.why.decisions import why
 for device in nc.devices():
-    said = nc.plugins.why("m_op", device=device)
+    said = why("m_op", device=device)
     if device.backend == "numpy":
         assert said.decided, said
     else:

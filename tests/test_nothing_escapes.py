@@ -191,9 +191,9 @@ def test_the_doctor_lists_a_bad_file_in_the_users_folder(
     (found,) = [each for each in runtimes.discover() if each.icd == tmp_path / "broken.icd"]
     assert (found.source, found.accepted) == ("user", False)
     report = doctor.collect()
-    assert "broken" in [each.name for each in report.runtimes]
+    assert "broken" in [each["name"] for each in report["runtimes"]]
     said = f"runtime broken in {tmp_path}/broken.icd: /nowhere/libmine.so does not exist"
-    assert said in report.findings
+    assert said in report["findings"]
 
 
 @pytest.mark.parametrize("op", ["softmax", "matmul", "conv2d", "gather"])

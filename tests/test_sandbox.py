@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from netcl_market.sandbox import STEPS
 
 from netcl_core.errors import TemplateError
 from netcl_core.runtime import rendering
@@ -109,7 +110,7 @@ def test_what_kernels_use_works(folder: Path) -> None:
 
 def test_budgets_are_of_one_rendering_each(folder: Path) -> None:
     """Neither an earlier one nor that of another thread takes anything away."""
-    rounds = rendering.STEPS // 8
+    rounds = STEPS // 8
     text = f"{{% for a in range({rounds // 2}) %}}{{% endfor %}}{{{{ k }}}}"
     (folder / "long.cl.j2").write_text(text, encoding="utf-8")
     made: list[str] = []

@@ -105,7 +105,9 @@ TRACERS = {
     "netcl_core/tape/reverse.py": "a backward pass ends the trace",
     "netcl_core/tape/hooks.py": "a hook ends the trace",
     "netcl_core/tape/function_call.py": "a pair of functions by a primitive's name is that one",
-    "netcl_core/ops/autograd_function.py": "its forward, run before the call, ends the trace",
+    "plugins/netcl-plugin-autodiff/src/netcl_plugin_autodiff/function.py": (
+        "its forward, run before the call, ends the trace"
+    ),
     "netcl_core/tape/tracing.py": "the tracer",
     "netcl_core/tape/trace_node.py": "the tracer's symbols",
     "netcl_core/tape/spans.py": "what a trace is told of ops that are made of others",
@@ -114,7 +116,9 @@ TRACERS = {
     ),
     "netcl_core/autograd/__init__.py": "re-exports the names that the documents give",
     "netcl_core/autograd/compiler.py": "the same",
-    "netcl_core/ops/casting.py": "casts a value once for all uses in a trace",
+    "plugins/netcl-plugin-amp/src/netcl_plugin_amp/casting.py": (
+        "casts a value once for all uses in a trace"
+    ),
     "netcl_core/inspect/programs.py": "shows them to tools",
     "plugins/netcl-plugin-autodiff/src/netcl_plugin_autodiff/checkpoint.py": (
         "a trace keeps nothing anyway, and goes through it"

@@ -19,15 +19,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from netcl_plugin_kit.kernels.sources import sources_of
 from netcl_plugin_kit.testing.forcing import forced, untuned
+from netcl_plugin_tools.tune import records as tuning_records
 from netcl_plugin_tools.tune.records import forget, text_of, write
 from netcl_plugin_tunable import DEFAULT, space
 from tuned import BETTER, CLASS, NAME, Offer, X, here, offering, own_folder
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.cli import doctor, main
-from netcl_core.ops import tuning_records
-from netcl_core.ops.tuning_records import Place
+from netcl_core.cli import main
+from netcl_core.ops.tuning import Place
 from netcl_core.plugins.registry import registry
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -205,12 +205,11 @@ def test_the_doctor_counts_records_and_names_damaged_files(offer: Offer) -> None
     write(here("float32[2]"), BETTER, 2.0)
     (tuning_records.folder() / "odd.json").write_text("odd")
     tuning_records.path_of(here()).rename(tuning_records.folder() / "moved.json")
-    tuning, device = doctor.collect().tuning, nc.default_device()
-    assert (tuning.records, tuning.devices) == (1, [device.name])
-    moved, odd = tuning.ignored
-    assert moved.startswith("moved.json holds a record of something else: tunable:scaled")
-    assert odd.startswith("odd.json is damaged: ")
-    assert "record of tuning ignored: odd.json" in " ".join(doctor.collect().findings)
+    whole, moved, odd = (each for each in nc.plugins.doctor_checks() if "of tuning" in each[0])
+    place = f"1 for {nc.default_device().name} in {tuning_records.folder()}"
+    assert whole == ("tools: records of tuning", True, place)
+    assert not moved[1] and moved[2].startswith("moved.json holds a record of something else")
+    assert not odd[1] and odd[2].startswith("odd.json is damaged: ")
 
 
 def test_the_command_why_shows_what_decided(offer: Offer) -> None:
@@ -299,7 +298,7 @@ def test_a_damaged_shipped_file_is_named(offer: Offer, ship: Callable[..., Path]
 
 WRITER = """
 import sys
-from netcl_core.ops import tuning_records
+from netcl_plugin_tools.tune import records as tuning_records
 from netcl_plugin_tools.tune.records import write
 number, count = map(int, sys.argv[1:])
 print("ready", flush=True)

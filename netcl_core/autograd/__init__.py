@@ -7,188 +7,105 @@ from __future__ import annotations
 
 from typing import Final
 
-from netcl_core.autograd.compiler import (
-    AutogradPrimitive,
-    TraceNode,
-    TracingContext,
-    jit_compile,
-    register_primitive,
-)
-from netcl_core.autograd.debug import debug_tape
-from netcl_core.autograd.function import Function, once_differentiable
-from netcl_core.autograd.graph import CompiledGraph, capture
-from netcl_core.autograd.training_compiler import (
-    Captured,
-    MatchedOp,
-    TrainingGraphCompiler,
-    TrainingPattern,
-    get_training_compiler,
-    planned,
-)
-from netcl_core.codegen.inline import NO_SLOTS, Slots, inlined
-from netcl_core.codegen.reduction import (
-    SUM,
-    Combine,
-    reduction_kernels,
-    reduction_reads,
-    reduction_stretch,
-)
-from netcl_core.codegen.reduction_numpy import tree_sum
-from netcl_core.codegen.teams import RowTeams, group_items, load_width, row_teams
-from netcl_core.ops.amp_policies import AmpPolicy
-from netcl_core.ops.casting import amp_policy, casting, named_policy
+from netcl_core.autograd.compiler import AutogradPrimitive as AutogradPrimitive
+from netcl_core.autograd.compiler import TraceNode as TraceNode
+from netcl_core.autograd.compiler import TracingContext as TracingContext
+from netcl_core.autograd.compiler import jit_compile as jit_compile
+from netcl_core.autograd.compiler import register_primitive as register_primitive
+from netcl_core.autograd.debug import debug_tape as debug_tape
+from netcl_core.autograd.graph import CompiledGraph as CompiledGraph
+from netcl_core.autograd.graph import capture as capture
+from netcl_core.autograd.training_compiler import Captured as Captured
+from netcl_core.autograd.training_compiler import MatchedOp as MatchedOp
+from netcl_core.autograd.training_compiler import TrainingGraphCompiler as TrainingGraphCompiler
+from netcl_core.autograd.training_compiler import TrainingPattern as TrainingPattern
+from netcl_core.autograd.training_compiler import get_training_compiler as get_training_compiler
+from netcl_core.autograd.training_compiler import planned as planned
+from netcl_core.codegen.inline import NO_SLOTS as NO_SLOTS
+from netcl_core.codegen.inline import Slots as Slots
+from netcl_core.codegen.inline import inlined as inlined
+from netcl_core.codegen.reduction import SUM as SUM
+from netcl_core.codegen.reduction import Combine as Combine
+from netcl_core.codegen.reduction import reduction_kernels as reduction_kernels
+from netcl_core.codegen.reduction import reduction_reads as reduction_reads
+from netcl_core.codegen.reduction import reduction_stretch as reduction_stretch
+from netcl_core.codegen.reduction_numpy import tree_sum as tree_sum
+from netcl_core.codegen.teams import RowTeams as RowTeams
+from netcl_core.codegen.teams import group_items as group_items
+from netcl_core.codegen.teams import load_width as load_width
+from netcl_core.codegen.teams import row_teams as row_teams
 from netcl_core.ops.functions import CORE as _CORE
 from netcl_core.ops.functions import __dir__ as _op_names
 from netcl_core.ops.functions import face_of as _face_of
-from netcl_core.ops.implementations import (
-    Implementation,
-    Request,
-    Requirements,
-    Saved,
-    Settings,
-    Space,
-)
-from netcl_core.ops.operator_function import as_operand, as_operands
-from netcl_core.ops.operators import Operator, composite
-from netcl_core.runtime.geometry import Geometry
-from netcl_core.runtime.recording import check_data
-from netcl_core.tape.function_call import apply_op
-from netcl_core.tape.gradients import Spread, is_one
-from netcl_core.tape.hooks import when_backward_ends
-from netcl_core.tape.modes import (
-    detect_anomaly,
-    enable_grad,
-    is_grad_enabled,
-    no_grad,
-    set_detect_anomaly,
-    set_grad_enabled,
-)
-from netcl_core.tape.node import Node
-from netcl_core.tape.recorded_gradients import accumulate_grad, grad
-from netcl_core.tape.tape import (
-    Tape,
-    backward,
-    get_current_tape,
-    set_current_tape,
-    tensor,
-)
-from netcl_core.tensors.creation import (
-    arange,
-    as_tensor,
-    empty,
-    empty_like,
-    eye,
-    from_numpy,
-    full,
-    full_like,
-    linspace,
-    ones,
-    ones_like,
-    zeros,
-    zeros_like,
-)
-from netcl_core.tensors.storage import copy_by, written_back
-from netcl_core.tensors.suspects import check_at_nan
-
-__all__ = [
-    "NO_SLOTS",
-    "SUM",
-    "AmpPolicy",
-    "AutogradPrimitive",
-    "Captured",
-    "Combine",
-    "CompiledGraph",
-    "Geometry",
-    "Function",
-    "Implementation",
-    "MatchedOp",
-    "Node",
-    "Operator",
-    "Request",
-    "Requirements",
-    "RowTeams",
-    "Saved",
-    "Settings",
-    "Slots",
-    "Space",
-    "Spread",
-    "Tape",
-    "TraceNode",
-    "TracingContext",
-    "TrainingGraphCompiler",
-    "TrainingPattern",
-    "accumulate_grad",
-    "amp_policy",
-    "apply_op",
-    "arange",
-    "as_operand",
-    "as_operands",
-    "as_tensor",
-    "backward",
-    "capture",
-    "casting",
-    "check_at_nan",
-    "check_data",
-    "composite",
-    "copy_by",
-    "debug_tape",
-    "detect_anomaly",
-    "empty",
-    "empty_like",
-    "enable_grad",
-    "eye",
-    "from_numpy",
-    "full",
-    "full_like",
-    "get_current_tape",
-    "get_training_compiler",
-    "grad",
-    "group_items",
-    "inlined",
-    "is_grad_enabled",
-    "is_one",
-    "jit_compile",
-    "linspace",
-    "load_width",
-    "named_policy",
-    "no_grad",
-    "once_differentiable",
-    "ones",
-    "ones_like",
-    "planned",
-    "reduction_kernels",
-    "reduction_reads",
-    "reduction_stretch",
-    "register_primitive",
-    "row_teams",
-    "set_current_tape",
-    "set_detect_anomaly",
-    "set_grad_enabled",
-    "tensor",
-    "tree_sum",
-    "when_backward_ends",
-    "written_back",
-    "zeros",
-    "zeros_like",
-]
-
+from netcl_core.ops.implementations import Implementation as Implementation
+from netcl_core.ops.implementations import Request as Request
+from netcl_core.ops.implementations import Requirements as Requirements
+from netcl_core.ops.implementations import Saved as Saved
+from netcl_core.ops.implementations import Settings as Settings
+from netcl_core.ops.implementations import Space as Space
+from netcl_core.ops.operator_function import as_operand as as_operand
+from netcl_core.ops.operator_function import as_operands as as_operands
+from netcl_core.ops.operators import Operator as Operator
+from netcl_core.ops.operators import composite as composite
+from netcl_core.runtime.geometry import Geometry as Geometry
+from netcl_core.runtime.recording import check_data as check_data
+from netcl_core.tape.function_call import apply_op as apply_op
+from netcl_core.tape.gradients import Spread as Spread
+from netcl_core.tape.gradients import is_one as is_one
+from netcl_core.tape.hooks import when_backward_ends as when_backward_ends
+from netcl_core.tape.modes import detect_anomaly as detect_anomaly
+from netcl_core.tape.modes import enable_grad as enable_grad
+from netcl_core.tape.modes import is_grad_enabled as is_grad_enabled
+from netcl_core.tape.modes import no_grad as no_grad
+from netcl_core.tape.modes import set_detect_anomaly as set_detect_anomaly
+from netcl_core.tape.modes import set_grad_enabled as set_grad_enabled
+from netcl_core.tape.node import Node as Node
+from netcl_core.tape.recorded_gradients import accumulate_grad as accumulate_grad
+from netcl_core.tape.recorded_gradients import grad as grad
+from netcl_core.tape.tape import Tape as Tape
+from netcl_core.tape.tape import backward as backward
+from netcl_core.tape.tape import get_current_tape as get_current_tape
+from netcl_core.tape.tape import set_current_tape as set_current_tape
+from netcl_core.tape.tape import tensor as tensor
+from netcl_core.tensors.creation import arange as arange
+from netcl_core.tensors.creation import empty as empty
+from netcl_core.tensors.creation import empty_like as empty_like
+from netcl_core.tensors.creation import eye as eye
+from netcl_core.tensors.creation import full as full
+from netcl_core.tensors.creation import full_like as full_like
+from netcl_core.tensors.creation import linspace as linspace
+from netcl_core.tensors.creation import ones as ones
+from netcl_core.tensors.creation import ones_like as ones_like
+from netcl_core.tensors.creation import zeros as zeros
+from netcl_core.tensors.creation import zeros_like as zeros_like
+from netcl_core.tensors.storage import copy_by as copy_by
+from netcl_core.tensors.storage import written_back as written_back
+from netcl_core.tensors.suspects import check_at_nan as check_at_nan
 
 #: The modules below this one that the documents name.
 _SUBMODULES: Final = (
     "engine",
     "compiler",
-    "function",
     "graph",
     "training_compiler",
     "debug",
     "ops",
 )
-__getattr__ = _face_of(globals(), "autograd")
+__all__ = sorted(
+    name
+    for name in {*globals()} - {"Final", "annotations", *_SUBMODULES}
+    if not name.startswith("_")
+)
+#: Names that stand in a namespace, and are handed out by that.
+_SHORT: Final = dict.fromkeys(("Function", "once_differentiable"), "autodiff") | dict.fromkeys(
+    ("AmpPolicy", "amp_policy", "casting", "named_policy"), "amp"
+)
+__getattr__ = _face_of(globals(), "autograd", _SHORT)
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_op_names()})
+    return sorted({*__all__, *_SHORT, *_op_names()})
 
 
 #: What no op can be called: `ag.<name>` is something else.
-OWN_NAMES: Final = frozenset({*globals(), *_CORE, *_SUBMODULES})
+OWN_NAMES: Final = frozenset({*globals(), *_CORE, *_SHORT, *_SUBMODULES})

@@ -2,6 +2,4 @@
 
 from __future__ import annotations
 
-from netcl_core.tape.debug import debug_tape
-
-__all__ = ["debug_tape"]
+from netcl_core.tape.debug import debug_tape as debug_tape

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from netcl_core.tape.function_call import apply_op
-from netcl_core.tape.modes import (
-    detect_anomaly,
-    is_grad_enabled,
-    no_grad,
-    set_detect_anomaly,
-    set_grad_enabled,
-)
-from netcl_core.tape.node import Node
-from netcl_core.tape.recorded_gradients import grad
-from netcl_core.tape.tape import (
-    Tape,
-    backward,
-    get_current_tape,
-    set_current_tape,
-    tensor,
-)
-
-__all__ = [
-    "Node",
-    "Tape",
-    "apply_op",
-    "backward",
-    "detect_anomaly",
-    "get_current_tape",
-    "grad",
-    "is_grad_enabled",
-    "no_grad",
-    "set_current_tape",
-    "set_detect_anomaly",
-    "set_grad_enabled",
-    "tensor",
-]
+from netcl_core.tape.function_call import apply_op as apply_op
+from netcl_core.tape.modes import detect_anomaly as detect_anomaly
+from netcl_core.tape.modes import is_grad_enabled as is_grad_enabled
+from netcl_core.tape.modes import no_grad as no_grad
+from netcl_core.tape.modes import set_detect_anomaly as set_detect_anomaly
+from netcl_core.tape.modes import set_grad_enabled as set_grad_enabled
+from netcl_core.tape.node import Node as Node
+from netcl_core.tape.recorded_gradients import grad as grad
+from netcl_core.tape.tape import Tape as Tape
+from netcl_core.tape.tape import backward as backward
+from netcl_core.tape.tape import get_current_tape as get_current_tape
+from netcl_core.tape.tape import set_current_tape as set_current_tape
+from netcl_core.tape.tape import tensor as tensor

@@ -2,6 +2,5 @@
 
 from __future__ import annotations
 
-from netcl_core.jit.capture import CompiledGraph, capture
-
-__all__ = ["CompiledGraph", "capture"]
+from netcl_core.jit.capture import CompiledGraph as CompiledGraph
+from netcl_core.jit.capture import capture as capture

@@ -7,24 +7,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from netcl_core.jit.patterns.records import Captured, MatchedOp, TrainingPattern
-from netcl_core.jit.patterns.training import (
-    PatternPlan,
-    TrainingGraphCompiler,
-    get_training_compiler,
-    planned,
-)
+from netcl_core.jit.patterns.records import Captured as Captured
+from netcl_core.jit.patterns.records import MatchedOp as MatchedOp
+from netcl_core.jit.patterns.records import TrainingPattern as TrainingPattern
+from netcl_core.jit.patterns.training import PatternPlan as PatternPlan
+from netcl_core.jit.patterns.training import TrainingGraphCompiler as TrainingGraphCompiler
+from netcl_core.jit.patterns.training import get_training_compiler as get_training_compiler
+from netcl_core.jit.patterns.training import planned as planned
 from netcl_core.tensors.functions import functions
-
-__all__ = [
-    "Captured",
-    "MatchedOp",
-    "PatternPlan",
-    "TrainingGraphCompiler",
-    "TrainingPattern",
-    "get_training_compiler",
-    "planned",
-]
 
 _OP: Final = "fused_weighted_bce_smooth_l1_loss"
 

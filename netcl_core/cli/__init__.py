@@ -7,8 +7,9 @@ Importing this package imports none of them: `netcl plugins list` has to start w
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from netcl_core.plugins.namespace_import import fetched
 
 if TYPE_CHECKING:
     from netcl_core.cli.endings import complain as complain
@@ -16,18 +17,9 @@ if TYPE_CHECKING:
     from netcl_core.cli.tables import print_json as print_json
     from netcl_core.cli.tables import print_table as print_table
 
-#: name -> its module
-_MODULE_OF: Final = {
-    "complain": "endings",
-    "usage_ends": "endings",
-    "print_json": "tables",
-    "print_table": "tables",
-}
-
-__all__ = [*_MODULE_OF]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+__all__ = ["complain", "print_json", "print_table", "usage_ends"]
+__getattr__ = fetched(
+    __name__,
+    dict.fromkeys(("complain", "usage_ends"), "cli.endings")
+    | dict.fromkeys(("print_json", "print_table"), "cli.tables"),
+)

@@ -15,7 +15,7 @@ import click
 
 from netcl_core.cli.endings import complain, ended_by
 from netcl_core.errors import NetclError
-from netcl_core.plugins.market import market_module
+from netcl_core.runtime.market import market_module
 
 #: What has to run where the lock file does not fit.
 _WITHOUT_LOCK: Final = ("plugins", "lock")

@@ -139,12 +139,12 @@ def _parse_c(text: str, who: str) -> list[Any]:
 
 def _place(flat: str, error: Exception) -> str:
     """Where pycparser gave up, in the expression and not in the function around it."""
-    found = re.search(r":1:(\d+): (.*)", str(error))
-    if found is None:
+    match = re.search(r":1:(\d+): (.*)", str(error))
+    if match is None:
         return f"({str(error).lstrip(': ')})"
-    column = int(found[1]) - len(_BEFORE) - 1
+    column = int(match[1]) - len(_BEFORE) - 1
     if 0 <= column < len(flat):
-        return f"at column {column + 1}, {flat[column:][:20]!r} ({found[2]})"
+        return f"at column {column + 1}, {flat[column:][:20]!r} ({match[2]})"
     return "at its end (an operand or a parenthesis is missing, or there is one too many)"
 
 

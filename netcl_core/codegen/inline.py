@@ -91,18 +91,18 @@ class Inline:
     @property
     def buffers(self) -> list[Parameter]:
         """The buffers that the function needs."""
-        found: list[Parameter] = []
+        parameters: list[Parameter] = []
         for i in self._read():
             storage = DTYPES[self.types.inputs[i]].storage
             declared = f"__global const {storage} *{self.name}_in{i}"
-            found.append((("in", self.inputs[i]), declared))
+            parameters.append((("in", self.inputs[i]), declared))
         for i, place in enumerate(self.outputs):
             storage = DTYPES[self.types.outputs[i]].storage
-            found.append((("out", place), f"__global {storage} *{self.name}_out{i}"))
+            parameters.append((("out", place), f"__global {storage} *{self.name}_out{i}"))
         if self.value is not None and self.keep is not None:
             storage = DTYPES[self.types.inputs[self.value]].storage
-            found.append((("out", self.keep), f"__global {storage} *{self.name}_kept"))
-        return found
+            parameters.append((("out", self.keep), f"__global {storage} *{self.name}_kept"))
+        return parameters
 
     @property
     def scalars(self) -> list[Parameter]:
@@ -120,13 +120,13 @@ class Inline:
     @property
     def numbers(self) -> list[Parameter]:
         """The constants that the function needs: its own, and the length of a line."""
-        found: list[Parameter] = []
+        parameters: list[Parameter] = []
         if self.constants is not None:
             for i in self._scalars():
-                found.append(((self.types.scalars[i], self.constants[i]), self._declared(i)))
+                parameters.append(((self.types.scalars[i], self.constants[i]), self._declared(i)))
         if self.layout.dims:
-            found.append((("ulong", self.layout.length), f"const ulong {self.name}_length"))
-        return found
+            parameters.append((("ulong", self.layout.length), f"const ulong {self.name}_length"))
+        return parameters
 
     def _read(self) -> list[int]:
         loads = map(number, self._program.loads)

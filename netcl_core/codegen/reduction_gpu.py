@@ -76,14 +76,14 @@ def _kept_inside(job: Job, space: Space, device: Device, width: int) -> _Layout:
 
 def slices(job: Job, device: Device) -> int:
     """How many teams share the reduction of one output: enough for all of the device."""
-    found = _layout(job, device)
-    at_once = _UNROLL * found.team
-    loads = -(-found.units // at_once)
+    layout = _layout(job, device)
+    at_once = _UNROLL * layout.team
+    loads = -(-layout.units // at_once)
     if loads <= _BEFORE_SLICING:
         return 1
-    wanted = -(-busy_groups(device) * found.group // (found.team * found.teams))
+    wanted = -(-busy_groups(device) * layout.group // (layout.team * layout.teams))
     number = max(1, min(wanted, loads // _IN_A_SLICE), -(-loads // _IN_A_ROW))
-    return -(-found.units // _per_slice(found, number))
+    return -(-layout.units // _per_slice(layout, number))
 
 
 def _per_slice(found: _Layout, slices: int) -> int:

@@ -101,9 +101,9 @@ class Job:
     @property
     def space(self) -> Space:
         """The merged dimensions."""
-        found = merge(self.places, self.axes)
-        assert found is not None  # else it has a copy of the source
-        return found
+        space = merge(self.places, self.axes)
+        assert space is not None  # else it has a copy of the source
+        return space
 
     def kernel(
         self,

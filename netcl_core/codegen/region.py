@@ -245,14 +245,14 @@ class _Builder:
 
 def differentiable(region: Region, types: Types, needs: Sequence[bool]) -> set[Ref]:
     """The values through which a gradient flows to an input that needs one."""
-    found: set[Ref] = {("in", i) for i, need in enumerate(needs) if need}
+    refs: set[Ref] = {("in", i) for i, need in enumerate(needs) if need}
     for k, step in enumerate(region.steps):
         trees = step.parsed.backward
         if trees is not None and DTYPES[types.dtypes[k]].floating:
             pairs = zip(step.operands, trees, strict=True)
-            if any(ref in found and tree is not None for ref, tree in pairs):
-                found.add(("step", k))
-    return found
+            if any(ref in refs and tree is not None for ref, tree in pairs):
+                refs.add(("step", k))
+    return refs
 
 
 def forward_program(region: Region, types: Types) -> KernelProgram:

@@ -237,8 +237,8 @@ class Device:
 
         Raises DeviceError on the NumPy path, whose memory Python's `tracemalloc` measures.
         """
-        found: dict[str, int] = self._memory().stats()
-        return found
+        stats: dict[str, int] = self._memory().stats()
+        return stats
 
     def reset_peak_memory_stats(self) -> None:
         """Start `peak` of `memory_stats()` anew, at what is allocated now."""

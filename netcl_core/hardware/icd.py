@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from netcl_core import config
+from netcl_core.files import keep_whole
 from netcl_core.hardware import runtimes, trial
 from netcl_core.hardware.runtimes import Runtime
 from netcl_core.scratch import Scratch
@@ -126,7 +127,7 @@ def vendors_folder(entries: dict[str, str]) -> Path:
 
 def _write(entries: dict[str, str], folder: Path) -> None:
     for name, library in entries.items():
-        config.keep_whole(folder / name, f"{library}\n".encode())
+        keep_whole(folder / name, f"{library}\n".encode())
 
 
 def _holds(folder: Path, entries: dict[str, str]) -> bool:

@@ -55,11 +55,11 @@ def discover() -> list[Runtime]:
     """
     if not sys.platform.startswith("linux"):
         return []
-    found: list[Runtime] = []
+    runtimes: list[Runtime] = []
     for runtime in _listed():
-        found.append(_without_duplicate(runtime, found))
-    nvidia = _nvidia(found)
-    return [*found, nvidia] if nvidia else found
+        runtimes.append(_without_duplicate(runtime, runtimes))
+    nvidia = _nvidia(runtimes)
+    return [*runtimes, nvidia] if nvidia else runtimes
 
 
 def _listed() -> Iterator[Runtime]:

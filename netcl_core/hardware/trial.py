@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from netcl_core import config
+from netcl_core.files import keep_whole
 from netcl_core.hardware.runtimes import Runtime, locate
 
 _SECONDS: Final = 30.0
@@ -46,7 +47,7 @@ def tried(found: Sequence[Runtime]) -> list[Runtime]:
     if wrong is None:
         wrong = _wrong(list(libraries))
         with contextlib.suppress(OSError):
-            config.keep_whole(note, json.dumps(wrong).encode())
+            keep_whole(note, json.dumps(wrong).encode())
     return [
         replace(each, accepted=False, reason=wrong[each.library])
         if each.accepted and each.library in wrong

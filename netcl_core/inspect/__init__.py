@@ -11,6 +11,6 @@
 | `data` | host data and files |
 
 Nothing of netcl_core but these modules, the faces (`netcl_core`, `.autograd`, `.errors`, `.cli`,
-`.config`, `.plugins`) and `netcl_core.plugins.protocol` may be imported from outside. A name
-leaves them, or changes its meaning, only with the major number of the version.
+`.config`, `.files`, `.plugins`) and `netcl_core.plugins.protocol` may be imported from outside. A
+name leaves them, or changes its meaning, only with the major number of the version.
 """

@@ -4,19 +4,30 @@
 (fused elementwise ops), an `OperatorCall`, a `FusedOperatorCall` or a `FunctionCall`; `line_of`
 says where the user wrote it. Who has a call of his own, which computes its forward again for the
 gradients, runs that under `forward_again`, with the random states `noted` the first time
-`given_again`.
+`given_again`. It may change its inputs: `former_of` is what one was before, and `becomes` lets it
+be a result. Who decides in which dtypes ops compute enters a `Casting` as `thread.amp`.
 """
 
 from __future__ import annotations
 
 from netcl_core.jit.fused_operator import FusedOperatorCall as FusedOperatorCall
+from netcl_core.ops.casting import Casts as Casts
+from netcl_core.ops.casting import cast as cast
+from netcl_core.ops.in_place import becomes as becomes
+from netcl_core.ops.in_place import former_of as former_of
 from netcl_core.ops.operator_call import OperatorCall as OperatorCall
+from netcl_core.runtime.recording import recordings as recordings
 from netcl_core.tape.anomaly import anomaly as anomaly
 from netcl_core.tape.apply import apply as apply
+from netcl_core.tape.apply import result_nodes as result_nodes
 from netcl_core.tape.computations import cast_region as cast_region
 from netcl_core.tape.computations import run_plan as run_plan
 from netcl_core.tape.function_call import FunctionCall as FunctionCall
+from netcl_core.tape.gradients import checked as checked
+from netcl_core.tape.gradients import no_second_derivative as no_second_derivative
+from netcl_core.tape.gradients import refuse_unrecorded as refuse_unrecorded
 from netcl_core.tape.gradients import whole as whole
+from netcl_core.tape.held import held as held
 from netcl_core.tape.node import Target as Target
 from netcl_core.tape.node import describe_frame as describe_frame
 from netcl_core.tape.node import line_of as line_of
@@ -30,6 +41,9 @@ from netcl_core.tape.recorded_gradients import forward_again as forward_again
 from netcl_core.tape.recorded_gradients import gradients_of as gradients_of
 from netcl_core.tape.region_call import RegionCall as RegionCall
 from netcl_core.tape.region_call import plan_gradients as plan_gradients
+from netcl_core.tape.state import Entries as Entries
+from netcl_core.tape.state import casting_by as casting_by
 from netcl_core.tape.state import thread as thread
+from netcl_core.tape.tracing import apart as apart
 from netcl_core.tensors.random_state import given_again as given_again
 from netcl_core.tensors.random_state import noted as noted

@@ -22,6 +22,7 @@ from netcl_core.codegen.region import infer as infer
 from netcl_core.ops.dry_calls import call_for as call_for
 from netcl_core.ops.primitive_function import primitive_function as primitive_function
 from netcl_core.ops.primitive_function import record_region as record_region
+from netcl_core.runtime.rendering import edition as edition
 from netcl_core.runtime.rendering import environment as environment
 from netcl_core.runtime.rendering import folder_of as folder_of
 from netcl_core.runtime.rendering import get_template as get_template

@@ -1,49 +1,71 @@
-"""Casting: in which dtypes ops compute where an amp policy decides, and `astype`.
+"""`astype` and `clone`; and what an amp policy in force is asked for.
 
-Every op asks here, before its call is prepared, what becomes of its operands: a call is for
-dtypes, and some ops refuse mixed ones. An elementwise op reads its operands as they are and
-converts them in its kernel; the operands of other ops are cast by a call that is recorded, those
-that are leaves once per block.
+Every op asks `thread.amp`, before its call is prepared, what becomes of its operands: a call is
+for dtypes, and some ops refuse mixed ones. A plugin brings policies, and enters one there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from threading import get_ident
-from types import NoneType
-from typing import Any, Final, TypeAlias, final
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from netcl_core.cache import Memo
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.region import Signature
-from netcl_core.dtypes import DTYPES, dtype_name, promote
-from netcl_core.errors import PluginError, coded, message
+from netcl_core.dtypes import dtype_name
 from netcl_core.hardware.device import Device
-from netcl_core.ops.amp_policies import AmpPolicy, Rule
-from netcl_core.ops.operator_function import as_operand
-from netcl_core.plugins.catalogue import how_to_get
-from netcl_core.plugins.registry import registry
-from netcl_core.runtime.recording import recordings
 from netcl_core.tape.apply import apply
 from netcl_core.tape.computations import cast_region
-from netcl_core.tape.held import held
-from netcl_core.tape.modes import is_grad_enabled
 from netcl_core.tape.region_call import RegionCall
-from netcl_core.tape.state import Entries, thread
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Tensor
 
 #: To which dtype each operand of an elementwise op is converted; None: it is read as it is.
 Casts: TypeAlias = tuple[str | None, ...]
-#: A policy, by itself or by its name; None: none.
-Choice: TypeAlias = AmpPolicy | str | None
 _casts: Final[Memo[Any, RegionCall]] = Memo(1024)
+
+
+@runtime_checkable
+class AmpPolicy(Protocol):
+    """A policy as the registry keeps it; compiled functions are kept for each.
+
+    Attributes:
+        name: Under which it is looked up.
+        ops: The ops that it decides on as a whole, which else are decided by their parts.
+        summary: Its rules in one line.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def ops(self) -> Any: ...
+    @property
+    def summary(self) -> str: ...
+
+
+class Casting(Protocol):
+    """What `thread.amp` is while a policy is in force."""
+
+    @property
+    def policy(self) -> AmpPolicy: ...
+
+    def again(self) -> Casting:
+        """The same without what has been cast: for what is computed a second time."""
+
+    def in_region(self, op: str, tensors: Sequence[Any]) -> Casts | None:
+        """What an elementwise op converts its operands to, within its kernel; None: nothing."""
+
+    def cast(self, op: str, operands: Sequence[Any], device: Device) -> Sequence[Any]:
+        """The operands of a structured op, cast where the policy says so."""
+
+    def cast_all(self, op: str, values: Any) -> Any:
+        """Arguments of an op, with the tensors among them and in their lists and tuples cast."""
 
 
 def astype(x: Any, dtype: Any) -> Any:
     """`x` in another dtype; gradients are cast back between floating dtypes."""
     operand = x if isinstance(x, Tensor) else Tensor.from_host(x)
-    return _cast(operand, dtype_name(dtype, "astype"), "astype")
+    return cast(operand, dtype_name(dtype, "astype"), "astype")
 
 
 def clone(x: Any) -> Any:
@@ -52,7 +74,8 @@ def clone(x: Any) -> Any:
     return _converted(operand, operand.dtype, "clone")
 
 
-def _cast(operand: Any, dtype: str, name: str) -> Any:
+def cast(operand: Any, dtype: str, name: str) -> Any:
+    """A tensor in a dtype, by a call of this name; itself if it has that dtype."""
     return operand if operand.dtype == dtype else _converted(operand, dtype, name)
 
 
@@ -65,161 +88,3 @@ def _converted(operand: Any, dtype: str, name: str) -> Any:
         region = cast_region(dtype, rounds=name in {"astype", "clone"})
         made = _casts.put(key, RegionCall(Plan(region, operand.device, signature), name))
     return apply(made, [operand], (), {"dtype": dtype})
-
-
-@final
-class Casting:
-    """A policy in force in a thread, with the casts of leaves that it has made so far."""
-
-    __slots__ = ("_applies", "_leaves", "policy")
-
-    def __init__(self, policy: AmpPolicy, outer: Casting | None = None) -> None:
-        self.policy = policy
-        #: By leaf, dtype, and what else a cast depends on: the leaf, its version, and the cast.
-        self._leaves: dict[Any, tuple[Any, int, Any]] = {} if outer is None else outer._leaves
-        self._applies: dict[Device, bool] = {}
-
-    def again(self) -> Casting:
-        """The same policy without what has been cast: for what is computed a second time."""
-        return Casting(self.policy)
-
-    def in_region(self, op: str, tensors: Sequence[Any]) -> Casts | None:
-        """What an elementwise op converts its operands to, within its kernel; None: nothing."""
-        rule = self.policy.rule(op, "primitive")
-        if rule == "promote" or not self._reaches(tensors[0].device):
-            return None
-        goal = self._goal(rule, tensors)
-        found = tuple([_target(x, goal) for x in tensors])
-        return None if found.count(None) == len(found) else found
-
-    def cast(self, op: str, operands: Sequence[Any], device: Device) -> Sequence[Any]:
-        """The operands of a structured op, cast where the policy says so."""
-        if not self._reaches(device):
-            return operands
-        given: Sequence[Any] = [as_operand(x, device) for x in operands]
-        return self.cast_all(op, given)  # type: ignore[no-any-return]
-
-    def cast_all(self, op: str, values: Any) -> Any:
-        """Arguments of an op, with the tensors among them and in their lists and tuples cast."""
-        tensors: list[Any] = []
-        _mapped(values, tensors.append)
-        if not tensors or not self._reaches(tensors[0].device):
-            return values
-        goal = self._goal(self.policy.rule(op, "operator"), tensors)
-        return _mapped(values, lambda x: self._kept(x, goal) if _target(x, goal) else x)
-
-    def _reaches(self, device: Device) -> bool:
-        """Whether the policy says anything about a device."""
-        found = self._applies.get(device)
-        if found is None:
-            found = self._applies[device] = self.policy.unmet(device) is None
-        return found
-
-    def _goal(self, rule: Rule, tensors: Sequence[Any]) -> str:
-        """The dtype of floating operands by a rule."""
-        if rule == "promote":
-            floats = [(x.dtype, 1) for x in tensors if DTYPES[x.dtype].floating]
-            return promote(floats) if floats else ""
-        return self.policy.storage if rule == "allow" else "float32"
-
-    def _kept(self, x: Any, dtype: str) -> Any:
-        """An operand in a dtype: of a leaf one cast for all uses, in a trace of any value."""
-        tracer, mode = thread.tracer, is_grad_enabled()
-        if tracer is not None:
-            place = (tracer.node_of(x).number, dtype, mode)
-            if place not in tracer.casts:
-                tracer.casts[place] = _cast(x, dtype, "autocast")
-            return tracer.casts[place]
-        leaf = x.value
-        if not leaf.requires_grad:  # a leaf's Tensor says so, a result's does not
-            return _cast(x, dtype, "autocast")
-        key = (id(leaf), dtype, mode, recordings.get(get_ident()) if recordings else None)
-        known = self._leaves.get(key)
-        if known is None or known[1] != leaf.version:
-            known = self._leaves[key] = leaf, leaf.version, _cast(x, dtype, "autocast")
-        return known[2]
-
-
-def _target(x: Any, goal: str) -> str | None:
-    """The dtype that an operand is cast to; None: it stays what it is."""
-    stays = x.dtype in {goal, "float64"} or not DTYPES[x.dtype].floating
-    return None if stays else goal
-
-
-def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(value, Tensor):
-        return change(value)
-    if isinstance(value, dict):
-        return {name: _mapped(each, change) for name, each in value.items()}
-    return type(value)(_mapped(x, change) for x in value) if type(value) in (list, tuple) else value
-
-
-@final
-class casting:  # noqa: N801 - a function to its users, and a context manager
-    """Let an amp policy decide in which dtypes ops compute, in this thread; None: no policy.
-
-    >>> half = ag.AmpPolicy("half", "float16", {"exp": "keep"}, default="allow")
-    >>> x = nc.tensor([1.0])
-    >>> with ag.casting(half):
-    ...     (x * 2).dtype, ag.exp(x).dtype
-    ('float16', 'float32')
-
-    Args:
-        policy: An AmpPolicy, the name of one that a plugin brings, or a function that gives either
-            or None, and is called where a block begins.
-
-    Also a decorator. Blocks nest, the innermost counts, and each is left again when an exception
-    passes. Gradients are computed in the dtypes of the forward pass wherever `backward` is called.
-
-    Raises:
-        PluginError: nobody brings a policy of that name; where the block begins.
-        AmbiguousOpError: several do, with the same priority.
-    """
-
-    def __init__(self, policy: Choice | Callable[[], Choice]) -> None:
-        self._policy = policy
-        self._outer = Entries()
-
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return held(lambda: self, "casting", function)
-
-    def __enter__(self) -> None:
-        policy, outer = self._policy, thread.amp
-        if not isinstance(policy, (AmpPolicy, str, NoneType)):
-            policy = policy()
-        if isinstance(policy, str):
-            policy = named_policy(policy)
-        self._outer.push(outer)
-        thread.amp = None if policy is None else Casting(policy, outer)
-
-    def __exit__(self, *exc: object) -> None:
-        thread.amp = self._outer.restored(thread.amp)
-
-
-def amp_policy() -> AmpPolicy | None:
-    """The amp policy in force in this thread; None: there is none.
-
-    >>> with ag.casting(ag.AmpPolicy("half", "float16")):
-    ...     ag.amp_policy().name
-    'half'
-    """
-    amp: Casting | None = thread.amp
-    return None if amp is None else amp.policy
-
-
-def named_policy(name: str) -> AmpPolicy:
-    """The amp policy of a name; raises PluginError if no plugin brings it.
-
-    >>> ag.named_policy("fp16").storage
-    'float16'
-    """
-    row = registry.find("amp_policy", name)
-    if row is None:
-        registry.load(("amp_policy",))
-        known = sorted({each.record.name for each in registry.rows("amp_policy")})
-        expected = f"one of {', '.join(known)}" if known else "one that a plugin brings"
-        remedy = how_to_get(name, "amp_policy") or "Install a plugin that brings it"
-        text = message("amp policy", f"{name!r} is brought by no active plugin", expected, remedy)
-        raise coded("NP402", PluginError(text))
-    found: AmpPolicy = row.record
-    return found

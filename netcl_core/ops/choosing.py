@@ -86,11 +86,11 @@ def _is_offered(choice: Choice) -> bool:
 def offers_of(op: str) -> list[Offer]:
     """Everything that could serve an op, or a part of one, implementations included."""
     rows = registry.op_rows(op, parts=True)
-    found = [row.offer for row in rows]
+    offers = [row.offer for row in rows]
     for row in rows:
         if isinstance(row.record, Operator):
-            found += row.record.offers()
-    return found
+            offers += row.record.offers()
+    return offers
 
 
 def unfit(offer: Offer, device: Device | None) -> str | None:
@@ -170,9 +170,9 @@ def _device_of(values: Iterable[Any]) -> Device | None:
         if isinstance(value, Tensor):
             return value.device
         if isinstance(value, (list, tuple)):
-            found = _device_of(value)
-            if found is not None:
-                return found
+            device = _device_of(value)
+            if device is not None:
+                return device
     return None
 
 

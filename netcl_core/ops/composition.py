@@ -11,14 +11,13 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from netcl_core.arguments import renaming, without_inplace
 from netcl_core.cache import Memo
 from netcl_core.errors import NetclError
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.in_place import into
 from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.ops.operator_function import CALLS, call_key, deliver, specs_of
+from netcl_core.ops.operator_function import CALLS, deliver, prepare, specs_of
 from netcl_core.ops.operators import Operator, several
 from netcl_core.ops.user_errors import MISTAKES, misfit, raise_named
 from netcl_core.plugins.kinds import SERVING_OPS
@@ -29,6 +28,7 @@ from netcl_core.tape.spans import note_span
 from netcl_core.tape.state import casting_by, thread
 from netcl_core.tape.trace_node import TraceBreak
 from netcl_core.tape.tracing import TracingContext
+from netcl_core.tensors.arguments import renaming, without_inplace
 from netcl_core.tensors.tensor import Tensor
 
 #: In the place of a call: the function serves.
@@ -153,9 +153,7 @@ def _served(
         device = common_device(operator.name, operands) or default_device()
         if not device.has_kernels:
             return None, [], bound
-        if thread.amp is not None:
-            operands = thread.amp.cast(operator.name, operands, device)
-        inputs, key = call_key(operands, device, attrs)
+        device, operands, inputs, key = prepare(operator, operands, attrs, device)
         made = calls.get(key)
     except (TypeError, ValueError):  # metadata that is no key, data that is none: as it is written
         return None, [], bound

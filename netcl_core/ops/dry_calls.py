@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from netcl_core.arguments import renaming
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import get_device
 from netcl_core.ops.composition import composed_call
@@ -14,6 +13,7 @@ from netcl_core.ops.operator_function import as_operand
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.user_errors import MISTAKES, names_an_op, raise_named
 from netcl_core.runtime.kernels import Spec
+from netcl_core.tensors.arguments import renaming
 from netcl_core.tensors.host_data import check_dtype
 from netcl_core.tensors.tensor import Tensor
 

@@ -7,7 +7,7 @@ Also the functions that are the core's own because no plugin could give them: `b
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from netcl_core.ops.operators import Operator
 from netcl_core.ops.primitive_function import primitive_function
 from netcl_core.plugins.catalogue import how_to_get, providers
 from netcl_core.plugins.kinds import OP_KINDS, SERVING_OPS
-from netcl_core.plugins.manager import not_ported, ported
+from netcl_core.plugins.manager import namespace, not_ported, ported
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.computations import move
 from netcl_core.tape.function_call import apply_op, set_fields
@@ -205,10 +205,10 @@ def _get(name: str, place: str) -> Any:
         return found
 
 
-def face_of(names: dict[str, Any], place: str) -> Callable[[str], Any]:
+def face_of(names: dict[str, Any], place: str, short: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` of a face: the function of an op, else a further name of PyTorch's.
 
-    `place` is where PyTorch has the names of this face.
+    `place` is where PyTorch has the names of this face, `short` the namespaces of some of them.
 
     It is kept among the names of the face until an op comes or goes.
     """
@@ -216,7 +216,7 @@ def face_of(names: dict[str, Any], place: str) -> Callable[[str], Any]:
 
     def get(name: str) -> Any:
         version = registry.version
-        function = _get(name, place)
+        function = getattr(namespace(short[name]), name) if name in short else _get(name, place)
         with registry.lock:
             if registry.version == version:  # else a plugin came or went meanwhile
                 names[name] = function

@@ -54,25 +54,9 @@ class OperatorCall:
     """
 
     __slots__ = (
-        "_bound",
-        "_implementation",
-        "_places",
-        "_reading",
-        "attrs",
-        "chosen",
-        "decided",
-        "device",
-        "known",
-        "launches",
-        "layouts",
-        "name",
-        "operator",
-        "packs",
-        "present",
-        "results",
-        "specs",
-        "tuner",
-        "view",
+        "_bound", "_implementation", "_places", "_reading", "attrs", "chosen", "decided", "device",
+        "known", "launches", "layouts", "name", "operator", "packs", "present", "results", "specs",
+        "tuner", "view",
     )  # fmt: skip
 
     keeps = True
@@ -168,12 +152,12 @@ class OperatorCall:
     def bound(self, keep: bool) -> Bound | HostBound:
         """What runs the implementation; with `keep` it writes the residuals, too."""
         keep = keep and bool(self.residuals)
-        found = self._bound.get(keep)
-        if found is None:
+        bound = self._bound.get(keep)
+        if bound is None:
             if self._implementation is None:
                 self._choose(self.request)
-            found = self._bound[keep] = self.bound_for(self.request, keep)
-        return found
+            bound = self._bound[keep] = self.bound_for(self.request, keep)
+        return bound
 
     def bound_for(self, request: Request, keep: bool) -> Bound | HostBound:
         """The same for this call's request with other settings."""
@@ -252,10 +236,10 @@ class OperatorCall:
 
     def operands(self, inputs: Sequence[Any]) -> list[Any]:
         """The inputs with None for every absent operand."""
-        found: list[Any] = [None] * len(self.specs)
+        operands: list[Any] = [None] * len(self.specs)
         for i, value in zip(self.present, inputs, strict=True):
-            found[i] = value
-        return found
+            operands[i] = value
+        return operands
 
     def _computed(self, inputs: Sequence[Tensor], keep: bool) -> list[Tensor]:
         operator, device = self.operator, self.device

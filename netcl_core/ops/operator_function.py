@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 from collections import namedtuple
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from netcl_core.arguments import renaming
 from netcl_core.cache import Memo
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
@@ -21,6 +20,7 @@ from netcl_core.runtime.kernels import Spec
 from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.state import thread
 from netcl_core.tape.tracing import refused
+from netcl_core.tensors.arguments import renaming
 from netcl_core.tensors.tensor import Tensor
 
 #: The types of what is a key as it is.
@@ -36,14 +36,11 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
     assert bind is not None  # functions of other ops have their own public function
     renamed = renaming(operator.name, operator.signature.parameters)
 
-    def prepare(args: Any, kwargs: Any) -> tuple[OperatorCall, list[Any]]:
+    def prepared(args: Any, kwargs: Any) -> tuple[OperatorCall, list[Any]]:
         """The call for such operands, which is kept, and the operands."""
         try:
             operands, attrs = bind(*args, **kwargs)
-            device = common_device(operator.name, operands) or default_device()
-            if thread.amp is not None and operator.view is None:
-                operands = thread.amp.cast(operator.name, operands, device)
-            inputs, key = call_key(operands, device, attrs)
+            device, operands, inputs, key = prepare(operator, operands, attrs)
             made = calls.get(key)
             if made is None:
                 try:
@@ -63,18 +60,18 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
             if "out" in kwargs:
                 return into(call, args, kwargs)
             kwargs = renamed(kwargs)
-        made, inputs = prepare(args, kwargs)
+        made, inputs = prepared(args, kwargs)
         return deliver(operator, apply(made, inputs, (), made.attrs))
 
     call.__name__ = call.__qualname__ = operator.name
     call.__doc__ = operator.doc
     functools.update_wrapper(call, bind, assigned=("__annotations__",), updated=())
-    return call if operator.view is None else _view_function(operator, prepare, call)
+    return call if operator.view is None else _view_function(operator, prepared, call)
 
 
 def _view_function(
     operator: Operator,
-    prepare: Callable[[Any, Any], tuple[OperatorCall, list[Any]]],
+    prepared: Callable[[Any, Any], tuple[OperatorCall, list[Any]]],
     general: Callable[..., Any],
 ) -> Callable[..., Any]:
     """The function of an op of views: plain arguments are looked up as they are given."""
@@ -93,7 +90,7 @@ def _view_function(
         key = value.shape, value.dtype, value.device, plain
         made = known.get(key)
         if made is None:
-            made = known.put(key, prepare(args, {})[0])
+            made = known.put(key, prepared(args, {})[0])
         return deliver(operator, apply(made, (x,), (), made.attrs))
 
     return call
@@ -131,10 +128,21 @@ def _tuple_type(operator: Operator) -> Any:
     return namedtuple(operator.name, operator.results)
 
 
-def call_key(
-    operands: Sequence[Any], device: Device, attrs: Attrs
-) -> tuple[list[Any], tuple[Any, ...]]:
-    """The operands that are there as Operands, and what their call depends on."""
+#: The device, the operands as they are cast, those that are there as Operands, and the key.
+Prepared: TypeAlias = tuple[Device, Sequence[Any], list[Any], tuple[Any, ...]]
+
+
+def prepare(
+    operator: Operator, operands: Sequence[Any], attrs: Attrs, device: Device | None = None
+) -> Prepared:
+    """What is decided before an op's call is looked up: its device, its casts, and its key.
+
+    The key has all that the call depends on: which implementation serves it follows from the
+    registry's version and the choices in force. `device`: where it is known already.
+    """
+    device = device or common_device(operator.name, operands) or default_device()
+    if thread.amp is not None and operator.view is None:
+        operands = thread.amp.cast(operator.name, operands, device)
     inputs: list[Any] = []
     key: list[Any] = [device, registry.version, thread.chosen, tuple(attrs.values())]
     for x in operands:
@@ -145,7 +153,7 @@ def call_key(
         value = operand.value
         inputs.append(operand)
         key += (value.shape, value.dtype)
-    return inputs, tuple(key)
+    return device, operands, inputs, tuple(key)
 
 
 def specs_of(operands: Sequence[Any], inputs: Sequence[Any]) -> tuple[Spec | None, ...]:

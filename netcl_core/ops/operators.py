@@ -150,11 +150,11 @@ class Operator:
 
     def offers(self) -> list[Offer]:
         """All implementations for this operator, with who brings each; its own function last."""
-        version, found = _offers.get(self, (-1, []))
+        version, offers = _offers.get(self, (-1, []))
         if version != registry.version:
-            version, found = registry.version, self._offers()
-            _offers[self] = version, found
-        return found
+            version, offers = registry.version, self._offers()
+            _offers[self] = version, offers
+        return offers
 
     def source_of(self, implementation: Implementation | None) -> str:
         """Who computes with an implementation or (None) with the operator itself, for errors."""
@@ -163,8 +163,8 @@ class Operator:
                 f"the implementation {implementation.label!r} ({self.owner_of(implementation)[0]})"
             )
         rows = registry.op_rows(self.name, parts=True)
-        found = [row.provider for row in rows if row.record is self]
-        return f"the operator's backward ({(*found, UNKNOWN)[0]})"
+        providers = [row.provider for row in rows if row.record is self]
+        return f"the operator's backward ({(*providers, UNKNOWN)[0]})"
 
     def owner_of(self, implementation: Implementation) -> tuple[str, str]:
         """The distribution that brings an implementation, and the key of its plugin."""
@@ -231,8 +231,8 @@ class Operator:
         decision = self.decide(request, chosen)
         if decision.winner is None and not decision.tied:
             raise self._unfit(request, decision)
-        found: Implementation | None = winner_of(self.name, decision)
-        return found
+        implementation: Implementation | None = winner_of(self.name, decision)
+        return implementation
 
 
 #: The offers of each operator, with the registry's version of them.

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.arguments import renaming, without_inplace
 from netcl_core.cache import Memo
 from netcl_core.codegen.generation import TypedRegion, typed_region, typing_of
 from netcl_core.codegen.lowering import Plan
@@ -34,6 +33,7 @@ from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.state import thread
 from netcl_core.tape.traced_number import TracedNumber
 from netcl_core.tape.tracing import refused
+from netcl_core.tensors.arguments import renaming, without_inplace
 from netcl_core.tensors.tensor import Tensor
 
 #: How many plans, and how many combinations of dtypes, an op keeps.

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive, split_attrs
 from netcl_core.errors import RegistrationError, coded, message
-from netcl_core.ops.amp_policies import AmpPolicy
+from netcl_core.ops.casting import AmpPolicy
 from netcl_core.ops.implementations import Implementation
 from netcl_core.ops.operators import Operator
 from netcl_core.plugins.kinds import KINDS, OP_KINDS, record_types

@@ -1,8 +1,8 @@
 """Tuning: with which settings an implementation that has a space serves a request.
 
-A tuner in force is asked first (`tuning_by`). Else the user's record decides, then one that came
-with the plugin, then the default. A record that cannot be used is ignored, with a reason. What
-measures settings and writes records is no part of the core.
+A tuner in force is asked first (`tuning_by`), then the records of what was measured, which a plugin
+keeps (the namespace `tuning`); else the default counts. What measures settings and reads and writes
+records is no part of the core.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
 from netcl_core import config, plugins
 from netcl_core.errors import MissingNamespaceError, PluginError, message
 from netcl_core.hardware.device import Device
-from netcl_core.ops import tuning_records
 from netcl_core.ops.implementations import (
     NO_SETTINGS,
     Implementation,
@@ -25,12 +24,39 @@ from netcl_core.ops.implementations import (
     Space,
 )
 from netcl_core.ops.operators import Operator
-from netcl_core.ops.tuning_records import Place, Record, place_of
+from netcl_core.plugins.kinds import fetch
 from netcl_core.plugins.registry import registry
 from netcl_core.runtime.kernels import Spec
 
-#: The namespace whose `first_use` is called by the setting `tuning`.
+#: The namespace with `recorded(place, prefix, fault_of)`, which gives a record with its `settings`,
+#: or None, and why others were ignored; its `first_use` is called by the setting `tuning`.
 NAMESPACE: Final = "tuning"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What settings are for.
+
+    Attributes:
+        platform, device, driver: The OpenCL platform, the device's name and its driver's version.
+        implementation: `<distribution>:<op>:<label>`.
+        shape_class: Which requests share them.
+    """
+
+    platform: str
+    device: str
+    driver: str
+    implementation: str
+    shape_class: str
+
+    def __str__(self) -> str:
+        return f"{self.implementation} for {self.shape_class} on {self.device} {self.driver}"
+
+
+def place_of(device: Device, implementation: str, shape_class: str) -> Place:
+    """The place of what a device would run."""
+    return Place(device.platform, device.name, device.driver_version, implementation, shape_class)
 
 
 @final
@@ -41,14 +67,14 @@ class ChosenSettings:
     Attributes:
         settings: A value for each name; empty for an implementation without a space.
         place: What a record would be for; None without a space.
-        record: Whose settings these are; None: the default's.
+        record: Whose settings these are, by the namespace `tuning`; None: the default's.
         ignored: Why records were not used.
         forced: Whether a tuner has set them, so that there is nothing to tune.
     """
 
     settings: Settings = field(default_factory=lambda: NO_SETTINGS)
     place: Place | None = None
-    record: Record | None = None
+    record: Any = None
     ignored: tuple[str, ...] = ()
     forced: bool = False
 
@@ -181,15 +207,17 @@ def decide_settings(
         wanted = tuner.settings(place, implementation, request)
         if wanted is not None:
             return ChosenSettings(_ordered(space, wanted), place, forced=True)
-    own, faults = tuning_records.own(place)
-    others, more = tuning_records.shipped(place, owner.rpartition(":")[2])
-    ignored = [*faults, *more]
-    for record in (*own, *others):
-        fault = space.fault(record.settings) or misfit(space, request, record.settings)
-        if not fault:
-            return ChosenSettings(_ordered(space, record.settings), place, record, tuple(ignored))
-        ignored.append(f"{record.source} on {record.date}: {fault}")
-    return ChosenSettings(default_of(space, implementation, request), place, None, tuple(ignored))
+    record, ignored = None, ()
+    if (row := registry.find("namespace", NAMESPACE)) is not None:
+        recorded = fetch(f"{row.record.module}:recorded")
+        record, ignored = recorded(
+            place,
+            owner.rpartition(":")[2],
+            lambda settings: space.fault(settings) or misfit(space, request, settings),
+        )
+    if record is not None:
+        return ChosenSettings(_ordered(space, record.settings), place, record, ignored)
+    return ChosenSettings(default_of(space, implementation, request), place, None, ignored)
 
 
 def default_of(space: Space, implementation: Implementation, request: Request) -> Settings:

@@ -10,67 +10,42 @@ a plugin.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+from netcl_core.plugins.namespace_import import fetched
+
 if TYPE_CHECKING:
-    from netcl_core.errors import PluginWarning
-    from netcl_core.plugins.commands import plugin_commands
-    from netcl_core.plugins.finder import unlocked
-    from netcl_core.plugins.loading import load_installed
-    from netcl_core.plugins.manager import (
-        absent,
-        add_templates,
-        doctor_checks,
-        list,
-        namespace,
-    )
-    from netcl_core.plugins.manual_registration import register, unregister
-    from netcl_core.plugins.plugin import Plugin
+    from netcl_core.errors import PluginWarning as PluginWarning
+    from netcl_core.plugins.commands import plugin_commands as plugin_commands
+    from netcl_core.plugins.finder import unlocked as unlocked
+    from netcl_core.plugins.loading import load_installed as load_installed
+    from netcl_core.plugins.manager import absent as absent
+    from netcl_core.plugins.manager import add_templates as add_templates
+    from netcl_core.plugins.manager import doctor_checks as doctor_checks
+    from netcl_core.plugins.manager import list as list
+    from netcl_core.plugins.manager import namespace as namespace
+    from netcl_core.plugins.manual_registration import register as register
+    from netcl_core.plugins.manual_registration import unregister as unregister
+    from netcl_core.plugins.plugin import Plugin as Plugin
 
     Explanation: Any
     why: Any
 
-#: name -> the module that has it; of an op's, `ops` does
-_NAMES: Final = {
-    "Explanation": "netcl_core.ops.why",
-    "Plugin": "netcl_core.plugins.plugin",
-    "PluginWarning": "netcl_core.errors",
-    "absent": "netcl_core.plugins.manager",
-    "add_templates": "netcl_core.plugins.manager",
-    "doctor_checks": "netcl_core.plugins.manager",
-    "list": "netcl_core.plugins.manager",
-    "load_installed": "netcl_core.plugins.loading",
-    "namespace": "netcl_core.plugins.manager",
-    "plugin_commands": "netcl_core.plugins.commands",
-    "register": "netcl_core.plugins.manual_registration",
-    "unlocked": "netcl_core.plugins.finder",
-    "unregister": "netcl_core.plugins.manual_registration",
-    "why": "netcl_core.ops.why",
+#: module, or namespace that a plugin brings -> its names
+_MODULES: Final = {
+    "decisions": "Explanation why",
+    "errors": "PluginWarning",
+    "plugins.commands": "plugin_commands",
+    "plugins.finder": "unlocked",
+    "plugins.loading": "load_installed",
+    "plugins.manager": "absent add_templates doctor_checks list namespace",
+    "plugins.manual_registration": "register unregister",
+    "plugins.plugin": "Plugin",
 }
+_MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = [
-    "Explanation",
-    "Plugin",
-    "PluginWarning",
-    "absent",
-    "add_templates",
-    "doctor_checks",
-    "list",
-    "load_installed",
-    "namespace",
-    "plugin_commands",
-    "register",
-    "unlocked",
-    "unregister",
-    "why",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_NAMES[name]), name)
+__all__ = [*_MODULE_OF]
+__getattr__ = fetched(__name__, _MODULE_OF)
 
 
 def __dir__() -> Any:

@@ -14,12 +14,12 @@ from typing import Final, final
 from netcl_core import config
 from netcl_core.errors import PluginError, message
 from netcl_core.plugins import plugin_warnings
-from netcl_core.plugins.failures import FAILURES, UNREAD, plugin_error, said
+from netcl_core.plugins.failures import UNREAD, plugin_error, said
 from netcl_core.plugins.lock_file import LOCK_FILE, lock_file, lock_is_strict
-from netcl_core.plugins.market import market_module
 from netcl_core.plugins.plugin import MANIFEST, PLUGINS, PRIMITIVES, Plugin
 from netcl_core.plugins.resolution import canonical
 from netcl_core.plugins.selection import give_prefixes, named_among, switches
+from netcl_core.runtime.market import market_module
 
 _DATA: Final = "it is data, which is read with netcl-market: pip install netcl-market"
 
@@ -61,7 +61,10 @@ class Finder:
         path = lock_file()
         if path is None and not config.get("lock-strict") and config.get("trust") != "signed":
             return
-        text = f"NP511: {path or LOCK_FILE} is not verified. {FAILURES['NP511'].remedy}"
+        text = (
+            f"NP511: {path or LOCK_FILE} is not verified. Install what does: pip install "
+            "netcl-market. Or unset `lock-strict` and `plugins-strict`."
+        )
         if lock_is_strict():
             raise plugin_error("NP511", text)
         plugin_warnings.tell([text])

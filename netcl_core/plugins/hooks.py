@@ -81,13 +81,13 @@ def hook_of(loaded: Any, name: str) -> PluginHook | None:
 
 
 def _hooks(who: str, loaded: Any) -> Mapping[str, PluginHook]:
-    found: dict[str, PluginHook] = {}
+    hooks: dict[str, PluginHook] = {}
     marked = list(_marked(loaded))
     for name, hook in marked:
         if name in hookspecs.HOOKS or not hook.optional:
-            _check_marker(who, name, hook.implementation, name in found)
-            found[name] = hook
-    wrong = sorted(name for name in found if name not in hookspecs.HOOKS)
+            _check_marker(who, name, hook.implementation, name in hooks)
+            hooks[name] = hook
+    wrong = sorted(name for name in hooks if name not in hookspecs.HOOKS)
     wrong += _unmarked(loaded, [hook.implementation.function for _, hook in marked])
     if wrong:
         raise _wrong_hook(who, wrong[0])
@@ -99,7 +99,7 @@ def _hooks(who: str, loaded: Any) -> Mapping[str, PluginHook]:
             "Import the marker with: from netcl_core import hookimpl",
         )
         raise plugin_error("NP303", text)
-    return found
+    return hooks
 
 
 def _marked(loaded: Any) -> Iterator[tuple[str, PluginHook]]:

@@ -21,10 +21,10 @@ from netcl_core.plugins.failures import said
 def import_object(value: str) -> Any:
     """Import what an entry point names: `module`, or `module:attribute`."""
     module, _, path = value.partition("[")[0].partition(":")
-    found: Any = importlib.import_module(module.strip())
+    target: Any = importlib.import_module(module.strip())
     for attribute in filter(None, path.strip().split(".")):
-        found = getattr(found, attribute)
-    return found
+        target = getattr(target, attribute)
+    return target
 
 
 @contextmanager

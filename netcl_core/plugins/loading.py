@@ -76,14 +76,14 @@ def load_installed(
 
 def _look(memory: Path | None = None) -> list[str]:
     """Find what is installed and what it promises; returns what is to be complained of."""
-    found = finder().survey(memory)
-    new = [each for each in found if each.key not in known or known[each.key].state == "found"]
+    installed = finder().survey(memory)
+    new = [each for each in installed if each.key not in known or known[each.key].state == "found"]
     for plugin in new:
         known[plugin.key] = plugin
         if plugin.state != "found":
             plugin_warnings.report(plugin)
     _promise([plugin for plugin in new if plugin.state == "found"])
-    return finder().notes(found)
+    return finder().notes(installed)
 
 
 def _promise(plugins: Sequence[Plugin]) -> None:
@@ -160,11 +160,11 @@ def rehearse(begin: Callable[[Plugin], None], skip: Sequence[str]) -> None:
     with registry.lock, warnings.catch_warnings(), finder().unlocked(strangers=False):
         warnings.simplefilter("ignore")
         registry.demand.ask_again(None)  # nobody is loaded but by what follows
-        found = finder().survey(Path(), skip)
-        for plugin in found:
+        installed = finder().survey(Path(), skip)
+        for plugin in installed:
             if plugin.state == "found":
                 _add_own_templates(plugin)
-        for plugin in in_order(found):
+        for plugin in in_order(installed):
             if plugin.state == "found":
                 begin(plugin)
                 _load(plugin)

@@ -49,9 +49,9 @@ def read_lock(path: Path) -> bytes:
         raise _unmet(path, error.strerror or type(error).__name__, "a lock file") from error
     import hashlib  # brings OpenSSL, which most processes do without
 
-    found = hashlib.sha256(data).hexdigest()
-    if held.sha256 not in ("", found):
-        raise _unmet(path, f"its sha256 is {found}", held.sha256)
+    digest = hashlib.sha256(data).hexdigest()
+    if held.sha256 not in ("", digest):
+        raise _unmet(path, f"its sha256 is {digest}", held.sha256)
     return data
 
 
@@ -94,8 +94,8 @@ def nearest_lock_file() -> Path | None:
 
 def _says_strict(path: Path) -> bool:
     try:
-        found = path.stat()
-        return _strict(path, (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
+        stat = path.stat()
+        return _strict(path, (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino))
     except OSError:
         return False
 

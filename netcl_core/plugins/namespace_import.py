@@ -1,12 +1,14 @@
-"""Lets `import netcl_core.nn` and `from netcl_core.nn import Linear` find plugins' namespaces.
+"""Names that are imported on first use, those of packages and of plugins' namespaces.
 
-A module among a namespace's names is found as well: `import netcl_core.nn.functional as F`.
+`import netcl_core.nn` and `from netcl_core.nn import Linear` find what plugins bring. A module
+among a namespace's names is found as well: `import netcl_core.nn.functional as F`.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
@@ -15,6 +17,24 @@ from typing import Any, Final, final
 from netcl_core.errors import MissingNamespaceError
 
 _PREFIX: Final = "netcl_core."
+
+
+def fetched(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """A package's `__getattr__`, which imports the module of a name when it is asked for.
+
+    `modules`: name -> its module below netcl_core, or `module:attribute` where it has another name
+    there; "" for one that is a module itself.
+    """
+
+    def get(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if not modules[name]:
+            return importlib.import_module(_PREFIX + name)
+        module, _, attribute = modules[name].partition(":")
+        return getattr(importlib.import_module(_PREFIX + module), attribute or name)
+
+    return get
 
 
 @final

@@ -39,6 +39,6 @@ def in_order(plugins: Sequence[Plugin]) -> list[Plugin]:
 def _needed(plugins: Sequence[Plugin]) -> Iterator[str]:
     """The canonical names of what a distribution depends on, without those of its extras."""
     for text in plugins[0].source.requires if plugins[0].source is not None else ():
-        found = _NEEDED.match(text)
-        if found is not None:
-            yield canonical(found[1])
+        match = _NEEDED.match(text)
+        if match is not None:
+            yield canonical(match[1])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, final
 
 from netcl_core.errors import NetclError, plain, raised_at
-from netcl_core.plugins.failures import FAILURES, said
+from netcl_core.plugins.failures import STATES, remedy_of, said
 from netcl_core.plugins.kinds import SHORT_ROAD
 from netcl_core.plugins.resolution import canonical
 
@@ -99,7 +99,7 @@ class Plugin:
     @property
     def remedy(self) -> str:
         """What to do about its state; empty if nothing has to be done."""
-        return FAILURES[self.code].remedy if self.code else ""
+        return remedy_of(self.code) if self.code else ""
 
     @property
     def failed(self) -> bool:
@@ -108,7 +108,7 @@ class Plugin:
 
     def fail(self, error: BaseException, code: str, traceback: str = "") -> None:
         """Note why it does not work."""
-        self.code, self.state = code, FAILURES[code].state
+        self.code, self.state = code, STATES[code]
         self.reason = said(error)
         with suppress(BaseException):  # it may even say that it is of another class
             if not isinstance(error, NetclError) and (place := raised_at(error)):

@@ -8,25 +8,24 @@ Versioned as the hooks are (`netcl_core.API_VERSION`). The names are fetched on 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from netcl_core.plugins.namespace_import import fetched
 
 if TYPE_CHECKING:
     from netcl_core.hookspecs import SINCE as SINCE
     from netcl_core.plugins.catalogue import catalogue as catalogue
+    from netcl_core.plugins.catalogue import how_to_get as how_to_get
     from netcl_core.plugins.catalogue import providers as providers
-    from netcl_core.plugins.catalogue import read_catalogue as read_catalogue
-    from netcl_core.plugins.catalogue import search as search
     from netcl_core.plugins.commands import command_providers as command_providers
     from netcl_core.plugins.commands import decision_on as decision_on
     from netcl_core.plugins.commands import plugin_commands as plugin_commands
-    from netcl_core.plugins.failures import FAILURES as FAILURES
     from netcl_core.plugins.failures import INCOMPATIBLE as INCOMPATIBLE
     from netcl_core.plugins.failures import PAGE as PAGE
     from netcl_core.plugins.failures import QUARANTINED as QUARANTINED
+    from netcl_core.plugins.failures import REMEDIES as REMEDIES
+    from netcl_core.plugins.failures import STATES as STATES
     from netcl_core.plugins.failures import UNREAD as UNREAD
-    from netcl_core.plugins.failures import FailureKind as FailureKind
-    from netcl_core.plugins.failures import kinds_of as kinds_of
     from netcl_core.plugins.failures import plugin_error as plugin_error
     from netcl_core.plugins.finder import Finder as Finder
     from netcl_core.plugins.finder import finder as finder
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from netcl_core.plugins.registry import Row as Row
     from netcl_core.plugins.registry import registry as registry
     from netcl_core.plugins.resolution import Choice as Choice
+    from netcl_core.plugins.resolution import Decision as Decision
     from netcl_core.plugins.resolution import Offer as Offer
     from netcl_core.plugins.resolution import canonical as canonical
     from netcl_core.plugins.resolution import decide as decide
@@ -67,31 +67,22 @@ if TYPE_CHECKING:
 
 #: module -> its names
 _NAMES: Final = {
-    "netcl_core.hookspecs": "SINCE",
-    "netcl_core.plugins.catalogue": "catalogue providers read_catalogue search",
-    "netcl_core.plugins.commands": "command_providers decision_on plugin_commands",
-    "netcl_core.plugins.plugin_warnings": "tell",
-    "netcl_core.plugins.failures": (
-        "FAILURES FailureKind INCOMPATIBLE PAGE QUARANTINED UNREAD kinds_of plugin_error"
-    ),
-    "netcl_core.plugins.finder": "Finder finder",
-    "netcl_core.plugins.kinds": "KINDS OP_KINDS REGISTERED SCAFFOLDS SHORT_ROAD RecordKind",
-    "netcl_core.plugins.loading": "implementing known load_installed rehearse withdraw",
-    "netcl_core.plugins.lock_file": (
-        "LOCK_FILE lock_file lock_is_strict nearest_lock_file read_lock"
-    ),
-    "netcl_core.plugins.names": "reserved",
-    "netcl_core.plugins.plugin": "CORE_PREFIX MANIFEST PLUGINS PRIMITIVES Plugin",
-    "netcl_core.plugins.registry": "Row registry",
-    "netcl_core.plugins.resolution": "Choice Offer canonical decide",
-    "netcl_core.plugins.selection": "give_prefixes is_meant meant named_among switches",
+    "hookspecs": "SINCE",
+    "plugins.catalogue": "catalogue how_to_get providers",
+    "plugins.commands": "command_providers decision_on plugin_commands",
+    "plugins.plugin_warnings": "tell",
+    "plugins.failures": "INCOMPATIBLE PAGE QUARANTINED REMEDIES STATES UNREAD plugin_error",
+    "plugins.finder": "Finder finder",
+    "plugins.kinds": "KINDS OP_KINDS REGISTERED SCAFFOLDS SHORT_ROAD RecordKind",
+    "plugins.loading": "implementing known load_installed rehearse withdraw",
+    "plugins.lock_file": ("LOCK_FILE lock_file lock_is_strict nearest_lock_file read_lock"),
+    "plugins.names": "reserved",
+    "plugins.plugin": "CORE_PREFIX MANIFEST PLUGINS PRIMITIVES Plugin",
+    "plugins.registry": "Row registry",
+    "plugins.resolution": "Choice Decision Offer canonical decide",
+    "plugins.selection": "give_prefixes is_meant meant named_among switches",
 }
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [*_MODULE_OF]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+__getattr__ = fetched(__name__, _MODULE_OF)

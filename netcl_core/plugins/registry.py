@@ -91,8 +91,8 @@ def _winning(
     if not rows:
         return None
     offers = [row.offer for row in rows]
-    found: Row = winner_of(name, decide(name, offers, chosen, locked=locked))
-    return found
+    winner: Row = winner_of(name, decide(name, offers, chosen, locked=locked))
+    return winner
 
 
 def ambiguous(name: str, tied: Sequence[Offer]) -> AmbiguousOpError:

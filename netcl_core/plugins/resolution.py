@@ -139,9 +139,9 @@ def _ranked(op: str, offers: Sequence[Offer]) -> tuple[list[Offer], str] | None:
     ranking = config.get("resolve")
     for key in (op, "*"):
         for entry in ranking.get(key, ()):
-            found = list(_meant(entry, offers))
-            if found:
-                return found, f"{_RANKED}: {entry} for {key}"
+            meant = list(_meant(entry, offers))
+            if meant:
+                return meant, f"{_RANKED}: {entry} for {key}"
     return None
 
 
@@ -149,9 +149,9 @@ def _locked(
     order: Sequence[str], op: str, offers: Sequence[Offer]
 ) -> tuple[list[Offer], str] | None:
     for entry in order:
-        found = list(_meant(entry, offers))
-        if found:
-            return found, "the lock file"
+        meant = list(_meant(entry, offers))
+        if meant:
+            return meant, "the lock file"
     return None
 
 

@@ -106,12 +106,12 @@ _memories: Final[dict[Device, DeviceMemory]] = {}
 
 def memory_of(device: Device) -> DeviceMemory:
     """The memory of an OpenCL device; made on first use."""
-    found = _memories.get(device)
-    if found is None:
+    memory = _memories.get(device)
+    if memory is None:
         with _lock:
-            found = _memories.get(device) or DeviceMemory(device)
-            _memories[device] = found
-    return found
+            memory = _memories.get(device) or DeviceMemory(device)
+            _memories[device] = memory
+    return memory
 
 
 def memory_of_graph(device: Device) -> DeviceMemory:

@@ -1,7 +1,7 @@
 """Templates: the Jinja environment, one prefix per plugin, and rendering.
 
 `core/...` is the core's own folder, `<prefix>/...` a plugin's. Undefined names
-are errors, so a misspelt variable never becomes an empty kernel. All of it happens in the sandbox.
+are errors, so a misspelt variable never becomes an empty kernel. All of it happens in a sandbox.
 """
 
 from __future__ import annotations
@@ -10,31 +10,22 @@ import marshal
 import re
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, final
 
 import jinja2
 from jinja2.bccache import Bucket
-from jinja2.exceptions import SecurityError
+from jinja2.loaders import split_template_path
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from netcl_core import cache, config
 from netcl_core.cache import Memo
 from netcl_core.errors import NetclError, TemplateError, message
+from netcl_core.runtime.market import market_module
 from netcl_core.runtime.prefixes import Prefixes
-from netcl_core.runtime.sandbox import (
-    LARGEST,
-    METHODS,
-    MOST_BITS,
-    NESTED,
-    TOO_LARGE,
-    BudgetError,
-    Folder,
-    Sandbox,
-    weight,
-)
 from netcl_core.runtime.template_errors import failed, not_found, own, sharers
 from netcl_core.version import VERSION
 
@@ -46,12 +37,6 @@ _FUNCTIONS: Final = "core/kernels/functions.cl.j2"
 _lock: Final = threading.RLock()
 _texts: Final[Memo[Any, str]] = Memo(2048)
 _edition = 0
-#: What one rendering may do: rounds of loops, calls, templates read, and 64 characters or elements
-#: made. The largest kernels at hand take 10,000 steps.
-STEPS: Final = 300_000
-_PER_STEP: Final = 64
-#: Texts this short and numbers this small cost no more than the call that made them.
-_FREE: Final = 1024
 #: Types of values that are equal only where they print alike, if their types are.
 _PLAIN: Final = frozenset({bool, int, str, type(None)})
 
@@ -63,7 +48,9 @@ class _Compiled(jinja2.BytecodeCache):
     An entry is named for the template's text and for the versions of all that made it.
     """
 
-    _MAKERS: Final = (sys.version, jinja2.__version__, VERSION, "in the sandbox")
+    def __init__(self, environment: type) -> None:
+        edition = getattr(environment, "edition", 0)
+        self._makers = (sys.version, jinja2.__version__, VERSION, environment.__module__, edition)
 
     def load_bytecode(self, bucket: Bucket) -> None:
         entry = cache.read(self._name(bucket))
@@ -74,157 +61,44 @@ class _Compiled(jinja2.BytecodeCache):
         cache.write(self._name(bucket), marshal.dumps(bucket.code))
 
     def _name(self, bucket: Bucket) -> str:
-        return cache.digest("template", *self._MAKERS, bucket.key, bucket.checksum)
+        return cache.digest("template", *map(str, self._makers), bucket.key, bucket.checksum)
 
 
 @final
-class _Budget(threading.local):
-    """What is left of this thread's rendering; one inside another pays with the same."""
+class _Folder(jinja2.FileSystemLoader):
+    """The templates of a folder, as something reads files."""
 
-    left = STEPS
-    depth = 0
+    def __init__(self, folder: Path, read: Callable[[Path], bytes]) -> None:
+        super().__init__(folder)
+        self._read = read
 
-    def __enter__(self) -> None:
-        if self.depth == 0:
-            self.left = STEPS
-        self.depth += 1
-
-    def __exit__(self, *raised: object) -> None:
-        self.depth -= 1
-
-    def step(self, count: int = 1) -> None:
-        self.left -= count
-        if self.left < 0 and self.depth:
-            raise BudgetError(f"more than {STEPS} steps: does a loop or a macro ever end?")
-
-    def fit(self, size: int, what: str = "a value") -> None:
-        if size > LARGEST:
-            raise BudgetError(TOO_LARGE % what)
-        self.step(1 + size // _PER_STEP)
-
-    def measured(self, value: Any) -> Any:
-        kind = type(value)
-        if (kind is str and len(value) < _FREE) or (kind is int and -_FREE < value < _FREE):
-            return value
-        if isinstance(value, str):
-            self.fit(len(value), "a text")
-        elif isinstance(value, int):
-            if value.bit_length() > MOST_BITS:
-                raise BudgetError(f"a number of more than {MOST_BITS} bits")
-        elif isinstance(value, NESTED):
-            self.fit(weight(value))
-        return value
-
-    def searched(self, value: Any) -> Any:
-        if type(value) is str or isinstance(value, NESTED):
-            size = len(value) if type(value) is str else _PER_STEP * weight(value)
-            if size >= _FREE:
-                self.step(size // _PER_STEP)
-        return value
-
-    def rounds(self, values: Iterable[Any], cost: int) -> Iterator[Any]:
-        due = cost
-        for value in values:
-            due += cost
-            if due > _PER_STEP:
-                self.step(due)
-                due = 0
-            yield value
-        self.step(due)
-
-
-_budget: Final = _Budget()
-
-
-@final
-class _Template(jinja2.Template):
-    """A template of which an import has a size, too: its text is part of what prints it."""
-
-    def make_module(self, *args: Any, **values: Any) -> Any:
-        """What `import` gives."""
-        module: Any = super().make_module(*args, **values)
-        _budget.fit(sum(map(len, module._body_stream)), "an import")
-        return module
-
-
-@final
-class _Environment(Sandbox):
-    """The sandbox, with a budget for each rendering."""
-
-    template_class = _Template
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(_budget, **options)
-        self._fine: set[tuple[type, str]] = set()
-
-    def _load_template(self, name: str, globals: Any) -> jinja2.Template:
-        _budget.step()
-        return super()._load_template(name, globals)
-
-    def getattr(self, obj: Any, attribute: str) -> Any:
-        """An attribute of a value: whether a template may have it follows from the type."""
-        key = (type(obj), attribute)
-        if key in self._fine:
-            with suppress(AttributeError):  # of another object of the type
-                return getattr(obj, attribute)
-        found = super().getattr(obj, attribute)
-        if hasattr(obj, attribute) and self.is_safe_attribute(obj, attribute, found):
-            self._fine.add(key)
-        return found
-
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Whether a template may have an attribute of a value."""
-        kind = next((each for each in type(obj).__mro__ if each in METHODS), None)
-        fine = kind is None or type(obj) is not kind or attr in METHODS[kind]
-        return fine and super().is_safe_attribute(obj, attr, value)
-
-    def wrap_str_format(self, value: Any) -> Any:
-        """`str.format`, which reaches through what it is given, is gone; `%` does."""
-        if getattr(value, "__name__", "") in ("format", "format_map") and isinstance(
-            getattr(value, "__self__", None), str
-        ):
-            raise SecurityError("it calls str.format; `%` and `~` do, too")
-        return None
-
-    def call(self, context: Any, function: Any, *args: Any, **values: Any) -> Any:
-        """Call something in a template."""
-        _budget.step()
-        owner = getattr(function, "__self__", None)
-        for each in (owner, *args):
-            if type(each) is str or type(each) is list or type(each) is tuple:
-                _budget.searched(each)
-        return _budget.measured(super().call(context, function, *args, **values))
-
-    def concat(self, parts: Iterable[str]) -> str:
-        """What a template or a macro has printed, as one text."""
-        found = parts if isinstance(parts, list) else list(_until_too_large(parts))
-        size = sum(map(len, found))
-        if size > LARGEST:
-            raise BudgetError(TOO_LARGE % "an output")
-        _budget.step(len(found) // 16 + size // _PER_STEP)
-        return "".join(found)
-
-
-def _until_too_large(parts: Iterable[str]) -> Iterator[str]:
-    size = 0
-    for part in parts:
-        size += len(part)
-        if size > LARGEST and isinstance(parts, Generator):
-            parts.throw(BudgetError(TOO_LARGE % "an output"))  # where the template stands
-        yield part
+    def get_source(
+        self, environment: jinja2.Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool]]:
+        """The text of a template, its path, and whether it is still so."""
+        path = Path(self.searchpath[0], *split_template_path(template))
+        if not path.is_file():
+            raise jinja2.TemplateNotFound(template)
+        changed = path.stat().st_mtime_ns
+        return self._read(path).decode(), str(path), lambda: path.stat().st_mtime_ns == changed
 
 
 @lru_cache(maxsize=1)
 def environment() -> jinja2.Environment:
-    """The one Jinja environment of the process."""
-    return _Environment(
+    """The one Jinja environment of the process: Jinja's own sandbox, or that of netcl-market.
+
+    In the market's a rendering has a `budget` of steps and sizes: it has to end.
+    """
+    market = market_module("sandbox")
+    kind = ImmutableSandboxedEnvironment if market is None else market.Sandbox
+    return kind(
         loader=jinja2.PrefixLoader(_prefixes),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,
-        bytecode_cache=_Compiled(),
+        bytecode_cache=_Compiled(kind),
     )
 
 
@@ -245,7 +119,7 @@ def add_prefix(
         )
     with _lock:
         known = _prefixes.get(prefix) is not None
-        _prefixes[prefix] = Folder(path, read)
+        _prefixes[prefix] = _Folder(path, read)
         own(prefix, owner)
         if known:  # what is new is in nothing that was rendered yet
             _forget()
@@ -297,7 +171,7 @@ def folder_of(prefix: str) -> Path | None:
 def _told(name: str) -> Iterator[None]:
     """A block in which a template is read or rendered; whatever it raises becomes ours."""
     try:
-        with _budget:
+        with getattr(environment(), "budget", nullcontext()):
             yield
     except NetclError:
         raise

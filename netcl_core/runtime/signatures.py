@@ -17,8 +17,8 @@ _COMMENT: Final = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 def kernels_in(source: str) -> dict[str, str]:
     """The kernels of an OpenCL C source, each with its parameters on one line."""
-    found = _KERNEL.findall(_COMMENT.sub(" ", source))
-    return {name: " ".join(parameters.split()) for name, parameters in found}
+    matches = _KERNEL.findall(_COMMENT.sub(" ", source))
+    return {name: " ".join(parameters.split()) for name, parameters in matches}
 
 
 @lru_cache(maxsize=1024)

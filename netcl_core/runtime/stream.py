@@ -118,18 +118,18 @@ replaced: Final[dict[tuple[int, Device], Stream]] = {}
 def stream_of(device: Device) -> Stream:
     """The device's stream in this thread: its replacement, else its own."""
     if replaced:
-        found = replaced.get((get_ident(), device))
-        if found is not None:
-            return found
+        stream = replaced.get((get_ident(), device))
+        if stream is not None:
+            return stream
     return _own.get(device) or own_stream(device)
 
 
 def own_stream(device: Device) -> Stream:
     """The device's own stream, which all threads share; made on first use."""
-    found = _own.get(device)
-    if found is None:
-        found = _own.setdefault(device, _STREAMS[device.backend](device))
-    return found
+    stream = _own.get(device)
+    if stream is None:
+        stream = _own.setdefault(device, _STREAMS[device.backend](device))
+    return stream
 
 
 @contextmanager

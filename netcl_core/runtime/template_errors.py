@@ -11,7 +11,6 @@ import jinja2
 from jinja2.exceptions import SecurityError
 
 from netcl_core.errors import TemplateError, coded, message
-from netcl_core.runtime.sandbox import BudgetError, PrivateError
 
 #: The distributions that the prefixes of plugins belong to.
 _owners: Final[dict[str, str]] = {}
@@ -61,7 +60,8 @@ def failed(name: str, error: BaseException, path: Path) -> TemplateError:
     if isinstance(error, SecurityError):
         text = message(_who(name), f"{place}{error}", "a template that keeps to what it is given")
         return coded("NP316", TemplateError(text))
-    if isinstance(error, (BudgetError, RecursionError, OverflowError, MemoryError)):
+    endless = isinstance(error, (RecursionError, OverflowError, MemoryError))
+    if endless or getattr(error, "code", "") == "NP317":
         expected = "a template that ends, with a kernel's size"
         text = message(_who(name), f"{place}{error}", expected)
         return coded("NP317", TemplateError(text))
@@ -73,9 +73,10 @@ def failed(name: str, error: BaseException, path: Path) -> TemplateError:
 
 def _place(error: BaseException, path: Path) -> str:
     """Where a template failed: its own line, and that of another one if it was in there."""
-    if isinstance(error, PrivateError):
-        within = "" if Path(error.path) == path else f" of {Path(error.path).name}"
-        return f"line {error.line}{within}: "
+    line = getattr(error, "line", None)  # of what is refused where a template is read
+    if line is not None:
+        read = Path(getattr(error, "path", ""))
+        return f"line {line}{'' if read == path else f' of {read.name}'}: "
     frames = traceback.extract_tb(error.__traceback__)
     inside = [each for each in frames if each.filename.endswith(".j2")]  # as Jinja names them
     own = [each for each in inside if Path(each.filename) == path]

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final, final
 
-from netcl_core.arguments import lenient
 from netcl_core.codegen.layout import Shape
 from netcl_core.codegen.lowering import Plan
 from netcl_core.codegen.region import Region, Signature
@@ -23,6 +22,7 @@ from netcl_core.tape.node import Node, target_of
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.reverse import deposits, grad_so_far, run_backward
 from netcl_core.tape.state import thread
+from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.tensor import Tensor
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 from typing import Any, final
 
-from netcl_core.arguments import lenient
 from netcl_core.tape.dot import dot
 from netcl_core.tape.node import Node, leaf_node, next_number
 from netcl_core.tape.recorded import recorded_graph
 from netcl_core.tape.reverse import run_backward
 from netcl_core.tape.state import Entries, process, thread
+from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.tensor import Tensor
 
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from netcl_core.arguments import is_foreign, lenient
 from netcl_core.dtypes import DTYPES, dtype_name
 from netcl_core.errors import ArgumentError, AttributeValueError, message
 from netcl_core.hardware.device import Device
+from netcl_core.tensors.arguments import is_foreign, lenient
 from netcl_core.tensors.host_data import Array
 from netcl_core.tensors.tensor import Tensor
 
@@ -38,31 +38,6 @@ def tensor(
             [3, 4]], shape=(2, 2), dtype=int64, device=numpy)
     """
     return Tensor.from_host(data, device, dtype, requires_grad)
-
-
-def as_tensor(data: Any, dtype: Any = None, device: str | Device | None = None) -> Any:
-    """A tensor or node as it is, if it has the dtype and the device; else host data as a tensor.
-
-    >>> x = nc.zeros(2, device="numpy")
-    >>> nc.as_tensor(x) is x
-    True
-    """
-    if not isinstance(data, Tensor):
-        return Tensor.from_host(data, device, dtype)
-    moved = data if device is None else data.to(device)
-    return moved if dtype is None else moved.astype(dtype)
-
-
-def from_numpy(ndarray: Any) -> Tensor:
-    """A tensor with a copy of a NumPy array; PyTorch's shares the memory, which no device can.
-
-    >>> nc.from_numpy(np.ones(2)).dtype
-    'float64'
-    """
-    if not isinstance(ndarray, np.ndarray):
-        given = f"a {type(ndarray).__name__}"
-        raise ArgumentError(message("from_numpy", given, "a NumPy array", "Use nc.tensor"))
-    return Tensor.from_host(ndarray)
 
 
 @lenient
@@ -191,14 +166,14 @@ def _alike(input: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(who: str, value: Any) -> Any:
     """A Python number, of an element too."""
-    found = value.item() if isinstance(value, (Tensor, np.ndarray, np.generic)) else value
-    if isinstance(found, bool) or not isinstance(found, Real):
+    plain = value.item() if isinstance(value, (Tensor, np.ndarray, np.generic)) else value
+    if isinstance(plain, bool) or not isinstance(plain, Real):
         raise ArgumentError(message(who, f"{value!r}", "numbers"))
-    return found
+    return plain
 
 
 def _count(who: str, name: str, value: Any) -> int:
-    found = _plain(who, value)
-    if not isinstance(found, Integral) or found < 0:
+    plain = _plain(who, value)
+    if not isinstance(plain, Integral) or plain < 0:
         raise AttributeValueError(message(who, f"{name}={value!r}", "an int, 0 or more"))
-    return int(found)
+    return int(plain)

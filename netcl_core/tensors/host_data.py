@@ -9,11 +9,11 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from netcl_core.arguments import is_foreign
 from netcl_core.dtypes import DTYPES, dtype_name, is_floating
 from netcl_core.errors import ArgumentError, DtypeError, ShapeError, message
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.geometry import Shape
+from netcl_core.tensors.arguments import is_foreign
 
 #: No memory that can be addressed holds more elements of any dtype.
 _MOST: Final = 1 << 59

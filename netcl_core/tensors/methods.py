@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from netcl_core.arguments import lenient
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, ShapeError, message
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import get_device
 from netcl_core.runtime.geometry import Geometry, dense
+from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.samplers import SAMPLERS
 
@@ -80,15 +80,6 @@ def _contiguous(x: Any, memory_format: Any = None) -> Any:
     return x if _is_contiguous(x) else _clone(x)
 
 
-def _data_ptr(x: Any) -> int:
-    """A number that tells where the elements begin: equal for tensors on one place of memory."""
-    memory = x.value.memory
-    start = getattr(memory, "int_ptr", None)
-    if start is None:
-        start = 0 if memory is None else memory.ctypes.data
-    return int(start + _geometry(x).offset * DTYPES[x.dtype].itemsize)
-
-
 @lenient
 def _clone(x: Any) -> Any:
     """A copy with a buffer of its own, through which gradients flow."""
@@ -98,23 +89,6 @@ def _clone(x: Any) -> Any:
 def _tolist(x: Any) -> Any:
     """The elements as Python numbers, in nested lists."""
     return x.to_host().tolist()
-
-
-def _new(name: str) -> Callable[..., Any]:
-    def make(x: Any, *size: Any, **options: Any) -> Any:
-        made = getattr(type(x.value), name)
-        return made(*size, **{"dtype": x.dtype, "device": x.device, **options})
-
-    make.__doc__ = f"`{name}` of this tensor's dtype and device."
-    return make
-
-
-def _shaped_as(op: str) -> Callable[[Any, Any], Any]:
-    def call(x: Any, other: Any) -> Any:
-        return functions[op](x, other.shape)
-
-    call.__doc__ = f"`{op}` to the shape of another tensor."
-    return call
 
 
 def _where(x: Any, condition: Any, other: Any) -> Any:
@@ -133,8 +107,8 @@ def _zero(x: Any) -> Any:
 
 
 def _sizes(x: Any) -> Sequence[int]:
-    found: Sequence[int] = x.shape
-    return found
+    sizes: Sequence[int] = x.shape
+    return sizes
 
 
 #: Name -> `(tensor, ...)`.
@@ -151,34 +125,20 @@ METHODS: Final[dict[str, Callable[..., Any]]] = {
             "bool": "bool",
         }.items()
     },
-    "byte": _cast("uint8"),
-    "char": _cast("int8"),
-    "short": _cast("int16"),
     "clone": _clone,
     "contiguous": _contiguous,
-    "data_ptr": _data_ptr,
     "cpu": lambda x: x.to("cpu"),
     "dim": lambda x: len(_sizes(x)),
-    "element_size": lambda x: DTYPES[x.dtype].itemsize,
-    "expand_as": _shaped_as("expand"),
     "fill_": _fill,
     "is_contiguous": lenient(_is_contiguous),
     "is_floating_point": lambda x: DTYPES[x.dtype].floating,
-    "nelement": lambda x: int(x.size),
     "numel": lambda x: int(x.size),
-    "new_empty": _new("empty"),
-    "new_full": _new("full"),
-    "new_ones": _new("ones"),
-    "new_zeros": _new("zeros"),
-    "reshape_as": _shaped_as("reshape"),
     "storage_offset": lambda x: _geometry(x).offset,
     "stride": _stride,
     "tolist": _tolist,
-    "type_as": lambda x, other: x.astype(other.dtype),
     "unfold": lambda x, dimension, size, step: functions["windows"](x, dimension, size, step),
     "untyped_storage": lambda x: x.value.storage,
     "view": _view,
-    "view_as": _shaped_as("reshape"),
     "where": _where,
     "zero_": _zero,
     **SAMPLERS,

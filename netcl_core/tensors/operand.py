@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from netcl_core.arguments import lenient
 from netcl_core.dtypes import DTYPES, widened
 from netcl_core.errors import MissingNameError, ShapeError, message, missing_name
 from netcl_core.hardware.device import Device
 from netcl_core.runtime.geometry import Shape
 from netcl_core.runtime.stream import stream_of
+from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import Array
 from netcl_core.tensors.methods import METHODS, device_and_dtype
@@ -166,9 +166,9 @@ class Operand(metaclass=OperandType):
     def size(self) -> Count:
         """The number of elements; called, as `x.size()` or `x.size(0)`, the sizes."""
         shape = self.value.shape
-        found = Count(math.prod(shape))
-        found.sizes = shape
-        return found
+        size = Count(math.prod(shape))
+        size.sizes = shape
+        return size
 
     @property
     def data(self) -> Any:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from netcl_core.arguments import lenient
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import AttributeValueError, DtypeError, message
+from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.functions import functions
 
 #: The whole numbers up to which a floating dtype has all, by the bits of its fraction.

@@ -10,7 +10,6 @@ import weakref
 from operator import attrgetter
 from typing import Any, Final, final
 
-from netcl_core.arguments import lenient
 from netcl_core.dtypes import DTYPES, dtype_name
 from netcl_core.errors import (
     ArgumentError,
@@ -25,6 +24,7 @@ from netcl_core.hardware.device_table import default_device, get_device
 from netcl_core.runtime.geometry import Geometry, Shape, dense
 from netcl_core.runtime.recording import note_change, recordings, refuse_reading
 from netcl_core.runtime.stream import stream_of
+from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import (
     Array,

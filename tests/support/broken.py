@@ -408,7 +408,7 @@ BROKEN |= {
         "NP308",
         "an amp policy with a rule that is none",
         "the rule 'never' for exp; expected allow or keep or promote",
-        HEAD + "from netcl_core.autograd import AmpPolicy\n"
+        HEAD + "from netcl_plugin_amp import AmpPolicy\n"
         "class Plugin:\n    @hookimpl\n    def netcl_register_amp_policies(self, registry):\n"
         f"        registry.add(AmpPolicy('odd', 'float16', {{'exp': 'never'}})){END}",
     ),

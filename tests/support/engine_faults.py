@@ -39,12 +39,17 @@ _HANGS: Final = 90
 #: It compares the table with the sources, and would fail for every fault.
 _OWN: Final = "test_engine_faults.py"
 _NOTES: Final = "ENGINE_FAULT_NOTES"
+#: The packages that stand for the engine besides netcl_core, and where their modules lie.
+_SOURCES: Final = {
+    "netcl_market": "plugins/netcl-market/src",
+    "netcl_plugin_amp": "plugins/netcl-plugin-amp/src",
+}
 
 
 class Fault(NamedTuple):
     """A change of one line, which is given without its indentation.
 
-    `file` lies in netcl_core, or in netcl-market if it begins with `netcl_market/`.
+    `file` lies in netcl_core, or in a distribution of `_SOURCES` if it begins with its package.
     """
 
     name: str
@@ -56,8 +61,7 @@ class Fault(NamedTuple):
 
 def path_of(fault: Fault) -> str:
     """The file of a fault as seen from the root."""
-    market = fault.file.startswith("netcl_market/")
-    return f"{'plugins/netcl-market/src' if market else 'netcl_core'}/{fault.file}"
+    return f"{_SOURCES.get(fault.file.partition('/')[0], 'netcl_core')}/{fault.file}"
 
 
 class Verdict(NamedTuple):
@@ -81,10 +85,10 @@ place-of-argument apply tape/function_call.py
 inputs-of-given-away apply ops/operator_call.py
 - return tuple(range(len(inputs))) if again else self.reads(needs)
 + return self.reads(needs)
-cast-without-mode apply ops/casting.py
+cast-without-mode apply netcl_plugin_amp/casting.py
 - key = (id(leaf), dtype, mode, recordings.get(get_ident()) if recordings else None)
 + key = (id(leaf), dtype, recordings.get(get_ident()) if recordings else None)
-cast-of-old-version apply ops/casting.py
+cast-of-old-version apply netcl_plugin_amp/casting.py
 - if known is None or known[1] != leaf.version:
 + if known is None:
 sum-in-shared reverse tape/gradients.py
@@ -269,8 +273,8 @@ def _first_failure(place: Path, what: Sequence[str], past: Sequence[str], second
         return ""
     notes = place / "notes"
     notes.write_text("")
-    market = place / "plugins" / "netcl-market" / "src"
-    folders = [place, place / "tests" / "support", market, os.environ.get("PYTHONPATH")]
+    sources = [place / each for each in _SOURCES.values()]
+    folders = [place, place / "tests" / "support", *sources, os.environ.get("PYTHONPATH")]
     path = os.pathsep.join(str(each) for each in folders if each)
     hangs = [f"faulthandler_timeout={_HANGS}", "faulthandler_exit_on_timeout=true"]
     options = [*(f"--override-ini={each}" for each in hangs), *(f"--deselect={x}" for x in past)]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from netcl_plugin_amp import AmpPolicy
+
 import netcl_core as nc
-from netcl_core.autograd import (
-    AmpPolicy,
-    AutogradPrimitive,
-    TrainingPattern,
-)
+from netcl_core.autograd import AutogradPrimitive, TrainingPattern
 
 
 class Given:

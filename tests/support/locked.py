@@ -21,10 +21,11 @@ ASK = """
 import json, warnings
 import netcl_core as nc
 import netcl_core.autograd as ag
+from netcl_plugin_kit.why.decisions import why
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     with nc.use_device("numpy"):
-        said = [ag.shared_op(1.0).item(), nc.plugins.why("shared_op").rules]
+        said = [ag.shared_op(1.0).item(), why("shared_op").rules]
 print(json.dumps([*said, [str(each.message) for each in caught]]))
 """
 

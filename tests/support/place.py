@@ -30,7 +30,7 @@ MANIFEST = "[plugin]\nsummary = 'rich'\n" + "".join(
 RICH = """\
 import click
 from netcl_core import hookimpl
-from netcl_core.autograd import AmpPolicy
+from netcl_plugin_amp import AmpPolicy
 
 factor = {0}
 

@@ -11,12 +11,12 @@ from typing import Any
 import netcl_plugin_tunable
 import numpy as np
 import pytest
+from netcl_plugin_tools.tune import records as tuning_records
 from netcl_plugin_tunable import LABEL, operator
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.ops import tuning_records
-from netcl_core.ops.tuning_records import Place, place_of
+from netcl_core.ops.tuning import Place, place_of
 
 NAME = f"tunable:scaled:{LABEL}"
 BETTER = {"span": 64, "waste": 0}

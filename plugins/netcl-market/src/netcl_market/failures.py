@@ -1,21 +1,41 @@
-"""What can be wrong with an installed plugin or a lock file: codes, meanings and remedies."""
+"""What can be wrong with a plugin or a lock file: codes, meanings and remedies.
+
+The table of docs/plugin-errors.md is written from this one.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, final
 
 from netcl_core.plugins.protocol import (
-    FAILURES,
     INCOMPATIBLE,
     QUARANTINED,
-    FailureKind,
-    kinds_of,
+    REMEDIES,
+    STATES,
     plugin_error,
 )
 
-__all__ = ["FAILURES", "KINDS", "plugin_error"]
+__all__ = ["FAILURES", "plugin_error"]
 
-KINDS: Final[dict[str, FailureKind]] = {
+
+@final
+@dataclass(frozen=True, slots=True)
+class FailureKind:
+    """One kind of failure; `state` is what it makes of the plugin, empty if nothing."""
+
+    code: str
+    state: str
+    meaning: str
+    remedy: str
+
+
+def kinds_of(state: str, **rows: tuple[str, str]) -> dict[str, FailureKind]:
+    """Kinds that make the same of a plugin: the meaning and the remedy of each code."""
+    return {code: FailureKind(code, state, *texts) for code, texts in rows.items()}
+
+
+FAILURES: Final[dict[str, FailureKind]] = {
     **kinds_of(
         INCOMPATIBLE,
         NP101=(
@@ -42,6 +62,12 @@ KINDS: Final[dict[str, FailureKind]] = {
             "The plugin's manifest uses a newer schema than this core supports.",
             "Upgrade netcl-core, or install an older release of the plugin.",
         ),
+        NP106=(
+            "The plugin is data, and netcl-market or the plugin that reads data is not installed, "
+            "is switched off or does not work.",
+            "Install, name in the settings or repair the reader that the message names. For its "
+            "author: list the reader in `dependencies`.",
+        ),
     ),
     **kinds_of(
         QUARANTINED,
@@ -64,11 +90,39 @@ KINDS: Final[dict[str, FailureKind]] = {
             "Disable or uninstall one of them. For the author: rename the entry point, or write "
             "`<distribution>:<name>/` before the names of templates.",
         ),
-        NP512=(
-            "A file of the plugin has changed since it was compared with a strict lock, or was not "
-            "there then.",
-            "Reinstall it from the original source, or accept what is installed with `netcl "
-            "plugins lock`; then start the program again.",
+        NP114=(
+            "The plugin's entry point is named like the core's own templates, which is reserved.",
+            "For its author: rename the entry point.",
+        ),
+        NP201=(
+            "The module named by the plugin's entry point does not exist.",
+            "Reinstall the plugin. For its author: correct the entry point or the contents of the "
+            "package.",
+        ),
+        NP202=(
+            "The plugin imports a module that is not installed.",
+            "Install the missing module. For the plugin's author: declare it in `dependencies`.",
+        ),
+        NP203=(
+            "The plugin imports a name that a module does not define.",
+            "Upgrade the plugin and the module named in the message. For its author: state the "
+            "required versions.",
+        ),
+        NP204=(
+            "The plugin's source is not valid for this version of Python.",
+            "Install a release that supports this Python. For its author: set `requires-python`.",
+        ),
+        NP205=(
+            "The plugin's module does not define the object named by the entry point.",
+            "Upgrade the plugin. For its author: correct the entry point.",
+        ),
+        NP206=(
+            "The plugin tried to exit the program while it was being imported or registered.",
+            "Report this to its author: a plugin should raise an exception, never exit.",
+        ),
+        NP207=(
+            "The plugin raised an exception while it was being imported.",
+            "See `netcl plugins info NAME --traceback`, then upgrade or repair the plugin.",
         ),
         NP208=(
             "The plugin crashed the interpreter in a trial run, without raising an exception "
@@ -79,13 +133,133 @@ KINDS: Final[dict[str, FailureKind]] = {
             "The plugin did not finish loading in a trial run.",
             "Upgrade or repair the plugin; `netcl doctor` tries it again.",
         ),
+        NP301=(
+            "A function of the plugin is marked as a hook, or named like one, but netcl has no "
+            "such hook.",
+            "For its author: the message suggests which hook may be meant.",
+        ),
+        NP302=(
+            "A function is named after a hook but is not marked with netcl's `@hookimpl`.",
+            "For its author: put `@hookimpl` from `netcl_core` above it.",
+        ),
+        NP303=(
+            "The plugin implements no hooks.",
+            "For its author: mark at least one method with `@hookimpl` from `netcl_core`.",
+        ),
+        NP304=(
+            "A hook has parameters that netcl does not pass.",
+            "For its author: use the parameters listed in docs/hooks.md.",
+        ),
+        NP305=(
+            "The plugin registers an object of the wrong type.",
+            "For its author: the message names the expected type.",
+        ),
+        NP306=(
+            "The plugin registers a name that is not a valid identifier.",
+            "For its author: choose another name.",
+        ),
+        NP307=(
+            "The plugin registers the same name twice.",
+            "For its author: register each name once.",
+        ),
+        NP308=(
+            "A record is wrong: an op's C expression, arity or attributes, a space of settings, "
+            "what a pattern matches, or a policy's rules.",
+            "For its author: the message shows what is wrong.",
+        ),
+        NP309=(
+            "The plugin refers to a template that does not exist.",
+            "Reinstall the plugin. For its author: ship the folder `templates` in the package.",
+        ),
+        NP310=(
+            "One of the plugin's templates cannot be read or rendered.",
+            "For its author: the message gives the template and the line.",
+        ),
+        NP311=(
+            "One of the plugin's hooks raised an exception.",
+            "See `netcl plugins info NAME --traceback`, then upgrade or repair the plugin.",
+        ),
+        NP312=(
+            "The plugin registers an op or a namespace under a name that is reserved for the core.",
+            "For its author: choose another name.",
+        ),
+        NP313=(
+            "The plugin registers an implementation of its own primitive, which could never be "
+            "used.",
+            "For its author: register an operator of that name, or drop the implementation.",
+        ),
+        NP314=(
+            "A hook is marked as a wrapper, `tryfirst` or `trylast`, or is implemented twice.",
+            "For its author: mark exactly one plain function per hook with `@hookimpl`.",
+        ),
+        NP315=(
+            "The plugin registers something with a priority that is no integer.",
+            "For its author: give a whole number, such as 1.",
+        ),
+        NP316=(
+            "A template reaches for what belongs to Python, such as `__globals__` or a text's "
+            "`format`. Templates are rendered in a sandbox.",
+            "Uninstall the plugin. For its author: a template computes with what it is given; the "
+            "message gives the line.",
+        ),
+        NP317=(
+            "A template takes more steps, or makes more text, than any kernel needs: a loop or a "
+            "macro that calls itself does not end.",
+            "Uninstall the plugin. For its author: the message gives the line.",
+        ),
+        NP318=(
+            "The plugin is data, and a definition in its manifest is wrong, or something in it "
+            "needs code.",
+            "Upgrade the plugin. For its author: the message gives the op and the key.",
+        ),
+        NP319=(
+            "The plugin brings something that its manifest (on the short road: the name of its "
+            "entry point) does not say.",
+            "Upgrade the plugin. For its author: list it in the manifest (`netcl plugins check` "
+            "shows the row), or name the entry point as the op.",
+        ),
+        NP512=(
+            "A file of the plugin has changed since it was compared with a strict lock, or was not "
+            "there then.",
+            "Reinstall it from the original source, or accept what is installed with `netcl "
+            "plugins lock`; then start the program again.",
+        ),
     ),
     **kinds_of(
         "",
+        NP320=(
+            "The plugin is data, and one of its kernels uses what is not on the short list of "
+            "OpenCL C: it declares a function without a body, calls one of nobody's, has a "
+            "directive or a macro, or makes a pointer of a number. On a CPU it may use pointers "
+            "only where their bounds can be checked.",
+            "Uninstall the plugin. For its author: the message gives the line and the word.",
+        ),
+        NP401=(
+            "Two plugins offer the same name with equal priority.",
+            "Choose one with `nc.prefer` (ops) or `NETCL_RANK`, or uninstall the other.",
+        ),
+        NP402=(
+            "A choice passed to `nc.prefer` is not offered by any active plugin.",
+            "`netcl plugins why OP` shows who offers an op.",
+        ),
         NP403=(
             "A setting refers to a plugin that is not installed.",
             "Correct `NETCL_PLUGINS` or `NETCL_PLUGINS_DISABLE`; `netcl plugins list` shows the "
             "names.",
+        ),
+        NP404=(
+            "`NETCL_PLUGINS_STRICT` is set and a plugin cannot be loaded.",
+            "Fix what the message lists, or unset the variable.",
+        ),
+        NP405=(
+            "A plugin implements an op that is a primitive, so the implementation is never used.",
+            "Uninstall one of the two. For the author: implement an operator instead.",
+        ),
+        NP406=(
+            "A training pattern's planner or matcher raised an exception, or gave something else "
+            "than the value of the group. The function runs without it.",
+            "Upgrade or uninstall the plugin named in the message. For its author: `netcl plugins "
+            "check` tries the pattern on its cases.",
         ),
         NP501=(
             "The lock file cannot be read, or is not what `netcl plugins lock` wrote.",
@@ -133,10 +307,22 @@ KINDS: Final[dict[str, FailureKind]] = {
             "Repair it or let the settings name it, or accept what is there with `netcl plugins "
             "lock`.",
         ),
+        NP511=(
+            "A lock file is to be held, and nothing here can verify it.",
+            "Install it with: pip install netcl-market. Or unset `lock-strict` and "
+            "`plugins-strict`.",
+        ),
+        NP513=(
+            "The lock file that the program requires (`nc.require_lock`) is not there, has another "
+            "digest, or is required too late.",
+            "Restore the file, or give the digest of the one that you have read. Call the function "
+            "before the first op.",
+        ),
         NP514=(
             "A market has withdrawn the installed version of a plugin, or warns of it.",
             "Read what it says; install the version that it names, or uninstall the plugin.",
         ),
     ),
 }
-FAILURES.update(KINDS)
+STATES.update({code: kind.state for code, kind in FAILURES.items()})
+REMEDIES.update({code: kind.remedy for code, kind in FAILURES.items()})

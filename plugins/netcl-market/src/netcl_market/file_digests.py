@@ -100,10 +100,10 @@ _ABSENT: Final[_Stamp] = (-2, 0, 0, 0)
 
 def _stamp(path: str) -> _Stamp:
     try:
-        found = os.stat(path)  # noqa: PTH116 - a Path takes ten times as long
+        stat = os.stat(path)  # noqa: PTH116 - a Path takes ten times as long
     except OSError:
         return _ABSENT
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
 def _receipt(row: Any) -> _Receipt:

@@ -55,10 +55,10 @@ class FileMemory(journal.Rows[tuple[list[_Stamp], Any]]):
 
 def _stamp(path: str) -> _Stamp:
     try:
-        found = os.stat(path)  # noqa: PTH116 - a Path takes ten times as long
+        stat = os.stat(path)  # noqa: PTH116 - a Path takes ten times as long
     except OSError:
         return []
-    return [found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino]
+    return [stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino]
 
 
 def _is_json(value: Any) -> bool:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from netcl_core.config import keep_whole
 from netcl_core.errors import PluginError
+from netcl_core.files import keep_whole
 
 T = TypeVar("T")
 Row = TypeVar("Row")

@@ -16,6 +16,7 @@ from typing import Any, Final
 from netcl_core.cli import print_json, print_table
 from netcl_core.plugins import protocol
 from netcl_core.plugins.protocol import PRIMITIVES, Plugin, canonical
+from netcl_market.searching import read_catalogue, search
 from netcl_market.states import States
 from netcl_market.survey import survey, unknown_names
 
@@ -74,11 +75,11 @@ def show_info(name: str, with_traceback: bool, as_json: bool) -> int:
 
 def show_search(word: str, file: Path | None, as_json: bool) -> int:
     """Print what is installed or in a catalogue, the bundled one or a file; 1 for nothing."""
-    table = protocol.catalogue() if file is None else protocol.read_catalogue(file)
+    table = protocol.catalogue() if file is None else read_catalogue(file)
     found = _survey()
     installed = {canonical(plugin.distribution): plugin.state for plugin in found}
     table = {**table, **_entries(found)}
-    hits = protocol.search(word, table)
+    hits = search(word, table)
     rows = [
         (hit.name, hit.kind, hit.package, installed.get(hit.package, "not installed"), hit.summary)
         for hit in hits

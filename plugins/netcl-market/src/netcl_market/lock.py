@@ -99,12 +99,12 @@ class Lock:
 
     def providers(self) -> dict[str, list[str]]:
         """The distributions that it has chosen, each with the names that it serves."""
-        found: dict[str, list[str]] = {}
+        providers: dict[str, list[str]] = {}
         for part in self.devices.values():
             for name, rows in part.choices.items():
                 for each in rows.get(ANY_DTYPE, ())[:1]:
-                    found.setdefault(canonical(each), []).append(name)
-        return found
+                    providers.setdefault(canonical(each), []).append(name)
+        return providers
 
 
 def device_key(device: Any) -> str:

@@ -139,8 +139,8 @@ def locate(distribution: Distribution, value: str) -> Path | None:
         return None
     package, _, inner = (part.strip() for part in value.partition(":"))
     folders = _package_folders(package)
-    found = (Path(folder, *PurePosixPath(inner or FILE).parts) for folder in folders)
-    return next((path for path in found if path.is_file()), None)
+    paths = (Path(folder, *PurePosixPath(inner or FILE).parts) for folder in folders)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def _package_folders(package: str) -> list[str]:

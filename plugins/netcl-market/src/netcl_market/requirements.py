@@ -127,5 +127,9 @@ def _requirement(text: str) -> Any:
     """The requirement, or None if its marker does not apply; raises ValueError."""
     from packaging.requirements import Requirement  # slow, and hardly ever needed
 
-    found = Requirement(text)
-    return found if found.marker is None or found.marker.evaluate({"extra": ""}) else None
+    requirement = Requirement(text)
+    return (
+        requirement
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        else None
+    )

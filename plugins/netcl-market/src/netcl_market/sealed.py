@@ -52,14 +52,14 @@ class Sealed(MetaPathFinder):
 
         Not the core's, which is what asks.
         """
-        found = []
+        strangers = []
         for name, file in self._modules.items():
             module = sys.modules.get(name)
             if module is not None and name.partition(".")[0] != "netcl_core":
                 origin = str(getattr(module, "__file__", None))
                 if origin != file and os.path.realpath(origin) != os.path.realpath(file):
-                    found.append((name, origin))
-        return found
+                    strangers.append((name, origin))
+        return strangers
 
     def read(self, path: Path) -> bytes:
         """The content of a file; raises PluginError NP512 if it is not what was locked."""

@@ -117,5 +117,5 @@ def _exists(key: str) -> bool:
 
 
 def _memories(table: Any) -> dict[str, Memory]:
-    found: dict[str, Memory] = records.read(Mapping[str, Memory], table["plugins"])
-    return found
+    memories: dict[str, Memory] = records.read(Mapping[str, Memory], table["plugins"])
+    return memories

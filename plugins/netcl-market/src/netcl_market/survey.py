@@ -52,7 +52,7 @@ def survey(
         skip: Keys of plugins that are known to end the interpreter.
         unlocked: Whether a strict lock file counts nothing.
     """
-    found: list[Plugin] = []
+    plugins: list[Plugin] = []
     taken: dict[str, Plugin] = {}
     memory = FileMemory(config.plugin_memory("metadata.json"))
     installed = distributions(memory)
@@ -64,15 +64,15 @@ def survey(
                 if own_group == group:
                     plugin = _plugin(distribution, group, name)
                     _judge(plugin, taken, switched_off(plugin), memory)
-                    found.append(plugin)
+                    plugins.append(plugin)
             if distribution.problem and group == PLUGINS:
-                found.append(_unreadable(distribution))
+                plugins.append(_unreadable(distribution))
     memory.save()
-    for plugin in found:
+    for plugin in plugins:
         if plugin.state == "found":
             _remember(plugin, states, deadly_only, skip)
-    give_prefixes([plugin for plugin in found if plugin.state == "found"])
-    return sorted(found, key=lambda plugin: (canonical(plugin.distribution), plugin.name))
+    give_prefixes([plugin for plugin in plugins if plugin.state == "found"])
+    return sorted(plugins, key=lambda plugin: (canonical(plugin.distribution), plugin.name))
 
 
 def unknown_names(found: Sequence[Plugin]) -> list[str]:

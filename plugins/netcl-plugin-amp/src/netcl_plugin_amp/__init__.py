@@ -6,6 +6,9 @@ from typing import Any
 
 from netcl_core import AmpPolicyRegistrar, hookimpl
 from netcl_plugin_amp.policies import POLICIES
+from netcl_plugin_amp.policy import AmpPolicy
+
+__all__ = ["AmpPolicy", "plugin"]
 
 
 class AmpPlugin:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, final
 
-import netcl_core.autograd as ag
 from netcl_core import Device, dtype_name
-from netcl_core.autograd import AmpPolicy
 from netcl_core.errors import ArgumentError, message
+from netcl_plugin_amp.casting import amp_policy, casting, named_policy
+from netcl_plugin_amp.policy import AmpPolicy
 from netcl_plugin_amp.support import supports_fp16
 
 #: The policy that `autocast` takes if none is named.
@@ -84,7 +84,7 @@ class autocast:  # noqa: N801 - a function to its users, and a context manager
         self._enabled = bool(enabled) and chosen is not None
         self._queue = device_queue
         self._policy = DEFAULT if chosen is None else chosen
-        self._casting = ag.casting(self._in_force)
+        self._casting = casting(self._in_force)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """As a decorator it holds while the function's own code runs."""
@@ -98,7 +98,7 @@ class autocast:  # noqa: N801 - a function to its users, and a context manager
         self._casting.__exit__(*exc)
 
     def _in_force(self) -> AmpPolicy | None:
-        policy = ag.named_policy(self._policy) if isinstance(self._policy, str) else self._policy
+        policy = named_policy(self._policy) if isinstance(self._policy, str) else self._policy
         unfit = policy.needs_fp16 and self._queue is not None and not supports_fp16(self._queue)
         return None if unfit or not self._enabled else policy
 
@@ -137,7 +137,7 @@ def is_autocast_enabled() -> bool:
     ...     amp.is_autocast_enabled()
     True
     """
-    return ag.amp_policy() is not None
+    return amp_policy() is not None
 
 
 def maybe_cast_tensor(t: Any) -> Any:
@@ -153,7 +153,7 @@ def maybe_cast_tensor(t: Any) -> Any:
     Returns `t` itself outside of a block, for another dtype than float32, and on a device that the
     policy leaves alone.
     """
-    policy = ag.amp_policy()
+    policy = amp_policy()
     if policy is None or t.dtype != "float32" or policy.unmet(t.device) is not None:
         return t
     return t.astype(policy.storage)

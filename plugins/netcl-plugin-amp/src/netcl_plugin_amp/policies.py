@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from netcl_core.autograd import AmpPolicy
+from netcl_plugin_amp.policy import AmpPolicy
 
 #: Products: most of the work, and sums of products are added up in float32 in any case.
 PRODUCTS: Final = (

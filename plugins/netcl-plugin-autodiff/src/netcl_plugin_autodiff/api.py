@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 from netcl_core.errors import missing_name
 from netcl_plugin_autodiff import func, functional, grad_manager
 from netcl_plugin_autodiff.checkpoint import checkpoint
+from netcl_plugin_autodiff.function import Function, FunctionCtx, once_differentiable
 from netcl_plugin_autodiff.grad_manager import AttachSpec, GradManager, GradManagerGroup
 from netcl_plugin_autodiff.recording import get_backwarding_grad_manager
 
 __all__ = [
     "AttachSpec",
+    "Function",
+    "FunctionCtx",
     "GradManager",
     "GradManagerGroup",
     "checkpoint",
@@ -19,6 +22,7 @@ __all__ = [
     "functional",
     "get_backwarding_grad_manager",
     "grad_manager",
+    "once_differentiable",
 ]
 
 if not TYPE_CHECKING:  # so that type checkers still see a misspelt name

@@ -11,6 +11,7 @@ from netcl_core.autograd import Node
 from netcl_core.errors import ArgumentError, GradientError, message
 from netcl_core.inspect.recorded import (
     apply,
+    casting_by,
     forward_again,
     given_again,
     gradients_of,
@@ -87,7 +88,7 @@ class CheckpointCall:
         self._places = [i for i, x in enumerate(self._args) if isinstance(x, Tensor)]
         self.known: dict[Needs, tuple[Needs, tuple[int, ...]]] = {}
         self._numbers: list[Any] = []
-        self._policy = ag.amp_policy()
+        self._amp = thread.amp
         given = [self._args[place] for place in self._places]
         with noted(self._numbers):
             run = self._computed([_leaf(x, x.requires_grad) for x in given])
@@ -108,15 +109,16 @@ class CheckpointCall:
         count = len(args) - len(self._names)
         since = next_number()
         kwargs = dict(zip(self._names, args[count:], strict=True))
-        with ag.casting(None), ag.casting(self._policy), forward_again(), ag.Tape():
-            found = self._function(*args[:count], **kwargs)
-        results = list(found) if isinstance(found, (tuple, list)) else [found]
+        amp = None if self._amp is None else self._amp.again()
+        with casting_by(amp), forward_again(), ag.Tape():
+            function = self._function(*args[:count], **kwargs)
+        results = list(function) if isinstance(function, (tuple, list)) else [function]
         if not results or not all(isinstance(x, Tensor) for x in results):
-            given = f"a function that returned {type(found).__name__}"
+            given = f"a function that returned {type(function).__name__}"
             raise ArgumentError(message(_WHO, given, "a tensor, or a tuple or list of tensors"))
         own = {target_of(each) for each in leaves}
         used = [x for x in _outside(results, since) if target_of(x) not in own]
-        return _Run(found, results, leaves, used, since)
+        return _Run(function, results, leaves, used, since)
 
     def packed(self, results: Sequence[Any]) -> Any:
         """Results as the function returned them: alone, in a list or a (named) tuple."""

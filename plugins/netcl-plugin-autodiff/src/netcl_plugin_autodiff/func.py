@@ -67,12 +67,12 @@ def functional_call(
 
 def _places(module: Any) -> dict[str, tuple[Any, str]]:
     """By its dotted name, which module holds a parameter or buffer under which own name."""
-    found = {}
+    places = {}
     for prefix, each in module.named_modules(remove_duplicate=False):
         for own in (*each._parameters, *each._buffers):
             if each.__dict__[own] is not None:
-                found[f"{prefix}.{own}" if prefix else own] = (each, own)
-    return found
+                places[f"{prefix}.{own}" if prefix else own] = (each, own)
+    return places
 
 
 def grad_and_value(

@@ -121,8 +121,8 @@ class GradManager:
 
     def attached_tensors(self) -> list[Any]:
         """The attached tensors that live."""
-        found = [spec.tensor() for spec in self._specs.values()]
-        return [tensor for tensor in found if tensor is not None]
+        tensors = [spec.tensor() for spec in self._specs.values()]
+        return [tensor for tensor in tensors if tensor is not None]
 
     # -- recording -----------------------------------------------------------------------
 
@@ -208,11 +208,11 @@ class GradManager:
         roots, seeds = [y for y, _ in useful], [dy for _, dy in useful]
         targets, records = [tensor for _, tensor in living], self._is_recorded()
         others = len(thread.recording) > 1  # which may walk the same graph
-        found = ag.grad(
+        grad = ag.grad(
             roots, targets, seeds, others, create_graph=records, allow_unused=True, ready=ready
         )
         with ag.enable_grad() if records else ag.no_grad():
-            for tensor, gradient in zip(targets, found, strict=True):
+            for tensor, gradient in zip(targets, grad, strict=True):
                 if gradient is not None:
                     ag.accumulate_grad(tensor, gradient)
 

@@ -134,12 +134,12 @@ class Expression:
             raise TypeError(f"{type(node.op).__name__} of texts or tuples")
         if isinstance(node.op, ast.Pow) and isinstance(left, int) and isinstance(right, int):
             _bounded(left.bit_length() * abs(right), _MOST_BITS, "bits")
-        found = _OPERATORS[type(node.op)](left, right)
-        if isinstance(found, int):
-            _bounded(found.bit_length(), _MOST_BITS, "bits")
-        elif isinstance(found, (str, tuple, list)):
-            _bounded(len(found), _MOST_ELEMENTS, "elements")
-        return found
+        tree = _OPERATORS[type(node.op)](left, right)
+        if isinstance(tree, int):
+            _bounded(tree.bit_length(), _MOST_BITS, "bits")
+        elif isinstance(tree, (str, tuple, list)):
+            _bounded(len(tree), _MOST_ELEMENTS, "elements")
+        return tree
 
     def _unaryop(self, node: ast.UnaryOp, names: Mapping[str, Any]) -> Any:
         return _OPERATORS[type(node.op)](self._value(node.operand, names))
@@ -155,10 +155,10 @@ class Expression:
     def _boolop(self, node: ast.BoolOp, names: Mapping[str, Any]) -> Any:
         ends_at = isinstance(node.op, ast.Or)
         for each in node.values:
-            found = self._value(each, names)
-            if bool(found) is ends_at:
+            tree = self._value(each, names)
+            if bool(tree) is ends_at:
                 break
-        return found
+        return tree
 
     def _ifexp(self, node: ast.IfExp, names: Mapping[str, Any]) -> Any:
         return self._value(node.body if self._value(node.test, names) else node.orelse, names)

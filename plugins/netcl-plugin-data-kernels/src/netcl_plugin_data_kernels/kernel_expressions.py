@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Final, final
+from typing import Final
 
-from netcl_plugin_data_kernels.cursor import Cursor
+from netcl_plugin_data_kernels.kernel_declarations import DeclarationReader, Name
 from netcl_plugin_data_kernels.settled import Writes, is_clean
 from netcl_plugin_data_kernels.vocabulary import (
     ATOMIC,
-    ATTRIBUTES,
     CONSTANT,
     POINTING,
     QUALIFIERS,
@@ -40,28 +38,13 @@ WAITING: Final = ("barrier", "work_group_", "sub_group_")
 CHECKED: Final = "buffers and arrays as NAME[index], vload or vstore at NAME + index"
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Name:
-    """What a name stands for: a value; a pointer or an array of `type`, with its sizes as C.
-
-    Another work-item may change a `shared` value between two looks at it.
-    """
-
-    type: str
-    pointer: bool = False
-    sizes: tuple[str, ...] = ()
-    shared: bool = False
-
-
-class ExpressionReader(Cursor):
+class ExpressionReader(DeclarationReader):
     """Reads expressions.
 
     Attributes:
         bounds: Whether indices are checked.
         functions: The parameters of each function of the source so far: the name, and the type of
             one that is a pointer, "" of others.
-        scopes: What names stand for, in the blocks around.
         used: Bytes of the variables of the function at hand, and of those that it calls; `costs`
             has those of the functions so far.
         waits: Whether work-items wait for each other.
@@ -82,46 +65,8 @@ class ExpressionReader(Cursor):
         self.functions: dict[str, tuple[tuple[str, str], ...]] = {}
         self.used, self.costs = 0, dict[str, int]()
         self.waits = False
-        self.scopes: list[dict[str, Name]] = [{}]
         self._changes = 0  # of variables
         self._looks = 0  # at memory, which may hold something else when it is looked at again
-
-    # -- types ----
-
-    def specifiers(self) -> tuple[set[str], str]:
-        """Qualifiers, attributes and the words of a type."""
-        words: set[str] = set()
-        type_: list[str] = []
-        while True:
-            text = self.text
-            if text in QUALIFIERS:
-                words.add(text)
-            elif text in TYPES:
-                type_.append(text)
-            elif text == "__attribute__":
-                self.attribute()
-                continue
-            else:
-                break
-            self.take()
-        if not type_:
-            self.refuse("a type of OpenCL C")
-        return words, " ".join(type_)
-
-    def attribute(self) -> None:
-        first, depth = self.now, 0
-        self.take()
-        start = self.place
-        while True:
-            depth += {"(": 1, ")": -1}.get(self.take(), 0)
-            if depth <= 0:
-                break
-        if not ATTRIBUTES.fullmatch(self.since(start)):
-            self.refuse("a work-group size, or a hint", first)
-
-    def declares(self) -> bool:
-        text = self.text
-        return text in TYPES or text in QUALIFIERS or text == "__attribute__"
 
     # -- values ----
 
@@ -135,7 +80,7 @@ class ExpressionReader(Cursor):
         while self.peek(depth) == "(":
             depth += 1
         name, after = self.peek(depth), depth + 1
-        start = self.found(name)
+        start = self.named(name)
         while depth and self.peek(after) == ")":
             after += 1
         pointer = start is not None and start.pointer and self.peek(after) in _ASSIGNING
@@ -155,7 +100,7 @@ class ExpressionReader(Cursor):
 
     def store(self) -> bool:
         """A statement `NAME[index] = value`, left out where it is outside; False: it is none."""
-        held = self.found(self.text)
+        held = self.named(self.text)
         if not self.bounds or held is None or self.peek() != "[":
             return False
         name, mark = self.text, self.mark()
@@ -202,7 +147,7 @@ class ExpressionReader(Cursor):
                 changed = text in ("++", "--")
                 self._changes += changed
                 self.take()
-                held = self.found(self.text) if text == "&" else None
+                held = self.named(self.text) if text == "&" else None
                 if held is not None and held.pointer and self.peek() != "[":
                     self.refuse("the address of a value, not of a pointer")
             else:
@@ -248,13 +193,10 @@ class ExpressionReader(Cursor):
             self.peek(ahead) == ")" and self.peek(ahead - 1) == "*"
         ):
             ahead += 1
-        held = self.found(self.peek(ahead))
+        held = self.named(self.peek(ahead))
         address = ahead and self.peek(ahead - 1) == "&"
         if held is None or not (held.pointer or held.sizes or address):
             self.refuse("a pointer, not a number")
-
-    def found(self, name: str) -> Name | None:
-        return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def primary(self, changed: bool) -> None:
         token = self.now
@@ -287,7 +229,7 @@ class ExpressionReader(Cursor):
     def variable(self, changed: bool = False) -> None:
         """A name and its indices; `changed`: it is written to, or its address is taken."""
         token = self.now
-        held = self.found(token.text)
+        held = self.named(token.text)
         if held is None:
             self.refuse("a name that is declared")
         self._looks += held.shared
@@ -390,7 +332,7 @@ class ExpressionReader(Cursor):
     def bare(self, types: Collection[str] = ()) -> tuple[Name, str]:
         """A buffer or an array of some types by its name, and the number of its elements as C."""
         token = self.now
-        held = self.found(token.text)
+        held = self.named(token.text)
         if held is None or not (held.pointer or len(held.sizes) == 1):
             self.refuse(CHECKED)
         if types and held.type not in types:  # some compilers only warn
@@ -409,7 +351,7 @@ class ExpressionReader(Cursor):
                 self._changes += 1
                 token = self.now
                 self.writes.hand_out(token.text)
-                held = self.found(token.text)
+                held = self.named(token.text)
                 if held is None or (which == 0 and held.type not in _ATOMIC):
                     self.refuse(f"an element of {' or '.join(_ATOMIC)}")
                 self.variable(changed=True)

@@ -154,10 +154,10 @@ def _infer(
 
 
 def _shape(expression: Expression, names: Mapping[str, Any]) -> tuple[int, ...]:
-    found = expression(names)
-    if isinstance(found, tuple) and all(type(each) is int and each >= 0 for each in found):
-        return found
-    raise wrong(expression.who, f"{expression.text!r} gives {found!r}", "a shape")
+    shape = expression(names)
+    if isinstance(shape, tuple) and all(type(each) is int and each >= 0 for each in shape):
+        return shape
+    raise wrong(expression.who, f"{expression.text!r} gives {shape!r}", "a shape")
 
 
 # -- the gradient ------------------------------------------------------------------------
@@ -328,7 +328,7 @@ def _launch(
         else:
             expected = f"{', '.join(buffers)}, or a number such as {{ ulong = 'x.size' }}"
             raise wrong(table.who, f"the argument {each!r}", expected)
-    found = _Launch(
+    launch = _Launch(
         table.take("entry", str),
         args,
         [made(text, "items") for text in table.texts("items")],
@@ -336,4 +336,4 @@ def _launch(
         {name: made(text, f"variables: {name}") for name, text in table.items("variables")},
     )
     table.done()
-    return found
+    return launch

@@ -14,7 +14,8 @@ from functools import lru_cache, partial
 from typing import Final, final
 
 from netcl_core.errors import TemplateError, coded, message
-from netcl_plugin_data_kernels.kernel_expressions import CHECKED, ExpressionReader, Name
+from netcl_plugin_data_kernels.kernel_declarations import Name
+from netcl_plugin_data_kernels.kernel_expressions import CHECKED, ExpressionReader
 from netcl_plugin_data_kernels.settled import is_clean
 from netcl_plugin_data_kernels.vocabulary import (
     BYTES,
@@ -125,11 +126,11 @@ class _Reader(ExpressionReader):
         self.functions[name] = tuple((x, of.type if of.pointer else "") for x, of in parameters)
 
     def parameters(self, kernel: bool) -> list[tuple[str, Name]]:
-        found: list[tuple[str, Name]] = []
+        parameters: list[tuple[str, Name]] = []
         if self.text == "void" and self.peek() == ")":
             self.take()
         while self.text != ")":
-            if found:
+            if parameters:
                 self.want(",")
             words, type_ = self.specifiers()
             pointer = self.given("*")
@@ -139,10 +140,10 @@ class _Reader(ExpressionReader):
                 self.refuse("a pointer to numbers of a type with its own size")
             if pointer and self.bounds and kernel and {"local", "__local"} & words:
                 self.refuse("local memory that the kernel declares")
-            found.append((self.name(), Name(type_, pointer)))
-            self.writes.declare(found[-1][0], type_, not pointer)
-            self.scopes[-1][found[-1][0]] = found[-1][1]
-        return found
+            parameters.append((self.name(), Name(type_, pointer)))
+            self.writes.declare(parameters[-1][0], type_, not pointer)
+            self.scopes[-1][parameters[-1][0]] = parameters[-1][1]
+        return parameters
 
     def declarators(self, words: set[str], type_: str) -> None:
         """Names with their sizes and first values; with `bounds` each has one."""

@@ -8,8 +8,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from netcl_core import Device, default_device, get_device
-from netcl_core.arguments import lenient
+from netcl_core import Device, default_device, get_device, lenient
 from netcl_core.errors import ArgumentError, AttributeValueError, message
 from netcl_plugin_data.collate import default_collate, to_device
 from netcl_plugin_data.datasets import IterableDataset

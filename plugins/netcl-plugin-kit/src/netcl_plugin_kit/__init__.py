@@ -1,4 +1,4 @@
-"""The kit of kernel authors: the commands of `commands.py`, and two namespaces.
+"""The kit of kernel authors: the commands of `commands.py`, and three namespaces.
 
 All are imported on first use, the commands with the command line.
 """
@@ -19,6 +19,7 @@ class KitPlugin:
     @hookimpl
     def netcl_register_namespaces(self, registry: Any) -> None:
         registry.add("conformance", "netcl_plugin_kit.testing")
+        registry.add("decisions", "netcl_plugin_kit.why.decisions")
         registry.add("numerics", "netcl_plugin_kit.numerics.checking")
 
     @hookimpl

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from netcl_core.config import write_whole
 from netcl_core.errors import ArgumentError, message
+from netcl_core.files import write_whole
 
 
 def write_text(who: str, path: Path, text: str | Callable[[], str], option: str = "") -> None:

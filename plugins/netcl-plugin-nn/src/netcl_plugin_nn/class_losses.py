@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import netcl_core.autograd as ag
-from netcl_core import Tensor
-from netcl_core.arguments import lenient
+from netcl_core import Tensor, lenient
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_nn.containers import ModuleList, Sequential
 from netcl_plugin_nn.distances import PairwiseDistance

@@ -9,8 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from netcl_core import DTYPES, Tensor
-from netcl_core.arguments import lenient
+from netcl_core import DTYPES, Tensor, lenient
 from netcl_core.autograd import ops
 from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
 from netcl_plugin_nn.heads import multi_head_attention_forward

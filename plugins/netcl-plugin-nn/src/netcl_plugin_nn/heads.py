@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any, Final, final
 
 import netcl_core.autograd as ag
-from netcl_core import Tensor
-from netcl_core.arguments import lenient
+from netcl_core import Tensor, lenient
 from netcl_core.errors import ArgumentError, ShapeError, message
 
 NAME: Final = "MultiheadAttention"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import netcl_core.autograd as ag
-from netcl_core import Tensor
-from netcl_core.arguments import lenient
+from netcl_core import Tensor, lenient
 from netcl_plugin_nn.module import Module
 from netcl_plugin_nn.parameters import as_plain
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Device, Tensor, dtype_name, get_device
-from netcl_core.arguments import lenient
+from netcl_core import DTYPES, Device, Tensor, dtype_name, get_device, lenient
 from netcl_core.errors import ArgumentError, DtypeError, message, missing_name
 from netcl_plugin_nn import state as states
 from netcl_plugin_nn.hooks import Hooked

@@ -16,8 +16,8 @@ from typing import Any, Final, final
 import numpy as np
 
 from netcl_core import Device, Tensor, default_device, get_device
-from netcl_core.config import write_whole
 from netcl_core.errors import ArgumentError, CheckpointError, message
+from netcl_core.files import write_whole
 from netcl_plugin_nn import safetensors, torch_files
 from netcl_plugin_nn.safetensors import Array
 

@@ -9,7 +9,7 @@ from inspect import signature
 from numbers import Real
 from typing import Annotated, Any, Final, ParamSpec, TypeAlias, final, get_args, get_type_hints
 
-from netcl_core.arguments import renaming
+from netcl_core import renaming
 from netcl_core.errors import AttributeValueError, message
 
 _P = ParamSpec("_P")

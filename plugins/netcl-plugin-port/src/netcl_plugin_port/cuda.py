@@ -167,11 +167,11 @@ max_memory_reserved = memory_reserved
 
 def memory_stats(device: Any = None) -> dict[str, int]:
     """The same numbers by PyTorch's keys."""
-    found = _stats(device)
+    stats = _stats(device)
     return {
-        "allocated_bytes.all.current": found["allocated"],
-        "allocated_bytes.all.peak": found["peak"],
-        "reserved_bytes.all.current": found["reserved"],
+        "allocated_bytes.all.current": stats["allocated"],
+        "allocated_bytes.all.peak": stats["peak"],
+        "reserved_bytes.all.current": stats["reserved"],
     }
 
 

@@ -28,7 +28,7 @@ class NetclBackend(_backends.AbstractBackend):  # type: ignore[misc, unused-igno
 
     def from_numpy(self, x: Any) -> Any:
         """A tensor of an array."""
-        return nc.from_numpy(x)
+        return nc.Tensor.from_host(x)
 
     def to_numpy(self, x: Any) -> Any:
         """An array of a tensor."""

@@ -165,10 +165,35 @@ def compile(model: Any = None, **options: Any) -> Any:
     return model
 
 
+def as_tensor(data: Any, dtype: Any = None, device: str | nc.Device | None = None) -> Any:
+    """A tensor or node as it is, if it has the dtype and the device; else host data as a tensor.
+
+    >>> x = nc.zeros(2, device="numpy")
+    >>> nc.as_tensor(x) is x
+    True
+    """
+    if not isinstance(data, nc.Tensor):
+        return nc.Tensor.from_host(data, device, dtype)
+    moved = data if device is None else data.to(device)
+    return moved if dtype is None else moved.astype(dtype)
+
+
+def from_numpy(ndarray: Any) -> nc.Tensor:
+    """A tensor with a copy of a NumPy array; PyTorch's shares the memory, which no device can.
+
+    >>> nc.from_numpy(np.ones(2)).dtype
+    'float64'
+    """
+    if not isinstance(ndarray, np.ndarray):
+        given = f"a {type(ndarray).__name__}"
+        raise ArgumentError(message("from_numpy", given, "a NumPy array", "Use nc.tensor"))
+    return nc.Tensor.from_host(ndarray)
+
+
 def default_convert(data: Any) -> Any:
     """Arrays as tensors, in tuples, lists and dicts too."""
     if isinstance(data, np.ndarray):
-        return nc.from_numpy(data)
+        return from_numpy(data)
     if isinstance(data, Mapping):
         return {key: default_convert(value) for key, value in data.items()}
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):

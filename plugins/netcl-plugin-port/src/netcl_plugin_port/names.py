@@ -34,7 +34,7 @@ NAMES: Final[dict[str, dict[str, str]]] = {
         **_from(
             f"{_PORT}.functions",
             """BoolTensor ByteTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor
-            _assert are_deterministic_algorithms_enabled can_cast compile finfo
+            _assert as_tensor from_numpy are_deterministic_algorithms_enabled can_cast compile finfo
             get_default_device get_default_dtype get_device_module get_num_threads
             iinfo inference_mode is_complex
             is_deterministic_algorithms_warn_only_enabled is_floating_point

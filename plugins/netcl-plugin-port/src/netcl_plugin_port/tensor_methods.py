@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import netcl_core as nc
-from netcl_core import DTYPES
-from netcl_core.arguments import lenient
+from netcl_core import DTYPES, lenient
 
 
 def _cuda(x: Any, device: Any = None) -> Any:
@@ -67,13 +66,52 @@ def _apply(x: Any, callable: Callable[[Any], Any]) -> Any:
     return x.copy_(nc.tensor(flat, dtype=x.dtype).reshape(x.shape))
 
 
+def _cast(dtype: str) -> Callable[[Any], Any]:
+    def cast(x: Any) -> Any:
+        return x.astype(dtype)
+
+    cast.__doc__ = f"The values as {dtype}."
+    return cast
+
+
+def _data_ptr(x: Any) -> int:
+    """A number that tells where the elements begin: equal for tensors on one place of memory."""
+    memory = x.value.memory
+    start = getattr(memory, "int_ptr", None)
+    if start is None:
+        start = 0 if memory is None else memory.ctypes.data
+    return int(start + x.storage_offset() * DTYPES[x.dtype].itemsize)
+
+
+def _made(name: str) -> Callable[..., Any]:
+    def make(x: Any, *size: Any, **options: Any) -> Any:
+        made = getattr(type(x.value), name)
+        return made(*size, **{"dtype": x.dtype, "device": x.device, **options})
+
+    make.__doc__ = f"`{name}` of this tensor's dtype and device."
+    return make
+
+
+def _shaped_as(op: str) -> Callable[[Any, Any], Any]:
+    def call(x: Any, other: Any) -> Any:
+        return getattr(x, op)(other.shape)
+
+    call.__doc__ = f"`{op}` to the shape of another tensor."
+    return call
+
+
 #: Name -> a function of the tensor, or a property.
 METHODS: Final[dict[str, Any]] = {
-    "H": property(_last_two),
     "apply_": _apply,
+    "byte": _cast("uint8"),
+    "char": _cast("int8"),
     "cuda": lenient(_cuda),
+    "data_ptr": _data_ptr,
     "detach_": _detach_,
+    "element_size": lambda x: DTYPES[x.dtype].itemsize,
+    "expand_as": _shaped_as("expand"),
     "get_device": _get_device,
+    "H": property(_last_two),
     "is_complex": lambda x: False,
     "is_cpu": property(lambda x: x.device.type == "cpu"),
     "is_cuda": property(lambda x: x.device.type == "cuda"),
@@ -94,12 +132,21 @@ METHODS: Final[dict[str, Any]] = {
     "mT": property(_last_two),
     "nbytes": property(lambda x: int(x.size) * DTYPES[x.dtype].itemsize),
     "ndimension": lambda x: x.ndim,
+    "nelement": lambda x: int(x.size),
     "new": _new,
+    "new_empty": _made("empty"),
+    "new_full": _made("full"),
+    "new_ones": _made("ones"),
     "new_tensor": lenient(_new_tensor),
+    "new_zeros": _made("zeros"),
     "output_nr": property(lambda x: 0),
     "pin_memory": _itself,
     "real": property(_itself),
     "record_stream": _itself,
+    "reshape_as": _shaped_as("reshape"),
     "share_memory_": _itself,
+    "short": _cast("int16"),
     "type": lenient(_type),
+    "type_as": lambda x, other: x.astype(other.dtype),
+    "view_as": _shaped_as("reshape"),
 }

@@ -56,7 +56,8 @@ def _quantile(who: str, input: Any, q: Any, dim: Any, keepdim: bool, how: str) -
         raise DtypeError(message(who, f"a {given.dtype} tensor", "float32 or float64"))
     flat = ag.reshape(given, (-1,)) if dim is None else given
     x, place, size = line_of(who, ag.reshape(flat, (1,)) if not flat.ndim else flat, dim or 0)
-    levels = nc.as_tensor(q, dtype=x.dtype, device=x.device)
+    levels = q if isinstance(q, nc.Tensor) else nc.tensor(q, x.device, x.dtype)
+    levels = levels.to(x.device, x.dtype)
     if not isinstance(q, Tensor) and not all(0 <= each <= 1 for each in np.ravel(q)):
         raise AttributeValueError(message(who, f"q={q!r}", "numbers from 0 to 1"))
     if levels.ndim > 1:

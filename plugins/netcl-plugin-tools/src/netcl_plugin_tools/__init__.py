@@ -25,6 +25,12 @@ class ToolsPlugin:
         registry.add("tuning", "netcl_plugin_tools.tune.first_use")
 
     @hookimpl
+    def netcl_doctor(self) -> Any:
+        from netcl_plugin_tools.tune.records import doctor_rows  # not needed by other commands
+
+        return [*doctor_rows()]
+
+    @hookimpl
     def netcl_conformance_cases(self, op: str) -> str:
         return "it computes nothing"
 

@@ -10,6 +10,7 @@ from typing import Any
 import netcl_plugin_tunable
 import numpy as np
 import pytest
+from netcl_plugin_tools.tune import records as tuning_records
 from netcl_plugin_tools.tune.first_use import first_use
 from netcl_plugin_tools.tune.trials import Trial
 from netcl_plugin_tunable import DEFAULT, space
@@ -17,7 +18,6 @@ from tuned import Offer, X, here, offering, own_folder
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_core.ops import tuning_records
 from netcl_core.ops.tuning import ChosenSettings, Offered, Tuner, tuning_by
 from netcl_core.plugins.registry import registry
 

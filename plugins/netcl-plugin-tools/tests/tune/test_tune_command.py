@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from netcl_plugin_kit.testing import Case, normal
+from netcl_plugin_tools.tune import records as tuning_records
 from netcl_plugin_tools.tune.records import write
 from netcl_plugin_tunable import DEFAULT, operator
 
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.cli import main
-from netcl_core.ops import tuning_records
 
 OPENCL = [each for each in nc.devices() if each.backend == "opencl" and not each.simulator]
 pytestmark = pytest.mark.skipif(not OPENCL, reason="no OpenCL device")

@@ -6,7 +6,7 @@ What leaves float16's range on the way stays in float32.
 
 from __future__ import annotations
 
-from netcl_core.autograd import AmpPolicy
+from netcl_plugin_amp import AmpPolicy
 
 #: Exponentials, powers and what divides by small numbers: 65,504 is the largest float16. Choices
 #: among values too, of which rounding makes equal ones.

@@ -113,9 +113,9 @@ class CheckItem(FilelessItem):
     def runtest(self) -> None:
         """End as the check of this name did."""
         assert isinstance(self.parent, CheckCollector)
-        found: list[Outcome] = [
+        outcomes: list[Outcome] = [
             each for each in self.parent.record.outcomes if each.check == self.name
         ]
-        report(found)
-        if not found:
+        report(outcomes)
+        if not outcomes:
             pytest.skip("it has nothing that this check looks at")

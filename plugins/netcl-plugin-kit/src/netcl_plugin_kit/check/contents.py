@@ -87,14 +87,14 @@ _PATHS: Final[dict[str, tuple[str, Callable[[str], bool]]]] = {
 def _strangers(subject: Subject) -> set[str]:
     """What stands at the top level and belongs to no entry point."""
     allowed = subject.packages | {module_of(subject.name)}
-    found = set()
+    strangers = set()
     for path in _own(subject):
         parts = parts_of(path)
         if not parts or _is_outside(path) or parts[0].endswith((".dist-info", ".data")):
             continue
         if parts[0].split(".")[0] not in allowed:
-            found.add(parts[0])
-    return found
+            strangers.add(parts[0])
+    return strangers
 
 
 def _code(subject: Subject) -> Iterator[str]:

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
-from netcl_core.plugins.protocol import FAILURES
+from netcl_market.failures import FAILURES
+
 from netcl_plugin_kit.testing.findings import table_of_kinds
 from netcl_plugin_kit.testing.records import Outcome
 

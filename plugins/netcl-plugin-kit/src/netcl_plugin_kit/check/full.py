@@ -97,16 +97,16 @@ def run_all(
 
     They meet the checks of the level run; those of pytest's suite unless it is `thorough`.
     """
-    found: list[MutantVerdict] = []
+    verdicts: list[MutantVerdict] = []
     for done, row in enumerate(rows):
         for verdict in run_mutants(
             row, table, thorough=thorough
         ):  # each is news: who listens may have a patience
             progress(f"mutants: {row.record.name}", done, len(rows))
-            found.append(verdict)
-    found += run_policy_mutants(table)
+            verdicts.append(verdict)
+    verdicts += run_policy_mutants(table)
     place = _where(devices)
-    return found + run_kernel_mutants(rows, table, place, progress, thorough=thorough)
+    return verdicts + run_kernel_mutants(rows, table, place, progress, thorough=thorough)
 
 
 def _where(devices: Sequence[Device]) -> Device | None:

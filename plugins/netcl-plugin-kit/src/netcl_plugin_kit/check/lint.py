@@ -61,8 +61,8 @@ def check_file(template: str) -> Iterator[CheckFinding]:
     """
     try:
         unread = _unread_arguments(template)
-        if found := _FOREIGN.search(_without_comments(template)):
-            yield CheckFinding("NC407", f"{template}: {found[0]}")
+        if match := _FOREIGN.search(_without_comments(template)):
+            yield CheckFinding("NC407", f"{template}: {match[0]}")
     except TemplateError as error:
         yield CheckFinding(_code_of(error, "NC401"), str(error))
         return

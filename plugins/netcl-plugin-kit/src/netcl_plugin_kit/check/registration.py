@@ -128,7 +128,7 @@ def differences(
 ) -> list[CheckFinding]:
     """Where a manifest's rows differ from those that a registration deserves."""
     mine, theirs = _grouped(rows), _grouped(promised)
-    found = [
+    findings = [
         CheckFinding(
             "NC304",
             f"it registers the {kind} {name!r}, which the manifest does not list",
@@ -137,7 +137,7 @@ def differences(
         )
         for kind, name in sorted(mine.keys() - theirs.keys())
     ]
-    found += [
+    findings += [
         CheckFinding(
             "NC305", f"the manifest lists the {kind} {name!r}, which it does not register", name
         )
@@ -147,8 +147,8 @@ def differences(
         text = "; ".join(_compared(mine[kind, name], theirs[kind, name]))
         if text:
             remedy = _write(mine[kind, name])
-            found.append(CheckFinding("NC306", f"{kind} {name!r}: {text}", name, "", remedy))
-    return found
+            findings.append(CheckFinding("NC306", f"{kind} {name!r}: {text}", name, "", remedy))
+    return findings
 
 
 _Rows = dict[tuple[str, str], list[Mapping[str, Any]]]

@@ -88,11 +88,11 @@ class Subject:
 
     def manifest(self, plugin: str) -> Path | None:
         """A plugin's manifest file; None if it has none or it is not there."""
-        found = self.distribution
-        value = found.points.get((MANIFEST, plugin)) if found else None
-        if found is None or value is None:
+        distribution = self.distribution
+        value = distribution.points.get((MANIFEST, plugin)) if distribution else None
+        if distribution is None or value is None:
             return None
-        return locate(found, value)
+        return locate(distribution, value)
 
     def _points(self) -> Iterator[tuple[str, str, str]]:
         group = ""

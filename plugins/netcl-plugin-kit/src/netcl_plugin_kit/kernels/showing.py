@@ -42,12 +42,12 @@ def show(
         inputs, given = usual.inputs, {**usual.attrs, **given}
         attributes = "".join(f", {name}={_told(value)}" for name, value in given.items())
         notes = (f"as in the conformance case {usual.case}{attributes}; --shapes gives others",)
-    found = sources_of(op, target, dtype, inputs, given, backward=backward)
-    found = replace(found, notes=(*found.notes, *notes))
+    sources = sources_of(op, target, dtype, inputs, given, backward=backward)
+    sources = replace(sources, notes=(*sources.notes, *notes))
     if as_json:
-        print_json(_data(found))
+        print_json(_data(sources))
     else:
-        _print(found)
+        _print(sources)
 
 
 def _told(value: Any) -> str:

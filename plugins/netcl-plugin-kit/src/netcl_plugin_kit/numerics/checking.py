@@ -102,7 +102,7 @@ def find_doubt(
         return None
     single = ElementwiseTrial(trial) if trial.forward.coarse is not None else None
     for index in trial.floating:
-        found = single.doubt(index) if single else DirectionalTrial(trial, index).doubt()
-        if found is not None:
-            return found
+        doubt = single.doubt(index) if single else DirectionalTrial(trial, index).doubt()
+        if doubt is not None:
+            return doubt
     return None

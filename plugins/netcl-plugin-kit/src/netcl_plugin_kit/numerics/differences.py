@@ -104,8 +104,8 @@ def _bounds(up: Array, down: Array, both: Array) -> tuple[Array, Array]:
 def _jumps(side: Array, middle: Array, rounding: Array, steps: Array) -> Array:
     """Where a side's difference does not become smaller with the step."""
     rise = np.abs(side - middle)
-    found: Array = (rise[-1] > 4 * rounding[-1] * steps[-1]) & (rise[-1] > 0.5 * rise[0])
-    return found
+    jumps: Array = (rise[-1] > 4 * rounding[-1] * steps[-1]) & (rise[-1] > 0.5 * rise[0])
+    return jumps
 
 
 def _bend(

@@ -85,20 +85,20 @@ class DirectionalTrial:
         results = self._rows(trial.results)
         if not np.isfinite(results[trial.upstream != 0]).all():
             return None  # no slope is known, and NaN is what the other mode looks for
-        if found := trial.at_infinity(self.index, self.given, self.rounding):
-            return found
+        if doubt := trial.at_infinity(self.index, self.given, self.rounding):
+            return doubt
         late: list[tuple[Array, _Verdict]] = []
         for group in self._groups():
             if self._clear(group):
                 continue
             verdict = self._judge(group)
-            if verdict.contradicts and (found := self._convicted(group, verdict)):
-                return found
+            if verdict.contradicts and (doubt := self._convicted(group, verdict)):
+                return doubt
             if verdict.wide:
                 late.append((group, verdict))
         for group, verdict in late:
-            if found := self._accused(group, verdict):
-                return found
+            if doubt := self._accused(group, verdict):
+                return doubt
         return None
 
     def _rows(self, results: Sequence[Array]) -> Array:
@@ -128,8 +128,8 @@ class DirectionalTrial:
         ways = np.where(ways == 0, self.random.choice([-1.0, 1.0], group.size), ways)
         scale = self._scale(group, least)
         turn, start = self.random.uniform(1, 9), self.random.uniform(0, 6)
-        found: Array = ways * scale * (1 + 0.5 * np.sin(turn * self.x[group] / scale + start))
-        return found
+        direction: Array = ways * scale * (1 + 0.5 * np.sin(turn * self.x[group] / scale + start))
+        return direction
 
     def _line(
         self, arrays: list[Array], group: Array, direction: Array
@@ -205,8 +205,8 @@ class DirectionalTrial:
         results = self._rows(self.trial.results)
         weights = np.abs(self.trial.upstream)
         faint = self.rounding.tiny / (np.abs(results) * np.minimum(weights, 1))
-        found: Array = 3 * self.rounding.inner + np.minimum(np.nan_to_num(faint, nan=1.0), 1.0)
-        return found
+        kept: Array = 3 * self.rounding.inner + np.minimum(np.nan_to_num(faint, nan=1.0), 1.0)
+        return kept
 
     def _is_linear(self, group: Array) -> bool:
         """Whether large steps say so: then a gradient is not made of rounded results."""

@@ -49,8 +49,8 @@ class ElementwiseTrial:
         x = self.trial.arrays[index]
         owner = self._whole(np.arange(x.size).reshape(x.shape))
         given = np.asarray(gradient.to_host(), np.float64).reshape(-1)
-        if found := self.trial.at_infinity(index, given, rounding, self._settled(owner, x.size)):
-            return found
+        if doubt := self.trial.at_infinity(index, given, rounding, self._settled(owner, x.size)):
+            return doubt
         suspects = np.flatnonzero(np.isfinite(given) & ~self._clear(index, owner, given, rounding))
         random = self.trial.random(index)
         each = max(1, _AT_A_TIME * x.size // max(owner.size, 1))

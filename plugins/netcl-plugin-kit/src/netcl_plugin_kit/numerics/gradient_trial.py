@@ -145,10 +145,10 @@ class GradientTrial:
 
     def points(self, arrays: Sequence[Any], random: np.random.Generator) -> list[list[Any]]:
         """The inputs, and points around them that rounding cannot tell from them."""
-        found = [list(arrays)]
+        points = [list(arrays)]
         for _ in range(_POINTS):
-            found.append([self._shaken(i, array, random) for i, array in enumerate(arrays)])
-        return found
+            points.append([self._shaken(i, array, random) for i, array in enumerate(arrays)])
+        return points
 
     def _shaken(self, index: int, array: Any, random: np.random.Generator) -> Any:
         x = self.node.inputs[index]

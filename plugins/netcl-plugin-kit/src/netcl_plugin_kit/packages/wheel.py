@@ -240,14 +240,14 @@ class _Contents:
 
     def changelog(self) -> str:
         """A CHANGELOG or CHANGES among the metadata or in the package; the metadata's first."""
-        found = [
+        names = [
             name
             for name in self.names
             if PurePosixPath(name).stem.lower() in {"changelog", "changes"}
             and PurePosixPath(name).suffix.lower() in {"", ".md", ".txt", ".rst"}
         ]
-        found.sort(key=lambda name: (not name.startswith(f"{self.info}/"), name.count("/"), name))
-        return self.archive.text(found[0]) if found else ""
+        names.sort(key=lambda name: (not name.startswith(f"{self.info}/"), name.count("/"), name))
+        return self.archive.text(names[0]) if names else ""
 
     def licences(self) -> Iterator[tuple[str, str]]:
         """Name and text of each licence."""

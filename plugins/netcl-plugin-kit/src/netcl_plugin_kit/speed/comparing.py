@@ -174,11 +174,11 @@ def compared(row: Row, call: Call, device: Device) -> list[Candidate]:
     used = served_by_the_rules(row, run)[0]
     fitting.sort(key=lambda offer: offer.item is not used)  # ratios are to the first
     raced = race([Contender(run, partial(serving, row, offer)) for offer in fitting], device)
-    found = [
+    candidates = [
         _candidate(offer, each, used=i == 0)
         for i, (offer, each) in enumerate(zip(fitting, raced, strict=True))
     ]
-    return [found[0], *sorted(found[1:], key=lambda each: each.seconds or 0.0), *refused]
+    return [candidates[0], *sorted(candidates[1:], key=lambda each: each.seconds or 0.0), *refused]
 
 
 def _candidate(

@@ -38,17 +38,17 @@ def check_overrides(
     reason has the figures.
     """
     places = [each for each in devices if each.has_kernels and not each.simulator]
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     for row, offer in overrides(table.provider):
         for device in places:
             progress(f"speed: {offer.label} of {offer.op} on {device}", 0, 1)
             start = time.perf_counter()
             state, reason, remedy = _judged(row, offer, table.cases_of(offer.op), device)
             seconds = round(time.perf_counter() - start, 3)
-            found.append(
+            outcomes.append(
                 Outcome("speed", state, offer.op, device.id, _DTYPE, reason, remedy, seconds)
             )
-    return found
+    return outcomes
 
 
 def overrides(provider: str) -> list[tuple[Row, Offer]]:

@@ -17,6 +17,7 @@ from netcl_market.finding import version_of
 from netcl_market.records import read
 
 from netcl_core import Device, config
+from netcl_core.files import keep_whole
 from netcl_core.inspect.data import digest
 
 #: What a file says of itself, and the version of its form.
@@ -82,7 +83,7 @@ def write(
     record = SpeedRecord(op, facts, dtype, call, shapes, time.strftime("%Y-%m-%d"), found)
     data = {_FORM: _VERSION, **asdict(record)}
     try:
-        config.keep_whole(_path(record), json.dumps(data, indent=1).encode())
+        keep_whole(_path(record), json.dumps(data, indent=1).encode())
     except OSError:
         return
 

@@ -51,5 +51,5 @@ def served_by_the_rules(row: Row, run: Callable[[], Any]) -> list[Any]:
 
 def others_of(row: Row, provider: str) -> list[Offer]:
     """The offers of everybody else, as they would be chosen."""
-    found = [offer for offer in row.record.offers() if offer.provider != provider]
-    return sorted(found, key=lambda offer: -offer.priority)
+    offers = [offer for offer in row.record.offers() if offer.provider != provider]
+    return sorted(offers, key=lambda offer: -offer.priority)

@@ -173,8 +173,8 @@ def _usable(tree: Expr) -> Expr:
 def _decisions(trees: Sequence[Expr]) -> list[Expr]:
     """What jumps in some trees or in their slopes, as expressions that change there."""
     nodes = {id(node): node for tree in trees for node in walk(tree) if isinstance(node, Apply)}
-    found = (_decision(node) for node in nodes.values())
-    return [each for each in found if each is not None]
+    decisions = (_decision(node) for node in nodes.values())
+    return [each for each in decisions if each is not None]
 
 
 def _decision(node: Apply) -> Expr | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 from netcl_core import Device, plugins
-from netcl_core.autograd import AmpPolicy, AutogradPrimitive, TrainingPattern
+from netcl_core.autograd import AutogradPrimitive, TrainingPattern
 from netcl_core.errors import PluginError, message
 from netcl_core.inspect.choices import unfit
 from netcl_core.plugins.protocol import (
@@ -40,6 +40,9 @@ _TWO_KINDS: Final = (
     "one of them: a case says by name what it is of",
     "Rename the pattern",
 )
+
+if TYPE_CHECKING:
+    from netcl_core.autograd import AmpPolicy
 T = TypeVar("T", Case, Scenario)
 
 
@@ -83,12 +86,12 @@ class Table:
 
     def twins(self) -> dict[str, str]:
         """Ops with two cases of one name, by which reports and mutants tell cases apart."""
-        found: dict[str, str] = {}
+        twins: dict[str, str] = {}
         for case in self.cases:
             if any(str(case) == str(each) for each in self.cases if each is not case):
                 remedy = "Tell them apart with note="
-                found[case.op] = message(case.op, f"two cases named {case}", "one", remedy)
-        return found
+                twins[case.op] = message(case.op, f"two cases named {case}", "one", remedy)
+        return twins
 
     def unfit(self, op: str, device: Device) -> str | None:
         """Why a device cannot run anything that the plugin brings for an op, or None."""
@@ -177,11 +180,11 @@ def all_cases() -> list[Case]:
     """The cases of every active plugin that brings ops, of each op the first."""
     registry.load()
     owners = {row.provider for kind in OP_KINDS for row in registry.rows(kind)}
-    found: list[Case] = []
+    cases: list[Case] = []
     for owner in sorted(owners.intersection(each.distribution for each in plugins.list())):
         table = table_of(owner)
-        found += [case for op in table.ops for case in table.cases_of(op)[:_OF_EACH_OP]]
-    return found
+        cases += [case for op in table.ops for case in table.cases_of(op)[:_OF_EACH_OP]]
+    return cases
 
 
 def _misfits(cases: Sequence[Case], record: Any) -> str:

@@ -12,5 +12,5 @@ def usable_devices(dtype: str = "float32") -> list[Device]:
     >>> str(usable_devices("float64")[-1])
     'numpy'
     """
-    found = [device for device in nc.devices() if not device.simulator]
-    return [device for device in found if dtype != "float64" or device.supports_fp64]
+    devices = [device for device in nc.devices() if not device.simulator]
+    return [device for device in devices if dtype != "float64" or device.supports_fp64]

@@ -9,18 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+import netcl_core.autograd as ag
 from netcl_core import DTYPES, Device, Tensor, use_device
-from netcl_core.autograd import AmpPolicy, TraceNode, TracingContext, casting
+from netcl_core.autograd import TraceNode, TracingContext
 from netcl_core.inspect.data import Array
 from netcl_core.inspect.programs import TraceBreak
 from netcl_core.inspect.recorded import RegionCall
 from netcl_core.plugins.protocol import OP_KINDS, providers, registry
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.reference import Values, evaluate, expected
+
+if TYPE_CHECKING:
+    from netcl_core.autograd import AmpPolicy
 
 #: How alike two names are if one is a slip for the other.
 _ALIKE: Final = 0.85
@@ -76,7 +80,7 @@ def check_tolerance(policy: AmpPolicy, case: Case, device: Device) -> None:
             continue
         arrays = case.main_sample(dtype)
         wide = [x.astype(np.float32) if DTYPES[x.dtype.name].floating else x for x in arrays]
-        with casting(policy):
+        with ag.casting(policy):
             found = evaluate(case, arrays, device)
         _compare(policy, found, expected(case, wide, _SINGLE), f"{case} of {dtype} on {device}")
 
@@ -88,7 +92,7 @@ def _given(policy: AmpPolicy, case: Case) -> list[str]:
 
 def _traced(policy: AmpPolicy, case: Case, device: Device, dtype: str) -> Sequence[TraceNode]:
     """What a case calls, casts among it; nothing for one that cannot be traced."""
-    with use_device(device), TracingContext() as context, casting(policy):
+    with use_device(device), TracingContext() as context, ag.casting(policy):
         symbols = [
             context.input(Tensor(None, x.shape, x.dtype.name, device))
             for x in case.main_sample(dtype)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from netcl_core import DTYPES, Device, get_device
-from netcl_core.autograd import AmpPolicy, AutogradPrimitive
+from netcl_core.autograd import AutogradPrimitive
 from netcl_plugin_kit.testing import checks, policies
 from netcl_plugin_kit.testing.cases import Case
 from netcl_plugin_kit.testing.collection import Table, all_cases
@@ -26,6 +26,9 @@ from netcl_plugin_kit.testing.reference import lacking
 from netcl_plugin_kit.testing.scenarios import Scenario
 from netcl_plugin_kit.testing.settings import check_settings
 from netcl_plugin_kit.testing.slopes import check_slopes
+
+if TYPE_CHECKING:
+    from netcl_core.autograd import AmpPolicy
 
 #: `(case, device, dtype)`; raises AssertionError, or whatever the op raises.
 CheckFunction: TypeAlias = Callable[[Case, Device, str], None]
@@ -94,19 +97,19 @@ def steps_of(table: Table, devices: Sequence[Device], *, thorough: bool = True) 
     for its values in others, further cases for their values. Elementwise ops meet an OpenCL device
     in fused groups alone, and of dtypes that are not their main one a part of them.
     """
-    found = [*_of_ops(table), *_of_cases(table)]
+    steps = [*_of_ops(table), *_of_cases(table)]
     for device in devices:
         for dtype in DTYPES:
-            found += _on_device(table, device, dtype, thorough)
+            steps += _on_device(table, device, dtype, thorough)
         for each in table.scenarios:
             played, name = _played(each, device), each.namespace
-            found.append(CheckStep("scenario", played, (), device, op=str(each), listed=name))
+            steps.append(CheckStep("scenario", played, (), device, op=str(each), listed=name))
         for policy in table.policies:
-            found += _of_policy(policy, device, thorough)
+            steps += _of_policy(policy, device, thorough)
     for policy in table.policies:
         named = partial(_without_cases, partial(policies.check_names, policy))
-        found.append(CheckStep("policy", named, op=policy.name))
-    return found
+        steps.append(CheckStep("policy", named, op=policy.name))
+    return steps
 
 
 def steps_of_case(

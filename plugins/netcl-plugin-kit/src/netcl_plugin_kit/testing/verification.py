@@ -156,11 +156,11 @@ class Use:
     def _finding(self, forward: Expr, name: str, tree: Expr) -> Finding | None:
         try:
             symbolic = times(Name(GRAD), derivative(forward, name))
-            found = Comparison(forward, tree, symbolic, name, self.names)
-            self._compare(found, _literals(forward))
-            if found.compared >= _LEAST:
-                return self._difference(forward, name, symbolic, found)
-            left = f"{found.compared} of {found.drawn} points"
+            comparison = Comparison(forward, tree, symbolic, name, self.names)
+            self._compare(comparison, _literals(forward))
+            if comparison.compared >= _LEAST:
+                return self._difference(forward, name, symbolic, comparison)
+            left = f"{comparison.compared} of {comparison.drawn} points"
             reason = f"only {left} have finite values and no kink"
         except PrimitiveError as error:
             reason = str(error).rstrip(".")

@@ -147,17 +147,17 @@ _NAME: Final = re.compile(
 
 def is_excuse(name: str, *, parts: bool) -> bool:
     """Whether something asks for an excuse of this name; with `parts` also of a part of a check."""
-    found = _NAME.fullmatch(name)
-    if found is None or (found[1] in PARTS and not parts):
+    match = _NAME.fullmatch(name)
+    if match is None or (match[1] in PARTS and not parts):
         return False
-    check, dtype, platform = found.groups()
+    check, dtype, platform = match.groups()
     asked_there = platform is None or check not in _NOWHERE
     return asked_there and (dtype is None or dtype in _ASKED_IN.get(check, DTYPES))
 
 
 def applies(name: str, check: str, device: Device | None, dtype: str) -> bool:
     """Whether a name speaks of a check on a device in a dtype (empty: in no certain one)."""
-    found = _NAME.fullmatch(name)
-    if found is None or found[1] != check or found[2] not in {None, dtype}:
+    match = _NAME.fullmatch(name)
+    if match is None or match[1] != check or match[2] not in {None, dtype}:
         return False
-    return found[3] is None or (device is not None and found[3].lower() in device.platform.lower())
+    return match[3] is None or (device is not None and match[3].lower() in device.platform.lower())

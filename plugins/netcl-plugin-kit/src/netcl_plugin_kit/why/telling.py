@@ -11,20 +11,13 @@ from netcl_core import Device, default_device, dtype_name, get_device, use_devic
 from netcl_core.autograd import Operator
 from netcl_core.cli import print_json, print_table
 from netcl_core.errors import MissingOpError
-from netcl_core.inspect.choices import (
-    ChosenSettings,
-    Explanation,
-    Offered,
-    Tuner,
-    of_offers,
-    tuning_by,
-    why,
-)
+from netcl_core.inspect.choices import ChosenSettings, Offered, Tuner, tuning_by
 from netcl_core.plugins.protocol import decision_on, registry
 from netcl_plugin_kit.shapes import attribute, specs
 from netcl_plugin_kit.speed import records
 from netcl_plugin_kit.speed.records import SpeedRecord
 from netcl_plugin_kit.testing.op_runs import has_space, run_op
+from netcl_plugin_kit.why.decisions import Explanation, of_offers, why
 
 _WHO: Final = "plugins why"
 #: So many calls, the latest, are shown of an op.

@@ -12,13 +12,13 @@ from netcl_plugin_kit.speed import records
 
 from netcl_core import config
 from netcl_core.cli import print_json, print_table
-from netcl_core.inspect.choices import records_folder
 from netcl_core.inspect.data import programs_folder
+from netcl_plugin_tools.tune import records as tuning
 
 #: Folder -> what lies in it; those that nobody knows are listed without.
 _KINDS: Final = {
     programs_folder().name: "built programs and compiled templates",
-    records_folder().name: "records of netcl tune",
+    tuning.folder().name: "records of netcl tune",
     records.folder().name: "times that netcl plugins bench and check measured",
     "plugins": "what is known of installed plugins, and which failed",
     "icd": "lists of OpenCL runtimes for the loader",

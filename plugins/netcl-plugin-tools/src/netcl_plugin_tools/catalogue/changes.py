@@ -55,12 +55,12 @@ def _kernels(release: Release) -> dict[str, str]:
 
 
 def _checks(release: Release) -> dict[str, str]:
-    found = {}
+    checks = {}
     for one in release.findings.outcomes:
         place = one.where.title if one.where is not None else ""
         words = [one.outcome.op, one.outcome.check, place, one.outcome.dtype]
-        found[", ".join(filter(None, words))] = str(one.outcome.state)
-    return found
+        checks[", ".join(filter(None, words))] = str(one.outcome.state)
+    return checks
 
 
 def _speed(release: Release) -> dict[str, str]:

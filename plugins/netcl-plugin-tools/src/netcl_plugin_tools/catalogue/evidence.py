@@ -39,20 +39,22 @@ def load(folder: Path | None, owners: Owners | None = None) -> Evidence:
 
     With an owners file only what a checker has signed counts.
     """
-    found = Evidence()
+    evidence = Evidence()
     for path in sorted(folder.rglob("*.json")) if folder else ():
         signed = path.name.endswith(SUFFIX)
         try:
             if owners is not None and signed:
-                found.checks.append(_signed(path, owners))
+                evidence.checks.append(_signed(path, owners))
             elif owners is not None and not path.with_name(path.name + SUFFIX).exists():
                 given = "no checker has signed it, so it proves nothing"
                 raise RecordError(message("record", given, f"{path.name}{SUFFIX} beside it"))
             elif owners is None and not signed:
-                _take(_json(path), found)
+                _take(_json(path), evidence)
         except RecordError as error:
-            found.refused.append((path.relative_to(folder or path).as_posix(), clean(str(error))))
-    return found
+            evidence.refused.append(
+                (path.relative_to(folder or path).as_posix(), clean(str(error)))
+            )
+    return evidence
 
 
 def _signed(path: Path, owners: Owners) -> CheckRecord:

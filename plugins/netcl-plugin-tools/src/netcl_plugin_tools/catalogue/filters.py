@@ -15,8 +15,8 @@ Facts: TypeAlias = Mapping[str, frozenset[str]]
 
 def facts_of(project: Project, op: Op) -> Facts:
     """What a reader can find an op by. A device counts where one of its checks passed."""
-    found = project.latest.findings.of(op.row.name).outcomes
-    ran = (one.where for one in found if one.where and one.outcome.state == "passed")
+    outcomes = project.latest.findings.of(op.row.name).outcomes
+    ran = (one.where for one in outcomes if one.where and one.outcome.state == "passed")
     return {
         "kind": frozenset({op.row.kind}),
         "device": frozenset(where.title for where in ran),

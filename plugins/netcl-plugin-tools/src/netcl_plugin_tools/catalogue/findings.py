@@ -72,10 +72,10 @@ class Kernel:
 
 def reached(record: CheckRecord) -> Level:
     """The level that a record's outcomes amount to: `--only` leaves out most of one."""
-    found: Level = "run" if any(one.device for one in record.outcomes) else "static"
+    level: Level = "run" if any(one.device for one in record.outcomes) else "static"
     if {*record.parts} >= _PROOF:
-        found = "full"
-    return min(found, record.level, key=LEVELS.index)
+        level = "full"
+    return min(level, record.level, key=LEVELS.index)
 
 
 @final
@@ -162,14 +162,14 @@ def _outcomes(
     record: CheckRecord, places: dict[str, Where]
 ) -> dict[tuple[str, str, Where | None, str], Finding]:
     """A record's outcomes; of several for the same, as of an op's cases, the worst."""
-    found: dict[tuple[str, str, Where | None, str], Finding] = {}
+    outcomes: dict[tuple[str, str, Where | None, str], Finding] = {}
     for one in record.outcomes:
         place = places.get(one.device, _unknown(one.device)) if one.device else None
         key = (one.op, one.check, place, one.dtype)
-        before = found.get(key)
+        before = outcomes.get(key)
         if before is None or _rank(one) < _rank(before.outcome):
-            found[key] = Finding(one, place, record.date, record.core)
-    return found
+            outcomes[key] = Finding(one, place, record.date, record.core)
+    return outcomes
 
 
 def _rank(outcome: Outcome) -> int:

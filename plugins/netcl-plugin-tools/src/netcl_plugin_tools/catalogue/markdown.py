@@ -77,24 +77,24 @@ def _drop_title(tokens: list[Token], title: str) -> None:
 
 def _name_headings(tokens: Sequence[Token], prefix: str) -> dict[str, str]:
     """Give every heading an id; returns what a link calls it -> its id."""
-    found: dict[str, str] = {}
+    headings: dict[str, str] = {}
     open_levels: list[str] = []
     for token, text in pairwise(tokens):
         if token.type == "heading_open":
             slug = re.sub(r"[^\w\- ]", "", text.content.lower()).strip().replace(" ", "-")
             name, number = slug, 0
-            while name in found:
+            while name in headings:
                 number += 1
                 name = f"{slug}-{number}"
-            found[name] = f"{prefix}-{name}"
-            token.attrSet("id", found[name])
+            headings[name] = f"{prefix}-{name}"
+            token.attrSet("id", headings[name])
             while open_levels and open_levels[-1] >= token.tag:
                 open_levels.pop()
             open_levels.append(token.tag)
         if token.type in {"heading_open", "heading_close"}:
             # One level below the heading that it stands under: none is left out on the way.
             token.tag = f"h{min(_SECTION + len(open_levels), 6)}"
-    return found
+    return headings
 
 
 def _judge_links(tokens: Sequence[Token], anchors: dict[str, str]) -> None:

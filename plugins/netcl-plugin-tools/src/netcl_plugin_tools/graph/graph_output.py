@@ -142,11 +142,11 @@ def _recorded(
 def _codes_above() -> set[CodeType]:
     """The code that this one was called from: no line of it is the function's."""
     frame: FrameType | None = inspect.currentframe()
-    found = set()
+    codes = set()
     while frame is not None:
-        found.add(frame.f_code)
+        codes.add(frame.f_code)
         frame = frame.f_back
-    return found
+    return codes
 
 
 def _tensors(leaves: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Target]]:

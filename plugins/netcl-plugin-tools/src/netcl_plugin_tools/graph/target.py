@@ -65,17 +65,17 @@ def load(who: str, path: Path) -> ModuleType:
 def function_of(who: str, module: ModuleType, path: Path, name: str) -> Callable[..., Any]:
     """What the file has under that name, a dotted one too."""
     try:
-        found = operator.attrgetter(name)(module)
+        function = operator.attrgetter(name)(module)
     except AttributeError:
         near = difflib.get_close_matches(name, vars(module), 1)
         remedy = f"Did you mean {near[0]}" if near else ""
         expected = "a function of the file"
         given = f"{path} has no {name!r}"
         raise ArgumentError(message(who, given, expected, remedy)) from None
-    if not callable(found) or inspect.isclass(found):
-        given = f"{name} is of type {type(found).__name__}"
+    if not callable(function) or inspect.isclass(function):
+        given = f"{name} is of type {type(function).__name__}"
         raise ArgumentError(message(who, given, "a function"))
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 # -- its inputs --------------------------------------------------------------------------

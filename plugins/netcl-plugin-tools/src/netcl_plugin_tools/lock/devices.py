@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from netcl_market.lock import ANY_DTYPE, EVERY_DTYPE, DevicePart
 from netcl_plugin_kit.testing.forcing import untuned
+from netcl_plugin_kit.why.decisions import why
 
 import netcl_core as nc
 from netcl_core.plugins.protocol import KINDS, Offer, command_providers, decide, registry
@@ -101,7 +102,7 @@ def _said(rows: Mapping[str, _Rows]) -> dict[str, _Rows]:
 
 def _choices(op: str, device: nc.Device) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Who serves an op: the provider and, by dtype, the implementations."""
-    said = {dtype: nc.plugins.why(op, device=device, dtype=dtype) for dtype in nc.DTYPES}
+    said = {dtype: why(op, device=device, dtype=dtype) for dtype in nc.DTYPES}
     records = [each for each in said["float32"].candidates if not each.implementation]
     yield from ((ANY_DTYPE, (each.provider,)) for each in records if each.chosen)
     if not device.has_kernels:  # where the operator's own function computes it

@@ -45,13 +45,13 @@ DTYPE: Final = "float32"
 
 def cases() -> dict[str, list[Case]]:
     """The conformance cases of all ops that are not elementwise."""
-    found: dict[str, list[Case]] = {}
+    cases: dict[str, list[Case]] = {}
     active = {each.distribution for each in nc.plugins.list() if each.state == "active"}
     for distribution in sorted(active):
         for case in table_of(distribution).cases:
             if case.primitive is None:
-                found.setdefault(case.op, []).append(case)
-    return found
+                cases.setdefault(case.op, []).append(case)
+    return cases
 
 
 def sources(op: str, device: nc.Device, given: Sequence[Case] | None) -> Iterator[tuple[str, str]]:
@@ -75,12 +75,12 @@ def _shown(
     for direction in _DIRECTIONS:
         for specs, attrs in inputs:
             try:
-                found = sources_of(
+                sources = sources_of(
                     op, device, dtype, specs, attrs, backward=direction == "backward"
                 )
             except _NOTHING:
                 continue
-            text = "\n\n".join(each.text for each in found.sources)
+            text = "\n\n".join(each.text for each in sources.sources)
             if text:
                 yield " ".join([dtype, direction, *_words(specs, attrs)]), digest(text)
 

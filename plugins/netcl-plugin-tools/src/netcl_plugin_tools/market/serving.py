@@ -22,8 +22,8 @@ from netcl_plugin_kit.check.checking import check
 from netcl_plugin_kit.packages.wheel import insist_on_manifests, read_wheel
 from netcl_plugin_kit.testing.records import Level
 
-from netcl_core.config import write_whole
 from netcl_core.errors import ArgumentError, MissingExtraError, message
+from netcl_core.files import write_whole
 from netcl_plugin_tools.catalogue import build
 from netcl_plugin_tools.market.provenance import rebuilt
 from netcl_plugin_tools.market.statements import sign_file, signed_by

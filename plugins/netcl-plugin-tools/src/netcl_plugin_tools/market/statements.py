@@ -18,8 +18,8 @@ from netcl_plugin_kit.packages.wheel import Wheel, read_wheel
 from netcl_plugin_kit.packages.wheel_archive import opened
 from netcl_plugin_kit.testing.records import CheckRecord, from_json
 
-from netcl_core.config import write_whole
 from netcl_core.errors import NetclError, RecordError, message
+from netcl_core.files import write_whole
 
 #: Where an installer puts files of a wheel that lie in a folder of their own there.
 _DATA: Final = re.compile(r"[^/]+\.data/(?:purelib|platlib)/(.+)")

@@ -86,8 +86,8 @@ class Board:
 
 def counts(places: Iterable[Place]) -> dict[str, int]:
     """State -> number of cells, for every state."""
-    found = Counter(place.state for place in places)
-    return {state: found[state] for state in SIGNS}
+    counts = Counter(place.state for place in places)
+    return {state: counts[state] for state in SIGNS}
 
 
 def verdict(found: dict[str, int]) -> str:

@@ -15,7 +15,7 @@ from typing import Final, final
 
 from netcl_plugin_kit.packages.wheel import Wheel
 
-from netcl_core.config import write_whole
+from netcl_core.files import write_whole
 from netcl_plugin_tools.matrix.processes import Ended
 from netcl_plugin_tools.matrix.pythons import Interpreter
 from netcl_plugin_tools.matrix.supplies import Supply, digest
@@ -146,7 +146,7 @@ def _refused(ended: Ended) -> Made:
 def _installed(folder: Path) -> tuple[tuple[str, str], ...]:
     """Name and version of every distribution in an environment, by the folders of metadata."""
     names = (path.name for path in folder.rglob("site-packages/*.dist-info"))
-    found = (_DISTRIBUTION.fullmatch(name) for name in names)
+    matches = (_DISTRIBUTION.fullmatch(name) for name in names)
     return tuple(
-        sorted((each["name"].replace("_", "-"), each["version"]) for each in found if each)
+        sorted((each["name"].replace("_", "-"), each["version"]) for each in matches if each)
     )

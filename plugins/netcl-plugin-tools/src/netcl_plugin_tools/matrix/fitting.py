@@ -65,11 +65,11 @@ def best(wheels: Sequence[Wheel], minor: str) -> Wheel:
 
 def choose(core: Wheel, plugin: Wheel, python: str, folder: Sequence[Wheel]) -> Choice:
     """What a plugin needs beside a core under a Python such as `3.11.7`."""
-    found = _Walk(core, python, folder)
-    problem = found.visit(core, {CHECK}) or found.visit(plugin, set())
-    checker = None if problem else found.checker()
-    plugins = (wheel for wheel in found.plugins.values() if wheel not in (core, plugin))
-    return Choice(problem, tuple(plugins), tuple(sorted(found.others)), checker)
+    walk = _Walk(core, python, folder)
+    problem = walk.visit(core, {CHECK}) or walk.visit(plugin, set())
+    checker = None if problem else walk.checker()
+    plugins = (wheel for wheel in walk.plugins.values() if wheel not in (core, plugin))
+    return Choice(problem, tuple(plugins), tuple(sorted(walk.others)), checker)
 
 
 class _Walk:

@@ -80,24 +80,27 @@ def shelves(cores: Path, plugins: Path, only: Sequence[str] = ()) -> Shelves:
 
     Raises PluginError if a folder has no wheel of its kind, UsageError for a name without one.
     """
-    found = Shelves(
+    shelves = Shelves(
         tuple(wheel for wheel in shelf(cores) if wheel.name == CORE),
         tuple(wheel for wheel in shelf(plugins) if wheel.plugins),
         plugins,
     )
-    for folder, wheels, what in ((cores, found.cores, CORE), (plugins, found.plugins, "a plugin")):
+    for folder, wheels, what in (
+        (cores, shelves.cores, CORE),
+        (plugins, shelves.plugins, "a plugin"),
+    ):
         if not wheels:
             given = "there is none"
             raise PluginError(message(f"the wheels in {folder}", given, f"a wheel of {what}"))
-    names = {wheel.name for wheel in found.plugins}
+    names = {wheel.name for wheel in shelves.plugins}
     # By its manifest's name, or, without a manifest, by the usual name of its distribution.
     own = {name.removeprefix(MARKET_PREFIX): name for name in names}
-    own |= {each.name: wheel.name for wheel in found.plugins for each in wheel.manifests}
+    own |= {each.name: wheel.name for wheel in shelves.plugins for each in wheel.manifests}
     wanted = {own.get(name, canonicalize_name(name)) for name in only} or names
     if missing := sorted(wanted - names):
         given, known = f"no wheel in {plugins} is of {missing[0]}", ", ".join(sorted(names))
         raise UsageError(message("--only", given, f"one of {known}"))
-    return replace(found, checked=tuple(each for each in found.plugins if each.name in wanted))
+    return replace(shelves, checked=tuple(each for each in shelves.plugins if each.name in wanted))
 
 
 def shelf(folder: Path) -> list[Wheel]:

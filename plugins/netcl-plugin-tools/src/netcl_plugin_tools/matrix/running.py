@@ -160,10 +160,10 @@ def _with_log(state: Any, text: str) -> CellVerdict:
 def _devices(ended: Ended) -> Mapping[str, Any]:
     """What `netcl devices --json` said; nothing if it failed too."""
     try:
-        found: Mapping[str, Any] = json.loads(ended.stdout)
+        devices: Mapping[str, Any] = json.loads(ended.stdout)
     except ValueError:
         return {}
-    return found
+    return devices
 
 
 def _record(

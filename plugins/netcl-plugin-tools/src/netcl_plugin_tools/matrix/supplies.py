@@ -18,8 +18,8 @@ from typing import final
 
 from netcl_plugin_kit.packages.wheel_archive import digest_of
 
-from netcl_core.config import write_whole
 from netcl_core.errors import MissingExtraError, message
+from netcl_core.files import write_whole
 from netcl_plugin_tools.matrix.processes import Ended
 from netcl_plugin_tools.matrix.pythons import Interpreter
 from netcl_plugin_tools.matrix.uv import UPGRADE, Uv, conflict

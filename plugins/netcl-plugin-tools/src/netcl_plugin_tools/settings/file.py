@@ -93,6 +93,6 @@ def _edited(who: str, path: Path, text: str, edit: Callable[[Table], None]) -> s
 
 
 def _settings(document: Table, inside: bool) -> Table:
-    found = document.setdefault("tool", {}).setdefault("netcl", {}) if inside else document
-    assert isinstance(found, MutableMapping)  # of another kind the settings would not hold
-    return found
+    settings = document.setdefault("tool", {}).setdefault("netcl", {}) if inside else document
+    assert isinstance(settings, MutableMapping)  # of another kind the settings would not hold
+    return settings

@@ -10,6 +10,7 @@ from typing import Any, Final, final
 
 from netcl_plugin_kit.speed.comparing import data_of, measured, print_measured
 from netcl_plugin_kit.speed.ordering import WORTH, fastest_order
+from netcl_plugin_kit.why.decisions import why
 
 import netcl_core as nc
 from netcl_core.cli import print_json
@@ -86,7 +87,7 @@ def _offered(name: str) -> Iterator[tuple[str, str]]:
         yield from ((o.provider, o.label) for o in offers_of(name) if o.item not in rows)
         return
     try:
-        said = nc.plugins.why(name)
+        said = why(name)
     except MissingOpError:
         commands, _ = decision_on(name)
         if not commands:
@@ -193,7 +194,7 @@ def _effect(op: str) -> Iterator[str]:
     """Who serves on the default device from now on."""
     try:
         with nc.plugins.unlocked():
-            said = nc.plugins.why(op)
+            said = why(op)
     except NetclError:  # a command, or nobody's
         return
     for each in said.candidates:

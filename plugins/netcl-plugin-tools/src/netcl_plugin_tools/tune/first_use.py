@@ -1,4 +1,4 @@
-"""The namespace `tuning`: the tuner of the setting `tuning`, which measures on first use."""
+"""The namespace `tuning`: the records that the core asks for, and what measures on first use."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Final, final
 from netcl_core import config
 from netcl_core.inspect.choices import Offered, Place
 from netcl_core.inspect.streams import own_stream, stream_of
+from netcl_plugin_tools.tune.records import recorded
 from netcl_plugin_tools.tune.trials import Trial
 
-__all__ = ["FirstUse", "first_use"]
+__all__ = ["FirstUse", "first_use", "recorded"]
 
 
 @final

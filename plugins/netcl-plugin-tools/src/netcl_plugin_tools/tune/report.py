@@ -6,7 +6,8 @@ import math
 from typing import Any, Final
 
 from netcl_core.cli import print_table
-from netcl_core.inspect.choices import Record, told
+from netcl_core.inspect.choices import told
+from netcl_plugin_tools.tune.records import Record
 from netcl_plugin_tools.tune.trials import Contender, Trial
 
 #: How many settings a table shows, the fastest, besides the default and what is out.

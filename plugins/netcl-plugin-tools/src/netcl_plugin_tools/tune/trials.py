@@ -12,10 +12,10 @@ import numpy as np
 
 from netcl_core import DTYPES
 from netcl_core.autograd import Settings
-from netcl_core.inspect.choices import Offered, Place, Record, default_of, misfit
+from netcl_core.inspect.choices import Offered, Place, default_of, misfit
 from netcl_core.inspect.data import Array
 from netcl_core.inspect.streams import stream_of
-from netcl_plugin_tools.tune.records import write
+from netcl_plugin_tools.tune.records import Record, write
 
 #: Launches that take so long together are timed as one: a clock's step and a driver's hiccup
 #: count little then.

@@ -17,15 +17,7 @@ from netcl_plugin_kit.writing import write_text
 from netcl_core import config, dtype_name, use_device
 from netcl_core.cli import print_json
 from netcl_core.errors import ArgumentError, message
-from netcl_core.inspect.choices import (
-    HERE,
-    ChosenSettings,
-    Offered,
-    Record,
-    Tuner,
-    own_records,
-    tuning_by,
-)
+from netcl_core.inspect.choices import ChosenSettings, Offered, Tuner, tuning_by
 from netcl_plugin_tools.graph.target import (
     function_of,
     inputs_of,
@@ -36,6 +28,7 @@ from netcl_plugin_tools.graph.target import (
 )
 from netcl_plugin_tools.tune import records as written
 from netcl_plugin_tools.tune import report
+from netcl_plugin_tools.tune.records import Record
 from netcl_plugin_tools.tune.trials import Trial
 
 _WHO: Final = "tune"
@@ -104,7 +97,7 @@ class Noter(Tuner):
     def wants(self, decision: ChosenSettings) -> bool:
         """Whether no record of the user's decided."""
         record = decision.record
-        if not self._again and record is not None and record.source == HERE:
+        if not self._again and record is not None and record.source == written.HERE:
             self.known += decision.place not in self._places
             self._places.add(decision.place)
             return False
@@ -133,7 +126,7 @@ def _measured(
 
 
 def _change_records(op: str, export: Path | None, forget: bool) -> int:
-    records, faults = own_records()
+    records, faults = written.all_own()
     found = [each for each in records if op in {"", each.place.implementation.split(":")[1]}]
     for fault in faults:
         print(f"ignored: {fault}", file=sys.stderr)

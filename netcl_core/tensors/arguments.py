@@ -97,7 +97,12 @@ def renaming(who: str, parameters: Mapping[str, Any] | tuple[str, ...]) -> Renam
     """What gives keyword arguments the names of a function's parameters.
 
     `ag.add(input=x, other=y)` is `ag.add(x=x, y=y)`, and `ag.sum(x, axis=0)` is `ag.sum(x, dim=0)`.
-    What has no meaning here is left out. The function raises ArgumentError where an argument comes
+    What has no meaning here is left out.
+
+    >>> nc.renaming("sum", ("x", "dim"))({"input": 1, "axis": 0, "non_blocking": True})
+    {'x': 1, 'dim': 0}
+
+    The function raises ArgumentError where an argument comes
     under two names, and where one is refused.
     """
     ours = frozenset(parameters)

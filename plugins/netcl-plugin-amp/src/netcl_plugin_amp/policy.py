@@ -9,10 +9,9 @@ from numbers import Real
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, final, get_args
 
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES, Device
 from netcl_core.errors import RegistrationError, coded, message
-from netcl_core.hardware.device import Device
-from netcl_core.plugins.kinds import OP_KINDS
+from netcl_core.plugins.protocol import OP_KINDS
 
 #: `allow`: floating operands are cast to the policy's storage dtype; `keep`: to float32;
 #: `promote`: to the widest floating dtype among them. float64 stays what it is.

@@ -1,4 +1,4 @@
-"""The modules of netcl-market, where it is installed: the loader and the command line ask here.
+"""The modules of netcl-market, where it is installed: rendering, loading and commands ask here.
 
 The market is no plugin: it has to judge before any plugin is imported.
 """

@@ -7,19 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from netcl_core.hardware.device import Device
-from netcl_core.hardware.device_table import default_device, get_device
-from netcl_core.ops.choosing import resolve
-from netcl_core.ops.dry_calls import call_for
-from netcl_core.ops.functions import missing
-from netcl_core.ops.implementations import Request
-from netcl_core.ops.operator_call import OperatorCall
-from netcl_core.ops.operators import DECOMPOSITION, Operator
-from netcl_core.plugins.kinds import KINDS, REGISTERED
-from netcl_core.plugins.registry import Row, registry
-from netcl_core.plugins.resolution import Decision, Offer, decide
-from netcl_core.runtime.kernels import Spec
-from netcl_core.tape.state import thread
+from netcl_core import Device, Spec, default_device, get_device
+from netcl_core.autograd import Operator, Request
+from netcl_core.inspect.choices import DECOMPOSITION, missing, resolve
+from netcl_core.inspect.recorded import OperatorCall, thread
+from netcl_core.inspect.sources import call_for
+from netcl_core.plugins.protocol import (
+    KINDS,
+    REGISTERED,
+    Decision,
+    Offer,
+    Row,
+    decide,
+    registry,
+)
 
 
 @final
@@ -185,11 +186,11 @@ def _of_other_kinds(name: str) -> Iterator[tuple[list[Candidate], str]]:
             continue
         offers = [row.offer for row in rows]
         decision = decide(name, offers, locked=registry.locked(KINDS[kind].lock_key(name)))
-        found = _candidates(offers, decision, f" {name}")
+        candidates = _candidates(offers, decision, f" {name}")
         yield (
             [
                 dataclasses.replace(each, label=f"{each.label}: {_shown(row)}")
-                for each, row in zip(found, rows, strict=True)
+                for each, row in zip(candidates, rows, strict=True)
             ],
             decision.rule,
         )
@@ -241,10 +242,10 @@ def _implementations(
     offers = operator.offers()
     locked = registry.locked(operator.name, device, dtype)
     decision = decide(operator.name, offers, thread.chosen, unfit, locked)
-    found = _candidates(offers, decision)
+    candidates = _candidates(offers, decision)
     if exact is None and any(_by_shape(each.item) for each in offers):
-        return found, f"{decision.rule}, where the shapes suit it"
-    return found, decision.rule
+        return candidates, f"{decision.rule}, where the shapes suit it"
+    return candidates, decision.rule
 
 
 def _by_shape(implementation: Any) -> bool:

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
-from netcl_core.dtypes import DTYPES
+from netcl_core import DTYPES, Spec, Tensor, no_grad
+from netcl_core.autograd import Node
 from netcl_core.errors import MutationError, message
-from netcl_core.ops.in_place import becomes, former_of
-from netcl_core.runtime.kernels import Spec
-from netcl_core.tape.apply import Needs, apply, result_nodes
-from netcl_core.tape.gradients import checked, no_second_derivative, refuse_unrecorded, whole
-from netcl_core.tape.modes import no_grad
-from netcl_core.tape.node import Node
-from netcl_core.tape.state import thread
-from netcl_core.tape.tracing import apart
-from netcl_core.tensors.tensor import Tensor
+from netcl_core.inspect.recorded import (
+    apart,
+    apply,
+    becomes,
+    checked,
+    former_of,
+    no_second_derivative,
+    refuse_unrecorded,
+    result_nodes,
+    thread,
+    whole,
+)
 
+#: Of each input, or of each result, whether a gradient is wanted.
+Needs: TypeAlias = tuple[bool, ...]
 #: Why a compiled function does not go into one.
 _OPAQUE: Final = "its forward is a Python function that the tracer cannot see into"
 

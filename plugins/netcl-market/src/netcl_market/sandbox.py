@@ -8,22 +8,28 @@ ever or fill the memory is counted: rounds of loops, calls, and the size of ever
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, ItemsView, Iterable, Iterator, ValuesView
+import threading
+from collections.abc import Callable, Generator, ItemsView, Iterable, Iterator, ValuesView
+from contextlib import suppress
 from functools import lru_cache, wraps
 from itertools import chain
-from pathlib import Path
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
 import jinja2
 from jinja2 import nodes
-from jinja2.loaders import split_template_path
+from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
+#: What one rendering may do: rounds of loops, calls, templates read, and 64 characters or elements
+#: made. The largest kernels at hand take 10,000 steps.
+STEPS: Final = 300_000
+_PER_STEP: Final = 64
+#: Texts this short and numbers this small cost no more than the call that made them.
+_FREE: Final = 1024
 #: The most characters or elements in one value: twenty times what the largest kernel has.
 LARGEST: Final = 4_000_000
-_PER_STEP: Final = 64
 MOST_BITS: Final = 256
 TOO_LARGE: Final = f"%s of more than {LARGEST} characters or elements"
 #: Filters that are gone: what they make cannot be told from what they get, or it varies.
@@ -60,28 +66,11 @@ _ROUNDS: Final = "rounds"
 _SEARCHED: Final = "searched"
 
 
-class Budget(Protocol):
-    """What templates pay with."""
-
-    def step(self, count: int = 1) -> None:
-        """Pay for steps; raises BudgetError if none are left."""
-
-    def fit(self, size: int, what: str = "a value") -> None:
-        """Pay for something of a size; raises BudgetError, best before it is made."""
-
-    def measured(self, value: Any) -> Any:
-        """A value that a template has made, if it is small enough; one in another counts, too."""
-
-    def searched(self, value: Any) -> Any:
-        """A value that something looks through, which costs by its size."""
-
-    def rounds(self, values: Iterable[Any], cost: int) -> Iterator[Any]:
-        """The values of a loop, of which each round costs some steps."""
-
-
 @final
 class BudgetError(jinja2.TemplateRuntimeError):
     """A template that does or makes more than any kernel needs."""
+
+    code = "NP317"
 
 
 @final
@@ -114,6 +103,65 @@ def weight(value: Any) -> int:
         if total + len(waiting) > LARGEST // _PER_STEP:
             raise BudgetError(TOO_LARGE % "a value")
     return total
+
+
+@final
+class Budget(threading.local):
+    """What is left of this thread's rendering; one inside another pays with the same."""
+
+    left = STEPS
+    depth = 0
+
+    def __enter__(self) -> None:
+        if self.depth == 0:
+            self.left = STEPS
+        self.depth += 1
+
+    def __exit__(self, *raised: object) -> None:
+        self.depth -= 1
+
+    def step(self, count: int = 1) -> None:
+        self.left -= count
+        if self.left < 0 and self.depth:
+            raise BudgetError(f"more than {STEPS} steps: does a loop or a macro ever end?")
+
+    def fit(self, size: int, what: str = "a value") -> None:
+        if size > LARGEST:
+            raise BudgetError(TOO_LARGE % what)
+        self.step(1 + size // _PER_STEP)
+
+    def measured(self, value: Any) -> Any:
+        kind = type(value)
+        if (kind is str and len(value) < _FREE) or (kind is int and -_FREE < value < _FREE):
+            return value
+        if isinstance(value, str):
+            self.fit(len(value), "a text")
+        elif isinstance(value, int):
+            if value.bit_length() > MOST_BITS:
+                raise BudgetError(f"a number of more than {MOST_BITS} bits")
+        elif isinstance(value, NESTED):
+            self.fit(weight(value))
+        return value
+
+    def searched(self, value: Any) -> Any:
+        if type(value) is str or isinstance(value, NESTED):
+            size = len(value) if type(value) is str else _PER_STEP * weight(value)
+            if size >= _FREE:
+                self.step(size // _PER_STEP)
+        return value
+
+    def rounds(self, values: Iterable[Any], cost: int) -> Iterator[Any]:
+        due = cost
+        for value in values:
+            due += cost
+            if due > _PER_STEP:
+                self.step(due)
+                due = 0
+            yield value
+        self.step(due)
+
+
+_budget: Final = Budget()
 
 
 # -- what makes much of little -----------------------------------------------------------
@@ -194,14 +242,30 @@ def _filtered(node: nodes.Node, name: str, *given: nodes.Expr) -> nodes.Filter:
     return made
 
 
+@final
+class _Template(jinja2.Template):
+    """A template of which an import has a size, too: its text is part of what prints it."""
+
+    def make_module(self, *args: Any, **values: Any) -> Any:
+        """What `import` gives."""
+        module: Any = super().make_module(*args, **values)
+        _budget.fit(sum(map(len, module._body_stream)), "an import")
+        return module
+
+
+@final
 class Sandbox(ImmutableSandboxedEnvironment):
     """An environment in which templates reach nothing, with bounds for what filters make."""
 
     intercepted_binops = _BINARY
+    template_class = _Template
+    #: Part of the names under which compiled templates are kept: it grows with what they call.
+    edition = 1
 
-    def __init__(self, budget: Budget, **options: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.budget = budget
+        self.budget = budget = _budget
+        self._fine: set[tuple[type, str]] = set()
         for name in _DROPPED:
             del self.filters[name]
         self.filters |= {
@@ -229,6 +293,53 @@ class Sandbox(ImmutableSandboxedEnvironment):
             error.path = filename or ""
             raise
         return tree
+
+    def _load_template(self, name: str, globals: Any) -> jinja2.Template:
+        _budget.step()
+        return super()._load_template(name, globals)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """An attribute of a value: whether a template may have it follows from the type."""
+        key = (type(obj), attribute)
+        if key in self._fine:
+            with suppress(AttributeError):  # of another object of the type
+                return getattr(obj, attribute)
+        found = super().getattr(obj, attribute)
+        if hasattr(obj, attribute) and self.is_safe_attribute(obj, attribute, found):
+            self._fine.add(key)
+        return found
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Whether a template may have an attribute of a value."""
+        kind = next((each for each in type(obj).__mro__ if each in METHODS), None)
+        fine = kind is None or type(obj) is not kind or attr in METHODS[kind]
+        return fine and super().is_safe_attribute(obj, attr, value)
+
+    def wrap_str_format(self, value: Any) -> Any:
+        """`str.format`, which reaches through what it is given, is gone; `%` does."""
+        if getattr(value, "__name__", "") in ("format", "format_map") and isinstance(
+            getattr(value, "__self__", None), str
+        ):
+            raise SecurityError("it calls str.format; `%` and `~` do, too")
+        return None
+
+    def call(self, context: Any, function: Any, *args: Any, **values: Any) -> Any:
+        """Call something in a template."""
+        _budget.step()
+        owner = getattr(function, "__self__", None)
+        for each in (owner, *args):
+            if type(each) is str or type(each) is list or type(each) is tuple:
+                _budget.searched(each)
+        return _budget.measured(super().call(context, function, *args, **values))
+
+    def concat(self, parts: Iterable[str]) -> str:
+        """What a template or a macro has printed, as one text."""
+        found = parts if isinstance(parts, list) else list(_until_too_large(parts))
+        size = sum(map(len, found))
+        if size > LARGEST:
+            raise BudgetError(TOO_LARGE % "an output")
+        _budget.step(len(found) // 16 + size // _PER_STEP)
+        return "".join(found)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Compute `left operator right`."""
@@ -285,20 +396,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return "".join(moved if first else [*lines[:1], *moved[1:]])
 
 
-@final
-class Folder(jinja2.FileSystemLoader):
-    """The templates of a folder, as something reads files."""
-
-    def __init__(self, folder: Path, read: Callable[[Path], bytes]) -> None:
-        super().__init__(folder)
-        self._read = read
-
-    def get_source(
-        self, environment: jinja2.Environment, template: str
-    ) -> tuple[str, str, Callable[[], bool]]:
-        """The text of a template, its path, and whether it is still so."""
-        path = Path(self.searchpath[0], *split_template_path(template))
-        if not path.is_file():
-            raise jinja2.TemplateNotFound(template)
-        changed = path.stat().st_mtime_ns
-        return self._read(path).decode(), str(path), lambda: path.stat().st_mtime_ns == changed
+def _until_too_large(parts: Iterable[str]) -> Iterator[str]:
+    size = 0
+    for part in parts:
+        size += len(part)
+        if size > LARGEST and isinstance(parts, Generator):
+            parts.throw(BudgetError(TOO_LARGE % "an output"))  # where the template stands
+        yield part
