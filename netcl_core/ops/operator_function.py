@@ -12,7 +12,7 @@ from netcl_core.cache import Memo
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.implementations import Attrs
-from netcl_core.ops.in_place import into
+from netcl_core.ops.in_place import TARGETS, into
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.user_errors import MISTAKES, names_an_op, raise_named
@@ -60,7 +60,7 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
-            if "out" in kwargs:
+            if not TARGETS.isdisjoint(kwargs):
                 return into(call, args, kwargs)
             kwargs = renamed(kwargs)
         made, inputs = prepare(args, kwargs)
