@@ -128,7 +128,7 @@ def test_every_function_that_takes_it(name: str, device: nc.Device) -> None:
             assert function(x, *settings, inplace=True) is x
             leaf = library.tensor(values, requires_grad=True)
             function(leaf * 1.0, *settings, inplace=True).sum().backward()
-            with pytest.raises(RuntimeError, match="a leaf|leaf Variable"):
+            with pytest.raises(RuntimeError, match=r"a leaf|leaf Variable"):
                 function(leaf, *settings, inplace=True)
             assert function(x, *settings, inplace=False) is not x
             results.append((x.numpy(), leaf.grad.numpy()))

@@ -9,13 +9,13 @@ from typing import Any, final
 from netcl_core.codegen.lowering import Plan
 from netcl_core.dtypes import DTYPES
 from netcl_core.jit.partition import is_fusible
-from netcl_core.jit.program import (
+from netcl_core.jit.program import Program
+from netcl_core.jit.steps import (
     DetachStep,
     Executable,
     FusedOperatorStep,
     OperatorStep,
     PickStep,
-    Program,
     RegionStep,
 )
 from netcl_core.tape.node import describe_frame as where

@@ -171,6 +171,8 @@ def _made(
     if results is None:
         return _FUNCTION
     made = OperatorCall(operator, device, specs, attrs, results)
+    if operator.infer is None:
+        made.results_of = functools.partial(_results, operator, device)
     if not made.launches or operator.select(made.request, made.chosen) is None:
         return _FUNCTION
     return made

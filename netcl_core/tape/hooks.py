@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import ArgumentError, GradientError, message
 from netcl_core.tape.gradients import checked, refuse_unrecorded, whole
-from netcl_core.tape.node import Node, Target, origin, target_of
+from netcl_core.tape.node import Node, Target, origin
 from netcl_core.tape.state import thread
 from netcl_core.tensors.tensor import Tensor
 
