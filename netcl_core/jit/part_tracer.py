@@ -35,7 +35,8 @@ class Part:
     """Ops between two places that need data.
 
     `conditions` are what it depends on besides its nodes and the numbers of its results; `saved`
-    says how many launches it saves, `after` which part came behind it last.
+    says how many launches it saves, `fused` of how many of its `ops` the gradients are part of
+    another's kernel, `after` which part came behind it last.
     """
 
     nodes: Sequence[TraceNode]
@@ -43,6 +44,8 @@ class Part:
     conditions: Any
     program: Program
     saved: int
+    ops: int
+    fused: int
     after: Part | None = None
 
 

@@ -41,6 +41,10 @@ class Executable(Protocol):
     def unit(self) -> Unit:
         """What is launched together."""
 
+    @property
+    def fused(self) -> int:
+        """How many ops have their gradients in the backward kernel of another."""
+
     def run(self, values: dict[int, Any], numbers: Sequence[Any]) -> None:
         """Compute from `values`, by number of the trace's nodes, and put the results there."""
 
@@ -172,6 +176,13 @@ class _Readable:
 
     _unit: Unit
     _sizes: Sizes
+
+    @property
+    def fused(self) -> int:
+        """How many ops have their gradients in the backward kernel of another."""
+        unit = self._unit
+        groups = [x for x in (unit.before, unit.after) if x is not None]
+        return len(unit.nodes) - 1 - len(groups)
 
     @property
     def unit(self) -> Unit:

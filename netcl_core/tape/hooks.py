@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias, final
 from netcl_core.errors import ArgumentError, GradientError, message
 from netcl_core.tape.gradients import checked, refuse_unrecorded, whole
 from netcl_core.tape.node import Node, Target, origin
+from netcl_core.tape.separating import separate
 from netcl_core.tape.state import thread
 from netcl_core.tensors.tensor import Tensor
 
@@ -139,6 +140,7 @@ def _row_of(x: Tensor, who: str) -> _Row:
     if not x.requires_grad:
         given, expected = "a value through which no gradient flows", "one with requires_grad"
         raise GradientError(message(who, given, expected, "Call requires_grad_() on the leaf"))
+    separate(x)
     owner, index = origin(x)
     target = id(owner), index
     row = rows.get(target)
