@@ -39,7 +39,7 @@ class Entry:
     fixed: set[int] = field(default_factory=set)
     told: bool = False
     in_parts: bool = False
-    trial: Trial = field(default_factory=Trial)
+    trial: Trial | None = None
 
     def holds(self) -> bool:
         """Whether nothing has changed that the trace read."""

@@ -22,7 +22,7 @@ from netcl_core.hardware.device_table import default_device
 from netcl_core.jit.arguments import Arguments, Structure, restored
 from netcl_core.jit.entries import MAX_PROGRAMS, Entries, Entry
 from netcl_core.jit.explanation import Lowered, describe, lower, skipped
-from netcl_core.jit.parts import Parts
+from netcl_core.jit.parts import Parts, Trial
 from netcl_core.jit.patterns.rows import REGISTERED_ROWS, HasRows, PatternRows
 from netcl_core.jit.program import Program
 from netcl_core.jit.trace import Trace
@@ -118,9 +118,10 @@ class Jitted:
         program = entry.program
         if program is None and entry.in_parts:
             device = given.tensors[0].device if given.tensors else default_device()
-            if entry.trial.verdict is not None and not kwargs:
+            trial = entry.trial = entry.trial or Trial()
+            if trial.verdict is not None and not kwargs:
                 self._plain.put(_likeness(args), True)
-            return self._parts.run(self._function, args, kwargs, entry.trial, device)
+            return self._parts.run(self._function, args, kwargs, trial, device)
         if program is None:
             return self._function(*args, **kwargs)
         direct = program.direct
@@ -241,7 +242,7 @@ class Jitted:
         except TraceBreak as reason:
             return describe(self._function, None, reason, policy)
         parts = self._parts if entry.in_parts else None
-        verdict = entry.trial.verdict
+        verdict = None if entry.trial is None else entry.trial.verdict
         return describe(self._function, entry.program, entry.reason, policy, parts, verdict)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:

@@ -53,6 +53,8 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
     regions: Memo[Any, TypedRegion] = Memo(_REGIONS)
     defaults = record.default_attrs()
     default_key = None if defaults is None else _attrs_key(defaults)
+    if defaults is not None and record.arity is not None:
+        record.parsed(record.arity, split_attrs(defaults)[1])
     split = _splitter(record)
     most = (record.arity or 0) + len(record.attrs)
 
