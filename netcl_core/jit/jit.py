@@ -16,7 +16,6 @@ from copy import deepcopy
 from pickle import PicklingError
 from typing import Any, final
 
-from netcl_core.cache import Memo
 from netcl_core.errors import FusionError, FusionSkipped, message
 from netcl_core.hardware.device_table import default_device
 from netcl_core.jit.arguments import Arguments, Structure, restored
@@ -52,7 +51,7 @@ class Jitted:
         self._parts = Parts()
         self._any_sizes = Entries()  # of entries for any sizes, by the arguments' signature
         #: Calls like those for which parts were given up, so that they cost nothing more.
-        self._plain: Memo[Any, bool] = Memo(MAX_PROGRAMS)
+        self._plain: set[Any] = set()
         self._hits = self._misses = 0
         #: Whether nothing (more) is said of what is not fused.
         self.quiet = False
@@ -95,7 +94,7 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if thread.tracer is not None:  # part of another function's program
             return self._function(*args, **kwargs)
-        if len(self._plain) and not kwargs and self._plain.get(_likeness(args)):
+        if self._plain and not kwargs and _likeness(args) in self._plain:
             return self._function(*args)
         try:
             given = Arguments(args, kwargs)
@@ -119,8 +118,8 @@ class Jitted:
         if program is None and entry.in_parts:
             device = given.tensors[0].device if given.tensors else default_device()
             trial = entry.trial = entry.trial or Trial()
-            if trial.verdict is not None and not kwargs:
-                self._plain.put(_likeness(args), True)
+            if trial.verdict is not None and not kwargs and len(self._plain) < MAX_PROGRAMS:
+                self._plain.add(_likeness(args))
             return self._parts.run(self._function, args, kwargs, trial, device)
         if program is None:
             return self._function(*args, **kwargs)
