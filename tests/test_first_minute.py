@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import pydoc
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import netcl_core as nc
+import netcl_core.autograd as ag
 from netcl_core import nn
-from netcl_core.errors import ShapeError
+from netcl_core.codegen import primitives
+from netcl_core.errors import PrimitiveError, ShapeError
 from netcl_core.hardware import building
+from netcl_core.ops.registrars import _check_expressions
 
 
 def test_help_and_dir_show_what_there_is() -> None:
@@ -83,3 +88,20 @@ def test_a_line_counts_kernels_while_they_are_built(
     with building.told():
         pass
     assert capsys.readouterr().err == ""
+
+
+def test_expressions_that_were_right_once_are_not_parsed_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those of all ops took a second of each process; wrong ones are told every time."""
+    monkeypatch.setenv("NETCL_CACHE_DIR", str(tmp_path))
+    parsed: list[str] = []
+    real = primitives.parse
+    monkeypatch.setattr(
+        primitives, "parse", lambda text, *rest: parsed.append(text) or real(text, *rest)
+    )
+    for text, count in (("x + 1", 1), ("x + 1", 1), ("x + 2", 2), ("x +", 3), ("x +", 4)):
+        record = ag.AutogradPrimitive("one", lambda args, _, t=text: t, None, 1, inputs=["x"])
+        with pytest.raises(PrimitiveError) if text == "x +" else nullcontext():
+            _check_expressions(record)
+        assert len(parsed) == count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ from netcl_plugin_kit.testing.streams import recorded
 import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import FusionSkipped, NetclError, ShapeError
+from netcl_core.jit.parts import _TIMED, _WARMING, Trial
 from netcl_core.tape.state import thread
 
 for _plugin in ("elementwise", "tensor", "linalg"):
@@ -21,8 +23,9 @@ for _plugin in ("elementwise", "tensor", "linalg"):
 
 
 @pytest.fixture(autouse=True)
-def unsaid() -> Iterator[None]:
-    """That these functions are no single program is meant here."""
+def unsaid(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """That these functions are no single program is meant here, and that they stay in parts."""
+    monkeypatch.setattr(Trial, "open", False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FusionSkipped)
         yield
@@ -247,3 +250,81 @@ def test_threads_have_parts_in_common() -> None:
     for each in threads:
         each.join()
     assert not wrong
+
+
+def _slow(seconds: float) -> Any:
+    def function(x: Any) -> Any:
+        bool((x * 2 + 1).sum() > 0)
+        if thread.tracer is not None:
+            time.sleep(seconds)
+        return ag.tanh(x * 3) * 2
+
+    return function
+
+
+def test_parts_that_do_not_pay_are_given_up_by_what_calls_take(
+    device: nc.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only for arguments like those that were timed; `explain` says what was found."""
+    monkeypatch.undo()
+    x, calls = leaf(1, 2, device=device).detach(), 1 + _WARMING + 2 * _TIMED
+    fused = ag.jit_compile(_slow(0.02))
+    for _ in range(calls):
+        same(fused(x), ag.tanh(x * 3) * 2)
+    text = fused.explain(x)
+    assert "runs op by op" in text and "parts do not pay: in parts a call took" in text, text
+    for _ in range(2):
+        same(fused(x), ag.tanh(x * 3) * 2)
+    hits = fused.cache_info().hits
+    same(fused(x), ag.tanh(x * 3) * 2)
+    assert fused.cache_info().hits == hits, "such calls are not looked up any more"
+    with nc.use_device(device):
+        assert "runs in parts" in ag.jit_compile(_slow(0)).explain(x)
+        fused(nc.ones(3))
+        assert "runs in parts" in fused.explain(nc.ones(3))
+        many = ag.jit_compile(lambda x: [x := ag.tanh(x + 1) for _ in range(40)][int(x.sum() > 0)])
+        for _ in range(calls):
+            many(nc.ones(3))
+        assert "runs in parts" in many.explain(nc.ones(3))
+
+
+def _several(x: Any, w: Any) -> Any:
+    """Results of which each follows from others, in one kernel and behind a product."""
+    y = ag.tanh(x * 2)
+    z = ag.exp(y) * x
+    p = ag.relu(x.reshape(1, -1) @ w)
+    return y, z + y, y * 3, p, ag.sigmoid(p * 2) + 1
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_gradients_of_results_by_one_another(looks: bool, device: nc.Device) -> None:
+    """Outside of the function, though one kernel has computed both; with hooks, and again."""
+
+    def function(x: Any, w: Any) -> Any:
+        found = _several(x, w)
+        if looks:
+            bool(found[1].sum() > 0)
+        return found
+
+    rng = np.random.default_rng(0)
+    arrays = rng.standard_normal(3).astype("f"), rng.standard_normal((3, 3)).astype("f")
+    fused = ag.jit_compile(function)
+    for order in ((0, 1), (1, 0), (0, 2), (3, 4), (4, 3)):
+        rows = []
+        for call in (function, fused, fused):
+            x, w = (nc.Tensor.from_host(each, device, requires_grad=True) for each in arrays)
+            results = call(x, w)
+            a, b = (results[i] for i in order)
+            seen: list[Any] = []
+            for each in results[:2]:
+                each.register_hook(lambda grad, seen=seen: seen.append(grad.numpy()))
+            found = ag.grad(ag.sum(b * b + b), [a, x], allow_unused=True, create_graph=True)
+            parts = [each for each in found if each is not None]
+            loss = sum((ag.sum(each * each) for each in parts), ag.sum(results[1] * results[4]))
+            loss.backward()
+            seen.sort(key=lambda each: each.tolist())
+            kept = [x.grad, w.grad, *parts]
+            rows.append([len(parts), *seen, *(each.numpy() for each in kept if each is not None)])
+        for row in rows[1:]:
+            for one, other in zip(row, rows[0], strict=True):
+                np.testing.assert_allclose(one, other, 1e-4, 1e-5, err_msg=str(order))

@@ -86,6 +86,57 @@ def test_a_new_size_of_a_chain_traces_nothing(device: Any, traces: list[Any]) ->
         assert len(traces) == 1
 
 
+W, B, V = data(5, 7, seed=1), data(7, seed=2), data(7, 3, seed=3)
+
+
+def dense(x: Any) -> Any:
+    w, b, v = (nc.Tensor.from_host(each, x.device) for each in (W, B, V))
+    return ag.softmax(ag.relu(x @ w + b) @ v, -1), ag.mean(ag.square(x @ w))
+
+
+def windows(x: Any) -> Any:
+    """Sizes that follow from others: 2 less, and half of that."""
+    one, other = nc.ones(2, 1, 3, 3, device=x.device), nc.ones(2, 2, 2, 2, device=x.device)
+    y = ag.relu(ag.conv2d(x, one))
+    return ag.sum(ag.conv2d(y, other, stride=2), 1) * 2, ag.amax(y, (2, 3))
+
+
+@pytest.mark.parametrize("device", usable_devices(), ids=lambda each: each.platform.split()[0])
+def test_a_new_batch_size_of_products_traces_nothing(device: Any, traces: list[Any]) -> None:
+    with nc.use_device(device):
+        compiled = ag.jit_compile(dense)
+        for n in (16, 17, 40, 2, 200):
+            same(compiled, data(n, 5))
+        assert len(traces) == 1
+        same(compiled, data(1, 5))  # what is broadcast is another function
+        same(compiled, data(7, 5))  # as many rows as the weights have columns
+        assert len(traces) == 2
+
+
+def test_sizes_that_follow_from_others(traces: list[Any]) -> None:
+    """All are worked out; where one that was one would be two a new trace says what is right."""
+    compiled = ag.jit_compile(windows)
+    for shape in ((4, 1, 12, 16), (6, 1, 20, 30), (8, 1, 20, 16)):
+        same(compiled, data(*shape))
+    assert len(traces) == 1
+    same(compiled, data(10, 1, 12, 8))  # 10 rows and 12 - 2
+    same(compiled, data(4, 1, 12, 16))
+    # (5, 1, 7, 9): of the batch 5 is 5, of the heights 7 - 2 is 5
+    for shape in ((5, 1, 7, 9), (6, 1, 9, 11), (3, 1, 4, 5)):
+        same(compiled, data(*shape))
+
+
+def test_a_size_that_follows_and_is_looked_at() -> None:
+    def scaled(x: Any, w: Any) -> Any:
+        y = x @ w
+        part = y[:, : y.shape[1] // 2] if y.ndim == 2 else y
+        return part * y.shape[0]
+
+    compiled = ag.jit_compile(scaled)
+    for n, m in ((4, 6), (5, 6), (5, 8), (4, 6), (9, 2)):
+        same(compiled, data(n, 3), data(3, m))
+
+
 def test_what_is_broadcast_otherwise_is_another_program(traces: list[Any]) -> None:
     compiled = ag.jit_compile(chain)
     shapes = [((4, 5), (4, 5)), ((4, 5), (5,)), ((4, 5), (1, 5)), ((4, 5), (4, 1)), ((4, 5), ()),
@@ -273,7 +324,7 @@ def test_explain_and_lower_ask_the_program_that_runs(traces: list[Any]) -> None:
 
 def test_a_function_that_reads_a_number_keeps_its_programs(traces: list[Any]) -> None:
     """After more shapes than programs are kept, the latest ones still hit."""
-    compiled = ag.jit_compile(lambda x, n: ag.sum(x, -1) * (2 if n > 0 else 3))
+    compiled = ag.jit_compile(lambda x, n: x / len(x) * (2 if n > 0 else 3))
     xs = [nc.Tensor.ones((size + 1, 1)) for size in range(MAX_PROGRAMS + 20)]
     for x in xs:
         compiled(x, 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -242,12 +243,22 @@ def test_what_may_not_change_in_place() -> None:
     assert held.numpy().tolist() == [0, 0]
 
 
-def test_hooks_stay_with_the_value_they_were_given_to() -> None:
-    w = nc.tensor([1.0], requires_grad=True)
+@pytest.mark.parametrize("change", [lambda y: y.relu_(), lambda y: y.view(2).relu_()])
+def test_hooks_stay_with_the_value_they_were_given_to(change: Callable[[Any], Any]) -> None:
+    """As in PyTorch: a change in place makes another value, which keeps its own gradient."""
+    seen: list[Any] = []
+    w = nc.tensor([-1.0, 2.0], requires_grad=True)
     y = w * 2
+    before = y.register_hook(lambda grad: seen.append(("before", grad.tolist())))
     y.retain_grad()
-    with pytest.raises(nc.errors.GradientError, match="hooks or retain_grad"):
-        y.add_(1)
+    change(y)
+    y.register_hook(lambda grad: seen.append(("after", grad.tolist())))
+    (y * 3).sum().backward(retain_graph=True)
+    assert seen == [("after", [3, 3]), ("before", [0, 3])]
+    assert y.grad.tolist() == [3, 3] and w.grad.tolist() == [0, 6]
+    before.remove()
+    (y * 3).sum().backward()
+    assert len(seen) == 3
 
 
 def test_a_tape_lists_the_change_and_what_was_there_before() -> None:

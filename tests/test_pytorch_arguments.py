@@ -62,7 +62,7 @@ ELSE = {
     "TensorDataset.tensors": "any number of them by position",
     "autocast": "see the tests of amp",
     "implicit": "a hint to expand",
-    "inplace": "values are the same",
+    "inplace": "for every op: its first operand is changed",
 }
 
 
@@ -212,8 +212,9 @@ def test_every_argument_stands_in_its_place_with_its_default(where: str) -> None
 def test_an_inplace_at_the_end_and_the_places_of_old() -> None:
     x, target = nc.tensor([[-1.0, 2.0]]), nc.tensor([1])
     functional = nc.nn.functional
-    assert functional.leaky_relu(x, 0.5, True).tolist() == [[-0.5, 2]]
-    assert functional.dropout(x, 0.5, False, True).tolist() == [[-1, 2]]
+    assert functional.leaky_relu(x, 0.5, False).tolist() == [[-0.5, 2]]
+    assert functional.leaky_relu(x, 0.5, True) is x and x.tolist() == [[-0.5, 2]]
+    assert functional.dropout(x, 0.5, False, True) is x and x.tolist() == [[-0.5, 2]]
     for loss in (functional.cross_entropy, functional.nll_loss):
         with pytest.raises(ArgumentError, match=r"ignore_index=False.*reduction='sum'"):
             loss(x, target, None, False)

@@ -268,6 +268,16 @@ class AutogradPrimitive:
             found = self._parsed[key] = self._parse(arity, dict(choices))
         return found
 
+    def texts(self, arity: int, choices: Choices) -> list[str]:
+        """All that decides whether the expressions of such a use are right, as texts."""
+        names = self._names(arity)
+        attrs = {name: dict(choices).get(name, name) for name in self.attrs}
+        backward: Any = ()
+        if self.backward is not None:
+            backward = self.backward(list(names), GRAD, dict(attrs), OUT)
+        forward = self.forward(list(names), dict(attrs))
+        return [self.name, *names, repr(attrs), repr(choices), str(forward), repr(backward)]
+
     def _parse(self, arity: int, choices: dict[str, str | None]) -> Parsed:
         names = self._names(arity)
         attrs = {name: choices.get(name, name) for name in self.attrs}

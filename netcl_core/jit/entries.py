@@ -9,6 +9,7 @@ from typing import Any, Final, final
 from netcl_core.cache import Memo
 from netcl_core.jit.arguments import Structure
 from netcl_core.jit.guards import Guards
+from netcl_core.jit.parts import Trial
 from netcl_core.jit.program import Program
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.trace_node import TraceBreak
@@ -25,7 +26,7 @@ class Entry:
     `reads` are the numbers of the call that the trace looked at, by their index; `sizes`
     the sizes of the tensors that it was traced with, `fixed` the indices of those that it
     depends on. `told` says whether what is not fused has been said, `in_parts` whether the
-    function may run in parts where there is no program.
+    function may run in parts where there is no program, `trial` whether that pays.
     """
 
     guards: Guards | None
@@ -38,6 +39,7 @@ class Entry:
     fixed: set[int] = field(default_factory=set)
     told: bool = False
     in_parts: bool = False
+    trial: Trial | None = None
 
     def holds(self) -> bool:
         """Whether nothing has changed that the trace read."""

@@ -9,6 +9,7 @@ from netcl_core.dtypes import DTYPES
 from netcl_core.errors import NetclError
 from netcl_core.jit.partition import Unit, in_order, is_cheap, is_elementwise, is_fusible
 from netcl_core.ops.implementations import Implementation
+from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.tape.trace_node import TraceNode
 
 
@@ -52,7 +53,7 @@ def _take_before(unit: Unit, units: list[Unit]) -> None:
     group = next((each for each in units if each.elementwise and each.outputs == [source]), None)
     if group is None or group.detaches or _users(source, units) != 1:
         return
-    if not _movable(group, unit, implementation):
+    if not _movable(group, unit):
         return
     if implementation.rereads and not is_cheap(group):
         return
@@ -75,18 +76,23 @@ def _take_after(unit: Unit, units: list[Unit]) -> None:
     group = next((each for each in units if each is not unit and node in each.inputs), None)
     if group is None or not group.elementwise or group.detaches or group.shape != node.shape:
         return
-    if _movable(group, unit, implementation) and not _depends(group, unit, units):
+    if _movable(group, unit) and not _depends(group, unit, units):
         unit.after = group
         unit.nodes = [*unit.nodes, *group.nodes]
         unit.outputs = group.outputs
         units.remove(group)
 
 
-def _movable(group: Unit, unit: Unit, implementation: Implementation) -> bool:
+def _movable(group: Unit, unit: Unit) -> bool:
     call = next(node for node in unit.nodes if not is_elementwise(node)).call
-    stretch = 0 if implementation.stretch is None else implementation.stretch(call.request)
     shapes = [x.shape for x in group.inputs]
-    return is_fusible(group.nodes[0]) and fits(shapes, group.shape, stretch)
+    return is_fusible(group.nodes[0]) and fits(shapes, group.shape, stretch_of(call))
+
+
+def stretch_of(call: OperatorCall) -> int:
+    """How many elements in a row the implementation of a structured op works on, or 0."""
+    stretch = call.implementation.stretch
+    return 0 if stretch is None else stretch(call.request)
 
 
 def _users(node: TraceNode, units: Sequence[Unit]) -> int:

@@ -9,13 +9,13 @@ from typing import Any, final
 from netcl_core.codegen.lowering import Plan
 from netcl_core.dtypes import DTYPES
 from netcl_core.jit.partition import is_fusible
-from netcl_core.jit.program import (
+from netcl_core.jit.program import Program
+from netcl_core.jit.steps import (
     DetachStep,
     Executable,
     FusedOperatorStep,
     OperatorStep,
     PickStep,
-    Program,
     RegionStep,
 )
 from netcl_core.tape.node import describe_frame as where
@@ -123,18 +123,21 @@ def describe(
     reason: TraceBreak | None,
     policy: str = "",
     parts: Iterable[Program] | None = None,
+    verdict: str | None = None,
 ) -> str:
     """The text of `.explain()`, under the amp policy of a name.
 
-    `parts` are those of a function without a program; None: it has none either.
+    `parts` are those of a function without a program; None: it has none either. `verdict` says
+    why they are not used.
     """
     name = getattr(function, "__qualname__", repr(function))
     name += f" under the amp policy {policy}" if policy else ""
     if program is None:
         assert reason is not None  # there is either a program or a reason
         why = f"  {reason.op} at {where(reason.frame)}: {reason.reason}"
-        if parts is None:
-            return f"{name}: not fused, it runs op by op\n{why}"
+        if parts is None or verdict is not None:
+            text = f"{name}: not fused, it runs op by op\n{why}"
+            return text if verdict is None else f"{text}\n  parts do not pay: {verdict}"
         lines = [f"{name}: not fused as a whole, it runs in parts between such places", why]
         for part in parts:
             lines.append(f"a part: {part.trace.written} ops in {part.launches} forward launches")

@@ -21,7 +21,7 @@ from netcl_core.hardware.device_table import default_device
 from netcl_core.jit.arguments import Arguments, Structure, restored
 from netcl_core.jit.entries import MAX_PROGRAMS, Entries, Entry
 from netcl_core.jit.explanation import Lowered, describe, lower, skipped
-from netcl_core.jit.parts import Parts
+from netcl_core.jit.parts import Parts, Trial
 from netcl_core.jit.patterns.rows import REGISTERED_ROWS, HasRows, PatternRows
 from netcl_core.jit.program import Program
 from netcl_core.jit.trace import Trace
@@ -29,6 +29,7 @@ from netcl_core.tape.apply import apply
 from netcl_core.tape.node import describe_frame as where
 from netcl_core.tape.state import process, thread
 from netcl_core.tape.trace_node import TraceBreak
+from netcl_core.tensors.tensor import Tensor
 
 CacheInfo = namedtuple("CacheInfo", "hits misses maxsize currsize")
 
@@ -49,6 +50,8 @@ class Jitted:
         self._entries = Entries()
         self._parts = Parts()
         self._any_sizes = Entries()  # of entries for any sizes, by the arguments' signature
+        #: Calls like those for which parts were given up, so that they cost nothing more.
+        self._plain: set[Any] = set()
         self._hits = self._misses = 0
         #: Whether nothing (more) is said of what is not fused.
         self.quiet = False
@@ -91,6 +94,8 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if thread.tracer is not None:  # part of another function's program
             return self._function(*args, **kwargs)
+        if self._plain and not kwargs and _likeness(args) in self._plain:
+            return self._function(*args)
         try:
             given = Arguments(args, kwargs)
         except TraceBreak as reason:
@@ -111,7 +116,11 @@ class Jitted:
     def _run(self, entry: Entry, given: Arguments, args: Any, kwargs: Any) -> Any:
         program = entry.program
         if program is None and entry.in_parts:
-            return self._parts.run(self._function, args, kwargs)
+            device = given.tensors[0].device if given.tensors else default_device()
+            trial = entry.trial = entry.trial or Trial()
+            if trial.verdict is not None and not kwargs and len(self._plain) < MAX_PROGRAMS:
+                self._plain.add(_likeness(args))
+            return self._parts.run(self._function, args, kwargs, trial, device)
         if program is None:
             return self._function(*args, **kwargs)
         direct = program.direct
@@ -160,6 +169,7 @@ class Jitted:
         self._entries.clear()
         self._any_sizes.clear()
         self._parts.clear()
+        self._plain.clear()
         self._hits = self._misses = 0
 
     # -- tracing -------------------------------------------------------------------
@@ -231,7 +241,8 @@ class Jitted:
         except TraceBreak as reason:
             return describe(self._function, None, reason, policy)
         parts = self._parts if entry.in_parts else None
-        return describe(self._function, entry.program, entry.reason, policy, parts)
+        verdict = None if entry.trial is None else entry.trial.verdict
+        return describe(self._function, entry.program, entry.reason, policy, parts, verdict)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The rendered sources and the number of launches for these arguments.
@@ -253,6 +264,14 @@ def traced(jitted: Jitted, args: Any, kwargs: Any) -> tuple[Program, Structure]:
     if entry.program is None:
         raise FusionError(describe(jitted._function, None, entry.reason))
     return entry.program, entry.structure
+
+
+def _likeness(args: Any) -> Any:
+    """What decides whether parts pay, as far as a glance tells."""
+    mode = process.grad if thread.grad is None else thread.grad
+    return mode, *[
+        (x.shape, x.requires_grad) if isinstance(x, Tensor) else x.__class__ for x in args
+    ]
 
 
 def _at(module: str | None, path: str) -> Any:

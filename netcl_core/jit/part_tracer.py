@@ -22,6 +22,7 @@ from netcl_core.tape.node import Node, user_frame
 from netcl_core.tape.state import process, thread
 from netcl_core.tape.trace_node import INPUT, TraceNode
 from netcl_core.tape.traced_number import TracedNumber
+from netcl_core.tape.tracing import owner_of
 from netcl_core.tensors.random_state import random_state
 
 #: How many nodes a part has at most.
@@ -34,7 +35,8 @@ class Part:
     """Ops between two places that need data.
 
     `conditions` are what it depends on besides its nodes and the numbers of its results; `saved`
-    says how many launches it saves, `after` which part came behind it last.
+    says how many launches it saves, `fused` of how many of its `ops` the gradients are part of
+    another's kernel, `after` which part came behind it last.
     """
 
     nodes: Sequence[TraceNode]
@@ -42,6 +44,8 @@ class Part:
     conditions: Any
     program: Program
     saved: int
+    ops: int
+    fused: int
     after: Part | None = None
 
 
@@ -79,6 +83,7 @@ class PartTracer:
         known = part is not None and part.conditions == self.conditions
         self.expected: Sequence[TraceNode] = part.nodes if part and known else ()
         self._symbols: list[tuple[int, weakref.ref[Node]]] = []
+        self._viewed: set[TraceNode] = set()
         self._known: dict[int, TraceNode] = {}
 
     def symbols(self) -> list[tuple[TraceNode, Node]]:
@@ -124,6 +129,28 @@ class PartTracer:
         made = Node(node, node.op_name)  # type: ignore[arg-type]  # it stands where a Tensor would
         self._symbols.append((node.number, weakref.ref(made)))
         return made
+
+    def may_replace(self, node: TraceNode) -> bool:
+        """Whether a change in place makes another value of this one; see TracingContext."""
+        owner = owner_of(node)
+        if not owner.inputs or not self.has(node):
+            return False
+        if owner not in self._viewed:
+            return True
+        return all(each is node or owner_of(each) is not owner for each, _ in self.symbols())
+
+    def replaces(self, symbol: Any, new: Any, first: int) -> bool:
+        """Let a symbol be a new value from now on; see TracingContext."""
+        node = new.value
+        if type(node) is not TraceNode or type(symbol.value) is not TraceNode:
+            return False
+        if node.number < first or not self.has(node) or not self.has(symbol.value):
+            return False
+        symbols = self._symbols
+        place = next(i for i in range(len(symbols) - 1, -1, -1) if symbols[i][1]() is symbol)
+        symbols[place] = node.number, symbols[place][1]
+        symbol.value, symbol.op_name = node, node.op_name
+        return True
 
     def _expects(self, call: Any, inputs: list[TraceNode]) -> TraceNode | None:
         """The node that is likely to come, if it is of this call."""
@@ -190,6 +217,8 @@ class PartTracer:
             node.geometry = _places(node)[0]
         node.number = len(self.nodes)
         self.nodes.append(node)
+        if call.view:
+            self._viewed.add(owner_of(node))
         if len(call.results) == 1:
             return self._symbol(node)
         return [self._result(node, i) for i in range(len(call.results))]
@@ -244,6 +273,7 @@ class PartTracer:
             node = TraceNode("detach", (source,), source._shape, source.dtype, device=source.device)
             node.cut, node.requires_grad = True, False
             node.geometry, node.frame = source.geometry, user_frame()
+        self._viewed.add(owner_of(source))
         return self._symbol(self._add(node))
 
     def random_state(self, device: Device) -> Any:

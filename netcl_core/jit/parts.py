@@ -8,13 +8,16 @@ were, and another branch of an `if` on data is a part of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
 from typing import Any, Final, final
 
 from netcl_core.cache import Memo
+from netcl_core.hardware.device import Device
 from netcl_core.jit.part_tracer import Part, PartTracer, facts_of
 from netcl_core.jit.patterns.rewriting import Rewritten
 from netcl_core.jit.program import Program
 from netcl_core.jit.resuming import give_values
+from netcl_core.runtime.stream import replaced, stream_of
 from netcl_core.tape.modes import enable_grad, is_grad_enabled, no_grad
 from netcl_core.tape.state import thread
 from netcl_core.tape.trace_node import INPUT, TraceNode
@@ -27,14 +30,69 @@ _CREDIT: Final = 20_000
 #: What a part costs that has to be built, and one that is known, in launches.
 _BUILDING: Final = 200
 _FINDING: Final = 2
+#: Calls in which parts and whatever they need are built, and then those that are timed either way.
+_WARMING: Final = 2
+_TIMED: Final = 4
+
+
+@final
+class Trial:
+    """Whether parts pay for calls of one kind: the first ones are timed, in parts and without.
+
+    What an op takes that is fused with others is saved in a backward pass once more.
+
+    Attributes:
+        verdict: Why calls of the kind run op by op; None: they run in parts, or are timed yet.
+    """
+
+    __slots__ = ("_calls", "_fused", "_ops", "_times", "verdict")
+
+    def __init__(self) -> None:
+        self.verdict: str | None = None
+        self._calls = self._ops = self._fused = 0
+        self._times: dict[bool, list[float]] = {True: [], False: []}
+
+    @property
+    def open(self) -> bool:
+        """Whether calls are timed yet: not where another stream is in the place of a device's."""
+        return self._calls < _WARMING + 2 * _TIMED and not replaced
+
+    def timed(self, device: Device, whole: Callable[[], Any], parts: Callable[[], Any]) -> Any:
+        """What the function returns, by the way whose turn it is."""
+        in_parts = self._calls < _WARMING or self._calls % 2 == 0
+        self._calls += 1
+        finish = stream_of(device).finish
+        finish()
+        began = perf_counter()
+        found = parts() if in_parts else whole()
+        finish()
+        if self._calls > _WARMING:
+            self._times[in_parts].append(perf_counter() - began)
+        if self._calls == _WARMING + 2 * _TIMED:
+            self._decide()
+        return found
+
+    def note(self, ops: int, fused: int) -> None:
+        """Of the latest call in parts the ops, and how many gradients of ops fusing saves."""
+        self._ops, self._fused = ops, fused
+
+    def _decide(self) -> None:
+        parts, whole = (min(self._times[way]) * 1e6 for way in (True, False))
+        later = self._fused / max(self._ops, 1) * whole
+        if parts > whole + later:
+            expected = f", and parts would save {later:.0f} us in a backward pass" if later else ""
+            self.verdict = (
+                f"in parts a call took {parts:.0f} us, op by op {whole:.0f} us "
+                f"(each the shortest of {_TIMED}){expected}"
+            )
 
 
 @final
 class Parts:
     """The parts of a function.
 
-    They are given up for a function that they do not make faster: one with other ops at each
-    call, or with hardly any op between two places that need data.
+    They are given up for calls that they do not make faster (see `Trial`), and for a function
+    with other ops at each call, or with hardly any op between two places that need data.
     """
 
     def __init__(self) -> None:
@@ -50,14 +108,28 @@ class Parts:
         """The programs of all parts, in the order in which they came."""
         return (part.program for part in self._parts.values())
 
-    def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run(
+        self, function: Callable[..., Any], args: Any, kwargs: Any, trial: Trial, device: Device
+    ) -> Any:
         """What the function returns."""
-        if self._credit <= 0:
+        if self._credit <= 0 and trial.verdict is None:
+            trial.verdict = "other ops come at each call, or hardly any between two looks at data"
+        if trial.verdict is not None:
             return function(*args, **kwargs)
+        if not trial.open:
+            return self._in_parts(function, args, kwargs, trial)
+        return trial.timed(
+            device,
+            lambda: function(*args, **kwargs),
+            lambda: self._in_parts(function, args, kwargs, trial),
+        )
+
+    def _in_parts(self, function: Callable[..., Any], args: Any, kwargs: Any, trial: Trial) -> Any:
         last: Part | None = None
+        ops = fused = 0
 
         def run_part(tracer: PartTracer) -> Part | None:
-            nonlocal last
+            nonlocal last, ops, fused
             part = self._run(tracer, self._first if last is None else last.after)
             if part is None:
                 return None
@@ -66,6 +138,8 @@ class Parts:
             else:
                 last.after = part
             last = part
+            ops += part.ops
+            fused += part.fused
             return part.after
 
         tracer = PartTracer(run_part, self._first)
@@ -76,6 +150,7 @@ class Parts:
         finally:  # what it has kept elsewhere needs its values, too
             if thread.tracer is tracer:
                 tracer.interrupt("return", "the function has ended")
+            trial.note(ops, fused)
 
     def _run(self, tracer: PartTracer, expected: Part | None) -> Part | None:
         """Run what was taken down, for the symbols that the function still has."""
@@ -108,7 +183,11 @@ class Parts:
             ops = sum(node.call is not None and not _is_view(node) for node in nodes)
             program = Program(Rewritten(nodes, [nodes[i] for i in results], written=ops))
             saved = ops - program.launches - _FINDING
-            part = self._parts.put(key, Part(nodes, results, conditions, program, saved))
+            fused = 0
+            if any(node.requires_grad for node in nodes):
+                fused = sum(step.fused for step in program.steps)
+            part = Part(nodes, results, conditions, program, saved, ops, fused)
+            self._parts.put(key, part)
         return part
 
     def _values(self, tracer: PartTracer, part: Part) -> dict[int, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from netcl_core.tape.apply import apply
 from netcl_core.tape.modes import enable_grad, no_grad
 from netcl_core.tape.node import Node, target_of
-from netcl_core.tape.trace_node import RANDOM, TraceNode
+from netcl_core.tape.trace_node import INPUT, RANDOM, TraceNode
 from netcl_core.tape.traced_number import TracedNumber
 from netcl_core.tape.tracing import TracingContext
 from netcl_core.tensors.random_state import random_state
@@ -34,8 +34,9 @@ def give_values(symbols: Sequence[tuple[TraceNode, Node, Any]]) -> None:
     """Let the symbol of each node be an operand."""
     for node, symbol, operand in symbols:
         _become(symbol, operand, node)
-    for _, symbol, held in symbols:  # they stand for what the views were made of
-        if isinstance(held, Tensor) and held.value._storage is not None:
+    for node, symbol, held in symbols:  # they stand for arguments, and what views were made of
+        given = node.op_name == INPUT and node.call is None
+        if isinstance(held, Tensor) and (given or held.value._storage is not None):
             held.value.storage.join(held, symbol)
 
 

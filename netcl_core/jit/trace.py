@@ -15,7 +15,7 @@ from netcl_core.jit.program import Program
 from netcl_core.jit.resuming import given_back, resume
 from netcl_core.plugins.registry import registry
 from netcl_core.tape.node import Node
-from netcl_core.tape.trace_node import CONSTANT, TraceBreak, TraceNode
+from netcl_core.tape.trace_node import CONSTANT, RANDOM, TraceBreak, TraceNode
 from netcl_core.tape.traced_number import TracedNumber
 from netcl_core.tape.tracing import TracingContext
 from netcl_core.tensors.tensor import Tensor
@@ -159,9 +159,10 @@ class Trace:
         entry.sizes = self._given.signature()[1]
         seen = self._context.sizes.union(
             trace.sizes,
-            *(node.shape for node in nodes if node.op_name == CONSTANT),
+            *(node.shape for node in nodes if node.op_name in (CONSTANT, RANDOM)),
             *(node.shape for _, node in written),
         )
+        program.fixed = seen - {0, 1}
         entry.fixed = {i for i, size in enumerate(entry.sizes) if size in seen}
 
     def _failed(self, error: Exception) -> None:

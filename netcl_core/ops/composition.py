@@ -15,7 +15,7 @@ from netcl_core.cache import Memo
 from netcl_core.errors import NetclError
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
-from netcl_core.ops.in_place import into
+from netcl_core.ops.in_place import TARGETS, into
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operator_function import CALLS, deliver, prepare, specs_of
 from netcl_core.ops.operators import Operator, several
@@ -28,7 +28,7 @@ from netcl_core.tape.spans import note_span
 from netcl_core.tape.state import casting_by, thread
 from netcl_core.tape.trace_node import TraceBreak
 from netcl_core.tape.tracing import TracingContext
-from netcl_core.tensors.arguments import renaming, without_inplace
+from netcl_core.tensors.arguments import ends_with_inplace, renaming
 from netcl_core.tensors.tensor import Tensor
 
 #: In the place of a call: the function serves.
@@ -49,11 +49,11 @@ def composite_function(operator: Operator) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
-            if "out" in kwargs:
+            if not TARGETS.isdisjoint(kwargs):
                 return into(call, args, kwargs)
             kwargs = renamed(kwargs)
-        if len(args) > count:
-            args = without_inplace(operator.name, args, count)
+        if ends_with_inplace(operator.name, args, count):
+            return into(call, args[:-1], {**kwargs, "inplace": args[-1]})
         amp = thread.amp
         if amp is not None and operator.name in amp.policy.ops:  # as a whole
             args, kwargs = amp.cast_all(operator.name, (args, kwargs))
@@ -169,6 +169,8 @@ def _made(
     if results is None:
         return _FUNCTION
     made = OperatorCall(operator, device, specs, attrs, results)
+    if operator.infer is None:
+        made.results_of = functools.partial(_results, operator, device)
     if not made.launches or operator.select(made.request, made.chosen) is None:
         return _FUNCTION
     return made

@@ -9,6 +9,8 @@ replaced", and every other view is recorded anew as a read of that.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from sys import getrefcount
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -16,13 +18,16 @@ import numpy as np
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import ArgumentError, DtypeError, GradientError, ShapeError, message
 from netcl_core.runtime.geometry import dense
+from netcl_core.runtime.recording import made_before
 from netcl_core.tape.aliasing import PutCall, ReadCall
 from netcl_core.tape.apply import apply
 from netcl_core.tape.function_call import apply_op
-from netcl_core.tape.hooks import has_hooks
+from netcl_core.tape.hooks import leave_hooks
 from netcl_core.tape.modes import is_grad_enabled, no_grad
 from netcl_core.tape.node import Node, next_number
+from netcl_core.tape.state import thread
 from netcl_core.tape.tape import get_current_tape
+from netcl_core.tape.trace_node import TraceNode
 from netcl_core.tape.tracing import apart, overwritten_at_each_call
 from netcl_core.tensors.functions import functions
 from netcl_core.tensors.host_data import host_array
@@ -32,7 +37,6 @@ from netcl_core.tensors.tensor import Tensor
 _ASSIGNED: Final = "x[index] = ..."
 
 
-@apart
 def change_in_place(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
     """Let `x` become `make(x)`, and return `x`.
 
@@ -42,10 +46,22 @@ def change_in_place(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
         make: Gives the new value, of the same shape and of a dtype that x's can hold.
 
     Raises:
-        GradientError: `x` is a leaf that needs a gradient, or a view of one, or has hooks.
+        GradientError: `x` is a leaf that needs a gradient, or a view of one.
         ArgumentError: several elements of `x` lie at one place.
         ShapeError, DtypeError: the new value does not fit.
     """
+    tracer = thread.tracer
+    if tracer is None or type(x.value) is not TraceNode or not tracer.may_replace(x.value):
+        return _change(x, name, make)
+    first = len(tracer.nodes)
+    new = _fitting(x, name, make(x))
+    if tracer.replaces(x, new, first):  # the value of a trace is another one from now on
+        return x
+    return _change(x, name, lambda _: new)
+
+
+@apart
+def _change(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
     told()
     recording = is_grad_enabled()
     if recording:
@@ -66,7 +82,9 @@ def change_in_place(x: Any, name: str, make: Callable[[Any], Any]) -> Any:
         _write(x.value, new)
         _record(x, name, old, new)
     else:
-        _write(x.value, new)
+        only = [new]
+        del old, new  # so that `_write` finds nobody else who has the buffers
+        _write(x.value, only.pop())
     return x
 
 
@@ -134,12 +152,19 @@ def assign_in_place(x: Any, op: str, other: Any) -> Any:
     return change_in_place(x, f"{op}_", lambda old: functions[op](old, other))
 
 
+#: With these arguments the result of an op is written to a tensor that is there.
+TARGETS: Final = frozenset({"inplace", "out"})
+
+
 def into(op: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The result of an op, written into the tensor (or the tuple of them) given as `out`.
 
-    Raises ArgumentError where it has a gradient, as PyTorch does.
+    With `inplace=True` it is written into the op's first operand, as `x.relu_()` does.
+    Raises ArgumentError where a result for `out` has a gradient, as PyTorch does.
     """
-    out = kwargs.pop("out")
+    if kwargs.pop("inplace", False):
+        return _onto_first(op, args, kwargs)
+    out = kwargs.pop("out", None)
     found = op(*args, **kwargs)
     if out is None:
         return found
@@ -151,6 +176,16 @@ def into(op: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) ->
             raise ArgumentError(message(op.__name__, given, "values without gradients", remedy))
         target.value.overwrite(value)
     return out
+
+
+def _onto_first(op: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    name = None if args else next((name for name in ("input", "x") if name in kwargs), None)
+    x = args[0] if args else kwargs.get(name or "")
+    if not isinstance(x, Operand):
+        return op(*args, **kwargs)
+    if name is None:
+        return change_in_place(x, f"{op.__name__}_", lambda old: op(old, *args[1:], **kwargs))
+    return change_in_place(x, f"{op.__name__}_", lambda old: op(**{**kwargs, name: old}))
 
 
 def copy_in_place(x: Any, source: Any) -> Any:
@@ -244,9 +279,6 @@ def _refuse(x: Any, name: str) -> None:
         raise _refused(name, "a leaf that needs a gradient", remedy)
     if any(each.is_leaf and each.requires_grad for each in _others(x)):
         raise _refused(name, "a view of a leaf that needs a gradient", remedy)
-    if has_hooks(x):
-        remedy = "Change a clone() of it, or write x = x + y"
-        raise _refused(name, f"a result with hooks or retain_grad, of {x.op_name}", remedy)
 
 
 def _refused(name: str, given: str, remedy: str) -> GradientError:
@@ -255,7 +287,7 @@ def _refused(name: str, given: str, remedy: str) -> GradientError:
 
 def _fitting(x: Any, name: str, new: Any) -> Any:
     """A new value in x's dtype; raises unless it fits."""
-    if new.shape != x.shape:
+    if _sizes(new) != _sizes(x):
         raise ShapeError(message(name, f"a value of shape {new.shape}", f"{x.shape}, as x has"))
     if new.dtype == x.dtype:
         return new
@@ -265,12 +297,46 @@ def _fitting(x: Any, name: str, new: Any) -> Any:
     return new.astype(x.dtype)
 
 
+def _sizes(x: Any) -> Any:
+    """The shape, of which a trace does not depend."""
+    value = x.value
+    return value._shape if type(value) is TraceNode else value.shape
+
+
 # -- how it is changed --------------------------------------------------------------------
 
 
 def _write(target: Tensor, new: Any) -> None:
-    if new.value is not target:
+    """Give a tensor the elements of a new value, by its buffer if nobody else has either."""
+    if new.value is target:
+        return
+    fresh = getrefcount(new) == _ARGUMENT and (new.value is new or _has(new, "value"))
+    if fresh and _is_private(new.value) and _is_private(target):
+        told()
+        target.buffer = new.buffer
+        target.mark_changed()
+    else:
         new.value.copy_into(target)
+
+
+def _is_private(x: Tensor) -> bool:
+    """Whether nobody else holds the buffer: no view, no export, no capture."""
+    plain = not _is_shared(x) and x.geometry is None
+    return plain and _has(x, "buffer") and not made_before(x.buffer)
+
+
+def _holders(owner: Any, name: str) -> int:
+    return getrefcount(getattr(owner, name))
+
+
+def _has(owner: Any, name: str) -> bool:
+    """Whether an attribute is held by nobody else."""
+    return _holders(owner, name) == _ATTRIBUTE
+
+
+#: What Python counts, by a version's own rules, for what one argument or one attribute holds.
+_ARGUMENT: Final = (lambda new: getrefcount(new))(object())
+_ATTRIBUTE: Final = _holders(SimpleNamespace(held=object()), "held")
 
 
 def _record(x: Any, name: str, old: Any, new: Any) -> None:
@@ -305,6 +371,7 @@ def _become(x: Any, old: Any, new: Any, value: Tensor) -> None:
             x.graph = new
         return
     if old.call is not None:
+        leave_hooks(x, old)
         x.leave(old)
         _replace_in_tape(x, old)
     if not recorded:

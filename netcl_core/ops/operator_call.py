@@ -50,13 +50,14 @@ class OperatorCall:
         specs: Shape and dtype of each operand, None for an absent one.
         present: The numbers of the operands that are there: the call's inputs.
         decided: The implementation's settings, once it is chosen.
+        results_of: Gives the results for other operands, where the operator has no rule.
         tuner: Who may try other settings when it runs next; None almost always.
     """
 
     __slots__ = (
         "_bound", "_implementation", "_places", "_reading", "attrs", "chosen", "decided", "device",
-        "known", "launches", "layouts", "name", "operator", "packs", "present", "results", "specs",
-        "tuner", "view",
+        "known", "launches", "layouts", "name", "operator", "packs", "present", "results",
+        "results_of", "specs", "tuner", "view",
     )  # fmt: skip
 
     keeps = True
@@ -79,6 +80,7 @@ class OperatorCall:
             assert operator.infer is not None  # else the results are given
             results = several(operator.infer(*specs, **attrs))
         self.results = results
+        self.results_of: Callable[..., tuple[Spec, ...] | None] | None = None
         for each in results:
             check_dtype(each.dtype, device)
         self.view = operator.view is not None
@@ -95,6 +97,18 @@ class OperatorCall:
         self.decided: ChosenSettings = UNDECIDED
         self.tuner: FirstUse | None = None
         self._bound: dict[bool, Bound | HostBound] = {}
+
+    def resized(self, specs: tuple[Spec | None, ...]) -> OperatorCall | None:
+        """The call for operands of other sizes; None if another implementation serves there."""
+        results = None if self.results_of is None else self.results_of(specs, self.attrs)
+        if results is None and self.operator.infer is None:
+            return None
+        made = OperatorCall(self.operator, self.device, specs, self.attrs, results)
+        made.chosen, made.results_of = self.chosen, self.results_of
+        served = made.launches == self.launches
+        if not served or (made.launches and made.implementation is not self.implementation):
+            return None
+        return made
 
     # -- the implementation ------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from netcl_core.cache import Memo
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.implementations import Attrs
-from netcl_core.ops.in_place import into
+from netcl_core.ops.in_place import TARGETS, into
 from netcl_core.ops.operator_call import OperatorCall
 from netcl_core.ops.operators import Operator
 from netcl_core.ops.user_errors import MISTAKES, names_an_op, raise_named
@@ -57,7 +57,7 @@ def operator_function(operator: Operator) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs:
-            if "out" in kwargs:
+            if not TARGETS.isdisjoint(kwargs):
                 return into(call, args, kwargs)
             kwargs = renamed(kwargs)
         made, inputs = prepared(args, kwargs)
@@ -83,8 +83,9 @@ def _view_function(
         if args and not kwargs and isinstance(args[0], Tensor):
             alone = args[1] if len(args) == 2 else None
             plain = alone if type(alone) is int else _plain(args[1:])
-        if plain is None:
-            return general(*args, **kwargs)
+        tracer = thread.tracer
+        if plain is None or (tracer is not None and not tracer.goes_on):
+            return general(*args, **kwargs)  # which looks at sizes where the result depends on them
         x = args[0]
         value = x.value
         key = value.shape, value.dtype, value.device, plain

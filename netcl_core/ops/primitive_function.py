@@ -24,7 +24,7 @@ from netcl_core.errors import ArgumentError, DtypeError, NetclError, message
 from netcl_core.hardware.device import Device
 from netcl_core.hardware.device_table import default_device
 from netcl_core.ops.casting import Casts
-from netcl_core.ops.in_place import into
+from netcl_core.ops.in_place import TARGETS, into
 from netcl_core.ops.user_errors import MISTAKES, raise_named
 from netcl_core.tape.apply import apply, common_device
 from netcl_core.tape.computations import cast_step
@@ -33,7 +33,7 @@ from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.state import thread
 from netcl_core.tape.traced_number import TracedNumber
 from netcl_core.tape.tracing import refused
-from netcl_core.tensors.arguments import renaming, without_inplace
+from netcl_core.tensors.arguments import ends_with_inplace, renaming
 from netcl_core.tensors.tensor import Tensor
 
 #: How many plans, and how many combinations of dtypes, an op keeps.
@@ -53,11 +53,14 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
     regions: Memo[Any, TypedRegion] = Memo(_REGIONS)
     defaults = record.default_attrs()
     default_key = None if defaults is None else _attrs_key(defaults)
+    if defaults is not None and record.arity is not None:
+        record.parsed(record.arity, split_attrs(defaults)[1])
     split = _splitter(record)
+    most = (record.arity or 0) + len(record.attrs)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         data: Sequence[Any]
-        if kwargs and "out" in kwargs:
+        if kwargs and not TARGETS.isdisjoint(kwargs):
             return into(call, args, kwargs)
         plain = record.arity == len(args) and not kwargs
         if not plain and "" in record.forms and 0 < len(args) + len(kwargs) < (record.arity or 0):
@@ -66,6 +69,8 @@ def primitive_function(record: AutogradPrimitive) -> Callable[..., Any]:
                 return form(*args, **kwargs)
             except MISTAKES as error:
                 raise_named(error, record.name, form, args, kwargs)
+        if not plain and ends_with_inplace(record.name, args, most):
+            return into(call, args[:-1], {**kwargs, "inplace": args[-1]})
         data, given = (args, kwargs) if plain else split(args, kwargs)
         if given and record.forms and _wants_form(record, given):
             return _by_form(record, data, given)
@@ -126,7 +131,7 @@ def _aligned(
     @functools.wraps(call)
     def aligned(*args: Any, **kwargs: Any) -> Any:
         data: Sequence[Any]
-        if "out" in kwargs:
+        if kwargs and not TARGETS.isdisjoint(kwargs):
             return into(aligned, args, kwargs)
         plain = len(args) == record.arity and not kwargs
         data, given = (args, kwargs) if plain else split(args, kwargs)
@@ -201,7 +206,6 @@ def _split(
     """Data by position or by its name, then attributes in order of their declaration."""
     arity, names = record.arity, tuple(record.attrs)
     assert arity is not None  # then everything is data
-    args = without_inplace(record.name, args, arity + len(names))
     data = list(args[:arity])
     for name in (record.inputs or ())[len(data) :]:
         if name in kwargs:

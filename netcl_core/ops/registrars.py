@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar, final
 
+from netcl_core import cache
 from netcl_core.codegen.primitives import REQUIRED, AutogradPrimitive, split_attrs
 from netcl_core.errors import RegistrationError, coded, message
 from netcl_core.ops.casting import AmpPolicy
@@ -12,6 +13,7 @@ from netcl_core.ops.implementations import Implementation
 from netcl_core.ops.operators import Operator
 from netcl_core.plugins.kinds import KINDS, OP_KINDS, record_types
 from netcl_core.plugins.registry import NamedRecord, Namespace, Transaction
+from netcl_core.version import VERSION
 
 R = TypeVar("R", bound=NamedRecord)
 
@@ -100,11 +102,18 @@ class PrimitiveRegistrar(OpRegistrar[AutogradPrimitive]):
 
 
 def _check_expressions(record: AutogradPrimitive) -> None:
-    """Parse the expressions with default attributes, if all have one."""
+    """Parse the expressions with default attributes, if all have one.
+
+    That they are right is kept on disk, for to parse those of all ops takes a second.
+    """
     table: Any = record.attrs
     if record.arity is None or any(value is REQUIRED for value in table.values()):
         return
-    record.parsed(record.arity, split_attrs(table)[1])
+    choices = split_attrs(table)[1]
+    mark = cache.digest("right", VERSION, *record.texts(record.arity, choices))
+    if cache.read(mark) is None:
+        record.parsed(record.arity, choices)
+        cache.write(mark, b"")
 
 
 @final

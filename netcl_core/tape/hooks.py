@@ -12,7 +12,8 @@ from typing import Any, Final, TypeAlias, final
 
 from netcl_core.errors import ArgumentError, GradientError, message
 from netcl_core.tape.gradients import checked, refuse_unrecorded, whole
-from netcl_core.tape.node import Node, Target, origin, target_of
+from netcl_core.tape.node import Node, Target, origin
+from netcl_core.tape.separating import separate
 from netcl_core.tape.state import thread
 from netcl_core.tensors.tensor import Tensor
 
@@ -102,9 +103,19 @@ def when_backward_ends(function: Callable[[], None]) -> bool:
     return True
 
 
-def has_hooks(x: Any) -> bool:
-    """Whether a value has hooks, or is to keep its gradient."""
-    return bool(rows) and target_of(x) in rows
+def leave_hooks(x: Node, former: Node) -> None:
+    """Let the hooks of a result be those of what it was, now that it is changed in place.
+
+    What it is then has none, and keeps its gradient if that was asked for. (PyTorch's rule)
+    """
+    if not rows or x.source is not None:  # the record of the call stays where it is
+        return
+    for index in [index for owner, index in rows if owner == id(x)]:
+        row = rows.pop((id(x), index))
+        _enter(former, index, row)
+        if index == x.index and row.retained:
+            row.retained = False
+            _enter(x, 0, _Row()).retained = True
 
 
 def retain_grad(x: Tensor) -> None:
@@ -129,12 +140,17 @@ def _row_of(x: Tensor, who: str) -> _Row:
     if not x.requires_grad:
         given, expected = "a value through which no gradient flows", "one with requires_grad"
         raise GradientError(message(who, given, expected, "Call requires_grad_() on the leaf"))
+    separate(x)
     owner, index = origin(x)
     target = id(owner), index
     row = rows.get(target)
-    if row is None:
-        row = rows[target] = _Row()
-        weakref.finalize(owner, rows.pop, target, None).atexit = False
+    return _enter(owner, index, _Row()) if row is None else row
+
+
+def _enter(owner: Any, index: int, row: _Row) -> _Row:
+    target = id(owner), index
+    weakref.finalize(owner, rows.pop, target, None).atexit = False
+    rows[target] = row
     return row
 
 

@@ -221,15 +221,16 @@ class Node(Tensor):
     def former(self) -> Node:
         """Another node that is what this one is now, for when this one becomes something else."""
         made = object.__new__(Node)
-        for name in Node.__slots__:
-            setattr(made, name, getattr(self, name))
+        made.take_over(self)
         made._grad, made._others, made.past = self._grad, (), ()
+        made.source, made.used = self.source, self.used
         if made.source is not None:
             made.source._know(made)
-        for other in self.results()[1:]:  # whose record is the former one's from now on
-            other.source = made
-            made._know(other)
-        self._others = ()
+        if self._others:
+            for other in self.results()[1:]:  # whose record is the former one's from now on
+                other.source = made
+                made._know(other)
+            self._others = ()
         return made
 
     def leave(self, former: Node) -> None:
@@ -307,6 +308,8 @@ class Node(Tensor):
 
     def results(self) -> list[Node]:
         """The living nodes of the call's results, itself included; for the record's holder."""
+        if not self._others:
+            return [self]
         others = [reference() for reference in self._others]
         return [self, *(x for x in others if x is not None and x.source is self)]
 

@@ -21,6 +21,7 @@ from netcl_core.tape.modes import enable_grad
 from netcl_core.tape.node import Node, target_of
 from netcl_core.tape.region_call import RegionCall
 from netcl_core.tape.reverse import deposits, grad_so_far, run_backward
+from netcl_core.tape.separating import separate
 from netcl_core.tape.state import thread
 from netcl_core.tensors.arguments import lenient
 from netcl_core.tensors.tensor import Tensor
@@ -119,6 +120,8 @@ def grad(
         raise ArgumentError(
             message("grad", f"{len(seeds)} grad_outputs", f"{len(roots)}, one per output")
         )
+    for target in targets:
+        separate(target)
     places = {target_of(target): i for i, target in enumerate(targets)}
     receive = None if ready is None else lambda target, found: ready(places[target], found)
     sums = RECORDING if create_graph else None

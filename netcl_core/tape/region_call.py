@@ -70,6 +70,12 @@ class RegionCall:
         stream.launch(launch, buffers, self._packed(scalars) if scalars else ())
         return Tensor(buffer, self.shape, self._name, self.device)
 
+    def region_of(
+        self, inputs: Sequence[Any], scalars: Sequence[Any]
+    ) -> tuple[Plan, Sequence[Any], Sequence[Any], Callable[[Plan, str], Any]]:
+        """The plan of all results, its inputs and scalars, and what makes a call of a plan."""
+        return self.plan, inputs, scalars, RegionCall
+
     def _prepare(self) -> None:
         """Make the forward stage: its source, and its launch if one alone does."""
         stage = self.plan.forward

@@ -25,7 +25,10 @@ from netcl_core.tensors.tensor import Tensor
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 #: Which of our modules ask for a shape only to infer that of a result.
-_INFERENCE: Final = frozenset({"netcl_core.ops.primitive_function", "netcl_core.ops.operator_call"})
+_INFERENCE: Final = frozenset(
+    f"netcl_core.ops.{name}"
+    for name in ("composition", "operator_call", "operator_function", "primitive_function")
+)
 #: What Tensor answers from a shape without its sizes, or with the shape itself.
 _SIZELESS: Final = frozenset({Tensor.ndim.fget.__code__, Tensor.detach.__code__})  # type: ignore[attr-defined]
 #: What hands a shape on to whoever asked.
@@ -134,6 +137,32 @@ class TracingContext:
         if not infers:
             self.sizes.update(shape)
 
+    def may_replace(self, node: TraceNode) -> bool:
+        """Whether a change in place of a value makes another value of it and concerns no other.
+
+        Its memory must be that of an op's result, and no other value that the function still has
+        may lie there.
+        """
+        owner = owner_of(node)
+        values: list[Any] = [x.value for x in self.symbols.values()]
+        others = [value for value in values if value is not node]
+        return bool(owner.inputs) and not self.cuts and owner not in map(owner_of, others)
+
+    def replaces(self, symbol: Any, new: Any, first: int) -> bool:
+        """Let a symbol be a new value from now on; False: its trace has ended, or it is not new.
+
+        `first` is the number of the first node that may be the new value's.
+        """
+        node = new.value
+        if type(node) is not TraceNode or node.number < first or not self.has(node):
+            return False
+        if not self.active:
+            return False
+        self.symbols.pop(symbol.value.number, None)
+        symbol.value = node
+        self.symbols[node.number] = symbol
+        return True
+
     def input(self, value: Tensor | TraceNode) -> Node:
         """A symbolic operand that stands for an argument, or for a value of another trace."""
         node = TraceNode(INPUT, (), value.shape, value.dtype, device=value.device)
@@ -241,6 +270,16 @@ class TracingContext:
         node.cut, node.requires_grad = True, False
         node.frame = user_frame()
         return self._symbol(node)
+
+
+def owner_of(node: TraceNode) -> TraceNode:
+    """The node whose memory a node may lie in: that of which it is a view, else itself."""
+    while node.inputs:
+        made = node if node.pick is None else node.inputs[0]
+        if made.call is not None and not made.call.view:
+            break
+        node = made.inputs[0]
+    return node
 
 
 def overwritten_at_each_call(target: Any, source: Any) -> bool:

@@ -55,7 +55,6 @@ IGNORED: Final = frozenset(
         "fused",
         "implicit",
         "in_order",
-        "inplace",
         "layout",
         "memory_format",
         "multiprocessing_context",
@@ -86,11 +85,9 @@ Renaming: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def without_inplace(name: str, args: tuple[Any, ...], count: int) -> tuple[Any, ...]:
-    """The arguments by position of a function of `count` parameters, without a last `inplace`."""
-    if len(args) == count + 1 and type(args[-1]) is bool and name in INPLACE_LAST:
-        return args[:-1]
-    return args
+def ends_with_inplace(name: str, args: tuple[Any, ...], count: int) -> bool:
+    """Whether a function of `count` parameters is given `inplace` by position, behind these."""
+    return len(args) == count + 1 and type(args[-1]) is bool and name in INPLACE_LAST
 
 
 def renaming(who: str, parameters: Mapping[str, Any] | tuple[str, ...]) -> Renaming:

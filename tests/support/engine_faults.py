@@ -107,8 +107,8 @@ scope-entered-twice reverse tape/state.py
 - return entries.pop() if entries else now
 + return entries[-1] if entries else now
 hooked-in-place reverse ops/in_place.py
-- if has_hooks(x):
-+ if has_hooks(x) and x.used:
+- leave_hooks(x, old)
++ leave_hooks(x, x)
 gradients-of-failed capture jit/capture.py
 - for leaf, gradient in [*made.leaves.values(), *self._dropped]:
 + for leaf, gradient in [*self._dropped, *made.leaves.values()]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from netcl_plugin_elementwise import ALIASES
-from netcl_plugin_elementwise.forms import IN_PLACE
 
 import netcl_core as nc
 from netcl_core.errors import AttributeValueError, DtypeError
@@ -17,7 +16,6 @@ pytest.importorskip("netcl_plugin_nn")
 torch = pytest.importorskip("torch")
 F = nc.nn.functional
 VALUES = np.array([-7.5, -2.0, -0.5, -0.0, 0.0, 0.25, 3.0, 1e30])
-PYTORCHS = {name: alias for alias, name in ALIASES.items()}
 DEVICES = list(dict.fromkeys([nc.devices()[0], nc.get_device("numpy")]))
 
 
@@ -53,29 +51,6 @@ def test_values(device: nc.Device, dtype: str, use: Callable[[Any, Any], Any]) -
         ours = use(nc, nc.tensor(VALUES, dtype=dtype)).numpy()
     assert ours.dtype == theirs.dtype
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("device", DEVICES, ids=str)
-@pytest.mark.parametrize("name", IN_PLACE)
-def test_activations_change_their_argument_in_place(name: str, device: nc.Device) -> None:
-    """Under PyTorch's name of each, without and with a gradient."""
-    theirs_name = PYTORCHS.get(name, name)
-    settings = {"threshold": {"threshold": 0.5, "value": 9}}.get(name, {})
-    given: dict[str, Any] = {"inplace": True, **settings}
-    array = np.array([-4.0, -0.5, 0.25, 3.5, 7.0], np.float32)
-    found = []
-    with nc.use_device(device):
-        for library in (nc, torch):
-            function = getattr(library.nn.functional, name if library is nc else theirs_name)
-            x = library.tensor(array)
-            assert function(x, **given) is x
-            leaf = library.tensor(array).requires_grad_()
-            function(leaf * 1.0, **given).sum().backward()
-            found += [[x.numpy(), leaf.grad.numpy()]]
-            with pytest.raises(RuntimeError, match="a leaf"):
-                function(leaf, **given)
-            assert function(x, **{**given, "inplace": False}) is not x
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

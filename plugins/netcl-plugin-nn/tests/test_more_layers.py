@@ -84,15 +84,6 @@ def test_losses_of_signs() -> None:
     compare(ours, theirs, [drawn(7), drawn(7, seed=1), signs])
 
 
-@pytest.mark.parametrize("name", ["ReLU", "LeakyReLU", "ELU", "SiLU", "Hardtanh", "Dropout2d"])
-def test_inplace_is_taken_and_gives_a_new_tensor(name: str) -> None:
-    ours, theirs = (getattr(each, name)(inplace=True) for each in (nn, torch.nn))
-    assert repr(ours) == repr(theirs)
-    x = nc.tensor(drawn(2, 3, 4))
-    ours.eval()(x)
-    np.testing.assert_array_equal(x.numpy(), drawn(2, 3, 4))
-
-
 @pytest.mark.filterwarnings("ignore:Implicit dimension choice:UserWarning")
 @pytest.mark.parametrize("name", ["Softmax", "LogSoftmax", "Softmin"])
 def test_the_implicit_axis_of_a_softmax(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Arguments of ops that others compute: alpha, rounding_mode, decimals, bounds, inplace."""
+"""Arguments of ops that others compute: alpha, rounding_mode, decimals, bounds."""
 
 from __future__ import annotations
 
@@ -73,20 +73,6 @@ def _places(condition: Any) -> Any:
     return ag.nonzero(condition, as_tuple=True)
 
 
-def _maybe_in_place(op: str) -> Form:
-    def form(x: Any, *, inplace: Any, **rest: Any) -> Any:
-        if inplace and isinstance(x, Tensor):
-            return getattr(x, f"{op}_")(**rest)
-        return getattr(ag, op)(x, **rest)
-
-    return form
-
-
-#: Activations that PyTorch's users have change their argument, by `inplace=True`.
-IN_PLACE: Final = (
-    "relu", "leaky_relu", "elu", "selu", "relu6", "hard_tanh", "hard_sigmoid", "hard_swish",
-    "swish", "mish", "threshold",
-)  # fmt: skip
 #: By op, what computes it where an argument of that name is given; "": with fewer operands.
 FORMS: Final[Mapping[str, Mapping[str, Form]]] = {
     "add": {"alpha": _scaled("add")},
@@ -95,5 +81,4 @@ FORMS: Final[Mapping[str, Mapping[str, Form]]] = {
     "round": {"decimals": _rounded},
     "clamp": {"min": _within, "max": _within},
     "where": {"": _places},
-    **{op: {"inplace": _maybe_in_place(op)} for op in IN_PLACE},
 }

@@ -1,6 +1,6 @@
 """Activations as modules: each calls the op of its name, with PyTorch's arguments and defaults.
 
-`inplace` is taken and changes nothing: results are new tensors, whose values are the same.
+With `inplace=True` the input is changed and returned.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ class _Activation(Module):
 
     def forward(self, input: Any) -> Any:
         """The op on `input`; for most a tensor of the same shape."""
-        return getattr(ag, self.op)(input, **self._settings)
+        return getattr(ag, self.op)(input, **self._settings, **self._target())
+
+    def _target(self) -> dict[str, bool]:
+        """Where the result goes."""
+        return {"inplace": True} if self.inplace else {}
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -198,7 +202,7 @@ class RReLU(_Activation):
 
     def forward(self, input: Any) -> Any:
         """`input` of any shape to the same shape."""
-        return ag.rrelu(input, **self._settings, training=self.training)
+        return ag.rrelu(input, **self._settings, training=self.training, **self._target())
 
 
 class _Shrink(_Activation):

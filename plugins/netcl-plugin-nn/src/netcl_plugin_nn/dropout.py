@@ -17,7 +17,7 @@ class Dropout(Module):
 
     Args:
         p: The probability.
-        inplace: Changes nothing: the result is a new tensor.
+        inplace: Whether the input is changed and returned.
     """
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
@@ -29,7 +29,11 @@ class Dropout(Module):
 
     def forward(self, input: Any) -> Any:
         """`input` of any shape to the same shape."""
-        return ag.dropout(input, self.p, self.training)
+        return self._dropped(ag.dropout, input)
+
+    def _dropped(self, op: Any, input: Any) -> Any:
+        target = {"inplace": True} if self.inplace and self.training else {}
+        return op(input, self.p, self.training, **target)
 
     def extra_repr(self) -> str:
         """The probability."""
@@ -43,7 +47,7 @@ class _OpDropout(Dropout):
 
     def forward(self, input: Any) -> Any:
         """`input` to the same shape; raises ShapeError for another number of dimensions."""
-        return getattr(ag, self.op)(input, self.p, self.training)
+        return self._dropped(getattr(ag, self.op), input)
 
 
 class Dropout1d(_OpDropout):

@@ -22,6 +22,11 @@ def shape_of(value: Any) -> tuple[int, ...]:
     return tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
 
 
+def ndim_of(value: Any) -> int:
+    """How many dimensions it has, which a trace may be asked without depending on sizes."""
+    return int(value.ndim) if hasattr(value, "ndim") else np.ndim(value)
+
+
 def plain_shape(who: str, given: Any, least: int = 0) -> tuple[int, ...]:
     """Sizes as a tuple of ints; raises ShapeError unless they are ints of at least `least`."""
     one = hasattr(given, "__index__") and not shape_of(given)

@@ -10,7 +10,7 @@ import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.autograd import AutogradPrimitive, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
-from netcl_plugin_tensor.axes import shape_of
+from netcl_plugin_tensor.axes import ndim_of, shape_of
 from netcl_plugin_tensor.norm_runs import NORM_RUNS
 
 
@@ -183,7 +183,7 @@ def _by_running(
     if running_mean is None or running_var is None:
         given = "no running statistics outside training"
         raise ArgumentError(message(who, given, "running_mean and running_var"))
-    tail = (-1, *[1] * (len(shape_of(x)) - 2))
+    tail = (-1, *[1] * (ndim_of(x) - 2))
     mean, variance = ag.reshape(running_mean, tail), ag.reshape(running_var, tail)
     scale = 1.0 if weight is None else ag.reshape(weight, tail)
     shift = 0.0 if bias is None else ag.reshape(bias, tail)

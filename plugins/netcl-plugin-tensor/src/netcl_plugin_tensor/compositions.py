@@ -8,7 +8,7 @@ from typing import Any
 import netcl_core.autograd as ag
 from netcl_core.autograd import composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
-from netcl_plugin_tensor.axes import axis, shape_of, target_shape, whole
+from netcl_plugin_tensor.axes import axis, ndim_of, shape_of, target_shape, whole
 
 # -- axes --------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ def movedim(input: Any, source: int | Sequence[int], destination: int | Sequence
         source: Which dimensions.
         destination: Where each of them goes.
     """
-    ndim = len(shape_of(input))
+    ndim = ndim_of(input)
     given, wanted = (_places("movedim", each, ndim) for each in (source, destination))
     if len(given) != len(wanted):
         text = f"{len(given)} dimensions to {len(wanted)} places"
@@ -127,12 +127,12 @@ def concatenate(tensors: Sequence[Any], dim: int = 0) -> Any:
 def hstack(tensors: Sequence[Any]) -> Any:
     """Tensors side by side: joined along axis 1, vectors and numbers along axis 0."""
     parts = [ag.reshape(each, (-1,)) if not shape_of(each) else each for each in tensors]
-    return ag.cat(parts, 0 if parts and len(shape_of(parts[0])) == 1 else 1)
+    return ag.cat(parts, 0 if parts and ndim_of(parts[0]) == 1 else 1)
 
 
 def vstack(tensors: Sequence[Any]) -> Any:
     """Tensors one below the other: joined along axis 0, vectors and numbers as rows."""
-    rows = [ag.reshape(each, (1, -1)) if len(shape_of(each)) < 2 else each for each in tensors]
+    rows = [ag.reshape(each, (1, -1)) if ndim_of(each) < 2 else each for each in tensors]
     return ag.cat(rows, 0)
 
 
@@ -160,7 +160,7 @@ def repeat(input: Any, *sizes: Any, repeats: Any = ()) -> Any:
     """The tensor so often along each axis: `x.repeat(2, 3)`, a number for every axis at least."""
     sizes = sizes or (repeats,)
     times = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes
-    if len(times) < len(shape_of(input)):
+    if len(times) < ndim_of(input):
         given = f"{len(times)} numbers for shape {shape_of(input)}"
         raise AttributeValueError(message("repeat", given, "one for every axis", "Use tile"))
     return ag.tile(input, times)

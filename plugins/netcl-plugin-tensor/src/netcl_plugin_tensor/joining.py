@@ -15,7 +15,7 @@ from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Geometry, Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import geometry, strided, strided_gpu
-from netcl_plugin_tensor.axes import axes, axis, plain_shape, shape_of
+from netcl_plugin_tensor.axes import axes, axis, ndim_of, plain_shape, shape_of
 from netcl_plugin_tensor.views import BITS, strides_of, whole
 
 JOINED: Final = "tensor/joined.cl.j2"
@@ -37,7 +37,7 @@ def _bind_cat(tensors: Sequence[Any], dim: int = 0) -> Any:
         raise ShapeError(message("cat", given, "one or more", "Use stack"))
     if len({*map(len, shapes)}) > 1:  # as in PyTorch, an empty list stands for nothing
         items = [item for item, shape in zip(items, shapes, strict=True) if shape != (0,)]
-    return _alike(items), {"dim": axis("cat", dim, len(shape_of(items[0])))}
+    return _alike(items), {"dim": axis("cat", dim, ndim_of(items[0]))}
 
 
 def _alike(items: Sequence[Any]) -> Sequence[Any]:
@@ -114,7 +114,7 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
     items = list(tensors)
     if not items:
         raise ArgumentError(message("stack", "no tensors", "at least one"))
-    place = axis("stack", dim, len(shape_of(items[0])) + 1)
+    place = axis("stack", dim, ndim_of(items[0]) + 1)
     return ag.cat([ag.unsqueeze(item, place) for item in items], place)
 
 
@@ -122,7 +122,7 @@ def split(x: Any, split_size_or_sections: int | Sequence[int], dim: int = 0) -> 
     """Pieces along an axis: of one size (the last may be smaller), or of the given sizes."""
     if not shape_of(x):
         raise ShapeError(message("split", "a tensor without dimensions", "at least one"))
-    place = axis("split", dim, len(shape_of(x)))
+    place = axis("split", dim, ndim_of(x))
     total = shape_of(x)[place]
     given = split_size_or_sections
     if isinstance(given, int):
@@ -206,7 +206,7 @@ def chunk(x: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
         raise AttributeValueError(message("chunk", f"chunks={chunks!r}", "an int, 1 or more"))
     if not shape_of(x):
         raise ShapeError(message("chunk", "a tensor without dimensions", "at least one"))
-    total = shape_of(x)[axis("chunk", dim, len(shape_of(x)))]
+    total = shape_of(x)[axis("chunk", dim, ndim_of(x))]
     return split(x, max(1, -(-total // int(chunks))), dim)
 
 
@@ -215,7 +215,7 @@ def chunk(x: Any, chunks: int, dim: int = 0) -> tuple[Any, ...]:
 
 def _bind_flip(x: Any, dims: Any) -> Any:
     none = isinstance(dims, Sequence) and not len(dims)  # which elsewhere means all axes
-    return (x,), {"dims": () if none else axes("flip", dims, len(shape_of(x)))}
+    return (x,), {"dims": () if none else axes("flip", dims, ndim_of(x))}
 
 
 def _flip_view(x: Spec, dims: Sequence[int]) -> Geometry:

@@ -14,7 +14,7 @@ from netcl_core import Kernels, Tensor
 from netcl_core.autograd import Geometry, Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import strided
-from netcl_plugin_tensor.axes import axis, shape_of, whole
+from netcl_plugin_tensor.axes import axis, ndim_of, shape_of, whole
 from netcl_plugin_tensor.views import strides_of
 
 # -- roll --------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any
     count = whole(n)
     if count is None or count < 0 or isinstance(n, bool):
         raise AttributeValueError(message("diff", f"n={n!r}", "an int, 0 or more"))
-    ndim = len(shape_of(input))
+    ndim = ndim_of(input)
     if not ndim:
         raise ShapeError(message("diff", "a tensor without dimensions", "one or more"))
     place = axis("diff", dim, ndim)

@@ -14,12 +14,12 @@ from netcl_core import DTYPES, Kernels, Spec, Tensor
 from netcl_core.autograd import Geometry, Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import strided
-from netcl_plugin_tensor.axes import shape_of
+from netcl_plugin_tensor.axes import ndim_of
 from netcl_plugin_tensor.views import strides_of
 
 
 def _bind_pad(input: Any, pad: Sequence[int], value: Any = 0.0) -> Any:
-    ndim, sizes = len(shape_of(input)), [index(size) for size in pad]
+    ndim, sizes = ndim_of(input), [index(size) for size in pad]
     if not isinstance(value, Real):
         raise AttributeValueError(message("constant_pad_nd", f"value={value!r}", "a number"))
     if len(sizes) % 2 or len(sizes) > 2 * ndim:

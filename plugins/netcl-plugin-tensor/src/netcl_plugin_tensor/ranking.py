@@ -13,7 +13,7 @@ import netcl_core.autograd as ag
 from netcl_core import Kernel, Kernels, Spec, Tensor
 from netcl_core.autograd import Implementation, Operator, Request, Saved, composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
-from netcl_plugin_tensor.axes import axis, reduced, shape_of
+from netcl_plugin_tensor.axes import axis, ndim_of, reduced, shape_of
 from netcl_plugin_tensor.extremes_gpu import is_divided, plan_extremes, shape_along
 from netcl_plugin_tensor.line_sort import is_sorted_sooner, plan_sort
 from netcl_plugin_tensor.merge_sort import order_of
@@ -45,7 +45,7 @@ def _plan(request: Request) -> Kernels:
 
 def _bind_extreme(name: str, largest: bool) -> Callable[..., Any]:
     def bind(x: Any, dim: int, keepdim: bool = False) -> Any:
-        place = axis(name, dim, len(shape_of(x)))
+        place = axis(name, dim, ndim_of(x))
         attrs = {"dim": place, "keepdim": bool(keepdim)}
         return (x,), {**attrs, "k": 1, "largest": largest, "nan_first": True}
 

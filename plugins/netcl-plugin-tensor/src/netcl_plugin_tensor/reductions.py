@@ -23,7 +23,7 @@ from netcl_core.autograd import (
     reduction_stretch,
 )
 from netcl_core.errors import DtypeError, ShapeError, message
-from netcl_plugin_tensor.axes import axes, reduced, shape_of
+from netcl_plugin_tensor.axes import axes, ndim_of, reduced
 from netcl_plugin_tensor.strided import fill
 
 _LOWEST = {"float": "-INFINITY", "double": "-INFINITY", "int": "INT_MIN", "long": "LONG_MIN"}
@@ -35,7 +35,7 @@ _INTEGERS: Final = ("bool", "uint8", "int8", "int16", "int32", "int64")
 
 def _bind(name: str) -> Callable[..., Any]:
     def bind(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-        return (x,), {"dim": axes(name, dim, len(shape_of(x))), "keepdim": bool(keepdim)}
+        return (x,), {"dim": axes(name, dim, ndim_of(x)), "keepdim": bool(keepdim)}
 
     return bind
 

@@ -12,7 +12,7 @@ from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Saved
 from netcl_core.errors import ShapeError, message
 from netcl_plugin_tensor import scans_gpu
-from netcl_plugin_tensor.axes import axis, reduced, shape_of
+from netcl_plugin_tensor.axes import axis, ndim_of, reduced
 from netcl_plugin_tensor.extremes_gpu import is_divided, plan_extremes, shape_along
 from netcl_plugin_tensor.reductions import converted, widest
 
@@ -47,7 +47,7 @@ def _plan(entry: str) -> Callable[[Request], Kernels]:
 
 def _bind_arg(name: str) -> Callable[..., Any]:
     def bind(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-        place = None if dim is None else axis(name, dim, len(shape_of(x)))
+        place = None if dim is None else axis(name, dim, ndim_of(x))
         return (x,), {"dim": place, "keepdim": bool(keepdim)}
 
     return bind
@@ -83,7 +83,7 @@ def _arg(name: str, numpy: Callable[..., Any]) -> Operator:
 
 def _bind_cumsum(x: Any, dim: int, reverse: bool = False, *, dtype: Any = None) -> Any:
     x = x if dtype is None else converted(x, widest("cumsum", dtype))
-    return (x,), {"dim": axis("cumsum", dim, len(shape_of(x))), "reverse": reverse}
+    return (x,), {"dim": axis("cumsum", dim, ndim_of(x)), "reverse": reverse}
 
 
 def _infer_cumsum(x: Spec, dim: int, reverse: bool) -> Spec:

@@ -19,7 +19,7 @@ from netcl_core import Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, Requirements, Saved, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor import geometry, lines_gpu
-from netcl_plugin_tensor.axes import axis, plain_shape, shape_of
+from netcl_plugin_tensor.axes import axis, ndim_of, plain_shape, shape_of
 from netcl_plugin_tensor.bags import by_frequency, renormalized
 from netcl_plugin_tensor.line_sums import MOST, add_lines, line_context, line_numbers
 from netcl_plugin_tensor.strided import fill
@@ -61,7 +61,7 @@ def _check_range(index: Any, size: int, attrs: Any) -> None:
 
 def _bind_index_select(x: Any, dim: int, index: Any) -> Any:
     who = "index_select"
-    attrs = {"dim": axis(who, dim, len(shape_of(x))), "who": who, "whole": True, "wraps": False}
+    attrs = {"dim": axis(who, dim, ndim_of(x)), "who": who, "whole": True, "wraps": False}
     return (x, index), attrs
 
 
@@ -70,12 +70,12 @@ def _bind_take(x: Any, dim: int, index: Any) -> Any:
 
 
 def _bind_found(x: Any, dim: int, index: Any) -> Any:
-    attrs = {"dim": axis("gather", dim, len(shape_of(x))), "who": "found"}
+    attrs = {"dim": axis("gather", dim, ndim_of(x)), "who": "found"}
     return (x, index), {**attrs, "whole": False, "wraps": False}
 
 
 def _bind_gather(x: Any, dim: int, index: Any) -> Any:
-    return (x, index), {"dim": axis("gather", dim, len(shape_of(x))), "who": "gather",
+    return (x, index), {"dim": axis("gather", dim, ndim_of(x)), "who": "gather",
                         "whole": False, "wraps": False}  # fmt: skip
 
 

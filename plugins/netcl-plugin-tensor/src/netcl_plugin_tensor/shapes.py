@@ -10,7 +10,7 @@ from netcl_core import Tensor
 from netcl_core.autograd import Geometry, Operator, Saved, composite
 from netcl_core.errors import AttributeValueError, ShapeError, message
 from netcl_plugin_tensor import strided
-from netcl_plugin_tensor.axes import axis, plain_shape, shape_of, target_shape, whole
+from netcl_plugin_tensor.axes import axis, ndim_of, plain_shape, shape_of, target_shape, whole
 
 # -- other shapes ------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ def _squeeze_view(x: Geometry, kept: Sequence[int]) -> Geometry:
 
 
 def _unsqueeze(x: Any, dim: int) -> Any:
-    return (x,), {"place": axis("unsqueeze", dim, len(shape_of(x)) + 1)}
+    return (x,), {"place": axis("unsqueeze", dim, ndim_of(x) + 1)}
 
 
 def _unsqueeze_view(x: Geometry, place: int) -> Geometry:
@@ -98,7 +98,7 @@ def _permute(name: str, bind: Any, doc: str) -> Operator:
 
 
 def _bind_permute(x: Any, dims: Sequence[int]) -> Any:
-    ndim = len(shape_of(x))
+    ndim = ndim_of(x)
     given = dims if whole(dims) is None else (dims,)  # x.permute(0)
     order = tuple(axis("permute", dim, ndim) for dim in given)
     if sorted(order) != list(range(ndim)):
@@ -109,7 +109,7 @@ def _bind_permute(x: Any, dims: Sequence[int]) -> Any:
 
 
 def _bind_transpose(x: Any, dim0: int | None = None, dim1: int | None = None) -> Any:
-    order = list(range(len(shape_of(x))))
+    order = list(range(ndim_of(x)))
     if dim0 is None and dim1 is None:
         order.reverse()
     elif dim0 is None or dim1 is None:
@@ -202,7 +202,7 @@ AS_STRIDED: Final = Operator("as_strided_view", _bind_as_strided, view=lambda x,
 
 
 def _bind_diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    ndim = len(shape_of(x))
+    ndim = ndim_of(x)
     first, second = (axis("diagonal", dim, ndim) for dim in (dim1, dim2))
     if first == second:
         given = f"dim1={dim1} and dim2={dim2} of {ndim} dimensions"

@@ -25,7 +25,7 @@ from netcl_core.autograd import (
     row_teams,
 )
 from netcl_core.errors import DtypeError, ShapeError, message
-from netcl_plugin_tensor.axes import axis, shape_of
+from netcl_plugin_tensor.axes import axis, ndim_of, shape_of
 from netcl_plugin_tensor.reductions import converted
 from netcl_plugin_tensor.row_blocks import CPU_WIDTH, rows_of_an_item
 
@@ -45,7 +45,7 @@ _GROUPS: Final = 8
 def _bind(name: str) -> Callable[..., Any]:
     def bind(x: Any, dim: int = -1, *, dtype: Any = None) -> Any:
         x = x if dtype is None else converted(x, nc.dtype_name(dtype, name))
-        return (x,), {"dim": axis(name, dim, len(shape_of(x)))}
+        return (x,), {"dim": axis(name, dim, ndim_of(x))}
 
     return bind
 

@@ -19,7 +19,7 @@ from netcl_core.autograd import (
     composite,
     reduction_kernels,
 )
-from netcl_plugin_tensor.axes import Dims, axes, reduced, shape_of
+from netcl_plugin_tensor.axes import Dims, axes, ndim_of, reduced, shape_of
 from netcl_plugin_tensor.reductions import converted, widest
 from netcl_plugin_tensor.strided import fill
 
@@ -33,7 +33,7 @@ PRODUCT: Final = Combine(
 
 def _bind_prod(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     x = x if dtype is None else converted(x, widest("prod", dtype))
-    return (x,), {"dim": axes("prod", dim, len(shape_of(x))), "keepdim": bool(keepdim)}
+    return (x,), {"dim": axes("prod", dim, ndim_of(x)), "keepdim": bool(keepdim)}
 
 
 def _infer_prod(x: Spec, dim: Sequence[int], keepdim: bool) -> Spec:
@@ -176,7 +176,7 @@ def logsumexp(x: Any, dim: Dims, keepdim: bool = False) -> Any:
 
 def l2_normalize(x: Any, dim: Dims = -1, eps: float = 1e-12) -> Any:
     """`x / max(sqrt(sum(x^2)), eps)` along one or several axes."""
-    over = axes("l2_normalize", dim, len(shape_of(x)))
+    over = axes("l2_normalize", dim, ndim_of(x))
     wide = ag.astype(x, wide_dtype(x)) if wide_dtype(x) else x
     norm = ag.sqrt(ag.sum(ag.square(wide), over, True))
     return _as_given(x, ag.div(x, ag.clamp(norm, min=eps)))
