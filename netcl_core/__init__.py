@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from netcl_core.runtime.recording import before_replay, capturing, on_replay, uncaptured
     from netcl_core.tape.modes import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
     from netcl_core.tape.tracing import random_state
+    from netcl_core.tensors import random_state as random
     from netcl_core.tensors.creation import (
         arange,
         as_tensor,
@@ -57,9 +58,13 @@ if TYPE_CHECKING:
     from netcl_core.tensors.host_data import host_array
     from netcl_core.tensors.host_work import on_host
     from netcl_core.tensors.random_state import (
+        Generator,
+        default_generator,
         get_rng_state,
         host_generator,
+        initial_seed,
         manual_seed,
+        seed,
         set_rng_state,
     )
     from netcl_core.tensors.sharing import from_buffer, from_dlpack
@@ -102,7 +107,17 @@ _NAMES: Final = {
     "from_dlpack": ("tensors.sharing", "from_dlpack"),
     **{
         name: ("tensors.random_state", name)
-        for name in ("get_rng_state", "host_generator", "manual_seed", "set_rng_state")
+        for name in (
+            "Generator",
+            "default_generator",
+            "get_rng_state",
+            "host_generator",
+            "initial_seed",
+            "initial_seed",
+            "manual_seed",
+            "seed",
+            "set_rng_state",
+        )
     },
     "plugins": ("plugins", ""),
     "on_host": ("tensors.host_work", "on_host"),
@@ -110,6 +125,7 @@ _NAMES: Final = {
     "capturing": ("runtime.recording", "capturing"),
     "on_replay": ("runtime.recording", "on_replay"),
     "prefer": ("ops.choosing", "prefer"),
+    "random": ("tensors.random_state", ""),
     "random_state": ("tape.tracing", "random_state"),
     "require_lock": ("plugins.manager", "require_lock"),
     "uncaptured": ("runtime.recording", "uncaptured"),
@@ -179,6 +195,7 @@ __all__ = [
     "AmpPolicyRegistrar",
     "Bound",
     "Device",
+    "Generator",
     "HostCall",
     "Kernel",
     "Kernels",
@@ -197,6 +214,7 @@ __all__ = [
     "before_replay",
     "capturing",
     "default_device",
+    "default_generator",
     "device",
     "devices",
     "dtype_name",
@@ -213,6 +231,7 @@ __all__ = [
     "hookimpl",
     "host_array",
     "host_generator",
+    "initial_seed",
     "is_grad_enabled",
     "from_buffer",
     "from_dlpack",
@@ -226,8 +245,10 @@ __all__ = [
     "plugins",
     "prefer",
     "promote",
+    "random",
     "random_state",
     "require_lock",
+    "seed",
     "set_grad_enabled",
     "set_rng_state",
     "tensor",
@@ -245,6 +266,8 @@ def _namespace(name: str) -> Any:
 
 def _module(name: str) -> Any:
     """The module of a namespace, else one of PyTorch's names."""
+    if name == "random":
+        return __getattr__(name)
     try:
         return _namespace(name)
     except AttributeError:

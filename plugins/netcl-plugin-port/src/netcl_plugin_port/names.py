@@ -45,7 +45,6 @@ NAMES: Final[dict[str, dict[str, str]]] = {
             typename use_deterministic_algorithms""",
         ),
         "GradScaler": "netcl_core.amp:GradScaler",
-        "Generator": f"{_PORT}.generator:Generator",
         "Size": "builtins:tuple",
         "channels_last": f"{_PORT}.functions:CHANNELS_LAST",
         "contiguous_format": f"{_PORT}.functions:CONTIGUOUS",
