@@ -56,6 +56,7 @@ NAMES: Final[dict[str, dict[str, str]]] = {
         "mps": f"{_PORT}.cuda:",
         "preserve_format": f"{_PORT}.functions:CONTIGUOUS",
         "strided": f"{_PORT}.functions:STRIDED",
+        "vmap": "netcl_core.autodiff:func.vmap",
         "xpu": f"{_PORT}.cuda:",
     },
     "nn": {

@@ -55,9 +55,10 @@ __all__ = ["AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "C
 
 
 #: PyTorch's files, each of which is this module: `from torch.distributions.normal import Normal`.
-_FILES: Final = """bernoulli beta binomial categorical cauchy chi2 dirichlet distribution exponential
-gamma geometric gumbel half_normal independent kl laplace log_normal mixture_same_family multinomial
-multivariate_normal normal one_hot_categorical poisson studentT transformed_distribution uniform"""
+_FILES: Final = """bernoulli beta binomial categorical cauchy chi2 dirichlet distribution
+exponential gamma geometric gumbel half_normal independent kl laplace log_normal
+mixture_same_family multinomial multivariate_normal normal one_hot_categorical
+poisson studentT transformed_distribution uniform"""
 
 
 def __getattr__(name: str) -> Any:
