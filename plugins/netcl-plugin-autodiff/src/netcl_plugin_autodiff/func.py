@@ -195,7 +195,9 @@ def jacfwd(
     return _jacobian(func, argnums, has_aux, "forward-mode")
 
 
-def _jacobian(func: Any, argnums: int | Sequence[int], has_aux: bool, strategy: str) -> Any:
+def _jacobian(
+    func: Any, argnums: int | Sequence[int], has_aux: bool, strategy: str
+) -> Callable[..., Any]:
     def transformed(*args: Any) -> Any:
         aux: list[Any] = []
 
@@ -265,14 +267,15 @@ def vmap(
         if len(sizes) != 1 or 0 in sizes:
             given = f"batches of sizes {sorted(sizes)}" if sizes else "no argument with a batch"
             raise ShapeError(message("vmap", given, "arguments with as many slices, at least one"))
-        state, results = nc.get_rng_state(), []
+        state: Any = nc.get_rng_state()
+        results = []
         for i in range(*sizes):
             if randomness == "same":
                 nc.set_rng_state(state)
             slices = (x if each is None else each[i] for x, each in zip(flat, mapped, strict=True))
             own, named = functional.like((args, kwargs), slices)
             results.append(func(*own, **named))
-        if randomness == "error" and nc.get_rng_state().tolist() != state.tolist():
+        if randomness == "error" and (nc.get_rng_state() != state).any():
             remedy = "Say randomness='different' or 'same'"
             raise ArgumentError(message("vmap", "a function that draws numbers", "none", remedy))
         return _stacked(results, out_dims)
