@@ -140,7 +140,11 @@ def manual_seed(seed: int) -> Generator:
 
 
 def seed() -> int:
-    """Start them anew from a seed that nobody knows, and return it."""
+    """Start them anew from a seed that nobody knows, and return it.
+
+    >>> nc.seed() == nc.initial_seed()
+    True
+    """
     return default_generator.seed()
 
 

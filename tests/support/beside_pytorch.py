@@ -128,12 +128,6 @@ DIFFERENCES = (
         "...",
         "another generator (Philox): the same numbers on every device, and not PyTorch's",
     ),
-    Difference(
-        "torch.manual_seed(0) is None",
-        "False",
-        "True",
-        "a generator belongs to its device, and is no object",
-    ),
 )
 
 #: What each place of `pytorch.txt` is called on the page.

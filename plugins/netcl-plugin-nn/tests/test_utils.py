@@ -220,6 +220,20 @@ def test_what_is_refused() -> None:
     np.testing.assert_allclose(made.bias.grad.numpy(), 2.0, rtol=1e-6)
 
 
+def test_buffers_and_batch_norms_of_several_processes() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.BatchNorm1d(4, affine=False)))
+    model.kept, model.own = nn.Buffer(nc.ones(2)), nn.Buffer(nc.zeros(1), persistent=False)
+    assert [name for name, _ in model.named_buffers()][:2] == ["kept", "own"]
+    assert "kept" in model.state_dict() and "own" not in model.state_dict()
+    before = model[1][0].running_mean
+    made = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    assert made is model and made[1][0].running_mean is before
+    assert isinstance(made[1][0], nn.SyncBatchNorm) and made[1][0].weight is None
+    x = nc.tensor(X[0, :, 0, :3])
+    wanted = nn.BatchNorm1d(4)(made[0](x))
+    np.testing.assert_allclose(made(x).detach().numpy(), wanted.detach().numpy(), atol=1e-6)
+
+
 def averaged(t: Any, how: str) -> list[Any]:
     """Means of a model in training, with a schedule; then the batch norm's statistics anew."""
     u = t.optim.swa_utils

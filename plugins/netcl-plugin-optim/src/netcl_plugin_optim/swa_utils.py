@@ -110,8 +110,8 @@ def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
 
     Of a batch that is a tuple or a list the first is the input; `device` is where it goes.
     """
-    norms = [each for each in model.modules()
-             if isinstance(each, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d))]  # fmt: skip
+    kinds = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
+    norms = [each for each in model.modules() if isinstance(each, kinds)]
     if not norms:
         return
     momenta = [each.momentum for each in norms]

@@ -143,12 +143,12 @@ seed = seed_all = nc.seed
 initial_seed = nc.initial_seed
 
 
-def get_rng_state(device: Any = None) -> Any:
+def get_rng_state(device: Any = "cuda") -> Any:
     """`nc.get_rng_state`: one state is for all devices."""
     return nc.get_rng_state()
 
 
-def set_rng_state(new_state: Any, device: Any = None) -> None:
+def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
     """`nc.set_rng_state`."""
     nc.set_rng_state(new_state)
 

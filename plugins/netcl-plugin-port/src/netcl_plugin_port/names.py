@@ -62,6 +62,7 @@ NAMES: Final[dict[str, dict[str, str]]] = {
     "nn": {
         **dict.fromkeys(_LAYERS.split(), _NN),
         "DataParallel": f"{_PORT}.parallel:DataParallel",
+        "NLLLoss2d": "netcl_core.nn:NLLLoss",
         "_BatchNorm": f"{_PORT}.classes:BatchNorm",
         "_ConvNd": f"{_PORT}.classes:Conv",
         "_InstanceNorm": f"{_PORT}.classes:InstanceNorm",
