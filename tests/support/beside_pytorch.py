@@ -236,4 +236,5 @@ def absences(library: Any) -> Iterator[str]:
         general = table(library)[name].get(OTHERS.get(name, ANY), [])
         others = set(table(library)["torch"].get(ANY, ())) if name == "Tensor" else set()
         names = [each for each in general if each.rstrip("_") not in others]
-        yield f"- {PLACES[name]}: {' '.join(names)}"
+        if names:
+            yield f"- {PLACES[name]}: {' '.join(names)}"
