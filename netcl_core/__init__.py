@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from netcl_core.tape.modes import no_grad as no_grad
     from netcl_core.tape.modes import set_grad_enabled as set_grad_enabled
     from netcl_core.tape.tracing import random_state as random_state
+    from netcl_core.tensors import random_state as _random
     from netcl_core.tensors.arguments import lenient as lenient
     from netcl_core.tensors.arguments import renaming as renaming
     from netcl_core.tensors.creation import arange as arange
@@ -70,9 +71,13 @@ if TYPE_CHECKING:
     from netcl_core.tensors.creation import zeros_like as zeros_like
     from netcl_core.tensors.host_data import host_array as host_array
     from netcl_core.tensors.host_work import on_host as on_host
+    from netcl_core.tensors.random_state import Generator as Generator
+    from netcl_core.tensors.random_state import default_generator as default_generator
     from netcl_core.tensors.random_state import get_rng_state as get_rng_state
     from netcl_core.tensors.random_state import host_generator as host_generator
+    from netcl_core.tensors.random_state import initial_seed as initial_seed
     from netcl_core.tensors.random_state import manual_seed as manual_seed
+    from netcl_core.tensors.random_state import seed as seed
     from netcl_core.tensors.random_state import set_rng_state as set_rng_state
     from netcl_core.tensors.sharing import from_buffer as from_buffer
     from netcl_core.tensors.sharing import from_dlpack as from_dlpack
@@ -81,6 +86,7 @@ if TYPE_CHECKING:
 
     __version__: str
     devices = _all_devices
+    random = _random
 
 #: module -> its names, or module:attribute -> another name; those of "" are modules themselves
 _MODULES: Final = {
@@ -109,7 +115,11 @@ _MODULES: Final = {
     ),
     "tensors.host_data": "host_array",
     "tensors.host_work": "on_host",
-    "tensors.random_state": "get_rng_state host_generator manual_seed set_rng_state",
+    "tensors.random_state": (
+        "Generator default_generator get_rng_state host_generator initial_seed manual_seed seed "
+        "set_rng_state"
+    ),
+    "tensors.random_state:": "random",
     "tensors.sharing": "from_buffer from_dlpack",
     "tensors.tensor": "Tensor",
     "version": "API_VERSION",
@@ -146,6 +156,8 @@ def _namespace(name: str) -> Any:
 
 def _module(name: str) -> Any:
     """The module of a namespace, else one of PyTorch's names."""
+    if name == "random":
+        return __getattr__(name)
     try:
         return _namespace(name)
     except AttributeError:

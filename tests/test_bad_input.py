@@ -205,6 +205,8 @@ EXAMPLES: Final[dict[str, Call]] = {
     "gradient": call(X, spacing=0.5),
     "histogram": call(X, 4, range=(0.0, 1.0)),
     "bernoulli": call(X, 0.5),
+    "poisson": call(X),
+    "binomial": call(X, X),
     "normal": call(0.0, 1.0, (2, 3)),
     "nonzero_static": call(X, size=3),
     "linalg_lu": call(SYMMETRIC),

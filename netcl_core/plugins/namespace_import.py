@@ -23,7 +23,7 @@ def fetched(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """A package's `__getattr__`, which imports the module of a name when it is asked for.
 
     `modules`: name -> its module below netcl_core, or `module:attribute` where it has another name
-    there; "" for one that is a module itself.
+    there, `module:` where that is what it names; "" for one that is a module of its own name.
     """
 
     def get(name: str) -> Any:
@@ -32,7 +32,8 @@ def fetched(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
         if not modules[name]:
             return importlib.import_module(_PREFIX + name)
         module, _, attribute = modules[name].partition(":")
-        return getattr(importlib.import_module(_PREFIX + module), attribute or name)
+        found = importlib.import_module(_PREFIX + module)
+        return found if modules[name].endswith(":") else getattr(found, attribute or name)
 
     return get
 

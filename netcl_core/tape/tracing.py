@@ -328,14 +328,24 @@ def apart(function: _Function) -> _Function:
     return cast(_Function, call)
 
 
-def random_state(device: Device) -> Any:
+def random_state(device: Device, generator: Any = None) -> Any:
     """A fresh state for one kernel: int64 of shape (2,), the seed and a number never used before.
 
     >>> nc.random_state(nc.get_device("numpy")).shape
     (2,)
 
     Kernels that share a state see the same random bits (a gradient and its forward). While a
-    function is traced it stands for a fresh one at each call.
+    function is traced it stands for a fresh one at each call. `generator` is an `nc.Generator`, by
+    default the process's.
     """
+    if generator is not None:
+        return _drawn_by(generator, device)
     tracer = thread.tracer
     return randomness.random_state(device) if tracer is None else tracer.random_state(device)
+
+
+@apart
+def _drawn_by(generator: Any, device: Device) -> Tensor:
+    if thread.tracer is not None:
+        thread.tracer.interrupt("generator=", "it draws anew at each call")
+    return randomness.random_state(device, generator)

@@ -20,6 +20,7 @@ import numpy as np
 from netcl_core.dtypes import DTYPES
 from netcl_core.errors import AttributeValueError, GradientError, message
 from netcl_core.hardware.device import Device
+from netcl_core.hardware.device_table import get_device
 from netcl_core.runtime.recording import on_replay, refuse_in_capture, uncaptured
 from netcl_core.runtime.stream import stream_of
 from netcl_core.tensors.host_data import Array
@@ -31,33 +32,130 @@ _lock: Final = threading.Lock()
 _WIDTHS: Final = (8, 8, 16, 16, 1, 4)
 
 
-class _Process:
-    """The process's seed, the number of states given out, and the host's generator."""
+class Generator(np.random.Generator):
+    """Random numbers of their own: a seed, the states given to kernels, and NumPy's generator.
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.count = 0
-        self.generator = np.random.default_rng(seed)
+    >>> generator = nc.Generator().manual_seed(3)
+    >>> first = nc.rand(2, generator=generator)
+    >>> nc.manual_seed(3) is nc.default_generator
+    True
+    >>> nc.rand(2).tolist() == first.tolist()
+    True
+
+    All ops that draw take it as `generator=`, and so do data sets, loaders and samplers. It serves
+    all devices; `device` is what it was made with.
+    """
+
+    def __init__(self, device: Any = "cpu") -> None:
+        super().__init__(np.random.PCG64())
+        self._device = device
+        self.seed()
+
+    @property
+    def device(self) -> Device:
+        """The device of the name that it was made with."""
+        return get_device(self._device)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Begin anew from a seed, 0 <= seed < 2^63; returns itself."""
+        whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
+        if not whole or not 0 <= seed < 2**63:
+            expected = "an int, 0 <= seed < 2**63"
+            raise AttributeValueError(message("manual_seed", f"{seed!r}", expected))
+        with _lock:
+            self._seed, self._count = int(seed), 0
+            self.bit_generator.state = np.random.PCG64(self._seed).state
+        on_replay(partial(self.manual_seed, seed))
+        return self
+
+    def seed(self) -> int:
+        """Begin anew from a seed that nobody knows, and return it."""
+        drawn = np.random.SeedSequence().generate_state(1, np.uint64)[0]
+        return self.manual_seed(int(drawn >> np.uint64(1))).initial_seed()
+
+    def initial_seed(self) -> int:
+        """The seed that it began from."""
+        return self._seed
+
+    def numbers(self) -> Array:
+        """The seed and a number never used before: a state for one kernel."""
+        with _lock:
+            self._count += 1
+            return np.array([self._seed, self._count - 1], np.int64)
+
+    def get_state(self) -> Tensor:
+        """All that the next numbers depend on, for `set_state`: a uint8 tensor."""
+        with _lock:
+            held: Any = self.bit_generator.state
+            row = (self._seed, self._count, *held["state"].values(), held["has_uint32"],
+                   held["uinteger"])  # fmt: skip
+        data = b"".join(x.to_bytes(n, "little") for x, n in zip(row, _WIDTHS, strict=True))
+        return Tensor.from_host(np.frombuffer(data, np.uint8))
+
+    def set_state(self, new_state: Any) -> None:
+        """Go on from a state; raises AttributeValueError for what is none."""
+        given = new_state.to_host() if isinstance(new_state, Tensor) else np.asarray(new_state)
+        if given.dtype != np.uint8 or given.shape != (sum(_WIDTHS),):
+            text = f"an array of {given.dtype} of shape {given.shape}"
+            raise AttributeValueError(message("set_rng_state", text, "what get_rng_state() gave"))
+        file = io.BytesIO(given.tobytes())
+        seed, count, state, inc, has_uint32, uinteger = (
+            int.from_bytes(file.read(n), "little") for n in _WIDTHS
+        )
+        with _lock:
+            self._seed, self._count = seed, count
+            self.bit_generator.state = {
+                "bit_generator": "PCG64",
+                "state": {"state": state, "inc": inc},
+                "has_uint32": has_uint32,
+                "uinteger": uinteger,
+            }
+
+    def __reduce__(self) -> Any:
+        return _restored, (self.get_state().to_host(),)
 
 
-_process = _Process(int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1)))
+def _restored(state: Array) -> Generator:
+    made = Generator()
+    made.set_state(state)
+    return made
 
 
-def manual_seed(seed: int) -> None:
+default_generator: Final = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
     """Start all random numbers of this process anew from a seed, 0 <= seed < 2^63.
 
     >>> nc.manual_seed(0)
+    Generator(PCG64) at ...
     >>> first = nc.host_generator().integers(100)
-    >>> nc.manual_seed(0)
+    >>> generator = nc.manual_seed(0)
     >>> bool(nc.host_generator().integers(100) == first)
     True
+
+    Returns the process's generator, `nc.default_generator`.
     """
-    global _process
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
-        raise AttributeValueError(message("manual_seed", f"{seed!r}", "an int, 0 <= seed < 2**63"))
-    with _lock:
-        _process = _Process(int(seed))
-    on_replay(partial(manual_seed, seed))
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Start them anew from a seed that nobody knows, and return it.
+
+    >>> nc.seed() == nc.initial_seed()
+    True
+    """
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed that they began from.
+
+    >>> generator = nc.manual_seed(5)
+    >>> nc.initial_seed()
+    5
+    """
+    return default_generator.initial_seed()
 
 
 def get_rng_state() -> Tensor:
@@ -71,12 +169,7 @@ def get_rng_state() -> Tensor:
 
     A uint8 tensor, as PyTorch's. `nc.save` writes it.
     """
-    with _lock:
-        held: Any = _process.generator.bit_generator.state
-        row = (_process.seed, _process.count, *held["state"].values(), held["has_uint32"],
-               held["uinteger"])  # fmt: skip
-    data = b"".join(x.to_bytes(n, "little") for x, n in zip(row, _WIDTHS, strict=True))
-    return Tensor.from_host(np.frombuffer(data, np.uint8))
+    return default_generator.get_state()
 
 
 def set_rng_state(new_state: Any) -> None:
@@ -90,25 +183,27 @@ def set_rng_state(new_state: Any) -> None:
 
     Raises AttributeValueError for anything else than what it returned.
     """
-    global _process
-    given = new_state.to_host() if isinstance(new_state, Tensor) else np.asarray(new_state)
-    if given.dtype != np.uint8 or given.shape != (sum(_WIDTHS),):
-        text = f"an array of {given.dtype} of shape {given.shape}"
-        raise AttributeValueError(message("set_rng_state", text, "what get_rng_state() returned"))
-    file = io.BytesIO(given.tobytes())
-    seed, count, state, inc, has_uint32, uinteger = (
-        int.from_bytes(file.read(n), "little") for n in _WIDTHS
-    )
-    made = _Process(seed)
-    made.count = count
-    made.generator.bit_generator.state = {
-        "bit_generator": "PCG64",
-        "state": {"state": state, "inc": inc},
-        "has_uint32": has_uint32,
-        "uinteger": uinteger,
-    }
-    with _lock:
-        _process = made
+    default_generator.set_state(new_state)
+
+
+@contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True, **names: Any) -> Iterator[None]:
+    """A block, or a decorated function, after which the random numbers go on as if it had not been.
+
+    >>> generator = nc.manual_seed(1)
+    >>> with nc.random.fork_rng():
+    ...     first = nc.rand(1).item()
+    >>> nc.rand(1).item() == first
+    True
+
+    PyTorch's further arguments name devices; here one generator serves all.
+    """
+    state = get_rng_state() if enabled else None
+    try:
+        yield
+    finally:
+        if state is not None:
+            set_rng_state(state)
 
 
 def host_generator() -> np.random.Generator:
@@ -118,34 +213,30 @@ def host_generator() -> np.random.Generator:
     """
     given = "the host draws random numbers, which would be the same at each replay"
     refuse_in_capture("host_generator", given, "Draw them before, as an input of the graph")
-    return _process.generator
+    return default_generator
 
 
 @final
 class Drawn:
     """The numbers of a state: the seed, and one never used before."""
 
-    __slots__ = ("numbers",)
+    __slots__ = ("generator", "numbers")
 
-    numbers: Array
-
-    def __init__(self) -> None:
+    def __init__(self, generator: Generator) -> None:
+        self.generator = generator
         self.draw()
 
     def draw(self) -> None:
         """Take fresh ones."""
-        with _lock:
-            number = _process.count
-            _process.count += 1
-            self.numbers = np.array([_process.seed, number], np.int64)
+        self.numbers = self.generator.numbers()
 
 
-def random_state(device: Device) -> Tensor:
+def random_state(device: Device, generator: Generator | None = None) -> Tensor:
     """A fresh state for one kernel; what ops call is `tape.tracing.random_state`.
 
     Each replay of a capture overwrites it with another fresh one.
     """
-    state = _again() if _thread.again is not None else Drawn()
+    state = _again() if _thread.again is not None else Drawn(generator or default_generator)
     if _thread.notes is not None:
         _thread.notes.append(state)
     with uncaptured():

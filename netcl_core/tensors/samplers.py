@@ -1,4 +1,7 @@
-"""PyTorch's methods that fill a tensor with random numbers, on its device."""
+"""PyTorch's methods that fill a tensor with random numbers, on its device.
+
+Each takes `generator=`, an `nc.Generator`; without it the process's draws.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ def _filled(x: Any, name: str, make: Callable[[], Any]) -> Any:
     return functions["change in place"](x, name, lambda old: make().astype(x.dtype))
 
 
-def _drawn(x: Any, name: str, op: str) -> Any:
+def _drawn(x: Any, name: str, op: str, generator: Any) -> Any:
     """Numbers of a distribution, of x's shape; raises DtypeError for integers."""
     if not DTYPES[x.dtype].floating:
         remedy = "Convert it first with float()"
         raise DtypeError(message(name, f"a {x.dtype} tensor", "a floating dtype", remedy))
-    return functions[op](x.shape, dtype=x.dtype, device=x.device)
+    return functions[op](x.shape, dtype=x.dtype, device=x.device, generator=generator)
 
 
 def _check(name: str, holds: bool, given: str, expected: str) -> None:
@@ -33,71 +36,85 @@ def _check(name: str, holds: bool, given: str, expected: str) -> None:
 
 
 @lenient
-def uniform_(x: Any, start: float = 0.0, to: float = 1.0) -> Any:
+def uniform_(x: Any, start: float = 0.0, to: float = 1.0, generator: Any = None) -> Any:
     """Fill with numbers uniform in [start, to).
 
     >>> bool((nc.empty(100).uniform_(-1, 1).abs() <= 1).all())
     True
     """
     _check("uniform_", start <= to, f"from {start} to {to}", "ends in order")
-    return _filled(x, "uniform_", lambda: _drawn(x, "uniform_", "rand") * (to - start) + start)
-
-
-@lenient
-def normal_(x: Any, mean: float = 0.0, std: float = 1.0) -> Any:
-    """Fill with normally distributed numbers."""
-    _check("normal_", std >= 0, f"std={std}", "0 or more")
-    return _filled(x, "normal_", lambda: _drawn(x, "normal_", "randn") * std + mean)
-
-
-@lenient
-def log_normal_(x: Any, mean: float = 1.0, std: float = 2.0) -> Any:
-    """Fill with e to the power of normally distributed numbers."""
-    _check("log_normal_", std > 0, f"std={std}", "above 0")
-    return _filled(x, "log_normal_", lambda: (_drawn(x, "log_normal_", "randn") * std + mean).exp())
-
-
-@lenient
-def exponential_(x: Any, lambd: float = 1.0) -> Any:
-    """Fill with exponentially distributed numbers of mean 1 / lambd."""
-    _check("exponential_", lambd > 0, f"lambd={lambd}", "above 0")
     return _filled(
-        x, "exponential_", lambda: (-_drawn(x, "exponential_", "rand")).log1p() * (-1 / lambd)
+        x, "uniform_", lambda: _drawn(x, "uniform_", "rand", generator) * (to - start) + start
     )
 
 
 @lenient
-def cauchy_(x: Any, median: float = 0.0, sigma: float = 1.0) -> Any:
+def normal_(x: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
+    """Fill with normally distributed numbers."""
+    _check("normal_", std >= 0, f"std={std}", "0 or more")
+    return _filled(x, "normal_", lambda: _drawn(x, "normal_", "randn", generator) * std + mean)
+
+
+@lenient
+def log_normal_(x: Any, mean: float = 1.0, std: float = 2.0, generator: Any = None) -> Any:
+    """Fill with e to the power of normally distributed numbers."""
+    _check("log_normal_", std > 0, f"std={std}", "above 0")
+    return _filled(
+        x, "log_normal_", lambda: (_drawn(x, "log_normal_", "randn", generator) * std + mean).exp()
+    )
+
+
+@lenient
+def exponential_(x: Any, lambd: float = 1.0, generator: Any = None) -> Any:
+    """Fill with exponentially distributed numbers of mean 1 / lambd."""
+    _check("exponential_", lambd > 0, f"lambd={lambd}", "above 0")
+    return _filled(
+        x,
+        "exponential_",
+        lambda: (-_drawn(x, "exponential_", "rand", generator)).log1p() * (-1 / lambd),
+    )
+
+
+@lenient
+def cauchy_(x: Any, median: float = 0.0, sigma: float = 1.0, generator: Any = None) -> Any:
     """Fill with numbers of Cauchy's distribution."""
     _check("cauchy_", sigma > 0, f"sigma={sigma}", "above 0")
 
     def make() -> Any:
-        return ((_drawn(x, "cauchy_", "rand") - 0.5) * math.pi).tan() * sigma + median
+        return ((_drawn(x, "cauchy_", "rand", generator) - 0.5) * math.pi).tan() * sigma + median
 
     return _filled(x, "cauchy_", make)
 
 
 @lenient
-def geometric_(x: Any, p: float) -> Any:
+def geometric_(x: Any, p: float, generator: Any = None) -> Any:
     """Fill with the numbers of trials until one of probability p succeeds."""
     _check("geometric_", 0 < p < 1, f"p={p}", "a number between 0 and 1")
     uniform = functions["rand"]
     return _filled(
         x,
         "geometric_",
-        lambda: ((-uniform(x.shape, device=x.device)).log1p() / math.log1p(-p)).ceil().clamp(min=1),
+        lambda: (
+            ((-uniform(x.shape, device=x.device, generator=generator)).log1p() / math.log1p(-p))
+            .ceil()
+            .clamp(min=1)
+        ),
     )
 
 
 @lenient
-def bernoulli_(x: Any, p: Any = 0.5) -> Any:
+def bernoulli_(x: Any, p: Any = 0.5, generator: Any = None) -> Any:
     """Fill with 1 of a probability, or of one for each element, else 0."""
     uniform = functions["rand"]
-    return _filled(x, "bernoulli_", lambda: uniform(x.shape, device=x.device) < p)
+    return _filled(
+        x, "bernoulli_", lambda: uniform(x.shape, device=x.device, generator=generator) < p
+    )
 
 
 @lenient
-def random_(x: Any, start: int = 0, to: int | None = None, **ends: int) -> Any:
+def random_(
+    x: Any, start: int = 0, to: int | None = None, *, generator: Any = None, **ends: int
+) -> Any:
     """Fill with whole numbers from `from` to before `to`; `random_(to)` from 0.
 
     By default to the largest below which the dtype has all whole numbers.
@@ -110,7 +127,11 @@ def random_(x: Any, start: int = 0, to: int | None = None, **ends: int) -> Any:
     if to is None:
         to = most if dtype.floating or x.dtype == "bool" else 2 ** (most - (x.dtype != "uint8"))
         to = min(to, 2**63 - 1)
-    return _filled(x, "random_", lambda: functions["randint"](start, to, x.shape, device=x.device))
+    return _filled(
+        x,
+        "random_",
+        lambda: functions["randint"](start, to, x.shape, device=x.device, generator=generator),
+    )
 
 
 SAMPLERS: Final[dict[str, Callable[..., Any]]] = {

@@ -122,12 +122,6 @@ DIFFERENCES = (
         "...",
         "another generator (Philox): the same numbers on every device, and not PyTorch's",
     ),
-    Difference(
-        "torch.manual_seed(0) is None",
-        "False",
-        "True",
-        "a generator belongs to its device, and is no object",
-    ),
 )
 
 #: What each place of `pytorch.txt` is called on the page.
@@ -236,4 +230,5 @@ def absences(library: Any) -> Iterator[str]:
         general = table(library)[name].get(OTHERS.get(name, ANY), [])
         others = set(table(library)["torch"].get(ANY, ())) if name == "Tensor" else set()
         names = [each for each in general if each.rstrip("_") not in others]
-        yield f"- {PLACES[name]}: {' '.join(names)}"
+        if names:
+            yield f"- {PLACES[name]}: {' '.join(names)}"

@@ -23,8 +23,40 @@ def energy(x: Any, y: Any) -> Any:
     return (x.sin() * y).sum() + (x[0] * y[1]) ** 2
 
 
+def pair(v: Any) -> Any:
+    return {"s": v.sum(), "p": [v**2, v[1:]]}
+
+
+def drawn(*shape: int) -> Any:
+    """The same numbers for both libraries."""
+    return np.random.default_rng(len(shape)).normal(size=shape).astype(np.float32)
+
+
+def ensemble(t: Any, f: Any) -> Any:
+    """Three layers of one class on one input, and the gradients of each for each sample."""
+    layers = [t.nn.Linear(3, 2) for _ in range(3)]
+    for i, layer in enumerate(layers):
+        layer.load_state_dict({"weight": t.tensor(drawn(3, 2, 3)[i]), "bias": t.zeros(2)})
+    x, y = t.tensor(drawn(5, 3)), t.tensor(drawn(5, 2))
+    parameters, buffers = f.stack_module_state(layers)
+
+    def call(p: Any, b: Any, x: Any) -> Any:
+        return f.functional_call(layers[0], (p, b), (x,))
+
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        return ((call(p, {}, x.unsqueeze(0)) - y) ** 2).mean()
+
+    outputs = f.vmap(call, in_dims=(0, 0, None))(parameters, buffers, x)
+    own = {name: value.detach() for name, value in layers[1].named_parameters()}
+    sample = f.vmap(f.grad(loss), in_dims=(None, 0, 0))(own, x, y)
+    both = f.vmap(f.vmap(f.grad(loss), (None, 0, 0)), (0, None, None))(parameters, x, y)
+    return outputs, sample["weight"], sample["bias"], both["weight"]
+
+
 def flat(found: Any) -> list[float]:
     """All numbers of a nest in order."""
+    if isinstance(found, dict):
+        return flat(list(found.values()))
     if isinstance(found, (tuple, list)):
         return [number for each in found for number in flat(each)]
     return np.asarray(found.detach().cpu().numpy(), np.float64).reshape(-1).tolist()  # type: ignore[no-any-return]
@@ -44,6 +76,26 @@ CALLS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "func.vjp": lambda f, g, x, y: (g.vjp(both, x, y)[0], g.vjp(both, x, y)[1]((x, y[0]))),
     "func.jvp": lambda f, g, x, y: g.jvp(both, (x, y), (y, x)),
     "jacrev": lambda f, g, x, y: g.jacrev(lambda x, y: both(x, y)[0], 1)(x, y),
+    "jacrev of a nest": lambda f, g, x, y: g.jacrev(
+        lambda d: {"a": d["x"].sin(), "b": (d["x"] * d["y"]).sum()}
+    )({"x": x, "y": y}),
+    "jacfwd": lambda f, g, x, y: g.jacfwd(both, argnums=(0, 1))(x, y),
+    "jacfwd, aux": lambda f, g, x, y: g.jacfwd(lambda x: (x[:2] ** 3, x), has_aux=True)(x),
+    "jacfwd of jacrev": lambda f, g, x, y: g.jacfwd(g.jacrev(energy))(x, y),
+    "jacrev of jacfwd": lambda f, g, x, y: g.jacrev(g.jacfwd(energy, 1), 0)(x, y),
+    "vjp, aux": lambda f, g, x, y: g.vjp(lambda x: (x * 2, y), x, has_aux=True)[2],
+    "jvp, aux": lambda f, g, x, y: g.jvp(lambda x: (x * x, y), (x,), (y,), has_aux=True),
+    "vmap": lambda f, g, x, y: g.vmap(lambda a, b: a.dot(b), (0, 1), 0)(x.outer(y), y.outer(x)),
+    "vmap to": lambda f, g, x, y: g.vmap(pair, 1, {"s": 0, "p": [1, 0]})(x.outer(y)),
+    "vmap of a nest": lambda f, g, x, y: g.vmap(
+        lambda d, b: d["a"] * d["b"] + b, ({"a": 0, "b": None}, -1)
+    )({"a": x, "b": y}, x.outer(y)),
+    "vmap of vmap": lambda f, g, x, y: g.vmap(g.vmap(lambda a, b: a * b, (0, None)), (None, 0))(
+        x, y
+    ),
+    "vmap of jacrev": lambda f, g, x, y: g.vmap(g.jacrev(lambda v: v.sin() * v[0]))(x.outer(y)),
+    "grad of vmap": lambda f, g, x, y: g.grad(lambda v: g.vmap(lambda a: a**3)(v).sum())(x),
+    "ensemble": lambda f, g, x, y: ensemble(nc if g is autodiff.func else torch, g),
     "func.hessian": lambda f, g, x, y: g.hessian(energy)(x, y),
 }
 
@@ -75,3 +127,24 @@ def test_a_module_keeps_its_own_parameters() -> None:
     with pytest.raises(ShapeError):
         autodiff.func.functional_call(first, {"weight": weight}, nc.ones(1, 3))
     assert first.weight is before
+
+
+def test_what_vmap_refuses_and_draws() -> None:
+    vmap, x = autodiff.func.vmap, nc.ones(3, 2)
+    for call, text in (
+        (lambda: vmap(lambda a, b: a)(x, nc.ones(2)), "batches of sizes .2, 3."),
+        (lambda: vmap(lambda a: a, None)(x), "no argument with a batch"),
+        (lambda: vmap(lambda a: a, 2)(x), "in_dims 2 of shape"),
+        (lambda: vmap(lambda a: 1.0)(x), "a float as result"),
+        (lambda: vmap(lambda a, b: a, (0,))(x, x), "1 in_dims"),
+        (lambda: vmap(lambda a: a + nc.rand(2))(x), "draws numbers"),
+    ):
+        with pytest.raises((ArgumentError, ShapeError), match=text):
+            call()
+    same = vmap(lambda a: a * nc.rand(2), randomness="same")(x).numpy()
+    different = vmap(lambda a: a * nc.rand(2), randomness="different")(x).numpy()
+    assert (same[0] == same[1]).all() and (different[0] != different[1]).all()
+    with pytest.raises(ArgumentError, match="2 kinds of modules"):
+        autodiff.func.stack_module_state([nn.Linear(2, 2), nn.ReLU()])
+    value, grads = autodiff.func.value_and_grad(lambda v: (v * v).sum())(nc.ones(2))
+    assert value.item() == 2 and grads.tolist() == [2, 2]

@@ -79,34 +79,58 @@ def jacobian(
     func: Function, inputs: Any, create_graph: bool = False, strict: bool = False,
     vectorize: bool = False, strategy: str = "reverse-mode",
 ) -> Any:  # fmt: skip
-    """All derivatives of a function: of shape `output.shape + input.shape`, one row at a time.
+    """All derivatives of a function: of shape `output.shape + input.shape`.
 
     >>> autodiff.functional.jacobian(lambda x: x * x, nc.tensor([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
 
-    `inputs` is a tensor or a tuple of them, and the function may give a tuple; then so is the
-    result, by output and input. With `create_graph` it can be differentiated again.
+    `inputs` is a tensor or a tuple or another nest of them, and the function may give a nest; then
+    so is the result, by output and input. With `create_graph` it can be differentiated again. The
+    reverse mode takes a pass for each element of the outputs, the "forward-mode" one for each
+    element of the inputs.
     """
     nest, given, value = _ready(func, inputs, create_graph)
-    outputs = value if isinstance(value, tuple) else (value,)
-    table = [_rows(y, given, create_graph) for y in outputs]
-    found = [row if isinstance(nest, tuple) else row[0] for row in table]
-    return tuple(found) if isinstance(value, tuple) else found[0]
+    outputs, leaves = leaves_of(value), leaves_of(given)
+    table = (_columns if strategy == "forward-mode" else _rows)(outputs, leaves, create_graph)
+    return like(value, (like(nest, iter(row)) for row in table))
 
 
-def _rows(y: Any, inputs: tuple[Any, ...], create_graph: bool) -> tuple[Any, ...]:
-    rows: list[list[Any]] = []
-    for i in range(y.numel()):
-        place = nc.zeros(y.numel(), dtype=y.dtype, device=y.device)
+def _places(x: Any) -> Iterator[Any]:
+    """For each element a tensor like x that is 1 there and else 0."""
+    for i in range(x.numel()):
+        place = nc.zeros(x.numel(), dtype=x.dtype, device=x.device)
         place[i] = 1
-        found = _graded([y], inputs, [place.reshape(y.shape)], create_graph)
-        rows.append([nc.zeros_like(x).detach() if g is None else g
-                     for x, g in zip(inputs, found, strict=True)])  # fmt: skip
-    return tuple(
-        ag.stack([row[k] for row in rows]).reshape((*y.shape, *x.shape)) if rows
-        else nc.zeros((*y.shape, *x.shape), dtype=x.dtype, device=x.device)
-        for k, x in enumerate(inputs)
-    )  # fmt: skip
+        yield place.reshape(x.shape)
+
+
+def _rows(ys: Any, xs: Any, create_graph: bool) -> Iterator[list[Any]]:
+    """Of each output its derivatives by each input, a row for each of its elements."""
+    for y in ys:
+        rows = [_graded([y], xs, [place], create_graph) for place in _places(y)]
+        yield [_stacked(x, [row[k] for row in rows], y, x, 0) for k, x in enumerate(xs)]
+
+
+def _columns(ys: Any, xs: Any, create_graph: bool) -> Iterator[list[Any]]:
+    """The same, a column for each element of an input: by the derivatives of the gradients."""
+    duals = [nc.zeros_like(y).detach().requires_grad_() for y in ys]
+    with ag.enable_grad():
+        pulled = _graded(ys, xs, duals, True)
+    by_input = [
+        [_graded([g], duals, [place], create_graph) for place in _places(x)] if g is not None
+        else [[None] * len(ys)] * x.numel()
+        for g, x in zip(pulled, xs, strict=True)
+    ]  # fmt: skip
+    for k, y in enumerate(ys):
+        yield [_stacked(y, [column[k] for column in columns], y, x, -1)
+               for columns, x in zip(by_input, xs, strict=True)]  # fmt: skip
+
+
+def _stacked(each: Any, parts: list[Any], y: Any, x: Any, dim: int) -> Any:
+    """Gradients side by side, of `y.shape + x.shape`; None is one of zeros."""
+    shape = (*y.shape, *x.shape)
+    whole = [nc.zeros_like(each).detach() if part is None else part for part in parts]
+    return (ag.stack(whole, dim).reshape(shape) if whole
+            else nc.zeros(shape, dtype=each.dtype, device=each.device))  # fmt: skip
 
 
 def hessian(

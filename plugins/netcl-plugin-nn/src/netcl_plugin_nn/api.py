@@ -47,6 +47,7 @@ from netcl_plugin_nn.batch_norms import (
     InstanceNorm1d,
     InstanceNorm2d,
     InstanceNorm3d,
+    SyncBatchNorm,
 )
 from netcl_plugin_nn.class_losses import (
     AdaptiveLogSoftmaxWithLoss,
@@ -137,7 +138,7 @@ from netcl_plugin_nn.padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from netcl_plugin_nn.parameters import Parameter
+from netcl_plugin_nn.parameters import Buffer, Parameter
 from netcl_plugin_nn.placing import (
     Fold,
     FractionalMaxPool2d,
@@ -183,6 +184,7 @@ from netcl_plugin_nn.uninitialized import UninitializedBuffer, UninitializedPara
 __all__ = [
     "Module",
     "Parameter",
+    "Buffer",
     "UninitializedParameter",
     "UninitializedBuffer",
     "Sequential",
@@ -230,6 +232,7 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "SyncBatchNorm",
     "InstanceNorm1d",
     "InstanceNorm2d",
     "InstanceNorm3d",

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+import netcl_core
 import netcl_core.autograd as ag
 from netcl_core import Tensor
 from netcl_core.errors import AttributeValueError, ShapeError, message
@@ -147,6 +148,64 @@ class BatchNorm3d(_BatchNorm):
 
     dims = (5,)
     layout = "(N, {0}, D, H, W)"
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Standardised per channel of (N, C, ...) over the batches of all processes.
+
+    >>> net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
+    >>> nn.SyncBatchNorm.convert_sync_batchnorm(net)[1]
+    SyncBatchNorm(4, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+
+    Arguments and buffers as of BatchNorm1d. In one process it is that. Among several it raises
+    NotImplementedError in training: each process would see its own batch.
+    """
+
+    dims = (2, 3, 4, 5)
+    layout = "(N, {0}, ...)"
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    def forward(self, input: Any) -> Any:
+        if self.training and _processes() > 1:
+            given = f"training among {_processes()} processes"
+            remedy = "Use BatchNorm, whose statistics are each process's, or GroupNorm"
+            raise NotImplementedError(message("SyncBatchNorm", given, "one process", remedy))
+        return super().forward(input)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Any, process_group: Any = None) -> Any:
+        """A module with each BatchNorm in it as a SyncBatchNorm with the same parameters."""
+        made = module
+        if isinstance(module, _BatchNorm):
+            settings = (module.num_features, module.eps, module.momentum)
+            made = cls(*settings, module.weight is not None, module.track_running_stats)
+            made.training = module.training
+            for table in ("_parameters", "_buffers"):
+                getattr(made, table).update(getattr(module, table))
+        for name, child in module.named_children():
+            made.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return made
+
+
+def _processes() -> int:
+    """How many processes train together, as far as a plugin for that says."""
+    try:
+        found: Any = netcl_core.distributed
+    except (AttributeError, ImportError):
+        return 1
+    return int(found.size()) if found.is_initialized() else 1
 
 
 class _InstanceNorm(_RunningNorm):

@@ -59,7 +59,7 @@ class Dropout1d(_OpDropout):
 class Dropout2d(_OpDropout):
     """Whole channels of (N, C, H, W) zeroed; of (N, C, L) too, as in PyTorch.
 
-    >>> nc.manual_seed(0)
+    >>> generator = nc.manual_seed(0)
     >>> kept = nn.Dropout2d(0.5)(nc.ones(1, 6, 2, 2)).numpy()
     >>> bool(np.all(kept == kept[..., :1, :1]))
     True

@@ -1,4 +1,4 @@
-"""Initialisation: functions that fill a tensor in place, drawing from the process's generator.
+"""Initialisation: functions that fill a tensor, drawing from a generator or the process's.
 
 Numbers are drawn on the host in double precision and rounded to the tensor's
 dtype, so a seed (`netcl_core.manual_seed`) gives the same model on every device.
@@ -21,18 +21,23 @@ def _fill(tensor: Tensor, values: Any) -> Tensor:
     return tensor
 
 
-def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with numbers uniform in [a, b); returns the tensor, as all functions here do."""
-    return _fill(tensor, host_generator().uniform(a, b, tensor.shape))
+    return _fill(tensor, (generator or host_generator()).uniform(a, b, tensor.shape))
 
 
-def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with normally distributed numbers."""
-    return _fill(tensor, host_generator().normal(mean, std, tensor.shape))
+    return _fill(tensor, (generator or host_generator()).normal(mean, std, tensor.shape))
 
 
 def trunc_normal_(
-    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0
+    tensor: Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Any = None,
 ) -> Tensor:
     """Fill with normally distributed numbers of which those outside [a, b] are drawn again.
 
@@ -43,7 +48,7 @@ def trunc_normal_(
         given = f"a={a}, b={b} with mean={mean}, std={std}"
         expected = "a < b within five standard deviations of the mean"
         raise AttributeValueError(message("trunc_normal_", given, expected))
-    generator = host_generator()
+    generator = generator or host_generator()
     values = generator.normal(mean, std, tensor.shape)
     while (outside := (values < a) | (values > b)).any():
         values[outside] = generator.normal(mean, std, int(outside.sum()))
@@ -104,7 +109,11 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
 
 
 def kaiming_uniform_(
-    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+    tensor: Tensor,
+    a: float = 0.0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
 ) -> Tensor:
     """Uniform with variance gain^2 / fan (He et al. 2015, arXiv:1502.01852).
 
@@ -114,25 +123,30 @@ def kaiming_uniform_(
         nonlinearity: See `calculate_gain`.
     """
     bound = math.sqrt(3) * _kaiming_std(tensor, a, mode, nonlinearity)
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(
-    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+    tensor: Tensor,
+    a: float = 0.0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Any = None,
 ) -> Tensor:
     """Normal with variance gain^2 / fan; arguments as of `kaiming_uniform_`."""
-    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity))
+    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform with variance 2 gain^2 / (fan_in + fan_out) (Glorot, Bengio 2010)."""
     bound = gain * math.sqrt(6 / max(1, sum(fans(tensor))))
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Normal with variance 2 gain^2 / (fan_in + fan_out) (Glorot, Bengio 2010)."""
-    return normal_(tensor, 0.0, gain * math.sqrt(2 / max(1, sum(fans(tensor)))))
+    std = gain * math.sqrt(2 / max(1, sum(fans(tensor))))
+    return normal_(tensor, 0.0, std, generator)
 
 
 def eye_(tensor: Tensor) -> Tensor:
@@ -161,7 +175,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     return _fill(tensor, values)
 
 
-def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with orthonormal rows (or columns, whichever are fewer) times `gain`.
 
     A tensor of more dimensions counts as a matrix of its first one and the rest
@@ -170,13 +184,13 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     fans(tensor)
     rows = tensor.shape[0]
     columns = math.prod(tensor.shape[1:])
-    flat = host_generator().normal(size=(max(rows, columns), min(rows, columns)))
+    flat = (generator or host_generator()).normal(size=(max(rows, columns), min(rows, columns)))
     q, r = np.linalg.qr(flat)
     q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # uniform over all such matrices
     return _fill(tensor, gain * (q if rows >= columns else q.T).reshape(tensor.shape))
 
 
-def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Fill a matrix with normal numbers and set a share of each column to zero (Martens 2010).
 
     Raises ShapeError for another rank, AttributeValueError for a share outside [0, 1].
@@ -185,7 +199,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
         raise ShapeError(message("sparse_", f"a tensor of shape {tensor.shape}", "two dimensions"))
     if not 0 <= sparsity <= 1:
         raise AttributeValueError(message("sparse_", f"sparsity={sparsity}", "0 to 1"))
-    generator = host_generator()
+    generator = generator or host_generator()
     values = generator.normal(0.0, std, tensor.shape)
     zeros = math.ceil(sparsity * tensor.shape[0])
     for column in range(tensor.shape[1]):

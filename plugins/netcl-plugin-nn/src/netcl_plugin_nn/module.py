@@ -16,7 +16,7 @@ from netcl_core.errors import ArgumentError, DtypeError, message, missing_name
 from netcl_plugin_nn import state as states
 from netcl_plugin_nn.hooks import Hooked
 from netcl_plugin_nn.kinds import BUFFER, MODULE, PARAMETER, TRANSIENT, Kinds, fits, misfit
-from netcl_plugin_nn.parameters import Parameter, adopt, converted, unwrapped
+from netcl_plugin_nn.parameters import Buffer, Parameter, adopt, converted, unwrapped
 
 Self = TypeVar("Self", bound="Module")
 
@@ -54,6 +54,8 @@ class Module(Hooked):
         kind, value = self._kinds.get(name), unwrapped(value)
         if isinstance(value, Parameter):
             kind = PARAMETER
+        elif isinstance(value, Buffer) and kind in (None, BUFFER, TRANSIENT):
+            kind = BUFFER if value.persistent else TRANSIENT
         elif isinstance(value, Module) and kind != PARAMETER:
             kind = MODULE
         elif not (kind is None or value is None or fits(kind, value)):

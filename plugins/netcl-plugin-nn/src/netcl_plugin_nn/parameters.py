@@ -50,6 +50,29 @@ class Parameter(Tensor):
         return f"Parameter containing:\n{super().__repr__()}"
 
 
+class Buffer(Tensor):
+    """A tensor that a Module registers as a buffer when it becomes one of its attributes.
+
+    >>> layer = nc.nn.Identity()
+    >>> layer.steps = nc.nn.Buffer(nc.zeros(2))
+    >>> [name for name, _ in layer.named_buffers()]
+    ['steps']
+
+    Args:
+        data: As of a Parameter.
+        persistent: Whether it is part of `state_dict`.
+    """
+
+    __slots__ = ("persistent",)
+
+    def __init__(self, data: Any, *, persistent: bool = True) -> None:
+        leaf = as_plain(data)
+        super().__init__(leaf.buffer, leaf.shape, leaf.dtype, leaf.device)
+        if leaf.geometry is None:
+            self._storage, self.is_alias = leaf.storage, True
+        self.persistent = persistent
+
+
 def owned(tensor: Tensor, requires_grad: bool = True) -> Parameter:
     """A parameter in the place of a tensor that nobody else holds."""
     made = object.__new__(Parameter)

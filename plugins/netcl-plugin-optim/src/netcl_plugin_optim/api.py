@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from netcl_core.plugins import absent
 from netcl_plugin_optim import lr_scheduler
 from netcl_plugin_optim.adam import Adam, Adamax, AdamW, RAdam
-from netcl_plugin_optim.clipping import clip_grad_norm_, clip_grad_value_, unscale_grads_
+from netcl_plugin_optim.clipping import (
+    clip_grad_norm_,
+    clip_grad_value_,
+    clip_grads_with_norm_,
+    get_total_norm,
+    unscale_grads_,
+)
 from netcl_plugin_optim.ema import EMA
 from netcl_plugin_optim.lbfgs import LBFGS
 from netcl_plugin_optim.matrices import Adafactor, Muon
@@ -39,6 +46,8 @@ __all__ = [
     "OptimizerStateError",
     "clip_grad_norm_",
     "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "get_total_norm",
     "unscale_grads_",
     "lr_scheduler",
 ]
@@ -46,4 +55,6 @@ __all__ = [
 if not TYPE_CHECKING:  # so that type checkers still see a misspelt name
 
     def __getattr__(name):
+        if name == "swa_utils":  # it is made of modules, which netcl-plugin-nn brings
+            return importlib.import_module("netcl_plugin_optim.swa_utils")
         return absent("optim", name, __all__)

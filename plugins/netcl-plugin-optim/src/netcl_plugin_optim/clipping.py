@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
@@ -50,20 +49,48 @@ def clip_grad_norm_(
         DeviceError: gradients on several devices.
         GradientError: the norm is not finite and `error_if_nonfinite` is set.
     """
-    who = "clip_grad_norm_"
-    max_norm, power = _number(who, "max_norm", max_norm), _number(who, "norm_type", norm_type)
+    given = _listed(parameters)
+    norm = _norm_of("clip_grad_norm_", _gradients("clip_grad_norm_", given), norm_type,
+                    error_if_nonfinite)  # fmt: skip
+    clip_grads_with_norm_(given, max_norm, norm)
+    return norm
+
+
+def get_total_norm(
+    tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: Any = None
+) -> Tensor:
+    """The joint norm of tensors, say of gradients; arguments as of `clip_grad_norm_`.
+
+    >>> optim.get_total_norm([nc.tensor([3.0]), nc.tensor([4.0])]).item()
+    5.0
+    """
+    found = [x.value for x in _listed(tensors) if x.size]
+    return _norm_of("get_total_norm", _together("get_total_norm", found), norm_type,
+                    error_if_nonfinite)  # fmt: skip
+
+
+def _norm_of(who: str, found: list[Tensor], norm_type: float, finite: bool) -> Tensor:
+    power = _number(who, "norm_type", norm_type)
     if power == 0:
         raise AttributeValueError(message(who, "norm_type=0", "a number above 0"))
-    found = _gradients(who, parameters)
     if not found:
         return Tensor.zeros((), device=default_device())
     norm = kernels.norm_of(found, power)
-    if error_if_nonfinite and not math.isfinite(norm.item()):
+    if finite and not math.isfinite(norm.item()):
         given, expected = f"a total norm of {norm.item()}", "a finite one"
         remedy = "Lower the loss scale or the learning rate, or look with ag.detect_anomaly()"
         raise GradientError(message(who, given, expected, remedy))
-    kernels.scale(found, norm, max_norm)
     return norm
+
+
+def clip_grads_with_norm_(
+    parameters: Any, max_norm: float, total_norm: Tensor, foreach: Any = None
+) -> None:
+    """Scale the gradients of all parameters as `clip_grad_norm_` does, by a norm that is known."""
+    who = "clip_grads_with_norm_"
+    max_norm, found = _number(who, "max_norm", max_norm), _gradients(who, parameters)
+    if found:
+        kernels.scale(found, total_norm.value, max_norm)
 
 
 def clip_grad_value_(parameters: Any, clip_value: float) -> None:
@@ -114,8 +141,15 @@ def unscale_grads_(parameters: Any, scale: Tensor, found_inf: Tensor) -> None:
 
 def _gradients(who: str, parameters: Any) -> list[Tensor]:
     """The gradients that have elements; raises DeviceError if they are on several devices."""
-    given: Iterable[Any] = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    found = [p.grad.value for p in given if p.grad is not None and p.grad.size]
+    given = _listed(parameters)
+    return _together(who, [p.grad.value for p in given if p.grad is not None and p.grad.size])
+
+
+def _listed(given: Any) -> list[Any]:
+    return [given] if isinstance(given, Tensor) else list(given)
+
+
+def _together(who: str, found: list[Tensor]) -> list[Tensor]:
     devices = list(dict.fromkeys(g.device for g in found))
     if len(devices) > 1:
         text = f"gradients on {devices[0]!r} and on {devices[1]!r}"

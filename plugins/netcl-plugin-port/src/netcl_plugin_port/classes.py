@@ -14,7 +14,7 @@ def _any_of(name: str, *layers: Any) -> Any:
     return kind(name, (), {"__doc__": f"One of {', '.join(each.__name__ for each in layers)}."})
 
 
-BatchNorm = _any_of("_BatchNorm", nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+BatchNorm = _any_of("_BatchNorm", nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 InstanceNorm = _any_of("_InstanceNorm", nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 Conv = _any_of(
     "_ConvNd",

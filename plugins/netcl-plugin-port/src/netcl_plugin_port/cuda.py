@@ -21,7 +21,9 @@ __all__ = [
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_rng_state",
     "init",
+    "initial_seed",
     "ipc_collect",
     "is_available",
     "is_bf16_supported",
@@ -36,7 +38,10 @@ __all__ = [
     "memory_stats",
     "reset_max_memory_allocated",
     "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
     "set_device",
+    "set_rng_state",
     "synchronize",
 ]
 
@@ -133,9 +138,19 @@ def manual_seed(seed: int) -> None:
     nc.manual_seed(seed)
 
 
-def manual_seed_all(seed: int) -> None:
-    """The same."""
-    nc.manual_seed(seed)
+manual_seed_all = manual_seed
+seed = seed_all = nc.seed
+initial_seed = nc.initial_seed
+
+
+def get_rng_state(device: Any = "cuda") -> Any:
+    """`nc.get_rng_state`: one state is for all devices."""
+    return nc.get_rng_state()
+
+
+def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
+    """`nc.set_rng_state`."""
+    nc.set_rng_state(new_state)
 
 
 def _stats(device: Any) -> dict[str, int]:

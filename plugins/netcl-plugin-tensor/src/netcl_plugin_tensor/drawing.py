@@ -1,4 +1,4 @@
-"""multinomial: places drawn at random by their weights."""
+"""Numbers drawn at random by weights, probabilities and rates."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from typing import Any, Final
 import numpy as np
 
 import netcl_core.autograd as ag
-from netcl_core import DTYPES, Kernel, Kernels, Spec, Tensor, widened
+from netcl_core import DTYPES, HostCall, Kernel, Kernels, Spec, Tensor, widened
 from netcl_core.autograd import Implementation, Operator, Request, composite
 from netcl_core.errors import ArgumentError, AttributeValueError, DtypeError, ShapeError, message
 from netcl_plugin_tensor import geometry
 from netcl_plugin_tensor.axes import whole
-from netcl_plugin_tensor.random import RANDOM_NUMBERS, rand, randn
+from netcl_plugin_tensor.random import RANDOM_NUMBERS, fresh_state, rand, randn
 
 _CHUNK: Final = 256
 
 
-def multinomial(input: Any, num_samples: int, replacement: bool = False) -> Any:
+def multinomial(
+    input: Any, num_samples: int, replacement: bool = False, *, generator: Any = None
+) -> Any:
     """Places drawn at random, each with a probability in proportion to its weight.
 
     Args:
         input: Weights of at least 0, floating: a vector, or one in each row of a matrix.
         num_samples: How many are drawn of each vector.
         replacement: Whether a place may be drawn more than once.
+        generator: As for `rand`.
 
     Returns int64 of shape (num_samples,) or (rows, num_samples). `netcl_core.manual_seed` makes it
     repeatable, with the same places on every device. With replacement they are found in the running
@@ -44,7 +47,7 @@ def multinomial(input: Any, num_samples: int, replacement: bool = False) -> Any:
     ag.check_data(_check, (x.value,), None if replacement else count)
     wide = x.astype(DTYPES[x.dtype].wide)
     rows = ag.reshape(wide, (-1, x.shape[-1]))
-    drawn = _with_replacement(rows, count) if replacement else _distinct(rows, count)
+    drawn = (_with_replacement if replacement else _distinct)(rows, count, generator)
     return ag.reshape(drawn, (*x.shape[:-1], count))
 
 
@@ -85,6 +88,64 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Any = None
     return ag.add(ag.mul(drawn, parts[1]), parts[0])
 
 
+def poisson(input: Any, generator: Any = None) -> Any:
+    """Numbers of events where `input` are expected: Poisson's distribution, in the input's dtype.
+
+    >>> nc.poisson(nc.zeros(3)).tolist()
+    [0.0, 0.0, 0.0]
+
+    The host draws them, by NumPy's Philox from a random state, so that every device gets the same.
+    """
+    x = ag.as_operand(input).detach()
+    return COUNTS(fresh_state("poisson", x.device, generator), x)
+
+
+def binomial(count: Any, prob: Any, generator: Any = None) -> Any:
+    """How many of `count` trials succeed, each with probability `prob`; drawn as by `poisson`."""
+    n, p = (x.detach() for x in ag.as_operands(count, prob))
+    shape = np.broadcast_shapes(n.shape, p.shape)
+    state = fresh_state("binomial", n.device, generator)
+    return COUNTS(state, ag.expand(n, shape), ag.expand(p, shape))
+
+
+def _counts(state: Any, *parameters: Any) -> Any:
+    """Of one parameter, rates, Poisson's numbers; of two, trials and probabilities, binomial."""
+    drawing = np.random.Generator(np.random.Philox(key=state.astype(np.uint64)))
+    given = [widened(x).astype(np.float64) for x in parameters]
+    try:
+        if len(given) == 1:
+            return drawing.poisson(*given).astype(parameters[0].dtype)
+        return drawing.binomial(given[0].astype(np.int64), given[1]).astype(parameters[0].dtype)
+    except ValueError as error:
+        who = "poisson" if len(given) == 1 else "binomial"
+        expected = "rates of at least 0" if len(given) == 1 else "counts, and probabilities"
+        raise AttributeValueError(message(who, f"{error}", expected)) from None
+
+
+def _infer_counts(state: Spec, x: Spec, *others: Spec) -> Spec:
+    if not all(DTYPES[each.dtype].floating for each in (x, *others)):
+        raise DtypeError(message("poisson, binomial", f"a {x.dtype} tensor", "a floating dtype"))
+    return x
+
+
+def _plan_counts(request: Request) -> HostCall:
+    def fill(inputs: Any, out: Any) -> None:
+        out[...] = _counts(*inputs)
+
+    return HostCall(fill)
+
+
+COUNTS: Final = Operator(
+    name="counts",
+    bind=lambda state, *parameters: ((state, *parameters), {}),
+    infer=_infer_counts,
+    reference=_counts,
+    implementations=(Implementation("counts", "NumPy on the host", _plan_counts),),
+    doc="counts(state, rates) or counts(state, trials, probabilities): numbers of events.",
+    method=False,
+)
+
+
 def _check(operands: Any, distinct: int | None) -> None:
     """Raise AttributeValueError for what are no weights, or for fewer above 0 than are drawn."""
     weights = widened(operands[0].to_host())
@@ -100,13 +161,13 @@ def _check(operands: Any, distinct: int | None) -> None:
         )
 
 
-def _with_replacement(rows: Any, count: int) -> Any:
-    shape = (rows.shape[0], count)
-    return DRAW(ag.cumsum(rows, 1), rand(shape, dtype=rows.dtype, device=rows.device))
+def _with_replacement(rows: Any, count: int, generator: Any) -> Any:
+    parts = rand((rows.shape[0], count), dtype=rows.dtype, device=rows.device, generator=generator)
+    return DRAW(ag.cumsum(rows, 1), parts)
 
 
-def _distinct(rows: Any, count: int) -> Any:
-    uniform = rand(rows.shape, dtype=rows.dtype, device=rows.device)
+def _distinct(rows: Any, count: int, generator: Any) -> Any:
+    uniform = rand(rows.shape, dtype=rows.dtype, device=rows.device, generator=generator)
     waits = ag.clamp(ag.neg(ag.log1p(ag.neg(uniform))), min=2.0**-26)
     return ag.topk(ag.div(rows, waits), count).indices
 
@@ -153,4 +214,6 @@ OPERATORS = (
     composite(multinomial, parts=(DRAW, RANDOM_NUMBERS)),
     composite(bernoulli, ("input",)),
     composite(normal, method=False),
+    composite(poisson, ("input",), parts=(COUNTS,), method=False),
+    composite(binomial, ("count", "prob"), parts=(COUNTS,), method=False),
 )

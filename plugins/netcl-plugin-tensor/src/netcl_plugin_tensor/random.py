@@ -177,19 +177,19 @@ def _drawn(
     """Numbers of a kind on a device, from a fresh random state."""
     shape = plain_shape(who, size)
     name = nc.dtype_name("float32" if dtype is None else dtype, who)
-    made = RANDOM_NUMBERS(_state(who, _device(device), generator), kind, shape, name, *bounds)
+    made = RANDOM_NUMBERS(fresh_state(who, _device(device), generator), kind, shape, name, *bounds)
     return made.requires_grad_() if requires_grad else made
 
 
-def _state(who: str, device: Device, generator: Any) -> Any:
-    """A fresh random state of the process, or one that a generator draws.
+def fresh_state(who: str, device: Device, generator: Any) -> Any:
+    """A fresh random state of the process, of an nc.Generator, or one that NumPy's draws.
 
-    Raises ArgumentError for a generator inside a capture, whose replays would draw the same.
+    Raises ArgumentError for NumPy's inside a capture, whose replays would draw the same.
     """
-    if generator is None:
-        return nc.random_state(device)
+    if generator is None or isinstance(generator, nc.Generator):
+        return nc.random_state(device, generator)
     if nc.capturing():
-        remedy = "Leave generator= away: each replay draws fresh numbers of the process"
+        remedy = "Use an nc.Generator, or leave it away: each replay then draws fresh numbers"
         raise ArgumentError(message(who, "generator= in a capture", "", remedy))
     if not hasattr(generator, "integers"):
         given = f"generator={generator!r}"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
+import netcl_core as nc
 import netcl_core.autograd as ag
 from netcl_core.errors import AttributeValueError, message
+
+#: The distance from 1 to the next number of a dtype, as far as probabilities stay from 0 and 1.
+EPS: Final = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
 
 
 class Distribution:
@@ -16,9 +20,12 @@ class Distribution:
 
     Attributes:
         has_rsample: Whether `rsample` is there.
+        params: The names of the parameters, each with how many of its last dimensions are an
+            event's.
     """
 
-    has_rsample: ClassVar[bool] = False
+    has_rsample: bool = False
+    params: ClassVar[Mapping[str, int]] = {}
 
     def __init__(
         self,
@@ -29,8 +36,29 @@ class Distribution:
         self.batch_shape = tuple(batch_shape)
         self.event_shape = tuple(event_shape)
 
+    def _set(self, *given: Any) -> None:
+        """Broadcast the parameters of numbers, and note the batch's shape."""
+        for name, value in zip(self.params, together(*given), strict=True):
+            setattr(self, name, value)
+        Distribution.__init__(self, value.shape)
+
+    def _given(self) -> dict[str, tuple[Any, int]]:
+        """What `expand` makes a distribution of: tensors, and their dimensions of an event."""
+        return {name: (getattr(self, name), count) for name, count in self.params.items()}
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        """The same for a larger batch."""
+        return type(self)(**{
+            name: ag.expand(x, (*batch_shape, *x.shape[x.ndim - count :]))
+            for name, (x, count) in self._given().items()
+        })  # fmt: skip
+
     def _extended(self, sample_shape: Sequence[int]) -> tuple[int, ...]:
         return (*sample_shape, *self.batch_shape, *self.event_shape)
+
+    def _noise(self, draw: Any, sample_shape: Sequence[int], x: Any) -> Any:
+        """Numbers by `nc.rand` or `nc.randn` for each sample, of a parameter's dtype and device."""
+        return draw(self._extended(sample_shape), dtype=x.dtype, device=x.device)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Samples (*sample_shape, *batch_shape, *event_shape), through which gradients flow."""
@@ -38,7 +66,7 @@ class Distribution:
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         """The same without gradients."""
-        with ag.no_grad():
+        with nc.no_grad():
             return self.rsample(sample_shape)
 
     def log_prob(self, value: Any) -> Any:
@@ -49,10 +77,23 @@ class Distribution:
         """The entropy in nats, of batch_shape."""
         raise self._lacks("entropy")
 
+    def cdf(self, value: Any) -> Any:
+        """The probability of a value or a smaller one."""
+        raise self._lacks("cdf")
+
+    def icdf(self, value: Any) -> Any:
+        """The value that has a probability of being the largest."""
+        raise self._lacks("icdf")
+
     @property
     def mean(self) -> Any:
         """The mean."""
         raise self._lacks("mean")
+
+    @property
+    def mode(self) -> Any:
+        """The most likely value."""
+        raise self._lacks("mode")
 
     @property
     def variance(self) -> Any:
@@ -83,6 +124,11 @@ def together(*given: Any) -> list[Any]:
     return [ag.expand(x, shape) for x in found]
 
 
+def summed(x: Any, count: int) -> Any:
+    """The sum over the last `count` dimensions."""
+    return ag.sum(x, tuple(range(-count, 0))) if count > 0 else x
+
+
 class Independent(Distribution):
     """A distribution whose last batch dimensions are one event: their logarithms are added up."""
 
@@ -94,8 +140,14 @@ class Independent(Distribution):
             given = f"reinterpreted_batch_ndims={count} of batch_shape {base.batch_shape}"
             raise AttributeValueError(message("Independent", given, "as many dimensions at most"))
         self.base_dist, self.reinterpreted_batch_ndims = base, count
+        self.has_rsample = base.has_rsample
         cut = len(base.batch_shape) - count
         super().__init__(base.batch_shape[:cut], base.batch_shape[cut:] + base.event_shape)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        count = self.reinterpreted_batch_ndims
+        inner = self.event_shape[:count]
+        return Independent(self.base_dist.expand((*batch_shape, *inner)), count)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         return self.base_dist.rsample(sample_shape)
@@ -103,19 +155,19 @@ class Independent(Distribution):
     def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         return self.base_dist.sample(sample_shape)
 
-    def _summed(self, x: Any) -> Any:
-        over = tuple(range(-self.reinterpreted_batch_ndims, 0))
-        return ag.sum(x, over) if over else x
-
     def log_prob(self, value: Any) -> Any:
-        return self._summed(self.base_dist.log_prob(value))
+        return summed(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
 
     def entropy(self) -> Any:
-        return self._summed(self.base_dist.entropy())
+        return summed(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
     @property
     def mean(self) -> Any:
         return self.base_dist.mean
+
+    @property
+    def mode(self) -> Any:
+        return self.base_dist.mode
 
     @property
     def variance(self) -> Any:

@@ -1,4 +1,4 @@
-"""Distributions of numbers: normal, double exponential, uniform, exponential."""
+"""Distributions of numbers by an inverse of their probability, or by a normal number."""
 
 from __future__ import annotations
 
@@ -8,26 +8,38 @@ from typing import Any, ClassVar, Final
 
 import netcl_core as nc
 import netcl_core.autograd as ag
-from netcl_plugin_losses.distributions.base import Distribution, together
+from netcl_plugin_losses.distributions.base import EPS, Distribution
 
-_HALF_LOG_TAU: Final = 0.5 * math.log(2 * math.pi)
+HALF_LOG_TAU: Final = 0.5 * math.log(2 * math.pi)
+#: Euler's constant.
+EULER: Final = 0.5772156649015329
 
 
 class _Located(Distribution):
-    """Distributions of numbers with two parameters, by PyTorch's names of these."""
+    """Distributions with a place and a width."""
 
     has_rsample = True
-    names: ClassVar[tuple[str, str]] = ("loc", "scale")
+    params: ClassVar = {"loc": 0, "scale": 0}
+    loc: Any
+    scale: Any
 
-    def __init__(self, first: Any, second: Any, validate_args: bool | None = None) -> None:
-        for name, value in zip(self.names, together(first, second), strict=True):
-            setattr(self, name, value)
-        super().__init__(getattr(self, self.names[0]).shape)
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self._set(loc, scale)
 
-    def expand(self, batch_shape: Sequence[int]) -> Any:
-        """The same for a larger batch."""
-        wide = [ag.expand(getattr(self, name), tuple(batch_shape)) for name in self.names]
-        return type(self)(*wide)
+    @property
+    def mean(self) -> Any:
+        return self.loc
+
+    @property
+    def mode(self) -> Any:
+        return self.loc
+
+    def _standard(self, value: Any) -> Any:
+        return (value - self.loc) / self.scale
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+        u = self._noise(nc.rand, sample_shape, self.loc)  # above 0, so that no sample is infinite
+        return self.icdf(ag.clamp(u, min=EPS[u.dtype] / 4))
 
 
 class Normal(_Located):
@@ -38,81 +50,152 @@ class Normal(_Located):
     [-0.9189, -1.6121]
     """
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(loc, scale)
-
-    loc: Any
-    scale: Any
-
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
-        noise = nc.randn(self._extended(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
-        return self.loc + noise * self.scale
+        return self.loc + self._noise(nc.randn, sample_shape, self.loc) * self.scale
 
     def log_prob(self, value: Any) -> Any:
-        return -(((value - self.loc) / self.scale) ** 2) / 2 - ag.log(self.scale) - _HALF_LOG_TAU
+        return -(self._standard(value) ** 2) / 2 - ag.log(self.scale) - HALF_LOG_TAU
 
     def entropy(self) -> Any:
-        return 0.5 + _HALF_LOG_TAU + ag.log(self.scale)
+        return 0.5 + HALF_LOG_TAU + ag.log(self.scale)
 
     def cdf(self, value: Any) -> Any:
-        """The probability of a smaller value."""
-        return 0.5 * (1 + ag.erf((value - self.loc) / (self.scale * math.sqrt(2))))
+        return 0.5 * (1 + ag.erf(self._standard(value) / math.sqrt(2)))
 
-    @property
-    def mean(self) -> Any:
-        return self.loc
-
-    mode = mean
+    def icdf(self, value: Any) -> Any:
+        return self.loc + self.scale * ag.erfinv(2 * value - 1) * math.sqrt(2)
 
     @property
     def variance(self) -> Any:
         return self.scale**2
 
 
+class HalfNormal(Distribution):
+    """The size of a normally distributed number of mean 0 and standard deviation `scale`."""
+
+    has_rsample = True
+    params: ClassVar = {"scale": 0}
+    scale: Any
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        self._set(scale)
+
+    def _normal(self) -> Normal:
+        return Normal(ag.zeros_like(self.scale), self.scale)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
+        return ag.abs(self._normal().rsample(sample_shape))
+
+    def log_prob(self, value: Any) -> Any:
+        (x,) = ag.as_operands(value)
+        return ag.where(ag.ge(x, 0), self._normal().log_prob(x) + math.log(2), -math.inf)
+
+    def entropy(self) -> Any:
+        return self._normal().entropy() - math.log(2)
+
+    def cdf(self, value: Any) -> Any:
+        return 2 * self._normal().cdf(value) - 1
+
+    def icdf(self, value: Any) -> Any:
+        return self._normal().icdf((value + 1) / 2)
+
+    @property
+    def mean(self) -> Any:
+        return self.scale * math.sqrt(2 / math.pi)
+
+    @property
+    def mode(self) -> Any:
+        return ag.zeros_like(self.scale)
+
+    @property
+    def variance(self) -> Any:
+        return self.scale**2 * (1 - 2 / math.pi)
+
+
 class Laplace(_Located):
     """The double exponential distribution around `loc`."""
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
-        super().__init__(loc, scale)
-
-    loc: Any
-    scale: Any
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
-        shape = self._extended(sample_shape)
-        u = nc.rand(shape, dtype=self.loc.dtype, device=self.loc.device) - 0.5
-        return self.loc - self.scale * ag.sign(u) * ag.log1p(-2 * ag.abs(u))
-
     def log_prob(self, value: Any) -> Any:
-        return -ag.abs(value - self.loc) / self.scale - ag.log(2 * self.scale)
+        return -ag.abs(self._standard(value)) - ag.log(2 * self.scale)
 
     def entropy(self) -> Any:
         return 1 + ag.log(2 * self.scale)
 
-    @property
-    def mean(self) -> Any:
-        return self.loc
+    def cdf(self, value: Any) -> Any:
+        x = self._standard(value)
+        return 0.5 - 0.5 * ag.sign(x) * ag.expm1(-ag.abs(x))
+
+    def icdf(self, value: Any) -> Any:
+        u = value - 0.5
+        return self.loc - self.scale * ag.sign(u) * ag.log1p(-2 * ag.abs(u))
 
     @property
     def variance(self) -> Any:
         return 2 * self.scale**2
 
 
-class Uniform(_Located):
+class Cauchy(_Located):
+    """The Cauchy, or Lorentz, distribution around `loc`; it has no mean."""
+
+    def log_prob(self, value: Any) -> Any:
+        return -math.log(math.pi) - ag.log(self.scale) - ag.log1p(self._standard(value) ** 2)
+
+    def entropy(self) -> Any:
+        return math.log(4 * math.pi) + ag.log(self.scale)
+
+    def cdf(self, value: Any) -> Any:
+        return ag.atan(self._standard(value)) / math.pi + 0.5
+
+    def icdf(self, value: Any) -> Any:
+        return ag.tan(math.pi * (value - 0.5)) * self.scale + self.loc
+
+    @property
+    def mean(self) -> Any:
+        return ag.full_like(self.loc, math.nan)
+
+    @property
+    def variance(self) -> Any:
+        return ag.full_like(self.loc, math.inf)
+
+
+class Gumbel(_Located):
+    """The distribution of the largest of many numbers."""
+
+    def log_prob(self, value: Any) -> Any:
+        x = self._standard(value)
+        return -x - ag.exp(-x) - ag.log(self.scale)
+
+    def entropy(self) -> Any:
+        return ag.log(self.scale) + (1 + EULER)
+
+    def cdf(self, value: Any) -> Any:
+        return ag.exp(-ag.exp(-self._standard(value)))
+
+    def icdf(self, value: Any) -> Any:
+        return self.loc - self.scale * ag.log(-ag.log(value))
+
+    @property
+    def mean(self) -> Any:
+        return self.loc + self.scale * EULER
+
+    @property
+    def variance(self) -> Any:
+        return math.pi**2 / 6 * self.scale**2
+
+
+class Uniform(Distribution):
     """Numbers from `low` (included) to `high` (excluded)."""
 
-    names = ("low", "high")
-
-    def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
-        super().__init__(low, high)
-
+    has_rsample = True
+    params: ClassVar = {"low": 0, "high": 0}
     low: Any
     high: Any
 
+    def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
+        self._set(low, high)
+
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
-        shape = self._extended(sample_shape)
-        u = nc.rand(shape, dtype=self.low.dtype, device=self.low.device)
-        return self.low + u * (self.high - self.low)
+        return self.icdf(self._noise(nc.rand, sample_shape, self.low))
 
     def log_prob(self, value: Any) -> Any:
         inside = ag.logical_and(ag.le(self.low, value), ag.gt(self.high, value))
@@ -121,9 +204,19 @@ class Uniform(_Located):
     def entropy(self) -> Any:
         return ag.log(self.high - self.low)
 
+    def cdf(self, value: Any) -> Any:
+        return ag.clamp((value - self.low) / (self.high - self.low), 0, 1)
+
+    def icdf(self, value: Any) -> Any:
+        return self.low + value * (self.high - self.low)
+
     @property
     def mean(self) -> Any:
         return (self.low + self.high) / 2
+
+    @property
+    def mode(self) -> Any:
+        return ag.full_like(self.low, math.nan)
 
     @property
     def variance(self) -> Any:
@@ -134,15 +227,14 @@ class Exponential(Distribution):
     """Waiting times of events that come `rate` times in a unit of time."""
 
     has_rsample = True
+    params: ClassVar = {"rate": 0}
+    rate: Any
 
     def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
-        (self.rate,) = together(rate)
-        super().__init__(self.rate.shape)
+        self._set(rate)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
-        shape = self._extended(sample_shape)
-        u = nc.rand(shape, dtype=self.rate.dtype, device=self.rate.device)
-        return -ag.log1p(-u) / self.rate
+        return self.icdf(self._noise(nc.rand, sample_shape, self.rate))
 
     def log_prob(self, value: Any) -> Any:
         return ag.log(self.rate) - self.rate * value
@@ -150,9 +242,19 @@ class Exponential(Distribution):
     def entropy(self) -> Any:
         return 1 - ag.log(self.rate)
 
+    def cdf(self, value: Any) -> Any:
+        return -ag.expm1(-self.rate * value)
+
+    def icdf(self, value: Any) -> Any:
+        return -ag.log1p(-value) / self.rate
+
     @property
     def mean(self) -> Any:
         return 1 / self.rate
+
+    @property
+    def mode(self) -> Any:
+        return ag.zeros_like(self.rate)
 
     @property
     def variance(self) -> Any:
