@@ -223,7 +223,11 @@ PROSE = {
 }
 
 
-@pytest.mark.parametrize("path", [*PAGES, *TUTORIALS], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [*PAGES, *TUTORIALS, *sorted(ROOT.glob("plugins/**/netcl-*/README.md"))],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
 def test_prose_is_plain(path: Path) -> None:
     """Outside code, comments and generated parts."""
     text = re.sub(
