@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -36,6 +36,7 @@ def submit(
     level: Level,
     devices: Sequence[str],
     source: Path | None = None,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> tuple[list[str], Path | None]:
     """Take a wheel in, if its owner has signed it, its source gives it, and its check passes.
 
@@ -54,7 +55,7 @@ def submit(
     built, problem = ("", "") if source is None else rebuilt(source, file)
     if problem:
         return [f"source: {problem}"], None
-    record = replace(check(str(file), level, devices), source=built)
+    record = replace(check(str(file), level, devices, progress=progress), source=built)
     failed = [f"{each.check}: {each.reason}" for each in record.outcomes if each.state == "failed"]
     if record.wheel_sha256 != wheel.sha256:
         failed.append("wheel: it changed while it was checked")
@@ -70,11 +71,13 @@ def submit(
     return [], noted
 
 
-def publish(market: Path, url: str = "", title: str = "netcl market") -> int:
+def publish(market: Path, url: str = "", as_json: bool = False) -> int:
     """Write the catalogue of a market; 1 if a file was refused."""
     owners, records = market / "owners.toml", market / "records"
     there = records if records.is_dir() else None
-    return build.run(market / "wheels", market / "site", there, url, title, False, owners)
+    return build.run(
+        market / "wheels", market / "site", there, url, "netcl market", as_json, owners
+    )
 
 
 def application(market: Path) -> Any:
