@@ -27,10 +27,9 @@ TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 _FENCE = re.compile(r"^```(python|pycon)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 #: The modules whose names are for everybody, and what their examples are run by.
-FACES = (
-    "netcl_core",
-    "netcl_core.autograd",
-    "netcl_core.plugins",
+FACES = ("netcl_core", "netcl_core.autograd", "netcl_core.plugins", "netcl_plugin_kit.testing")
+#: Names that plugins bring; their examples run on the NumPy path, without kernels to build.
+BROUGHT = (
     "netcl_core.nn",
     "netcl_core.nn.init",
     "netcl_core.optim",
@@ -38,7 +37,6 @@ FACES = (
     "netcl_core.data",
     "netcl_core.amp",
     "netcl_core.autodiff",
-    "netcl_plugin_kit.testing",
 )
 HELP = os.pathsep.join(map(str, (ROOT / "tests" / "support", ROOT / "benchmarks")))
 #: Plugins of which nothing runs on a device: commands, what reads others. Their cells are grey.
@@ -162,6 +160,12 @@ def test_examples_of_docstrings_run(python: Callable[..., str], face: str) -> No
     python(f"import examples; examples.check_face({face!r})", PYTHONPATH=HELP)
 
 
+def test_examples_of_what_plugins_bring_run(python: Callable[..., str]) -> None:
+    faces = [*BROUGHT, "netcl_core.autograd.ops"]
+    code = f"import examples; [examples.check_face(each) for each in {faces}]"
+    python(code, PYTHONPATH=HELP, NETCL_DEVICE="numpy")
+
+
 #: Public functions and classes that say enough without an example, or have it elsewhere.
 WITHOUT_EXAMPLE = {
     "netcl_core": "Bound HostCall NamespaceRegistrar OperatorRegistrar PatternRegistrar "
@@ -177,7 +181,7 @@ WITHOUT_EXAMPLE = {
 }
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("face", [*FACES, *BROUGHT])
 def test_public_functions_and_classes_have_an_example(face: str) -> None:
     lacking = {
         name.removeprefix(f"{face}.")

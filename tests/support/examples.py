@@ -31,14 +31,11 @@ NAMESPACES = ("amp", "autodiff", "data", "nn", "optim")
 def public(face: str) -> Iterator[tuple[str, Any]]:
     """The functions and classes of a face that can have a docstring of their own."""
     module = importlib.import_module(face)
-    own = [
-        name
-        for name, each in vars(module).items()
-        if inspect.getmodule(each) is module and not name.startswith("_")
-    ]
-    for name in getattr(module, "__all__", own):
+    named = [each for each in getattr(module, "__all__", ()) if not each.startswith("_")]
+    for name in named or [each for each in dir(module) if not each.startswith("_")]:
         found = getattr(module, name)
-        if inspect.isclass(found) or inspect.isroutine(found):
+        own = hasattr(module, "__all__") or inspect.getmodule(found) is module
+        if own and (inspect.isclass(found) or inspect.isroutine(found)):
             yield f"{face}.{name}", found
 
 
