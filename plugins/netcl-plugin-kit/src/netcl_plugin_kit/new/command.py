@@ -70,7 +70,8 @@ def new(
     if data_only and not kind.defined:
         able = " or ".join(name for name, each in SCAFFOLDS.items() if each.defined)
         raise click.BadParameter(f"--data-only needs --kind {able}; a {kind.scaffold} is code")
-    names = importlib.import_module("netcl_plugin_kit.new.names").chosen(name, kind, op)
+    naming = importlib.import_module("netcl_plugin_kit.new.names")
+    names = naming.chosen(name, kind, op)
     project = importlib.import_module("netcl_plugin_kit.new.project")
     folder = out or Path(names.distribution)
     files = project.create(folder, kind, names, author, data_only)
@@ -82,6 +83,7 @@ def new(
     first = project.first_files(kind, names, data_only)
     if as_json:
         data = {"distribution": names.distribution, "plugin": names.name, "op": names.op}
+        data |= {"operator": names.operator} if kind.name == "implementation" else {}
         data |= {
             "package": names.package,
             "kind": kind.scaffold,
@@ -90,6 +92,8 @@ def new(
         }
         print(json.dumps({**data, "files": files, "first": first, "next": steps}, indent=2))
         return
-    print(f"{folder}: {len(files)} files, with {names.op} as an example.\n")
+    example = names.operator == naming.EXAMPLE_OPERATOR
+    what = f"with {names.op} as an example" if example else f"for the operator {names.operator}"
+    print(f"{folder}: {len(files)} files, {what}.\n")
     print("Next:", *steps, sep="\n  ")
     print("\nThen make it yours:", *first, sep="\n  ")

@@ -118,8 +118,7 @@ def submit(
     The check runs in a sandbox, and its record is signed. Exit code 1: a check failed, and nothing
     was taken in.
     """
-    with import_module("netcl_plugin_kit.bars").progress_bar() as told:
-        failed, record = _serving().submit(file, folder, key_file, level, devices, source, told)
+    failed, record = _serving().submit(file, folder, key_file, level, devices, source)
     if as_json:
         taken = None if record is None else str(record)
         print_json({"wheel": file.name, "market": str(folder), "failed": failed, "record": taken})

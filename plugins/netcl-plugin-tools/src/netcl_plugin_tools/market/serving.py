@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 
 from netcl_market.owners import read_owners
 from netcl_market.signing import SUFFIX
+from netcl_plugin_kit.bars import progress_bar
 from netcl_plugin_kit.check.checking import check
 from netcl_plugin_kit.packages.wheel import insist_on_manifests, read_wheel
 from netcl_plugin_kit.testing.records import Level
@@ -36,7 +37,6 @@ def submit(
     level: Level,
     devices: Sequence[str],
     source: Path | None = None,
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> tuple[list[str], Path | None]:
     """Take a wheel in, if its owner has signed it, its source gives it, and its check passes.
 
@@ -55,7 +55,8 @@ def submit(
     built, problem = ("", "") if source is None else rebuilt(source, file)
     if problem:
         return [f"source: {problem}"], None
-    record = replace(check(str(file), level, devices, progress=progress), source=built)
+    with progress_bar() as told:
+        record = replace(check(str(file), level, devices, told), source=built)
     failed = [f"{each.check}: {each.reason}" for each in record.outcomes if each.state == "failed"]
     if record.wheel_sha256 != wheel.sha256:
         failed.append("wheel: it changed while it was checked")
