@@ -6,6 +6,8 @@ import inspect
 import json
 import os
 import re
+import shutil
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +40,8 @@ BROUGHT = (
     "netcl_core.amp",
     "netcl_core.autodiff",
 )
+#: Where a program of the environment may lie.
+PLACES = os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
 HELP = os.pathsep.join(map(str, (ROOT / "tests" / "support", ROOT / "benchmarks")))
 #: Plugins of which nothing runs on a device: commands, what reads others. Their cells are grey.
 NO_DEVICE = {
@@ -146,12 +150,20 @@ def test_code_blocks_run(python: Callable[..., str], tmp_path: Path, path: Path)
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in TUTORIALS if _blocks(path)], ids=lambda path: path.stem
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.nightly] if path.stem == "two-processes" else [])
+        for path in TUTORIALS
+        if _blocks(path)
+    ],
+    ids=lambda path: path.stem,
 )
 def test_tutorials_print_what_they_say(python: Callable[..., str], path: Path) -> None:
     """From top to bottom in one process, as the notebook that is made of the page."""
     if path.stem == "keep-pytorch":
         pytest.importorskip("torch")
+    if path.stem == "two-processes" and shutil.which("mpiexec", path=PLACES) is None:
+        pytest.skip("no mpiexec: pip install mpich")
     python(f"import examples; examples.check_tutorial({str(path)!r})", PYTHONPATH=HELP)
 
 
